@@ -12,7 +12,7 @@ from azure.batch import BatchClient, models
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.judge import judged
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
-from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.errors import BatchtrainError, Finding, NotFound
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
 from batchtrain.service.faults import faults
@@ -38,10 +38,13 @@ _TASK = [
 _NODE = ["id", "state", "errors", "startTaskInfo", "isDedicated"]
 
 
-def job(client: BatchClient, job_id: str, task_id: str | None = None, hints: tuple[str, ...] = ()) -> Diagnosis:
+def job(
+    client: BatchClient, job_id: str, task_id: str | None = None, hints: tuple[str, ...] = (), logs: str = ""
+) -> Diagnosis:
     """The diagnosis of a job, or of one of its tasks. Raises NotFound. Changes nothing.
 
-    hints: why its tasks wait, as far as the emulator knows it. At most 20 tasks and 5 nodes are examined.
+    hints: why its tasks wait, as far as the emulator knows it. logs: the directory of this machine that keeps the
+    output of its tasks. At most 20 tasks and 5 nodes are examined.
     """
     unread: list[str] = []
     with faults(f"look at job {job_id}"):
@@ -62,9 +65,16 @@ def job(client: BatchClient, job_id: str, task_id: str | None = None, hints: tup
         succeeded=counts.succeeded,
         failed=counts.failed,
         tasks=tasks,
+        logs=logs,
     )
     there = _pool_or_none(client, pool_id, unread)
     return judged(Record(record, there, hints=hints, unread=tuple(unread)))
+
+
+def task(client: BatchClient, job_id: str, task_id: str) -> tuple[TaskRecord, Finding | None]:
+    """A task, and the cause of its failure as far as itself and its output tell it. Raises NotFound."""
+    (record,) = _tasks(client, job_id, task_id, [])
+    return record, judged(Record(JobRecord(job_id, "", tasks=(record,)), None)).first
 
 
 def pool(client: BatchClient, pool_id: str) -> Diagnosis:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
-from batchtrain.errors import BatchtrainError, Differs, NotFound, PlanError, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, Differs, Finding, NotFound, PlanError, TaskFailed, UsageError
 from batchtrain.foreseen import Foreseen, foresee, gathered
 from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
@@ -23,8 +23,8 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
-from batchtrain.runs.directory import root_of
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
+from batchtrain.runs.directory import RunDirectory, root_of
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
@@ -507,12 +507,15 @@ class Job:
             self.raise_failed()
         return self
 
-    def raise_failed(self, known: Iterable[TaskSeen] | None = None) -> None:
-        """Raise TaskFailed, with its last lines, for the first task that failed. known: all its tasks, if they are
-        listed already."""
+    def raise_failed(self, known: Iterable[TaskSeen] | None = None, *, logs: str = "") -> None:
+        """Raise TaskFailed, with its last lines and its cause, for the first task that failed. known: all its tasks, if
+        they are listed already. logs: the directory of this machine that keeps their output."""
         for task in self._first_not_succeeded() if known is None else known:
             if task.state != "completed" or task.failed:
-                raise self.failure_of(task)
+                error = self.failure_of(task)
+                with contextlib.suppress(BatchtrainError):  # the failure itself matters more
+                    error.finding = self._examined(task.id, logs=logs).first
+                raise error
 
     def _first_not_succeeded(self) -> Iterator[TaskSeen]:
         yield from self.iter_tasks("failed", limit=1)
@@ -627,7 +630,7 @@ class Job:
             recording.end("fetched" if open_tasks else "completed")
         else:
             try:
-                self.raise_failed((failed,))
+                self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
             except TaskFailed as failure:
                 recording.end("failed", failure)
         return recording, recording.unsaved
@@ -707,11 +710,26 @@ class Job:
         root = root_of(str(runs_dir) if runs_dir else None, os.environ)
         return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
 
-    def diagnose(self, task_id: str | None = None) -> Diagnosis:
-        """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""
+    def diagnose(
+        self, task_id: str | None = None, *, hints: tuple[str, ...] = (), runs_dir: str | Path | None = None
+    ) -> Diagnosis:
+        """Why the job, or one task of it, fails or waits. Of a job that is gone, what its newest run directory says.
+
+        hints: why its tasks wait, as far as the emulator knows it. runs_dir: by default BATCHTRAIN_RUNS_DIR or `runs`.
+        """
+        try:
+            return self._examined(task_id, hints=hints)
+        except NotFound as error:
+            root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+            run = recorded_job(root, self._client.account, self.id, None) if error.code == "JobNotFound" else None
+            if run is None:
+                raise
+            return _kept_diagnosis(run)
+
+    def _examined(self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "") -> Diagnosis:
         from batchtrain import diagnose  # compiles the pattern of every rule, and only here
 
-        return diagnose.job(self._client.batch, self.id, task_id)
+        return diagnose.job(self._client.batch, self.id, task_id, hints, logs)
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,
@@ -740,6 +758,19 @@ class Job:
 
 
 # --- what is not asked of Batch -------------------------------------------------------------------------------------
+
+
+def _kept_diagnosis(run: RunDirectory) -> Diagnosis:
+    """What a run directory says about a job that is gone."""
+    from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.diagnosis.record import Record
+
+    record, failure = run.record(), run.record().failure
+    found = failure.found if failure else None
+    if failure and not found:
+        found = Finding("unknown", f"job {record.job}", failure.message, "", f"read its output in {run.path / 'logs'}")
+    state = f"{record.state}; the job is gone, and this is from {run.path}"
+    return Diagnosis(f"job {record.job}", state, "", (found,) if found else (), (), Record(None, None))
 
 
 def _some(lines: Iterator[str], deadline: watch.Deadline) -> list[str]:

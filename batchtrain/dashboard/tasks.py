@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
-from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.runs.extract import split
 from batchtrain.service import browse, downloads, look
 from batchtrain.service.browse import TaskRow
-from batchtrain.service.failed import SEARCHED_LINES, failed
-from batchtrain.service.files import end_of, last_lines
+from batchtrain.service.failed import failed
 from batchtrain.service.seen import TaskSeen
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
@@ -119,11 +119,8 @@ class TaskOutputs:
     def _cause(self, row: TaskRow) -> dict[str, Any] | None:
         if row.state != "completed" or not (row.result == "failure" or row.exit_code):
             return None
-        try:
-            lines = last_lines(end_of(self._reach(), self._tree, STDERR), SEARCHED_LINES)
-        except BatchtrainError:
-            lines = ()  # a task that never ran has no files; its failure says why
-        error = failed(self.job_id, _seen(row), lines)
+        record, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
+        error = failed(self.job_id, _seen(row), record.stderr)
         return {
             "message": str(error),
             "rank": error.rank,
@@ -132,6 +129,7 @@ class TaskOutputs:
             "exception": error.cause,
             "raised": error.raised,
             "lines": list(error.lines),
+            "card": finding.card() if finding else [],
         }
 
     def log(self, path: str, *, start: int | None, end: int | None, limit: int, rank: int | None) -> dict[str, Any]:

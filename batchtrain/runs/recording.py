@@ -343,7 +343,8 @@ def _task_record(task: TaskSeen, parameters: dict[str, Any]) -> TaskRecord:
 
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, TaskFailed):
-        return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause)
+        finding = error.finding._asdict() if error.finding else {}
+        return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause, finding)
     return Failure(str(error) or type(error).__name__)
 
 

@@ -47,7 +47,10 @@ def html(run: RunDirectory) -> str:
 
 
 def _failure(record: RunRecord) -> str:
-    return f'<p class="bad">{_text(record.failure.message)}</p>' if record.failure else ""
+    if record.failure is None:
+        return ""
+    card = _text("\n".join(record.failure.card))
+    return f'<p class="bad">{_text(record.failure.message)}</p>' + (f"<pre>{card}</pre>" if card else "")
 
 
 def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
