@@ -75,7 +75,7 @@ def files(run: RunDirectory) -> list[dict[str, Any]]:
     """The logs and results in a run directory."""
     paths = (path for top in ("logs", "outputs", "config") for path in sorted((run.path / top).rglob("*")))
     kept = islice((path for path in paths if path.is_file() and not path.is_symlink()), MOST_FILES)
-    return [{"path": str(path.relative_to(run.path)), "size": path.stat().st_size} for path in kept]
+    return [{"path": path.relative_to(run.path).as_posix(), "size": path.stat().st_size} for path in kept]
 
 
 def file(root: Path, name: str, path: str) -> Path:

@@ -336,6 +336,8 @@ def find(root: Path, name: str) -> RunDirectory:
     for path in (root / name, Path(name)):
         if name and (path / "run.json").is_file():
             return RunDirectory(path.resolve())
+    if name == LATEST and (every := tuple(runs(root))):  # a file system without links
+        return every[-1]
     found = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
     if len(found) == 1:
         return found[0]
