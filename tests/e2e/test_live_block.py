@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -104,9 +105,11 @@ def test_the_block_stands_below_the_log_and_goes_with_ctrl_c(
     block = rows[head:]
     assert block[1].startswith("nodes  n0 n1 ")
     assert block[2].startswith("step   █")
-    assert [row.split()[:2] for row in block[-4:]] == [["0", "n0"], ["1", "n0"], ["2", "n1"], ["3", "n1"]]
+    assert [row.split()[:2] for row in block[-5:-1]] == [["0", "n0"], ["1", "n0"], ["2", "n1"], ["3", "n1"]]
+    assert re.fullmatch(r"4 ranks: .* +seen \d+s ago · \d+ requests/min", block[-1]), block[-1]
     terminal("resize-window", "-x", "40")
     until(lambda: "2/2 nodes" in terminal("capture-pane", "-p"))
+    until(lambda: re.search(r"^4 fine +\d+s · \d+/min$", terminal("capture-pane", "-p"), re.M))
     terminal("send-keys", "C-c")
     until(lambda: "ended with 130" in terminal("capture-pane", "-p"))
     assert "2/2 nodes" not in terminal("capture-pane", "-p")
