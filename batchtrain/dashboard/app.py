@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.actions import ACTIONS, Action
@@ -152,17 +153,22 @@ async def _events(board: Board, request: Request) -> Response:
         raise UsageError(f"watch from 1 to {MOST_WATCHED} documents: /api/v1/events?watch=/jobs&watch=/pools")
     given = request.headers.get("last-event-id", "").split(",")
     positions = given if len(given) == len(names) else [""] * len(names)
-    watching = board.watch(names)
-    viewer = watching.__enter__()
+    for name in names:
+        board.make(name)
+    return _Stream(board, names, positions)
 
-    async def stream() -> AsyncIterator[bytes]:
-        try:
-            async for event in _news(board, viewer, positions):
-                yield event
-        finally:
-            watching.__exit__(None, None, None)
 
-    return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+class _Stream(StreamingResponse):
+    """An event stream. Its viewer counts only while it is sent: one who leaves before the start is never counted."""
+
+    def __init__(self, board: Board, names: list[str], positions: list[str]) -> None:
+        super().__init__(iter(()), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._board, self._names, self._positions = board, names, positions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._board.watch(self._names) as viewer:
+            self.body_iterator = _news(self._board, viewer, self._positions)
+            await super().__call__(scope, receive, send)
 
 
 async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIterator[bytes]:
