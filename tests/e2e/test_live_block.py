@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests import dashboards
+from tests.dashboards import Dashboard
+from tests.waiting import GUARD, until
 
 from .conftest import SCRIPT, Shell
 
@@ -70,6 +72,30 @@ def test_eight_ranks_of_a_thousand_lines_arrive_once_and_in_order(batchtrain: Sh
     for rank in range(8):
         lines = (ranks / f"{rank}.stdout.txt").read_text().splitlines()
         assert lines == [f"rank {rank} line {number}" for number in range(1, 1001)]
+
+
+def test_the_dashboard_has_each_line_of_eight_ranks_once_and_in_order(batchtrain: Shell, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=runs) as running:
+        training = batchtrain.start("run", recipe(tmp_path, COUNT, 4), "--local", "--keep")
+        _, text = running.events("/jobs/digits/tasks/train/logs", lambda text: text.count("line") >= 8000)
+        assert in_order(text.splitlines())
+        out, err = training.communicate(timeout=GUARD)
+        assert training.returncode == 0, err
+        assert in_order(parts := list(log(running)))
+        assert parts == out.splitlines() == text.splitlines()
+        third = running.get("/jobs/digits/tasks/train/logs?rank=3&limit=4000000")["text"].splitlines()
+        assert third == [line for line in parts if " rank 3 " in line]
+
+
+def log(running: Dashboard) -> Iterator[str]:
+    """The lines of the log, in parts of 64 KiB."""
+    text, at, size = "", 0, 1
+    while at < size:
+        part = running.get(f"/jobs/digits/tasks/train/logs?start={at}&limit=65536")
+        text, at, size = text + part["text"], part["end"], part["size"]
+    return iter(text.splitlines())
 
 
 @pytest.fixture
