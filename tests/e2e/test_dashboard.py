@@ -201,6 +201,37 @@ def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[B
     page.context.close()
 
 
+HIDDEN = """hidden => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.mark.browser
+def test_a_hidden_page_closes_its_stream_and_loses_nothing(
+    chromium: Any, stage: tuple[BatchService, Dashboard]
+) -> None:
+    service, running = stage
+    gate = Gate()
+    program = f"print('before', flush=True)\n{gate.wait}\nfor n in range(1000): print('line', n)"
+    dashboards.add_job(connect(environment=service.environment).batch, "asleep", "cpu", t=dashboards.python(program))
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/jobs/asleep/tasks/t")
+    page.wait_for_selector(".log .line >> text=before")
+    streams: list[Any] = []
+    page.on("request", lambda request: streams.append(request) if "/events?" in request.url else None)
+    with page.expect_event("requestfailed", lambda request: "/events?" in request.url):
+        page.evaluate(HIDDEN, arg=True)
+    gate.open()
+    ended(running, "asleep", "t")
+    assert streams == [] and "line" not in page.inner_text(".log")
+    page.evaluate(HIDDEN, arg=False)
+    page.wait_for_selector(".log .line >> text=line 999")
+    assert [stream.headers.get("last-event-id") is not None for stream in streams] == [True]
+    assert page.inner_text(".log").split("\n") == ["before", *(f"line {number}" for number in range(1000))]
+    page.context.close()
+
+
 @pytest.mark.browser
 @pytest.mark.mpi
 def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_comes_home(

@@ -185,3 +185,15 @@ def test_answers_are_those_of_the_last_minute() -> None:
         answers.note()
     now[0] = 64.0
     assert answers.recent() == (2.5, 2)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
+    long = "j" * 64
+    view = View(long, f"pool {long} · Azure {long}", BEGAN, ranks=2)
+    node = NodeSeen(f"tvmps_{'a' * 64}_d", "running", "", allocated=ALLOCATED)
+    view.note(Event("nodes.seen", long, "", (1, (node,))), BEGAN + 1)
+    view.note(Event("stdout", long, f"[0:0] {long}: step 1/2 loss 0.5"), BEGAN + 2)
+    rows = shown(view, width, BEGAN + 3)
+    assert max(map(len, rows)) <= width and len(rows) == view.height
+    assert rows[0].endswith("running 3s") and "…" in rows[0]

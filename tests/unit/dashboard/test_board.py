@@ -15,7 +15,7 @@ from batchtrain.dashboard.board import Board, DocumentTopic, Viewer
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import Keys
-from batchtrain.errors import ServiceError
+from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.service.retry import Clock
 from tests.waiting import until
 
@@ -128,3 +128,15 @@ def test_a_viewer_who_leaves_before_the_stream_has_started_is_not_counted(versio
             asyncio.run(app(scope, receive, send))
         assert watched._viewers == []
         assert watched._watched == {}
+
+
+def test_a_401_in_the_middle_is_shown_and_reading_goes_on_when_the_sign_in_works_again() -> None:
+    source = Source()
+    with contextlib.closing(board(source, Unlimited(), near=True)) as watched, watch(watched, "/jobs") as viewer:
+        (topic,) = viewer.watched
+        until(lambda: topic.at)
+        source.error = NotAllowed("read the jobs: the token has expired; sign in again", code="AuthenticationFailed")
+        assert until(lambda: topic.trouble) == "read the jobs: the token has expired; sign in again"
+        assert topic.topic.since("") is not None
+        source.error = None
+        until(lambda: not topic.trouble)
