@@ -15,6 +15,7 @@ from batchtrain.service.retry import Answers
 from batchtrain.service.seen import NodeSeen
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts
+from tests import block_pictures
 
 BEGAN = 1_800_000_000.0
 ALLOCATED = datetime.fromtimestamp(BEGAN, timezone.utc)
@@ -197,3 +198,9 @@ def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
     rows = shown(view, width, BEGAN + 3)
     assert max(map(len, rows)) <= width and len(rows) == view.height
     assert rows[0].endswith("running 3s") and "…" in rows[0]
+
+
+@pytest.mark.parametrize("width", block_pictures.WIDTHS)
+def test_the_pictures_of_the_documentation_show_the_block_of_today(width: int) -> None:
+    kept = (block_pictures.IMAGES / f"live-block-{width}.svg").read_text(encoding="utf-8")
+    assert kept == block_pictures.picture(width), "run `python -m tests.block_pictures`"
