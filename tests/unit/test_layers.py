@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": {"errors", "catalog", "check_result", "config", "service"},
     "created": {"errors", "service", "operations"},
     "run": {"following", "errors", "config", "plan", "service", "operations", "foreseen", "created", "runs"},
-    "dashboard": {"client", "config", "errors", "local", "operations", "runs", "service", "version"},
+    "dashboard": {"client", "config", "diagnose", "errors", "local", "operations", "runs", "service", "version"},
     "cli": {
         "dashboard",
         "diagnose",
