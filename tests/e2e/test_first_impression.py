@@ -99,7 +99,7 @@ def test_a_misspelt_word_gets_the_nearest_one(words: tuple[str, ...], near: str,
         ("batchtrain jobs logs --fo", {"--follow"}),
         ("batchtrain pool list -o js", {"json", "jsonl"}),
         ("batchtrain recipe new mpi4py-M", {"mpi4py-MPICH"}),
-        ("batchtrain help first", {"first-training"}),
+        ("batchtrain help first-t", {"first-training"}),
         ("batchtrain config validate --ignore account-k", {"account-key"}),
     ],
 )
