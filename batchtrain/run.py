@@ -18,6 +18,7 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
+from batchtrain.plan.cost import price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
@@ -79,6 +80,7 @@ def run(
     replaced = _refuse_standing(client, recipe, reuse=reuse)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell, keep=("pool",) if reuse else ())
+    made.price = price_of(recipe, client.account.region)
     try:
         outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept)
         kept.end_all("failed" if outcome.failure else "completed", outcome.failure)

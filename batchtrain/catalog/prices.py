@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from batchtrain.catalog.sizes import key
 
@@ -38,6 +38,45 @@ class Price(NamedTuple):
         if any(price is None for _, price in parts):
             return None
         return sum(hours * (price or 0.0) for hours, price in parts)
+
+
+class Hour(NamedTuple):
+    """An hour of a pool with so many nodes."""
+
+    pool: str
+    size: str
+    dedicated: int
+    spot: int
+    price: Price | None = None
+    most: bool = False
+    """Whether the pool may have fewer nodes, because it scales."""
+
+    @property
+    def cost(self) -> float | None:
+        """What it costs; None if the price is unknown."""
+        return self.price.of(self.dedicated, self.spot) if self.price else None
+
+    def __str__(self) -> str:
+        hours = f"{self.dedicated + self.spot} node hours of {self.size} ({self.dedicated} dedicated, {self.spot} spot)"
+        most = "at most " if self.most else ""
+        if self.cost is None or self.price is None:
+            return f"an hour of pool {self.pool} is {most}{hours}"
+        cost = money(self.cost, self.price.currency)
+        return f"an hour of pool {self.pool} costs {most}{cost} in {self.price.region}: {hours}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        known = self.price._asdict() if self.price else {}
+        return {
+            "pool": self.pool,
+            "vm_size": self.size,
+            "node_hours": self.dedicated + self.spot,
+            "at_most": self.most,
+            "region": known.get("region", ""),
+            "currency": known.get("currency", ""),
+            "hour": self.cost,
+        }
 
 
 def find(known: tuple[Prices, ...], size: str, region: str) -> Price | None:

@@ -246,14 +246,14 @@ def _refresh_prices(file: Path, location: str | None, currency: str) -> None:
     import os
 
     from batchtrain.catalog.offer import Catalog
-    from batchtrain.catalog.prices import region_of
     from batchtrain.config import user_settings
     from batchtrain.config.load import load_credentials
+    from batchtrain.plan.cost import region_for
     from batchtrain.service import prices
-    from batchtrain.service.connect import CA_VARIABLE, account_of
+    from batchtrain.service.connect import CA_VARIABLE
 
-    account = account_of(load_credentials(settings().configdir or ".", settings().files), os.environ)
-    region = (location or region_of(account.endpoint if account else "")).lower()
+    credentials = load_credentials(settings().configdir or ".", settings().files)
+    region = (location or region_for(credentials, os.environ)).lower()
     if not region:
         raise UsageError("no account says which region: give --location REGION, such as --location westeurope")
     url = user_settings.load().prices_url

@@ -123,12 +123,14 @@ class _Log:
 def view_of(account: Account, recipe: Recipe) -> View:
     """The view of a recipe's pool and jobs."""
     from batchtrain.cli.live_view import View
+    from batchtrain.plan.cost import price_of
 
     pool, jobs = recipe.pool, recipe.jobs
     title = " ".join(job.id for job in jobs[:2]) or (pool.id if pool else "")
     where = "emulator" if account.emulated else f"Azure {account.name}"
     target = f"pool {pool.id} · {where}" if pool and jobs else where
-    return View(title, target, time.time(), ranks=_ranks(recipe), emulated=account.emulated)
+    ranks, price = _ranks(recipe), price_of(recipe, account.region)
+    return View(title, target, time.time(), ranks=ranks, emulated=account.emulated, price=price)
 
 
 def view_named(account: Account, title: str) -> View:

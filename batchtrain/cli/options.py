@@ -21,6 +21,7 @@ from batchtrain.errors import UsageError, shortened
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from batchtrain.catalog.prices import Hour
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
@@ -112,6 +113,13 @@ class Settings:
         from batchtrain.config import load
 
         return load.load(directory, settings=self.values, ignore=self.ignore).recipe
+
+    def hour_of(self, recipe: Recipe) -> Hour | None:
+        """An hour of the recipe's pool, with its price where this command would run. Sends no request."""
+        from batchtrain.plan import cost
+
+        region = None if self.local else cost.region_for(recipe.credentials, os.environ)
+        return cost.hour_of(recipe, region)
 
     def connect(
         self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False

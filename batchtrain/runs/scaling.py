@@ -23,6 +23,8 @@ class Measured(NamedTuple):
     rate: float | None
     run: str
     statistics: Statistics | None = None
+    node_hours: float | None = None
+    cost: str = ""
 
 
 class ScalingRow(NamedTuple):
@@ -38,6 +40,8 @@ class ScalingRow(NamedTuple):
     median: float | None
     p95: float | None
     deviation: float | None
+    node_hours: float | None
+    cost: str
     run: str
 
 
@@ -67,7 +71,8 @@ def _row(scaling: str, case: str, one: Measured, first: Measured | None) -> Scal
     speedup = one.rate / first.rate if one.rate and first and first.rate else None
     efficiency = 100 * speedup * first.nodes / one.nodes if speedup is not None and first else None
     mean, median, p95, deviation = one.statistics or (None, None, None, None)
-    return ScalingRow(scaling, case, one.nodes, one.rate, speedup, efficiency, mean, median, p95, deviation, one.run)
+    numbers = (one.rate, speedup, efficiency, mean, median, p95, deviation, one.node_hours)
+    return ScalingRow(scaling, case, one.nodes, *numbers, one.cost, one.run)
 
 
 def _case(one: Measured, *, strong: bool) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.server import Emulator, Settings
@@ -96,6 +98,19 @@ def test_a_run_leaves_logs_results_and_what_it_was(client: Client, origin: Origi
     assert "http" not in found.report.read_text()
     assert said[-1].text == f"results: {origin.root / found.name}: 4 files, 80.0 KiB in outputs/"
     assert not client.pools.list()
+
+
+def test_a_run_on_an_account_with_prices_records_what_it_cost(emulator: Emulator, origin: Origin) -> None:
+    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key)))
+    prices = Prices("westeurope", "USD", {"Standard_D2s_v5": 3600.0})
+    said = list[Event]()
+    priced = msgspec.structs.replace(recipe("true"), catalog=Catalog(prices=(prices,)))
+    outcome = run(client, priced, tell=said.append, timeout=60, origin=origin)
+    record = outcome.runs[0].record()
+    assert record.cost is not None
+    assert record.node_hours
+    assert (record.cost.hour, record.cost.run) == (3600.0, pytest.approx(record.node_hours * 3600))
+    assert any("this run cost " in event.text for event in said)
 
 
 def test_the_results_of_a_failed_task_come_too(client: Client, origin: Origin) -> None:

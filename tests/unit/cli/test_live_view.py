@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
+from batchtrain.catalog.prices import Price
 from batchtrain.cli.live_view import View, span, spark
 from batchtrain.cli.terminal import terminal_text
 from batchtrain.service.seen import NodeSeen
@@ -44,6 +45,14 @@ def test_the_block_at_80_columns() -> None:
         "   1 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
         "   2 n1         2     303  1m45s  step 2/30 loss 1.0000 303.0 images/sec",
     ]
+
+
+def test_with_a_price_the_block_shows_what_the_nodes_have_cost() -> None:
+    view = View("digits", "", BEGAN, price=Price("D4s_v5", "westeurope", "USD", 0.24, 0.05))
+    nodes = tuple(NodeSeen(f"n{number}", "idle", "", allocated=ALLOCATED, dedicated=number < 2) for number in range(3))
+    view.note(Event("nodes.seen", "gpu2", "", (3, nodes)), BEGAN)
+    assert shown(view, 80, BEGAN + 3600)[1].endswith("3 of 3   3.00 node hours   0.53 USD")
+    assert shown(view, 40, BEGAN + 3600)[1] == "3/3 nodes   0.53 USD"
 
 
 def test_the_block_at_40_columns() -> None:
