@@ -12,6 +12,7 @@ from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.foreseen import gathered
+from batchtrain.limits import Limits
 from batchtrain.local import emulated
 from batchtrain.operations import Operations, Tell
 from batchtrain.plan import diff, plan_recipe
@@ -105,16 +106,21 @@ class Client(Operations):
         timeout: float | None = None,
         reuse: bool = False,
         runs_dir: str | Path | None = None,
+        max_price: float | None = None,
+        max_duration: float | None = None,
     ) -> Table[TaskSeen]:
         """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Raises
         TaskFailed if a task failed, and the error of a failed deletion.
 
         timeout: seconds for each wait; by default what the wall-clock limits need, otherwise 24 hours. reuse: use the
         existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
-        directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`.
+        directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes
+        may cost, in the currency of the catalogue, and the most seconds; raises LimitReached after the results are
+        fetched.
         """
         origin = Origin(root_of(str(runs_dir) if runs_dir else None, os.environ))
-        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin)
+        limits = Limits(max_price, max_duration)
+        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits)
         if error := outcome.failure or outcome.standing:
             raise error
         return outcome.tasks

@@ -291,6 +291,18 @@ def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
     return value
 
 
+def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """A time such as 90s, 30m, 1h30m or 2d, in seconds."""
+    if value is None:
+        return None
+    from batchtrain.config.times import duration
+
+    found = duration(value)
+    if not found or not 0 < found < float("inf"):
+        raise click.BadParameter(f"`{value}` is not a time; write it as 90s, 30m, 1h30m or 2d")
+    return found
+
+
 def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value is None or value == () or value is False:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import ServiceError
+from batchtrain.errors import LimitReached, ServiceError
+from batchtrain.limits import Limits
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
@@ -135,6 +137,30 @@ def test_ctrl_c_fetches_what_there_is_and_then_deletes(client: Client, origin: O
         run(client, recipe("print now", "wait"), tell=interrupting("stdout"), timeout=60, origin=origin)
     assert latest(origin).record().state == "interrupted"
     assert "model.pt" in outputs(latest(origin))
+    assert not client.pools.list()
+
+
+def test_at_a_limit_the_tasks_end_the_results_come_and_everything_is_deleted(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, said = timedelta(0), list[Event]()
+
+    def tell(event: Event) -> None:
+        nonlocal later
+        said.append(event)
+        if event.kind == "stdout":
+            later = timedelta(days=1)
+
+    monkeypatch.setattr("batchtrain.run.now", lambda: datetime.now(timezone.utc) + later)
+    with pytest.raises(LimitReached, match="at most 7,200 s are allowed"):
+        run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin, limits=Limits(seconds=7200))
+    record = latest(origin).record()
+    assert (record.state, record.failure.message[:20] if record.failure else "") == (
+        "interrupted",
+        "the run has lasted 8",
+    )
+    assert [task.state for task in latest(origin).tasks()] == ["completed", "completed"]
+    assert "model.pt" in outputs(latest(origin), "t1")
     assert not client.pools.list()
 
 
