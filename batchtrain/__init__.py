@@ -2,7 +2,8 @@
 
 import batchtrain as bt
 client = bt.connect()
-client.run(bt.command(command="python train.py", source="src", instances=2, distribution=bt.PyTorch()))
+result = client.run(bt.command(command="python train.py", source="src", instances=2, distribution=bt.PyTorch()))
+result.plot("loss")
 
 recipe = bt.load("recipes/mpi4py-MPICH")
 client.plan(recipe)
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
+    from batchtrain import aio
     from batchtrain.client import Client, connect, load
     from batchtrain.config.types import Recipe
     from batchtrain.described import Mpi, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
@@ -46,8 +48,10 @@ if TYPE_CHECKING:
     from batchtrain.frameworks.pytorch import PyTorchBlock as PyTorch
     from batchtrain.frameworks.ray import RayBlock as Ray
     from batchtrain.frameworks.tensorflow import TensorFlowBlock as TensorFlow
+    from batchtrain.gangs import Returned, gang
     from batchtrain.operations import Job, Jobs, Pools
     from batchtrain.plan.types import Plan
+    from batchtrain.runs.finished import Comparison, Result, Run, Runs
 
 _BLOCKS = ("Accelerate", "DeepSpeed", "Horovod", "Jax", "Mxnet", "PyTorch", "Ray", "TensorFlow")
 """Types of the blocks of `multi_instance`, whose classes end with `Block`."""
@@ -58,7 +62,9 @@ _HOMES = {
     ),
     **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client"),
     **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.operations"),
+    **dict.fromkeys(("Returned", "gang"), "batchtrain.gangs"),
     "Plan": "batchtrain.plan.types",
+    **dict.fromkeys(("Comparison", "Result", "Run", "Runs"), "batchtrain.runs.finished"),
     "Recipe": "batchtrain.config.types",
     **dict.fromkeys(
         (
@@ -85,6 +91,7 @@ __all__ = [
     "AlreadyExists",
     "BatchtrainError",
     "Client",
+    "Comparison",
     "ConfigError",
     "DeepSpeed",
     "Horovod",
@@ -104,6 +111,10 @@ __all__ = [
     "QuotaReached",
     "Ray",
     "Recipe",
+    "Result",
+    "Returned",
+    "Run",
+    "Runs",
     "ServiceError",
     "TaskFailed",
     "TasksRefused",
@@ -113,18 +124,22 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
+    "aio",
     "command",
     "connect",
+    "gang",
     "load",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported at first use, because the command line must start without importing the SDK."""
-    if name not in _HOMES:
+    if name not in _HOMES and name != "aio":
         raise AttributeError(f"module 'batchtrain' has no attribute {name!r}")
     import importlib
 
+    if name == "aio":
+        return importlib.import_module("batchtrain.aio")
     value = getattr(importlib.import_module(_HOMES[name]), f"{name}Block" if name in _BLOCKS else name)
     globals()[name] = value
     return value

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from batchtrain.config.load import load as load_files
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
@@ -14,17 +16,17 @@ from batchtrain.errors import PlanError, UsageError
 from batchtrain.foreseen import gathered
 from batchtrain.limits import Limits
 from batchtrain.local import emulated
-from batchtrain.operations import Operations, Tell
+from batchtrain.operations import SHOW, Operations, Tell, displayed
 from batchtrain.plan import diff, plan_recipe
-from batchtrain.plan.diff import Compared
+from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.types import Plan
 from batchtrain.run import run
 from batchtrain.runs.directory import root_of
+from batchtrain.runs.finished import Result
 from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
 from batchtrain.service import look, vault
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import Table, TaskSeen
 
 NEXT_COMMANDS = (
     "nowhere to run: add --local (or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch on this machine,"
@@ -36,19 +38,26 @@ NEXT_COMMANDS = (
 def load(
     directory: str | Path,
     *,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, object] | None = None,
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
     local: bool | None = None,
 ) -> Recipe:
     """Read a recipe (or its config directory), typed.
 
-    settings: overriding values, by path. ignore: names of checks. files: other files for a part (`jobs`:
-    jobs-other.yaml). local: the recipe is for the emulator (or BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
+    settings: overriding values, by path (`{"pool_specification.vm_count.dedicated": 4}`). ignore: names of checks.
+    files: other files for a part (`jobs`: jobs-other.yaml). local: the recipe is for the emulator (or
+    BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
     Raises ConfigError with every problem.
     """
     here = truth(os.environ.get("BATCHTRAIN_LOCAL", "")) if local is None else local
-    return load_files(directory, settings=settings, ignore=ignore, files=files, local=here).recipe
+    written = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
+    return load_files(directory, settings=written, ignore=ignore, files=files, local=here).recipe
+
+
+def _written(value: object) -> str:
+    """A value as `--set` has it."""
+    return msgspec.json.encode(value).decode()
 
 
 def connect(
@@ -56,11 +65,18 @@ def connect(
     local: bool | None = None,
     credentials: Credentials | None = None,
     environment: Mapping[str, str] | None = None,
+    display: bool | None = None,
 ) -> Client:
     """A client for where to run: the embedded service (`local`, or BATCHTRAIN_LOCAL=1), else the credentials, else
-    AZURE_BATCH_*. Raises UsageError, with both next commands, when nothing says where."""
+    AZURE_BATCH_*. Raises UsageError, with both next commands, when nothing says where.
+
+    display: whether calls that wait show their progress: a card in a notebook, lines elsewhere. By default they do in
+    a notebook, on a terminal, and in an interactive Python.
+    """
     known = os.environ if environment is None else environment
-    return Client(where(local=local, credentials=credentials, environment=known))
+    client = Client(where(local=local, credentials=credentials, environment=known))
+    client.display = display
+    return client
 
 
 def where(*, local: bool | None, credentials: Credentials | None, environment: Mapping[str, str]) -> Account:
@@ -87,7 +103,7 @@ class Client(Operations):
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
         return plan_recipe(recipe, sources=read_sources(recipe))
 
-    def compare(self, recipe: Recipe) -> tuple[Compared, ...]:
+    def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes
         nothing."""
         pool = look.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
@@ -98,19 +114,22 @@ class Client(Operations):
             todo = plan_recipe(recipe, facts, sources)
         return diff.compare(todo, look.living(self.batch, diff.wanted(todo)))
 
+    @displayed("interrupted; what this call created is deleted, and the results so far are in `client.runs.get()`")
     def run(
         self,
         recipe: Recipe,
         *,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         timeout: float | None = None,
         reuse: bool = False,
+        check: bool = True,
         runs_dir: str | Path | None = None,
         max_price: float | None = None,
         max_duration: float | None = None,
-    ) -> Table[TaskSeen]:
-        """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Raises
-        TaskFailed if a task failed, and the error of a failed deletion.
+    ) -> Result:
+        """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Returns the
+        result: tasks, metrics, curves, logs and files. Raises TaskFailed if a task failed (unless `check` is off), and
+        the error of a failed deletion.
 
         timeout: seconds for each wait; by default what the wall-clock limits need, otherwise 24 hours. reuse: use the
         existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
@@ -121,6 +140,6 @@ class Client(Operations):
         origin = Origin(root_of(str(runs_dir) if runs_dir else None, os.environ))
         limits = Limits(max_price, max_duration)
         outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits)
-        if error := outcome.failure or outcome.standing:
+        if error := (outcome.failure if check else None) or outcome.standing:
             raise error
-        return outcome.tasks
+        return Result(outcome.tasks, outcome.runs, outcome.failure)

@@ -149,11 +149,11 @@ def command(
     return _checked(job, _pool(compute, instance_type, job, count), ignore, _of_default_size(compute, instance_type))
 
 
-def _one_of(ours: str, one: R | None, theirs: str, other: R | None) -> R | None:
+def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | None:
     """The value of two keywords for the same thing."""
-    if one is not None and other is not None and one != other:
+    if first is not None and other is not None and first != other:
         raise UsageError(f"command: `{ours}` and `{theirs}` are the same setting; give one of them")
-    return other if one is None else one
+    return other if first is None else first
 
 
 def _span(seconds: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from azure.batch import BatchClient, models
 
 from batchtrain.diagnosis.finding import Diagnosis
-from batchtrain.diagnosis.judge import judged
+from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.service import downloads

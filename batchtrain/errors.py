@@ -137,6 +137,33 @@ class BatchtrainError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def _render_traceback_(self) -> list[str]:
+        """IPython calls it in place of a traceback of all frames."""
+        return short_traceback(self, str(self))
+
+
+def short_traceback(error: BaseException, text: str) -> list[str]:
+    """An error as a notebook shows it: its name, what happened, and the user's line that met it."""
+    name = type(error).__name__
+    lines = [f"\x1b[1;31m{name}\x1b[0m: {chr(10).join(map(printable, text.splitlines()))}"]
+    return [*lines, *_users_line(error)]
+
+
+def _users_line(error: BaseException) -> list[str]:
+    """The last line before the first of batchtrain's own."""
+    import linecache
+    import traceback  # only for an error in a notebook
+
+    frames = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    own = next((at for at, (file, _) in enumerate(frames) if file.startswith(_PACKAGE)), len(frames))
+    if own == 0:
+        return []
+    file, number = frames[own - 1]
+    return ["", f"\x1b[2mline {number}:\x1b[0m {linecache.getline(file, number).strip()}"]
+
+
+_PACKAGE = __file__.removesuffix("errors.py")
+
 
 class UsageError(BatchtrainError):
     """The command or the call is malformed, or a precondition that the caller controls is missing."""
@@ -227,9 +254,14 @@ class LimitReached(BatchtrainError):
 
 
 class Differs(BatchtrainError):
-    """The existing object differs from the plan; the message shows the difference and the solution."""
+    """The existing object differs from the plan; the message shows the difference and the solution. `tasks` are the ids
+    of the job's tasks that differ."""
 
     exit_code = 11
+
+    def __init__(self, message: str, *, tasks: tuple[str, ...] = ()) -> None:
+        self.tasks = tasks
+        super().__init__(message)
 
 
 class TaskFailed(BatchtrainError):

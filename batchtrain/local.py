@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -197,6 +198,20 @@ class Kept:
         return link or self._values.fill(placeholder)
 
 
+OWN_IMAGE = "batchtrain/this-python"
+"""The name of the environment of this process on the emulator, where an image is expected."""
+
+
+def own_environment(account: Account) -> str | None:
+    """The image that stands for the Python environment of this process on the emulator; None for Azure."""
+    if not account.emulated or not account.home:
+        return None
+    from batchtrain.emulator import mapped_images  # see above
+
+    mapped_images.map_image(Path(account.home), OWN_IMAGE, Path(sys.prefix))
+    return OWN_IMAGE
+
+
 def refuse(recipe: Recipe, account: Account) -> None:
     """Raise PlanError for tasks that the emulator cannot run, before anything is created for them."""
     if account.emulated and account.home:
@@ -246,6 +261,7 @@ def _parts(job: Job) -> Iterator[tuple[str, Task | JobManager | JobPreparation |
 
 def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     from batchtrain.emulator import mapped_images  # see above
+    from batchtrain.frameworks.mpi import MPIS  # see above
 
     home, image = Path(account.home), task.docker_image
     prefix = mapped_images.prefix_of(home, image) if image else None
@@ -255,9 +271,10 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     if launcher is None or (image and not prefix):
         return ""  # no MPI, or one in a Docker container
     runtime, executable = launcher
-    if runtime == "openmpi" and account.plain_nodes and _spans_nodes(task, recipe):
+    mpi = MPIS.get(runtime)
+    if mpi is not None and mpi.by_host_name and account.plain_nodes and _spans_nodes(task, recipe):
         return (
-            "Open MPI cannot run across the nodes of this emulator, because they share one host name:"
+            f"{mpi.library} cannot run across the nodes of this emulator, because they share one host name:"
             f" they are plain processes of this machine ({account.plain_nodes})"
         )
     path = f"{prefix}/bin:{mapped_images.MACHINES_PATH}"

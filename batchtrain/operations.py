@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
+import functools
 import itertools
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from batchtrain import markup
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
-from batchtrain.errors import BatchtrainError, Differs, NotFound, PlanError, TaskFailed, UsageError
+from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
+from batchtrain.display.subject import view_of
+from batchtrain.errors import Differs, NotFound, PlanError, ServiceError, TaskFailed, UsageError
+from batchtrain.following import Follow
 from batchtrain.foreseen import Foreseen, foresee, gathered
 from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
@@ -24,15 +28,26 @@ from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.runs.directory import root_of
+from batchtrain.runs.finished import Run, Runs
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
-from batchtrain.service.failed import SEARCHED_LINES, failed
+from batchtrain.service.failed import failed
 from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
-from batchtrain.service.seen import Endpoint, JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen, nodes_called
+from batchtrain.service.seen import (
+    MOST_ROWS,
+    Endpoint,
+    JobSeen,
+    NodeSeen,
+    PoolSeen,
+    ScheduleSeen,
+    Table,
+    TaskSeen,
+    nodes_called,
+)
 from batchtrain.service.statistics import Stats
 from batchtrain.service.submit import Event
 from batchtrain.service.task_actions import Action, Changed
@@ -41,6 +56,7 @@ from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_
 
 if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.display.live_view import View
     from batchtrain.runs.sweep import SweepRow
     from batchtrain.storage.blob import Connect
 
@@ -52,9 +68,39 @@ COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
-LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 
 Tell = Callable[[Event], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def SHOW(event: Event) -> None:
+    """The default of `tell`: progress is shown as `connect(display=…)` says."""
+
+
+def displayed(interrupted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Shows the progress of a method, unless the caller gives `tell`. interrupted: what Ctrl-C leaves."""
+
+    def decorated(method: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(method)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            owner: Any = args[0]
+            client: Any = getattr(owner, "_client", owner)
+            if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
+                return method(*args, **options)
+            subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
+            with shown(functools.partial(_view, client.account, subject), interrupted) as tell:
+                options["tell"] = tell
+                return method(*args, **options)
+
+        return call
+
+    return decorated
+
+
+def _view(account: Account, subject: object) -> View:
+    recipe = subject if isinstance(subject, Recipe) else None
+    return view_of(account, recipe, "" if recipe else str(subject), recent=KEPT_VALUES)
 
 
 class Operations:
@@ -64,6 +110,8 @@ class Operations:
         self.account = account
         self.batch = signing.connect(account)
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
+        self.display: bool | None = False
+        """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
         self.say: Callable[[str], None] = lambda _: None
         """Receives messages about slow one-time work, such as an installation."""
         self._own_storage: StorageCredentials | None = None
@@ -73,6 +121,11 @@ class Operations:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.account.endpoint!r}, {self.account.name!r})"
+
+    @property
+    def runs(self) -> Runs:
+        """The runs in BATCHTRAIN_RUNS_DIR or `runs`."""
+        return Runs(root_of(None, os.environ))
 
     def foresee(self, recipe: Recipe, *, listed: bool = True) -> Foreseen:
         """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse."""
@@ -108,9 +161,9 @@ class Operations:
             tell(event)
 
 
-def ssh_line(user: str, key: str, found: Endpoint) -> str:
+def ssh_line(user: str, key: str, endpoint: Endpoint) -> str:
     """The command that logs in to a node."""
-    words = ["ssh", *(("-i", key) if key else ()), "-p", str(found.port), f"{user}@{found.address}"]
+    words = ["ssh", *(("-i", key) if key else ()), "-p", str(endpoint.port), f"{user}@{endpoint.address}"]
     return shlex.join(words)
 
 
@@ -120,13 +173,14 @@ class Pools:
     def __init__(self, client: Operations) -> None:
         self._client = client
 
+    @displayed("interrupted; what was created stays: `client.pools.delete(id)` deletes it")
     def add(
         self,
         recipe: Recipe,
         *,
         wait: bool = True,
         timeout: float = POOL_SECONDS,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         foreseen: Foreseen | None = None,
     ) -> PoolSeen:
         """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
@@ -153,7 +207,7 @@ class Pools:
         return self.get(pool_id)
 
     def ready(
-        self, recipe: Recipe, *, foreseen: Foreseen, timeout: float = POOL_SECONDS, tell: Tell = lambda _: None
+        self, recipe: Recipe, *, foreseen: Foreseen, timeout: float = POOL_SECONDS, tell: Tell = SHOW
     ) -> PoolSeen:
         """The pool of the recipe with ready nodes: created if it does not exist, used if it matches the plan.
 
@@ -174,8 +228,8 @@ class Pools:
 
     def _refuse_other(self, standing: PoolSeen, foreseen: Foreseen) -> None:
         pool_id, living = standing.id, look.living(self._client.batch, diff.wanted(foreseen.pool))
-        compared = [diff.but_for_counts(one) for one in diff.compare(foreseen.pool, living) if one.kind == "pool"]
-        if any(one.state == "differs" for one in compared):
+        compared = [diff.but_for_counts(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"]
+        if any(step.state == "differs" for step in compared):
             raise Differs(
                 f"pool {pool_id} exists and differs from the plan:\n{diff.as_text(compared)}\n"
                 f"To create it as planned, delete it with `batchtrain pool del {pool_id}` and run again."
@@ -185,7 +239,7 @@ class Pools:
             count = f"--dedicated {planned.dedicated} --spot {planned.low_priority}"
             raise PlanError(f"pool {pool_id} has no nodes; `batchtrain pool resize {pool_id} {count}` gives it some")
 
-    def log_in(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+    def log_in(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Create or update the login of `ssh` or `rdp` on every current node."""
         logins = _logins(plan_pool(recipe))
         if not logins:
@@ -206,15 +260,20 @@ class Pools:
             return
         own = pool.ssh.ssh_public_key or pool.ssh.ssh_public_key_data
         key = pool.ssh.ssh_private_key or ("" if own else str(Placeholders(recipe).key_pair()))
-        for found in look.endpoints(self._client.batch, pool.id, SSH_PORT):
-            tell(Event("node.login", found.node, f"{ssh_line(pool.ssh.username, key, found)}  # node {found.node}"))
+        for endpoint in look.endpoints(self._client.batch, pool.id, SSH_PORT):
+            tell(
+                Event(
+                    "node.login", endpoint.node, f"{ssh_line(pool.ssh.username, key, endpoint)}  # node {endpoint.node}"
+                )
+            )
 
+    @displayed("interrupted; the pool stays, and its nodes still start")
     def wait(
         self,
         pool_id: str,
         *,
         timeout: float = POOL_SECONDS,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         recipe: Recipe | None = None,
     ) -> Table[NodeSeen]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
@@ -259,9 +318,9 @@ class Pools:
 
     def _node(self, pool_id: str, name: str) -> str:
         """The id of a node of a pool. Raises NotFound."""
-        found = nodes_called(name, (node.id for node in self.nodes(pool_id)))
-        if len(found) == 1:
-            return found[0]
+        matching = nodes_called(name, (node.id for node in self.nodes(pool_id)))
+        if len(matching) == 1:
+            return matching[0]
         raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
 
     def diagnose(self, pool_id: str) -> Diagnosis:
@@ -270,6 +329,7 @@ class Pools:
 
         return diagnose.pool(self._client.batch, pool_id)
 
+    @displayed("interrupted; the resize continues")
     def resize(
         self,
         pool_id: str,
@@ -279,7 +339,7 @@ class Pools:
         leaving: str = "requeue",
         wait: bool = True,
         timeout: float = POOL_SECONDS,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         recipe: Recipe | None = None,
     ) -> PoolSeen:
         """Change the number of nodes of a pool and wait until all are ready; None keeps the number of a kind.
@@ -302,16 +362,16 @@ class Pools:
         for node_id in node_ids:
             submit.reboot_node(self._client.batch, pool_id, node_id)
 
-    def delete(
-        self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell | None = None
-    ) -> None:
+    @displayed("interrupted; the deletion continues")
+    def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete a pool with its nodes. Raises NotFound."""
         with watch.Deadline(timeout, f"the deletion of pool {pool_id}", tell):
             submit.delete_pool(self._client.batch, pool_id)
         if wait:
             self.gone(pool_id, timeout=timeout, tell=tell)
 
-    def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell | None = None) -> None:
+    @displayed("interrupted; the deletion continues")
+    def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of a pool has finished."""
         watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}", tell)
 
@@ -322,11 +382,12 @@ class Jobs:
     def __init__(self, client: Operations) -> None:
         self._client = client
 
+    @displayed("interrupted; a job that was added stays; `client.jobs.add` continues")
     def add(
         self,
         recipe: Recipe,
         *,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         timeout: float = POOL_SECONDS,
         resume: bool = True,
         fail_fast: bool = False,
@@ -339,11 +400,12 @@ class Jobs:
         self.add_all(recipe, tell=tell, timeout=timeout, resume=resume, fail_fast=fail_fast)
         return self.handle(recipe.jobs[0].id)
 
+    @displayed("interrupted; a job that was added stays; `client.jobs.add_all` continues")
     def add_all(
         self,
         recipe: Recipe,
         *,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
         timeout: float = POOL_SECONDS,
         foreseen: Foreseen | None = None,
         resume: bool = True,
@@ -383,7 +445,7 @@ class Jobs:
             return look.facts_of(look.pool(self._client.batch, pool_id))
         return look.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
 
-    def remove_all(self, recipe: Recipe, *, tell: Tell = lambda _: None) -> None:
+    def remove_all(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
         for settings in recipe.jobs:
             existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
@@ -398,8 +460,8 @@ class Jobs:
 
     def state(self, job_id: str) -> str:
         """The state of a job; empty if the job does not exist."""
-        found = look.job_or_none(self._client.batch, job_id)
-        return found[0] if found else ""
+        job = look.job_or_none(self._client.batch, job_id)
+        return job[0] if job else ""
 
     def handle(self, job_id: str) -> Job:
         """A handle on a job; sends no request until it is used."""
@@ -412,6 +474,19 @@ class Jobs:
     def ended_before(self, time: datetime) -> Table[JobSeen]:
         """The jobs that completed before a time, which `delete` may tidy up."""
         return Table(look.jobs_ended_before(self._client.batch, time))
+
+    def delete_seen(self, jobs: Iterable[JobSeen], *, tell: Tell = lambda _: None) -> Table[JobSeen]:
+        """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
+        it was seen is kept."""
+        deleted = []
+        for job in jobs:
+            with contextlib.suppress(NotFound):
+                if look.job_created(self._client.batch, job.id) != job.created:
+                    tell(Event("job.kept", job.id, f"job {job.id} was added again meanwhile, and is kept"))
+                    continue
+                self.handle(job.id).delete(wait=False, tell=tell)
+                deleted.append(job)
+        return Table(deleted)
 
     def schedule(self, schedule_id: str) -> JobSchedule:
         """A handle on a job schedule; sends no request until it is used."""
@@ -464,7 +539,12 @@ class Job:
         return f"Job({self.id!r})"
 
     def _repr_html_(self) -> str:
-        return self.tasks._repr_html_()
+        try:
+            seen, rows = self.seen, Table(self.iter_tasks(limit=MOST_ROWS))
+        except ServiceError as error:  # a job that is gone is still a value
+            return markup.card(markup.head(f"job {self.id}", note=str(error)))
+        counts = f"{seen.active} active, {seen.running} running, {seen.succeeded} succeeded, {seen.failed} failed"
+        return markup.card(markup.head(f"job {self.id}", seen.state, f"pool {seen.pool}: {counts}"), rows._repr_html_())
 
     @property
     def seen(self) -> JobSeen:
@@ -479,28 +559,26 @@ class Job:
     def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
         """Its tasks, page by page.
 
-        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: at most so many.
+        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: the maximum number.
         """
-        if state and state not in tasks.STATES:
-            raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(tasks.STATES)}")
-        found = tasks.listed(self._client.batch, self.id, where=tasks.STATES[state] if state else "", limit=limit)
-        return map(tasks.seen, found)
+        listed = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
+        return map(tasks.seen, listed)
 
     def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
-        where, select = tasks.STATES[state] if state else "", f"{tasks.SEEN},stateTransitionTime"
-        found = tasks.listed(self._client.batch, self.id, where=where, select=select)
-        last = heapq.nlargest(count, found, key=lambda task: task.state_transition_time or LONG_AGO)
-        return Table(tasks.seen(task) for task in reversed(last))
+        return Table(map(tasks.seen, tasks.last(self._client.batch, self.id, count, tasks.filter_of(state))))
 
     def glance(self, most: int = FEW) -> Glance:
         """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""
         return tasks.glance(self._client.batch, self.id, most)
 
-    def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell | None = None) -> Job:
+    @displayed("interrupted; only the waiting ends, the job continues")
+    def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell = SHOW) -> Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
         deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
-        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace)
+        shows = tell is line or isinstance(tell, Card)
+        look = Follow(self._client.batch, self, deadline.tell).look if shows else lambda _: 0
+        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace, look)
         if check:
             self.raise_failed()
         return self
@@ -523,14 +601,7 @@ class Job:
                 f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
                 task=f"{self.id}/{task.id}",
             )
-        return failed(self.id, task, self._last_lines(task.id))
-
-    def _last_lines(self, task_id: str) -> tuple[str, ...]:
-        try:
-            end = files.task_file_end(self._client.batch, self.id, task_id, "stderr.txt")
-        except BatchtrainError:
-            return ()  # a task that never ran has no files; its failure says why
-        return files.last_lines(end, SEARCHED_LINES)
+        return failed(self.id, task, files.stderr_end(self._client.batch, self.id, task.id))
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""
@@ -543,7 +614,7 @@ class Job:
         file: str = "stdout.txt",
         follow: bool = False,
         timeout: float = JOB_SECONDS,
-        tell: Tell | None = None,
+        tell: Tell = SHOW,
     ) -> Iterator[str]:
         """Lines of the output of a task (by default stdout of the first task); with `follow` until the task has ended.
 
@@ -610,12 +681,11 @@ class Job:
     ) -> tuple[Recording, tuple[str, ...]]:
         """Fetch logs and results into the run directory of the job, and say why some files are missing.
 
-        settings: the job as its recipe has it, for the `results` of its tasks. everything: of all tasks, without a
-        limit of size.
+        settings: the job as its recipe has it, for the `results` of its tasks. everything: without a limit of size.
         """
         recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
         known = self.tasks
-        recording.fetch(known, everything=everything, progress=progress)
+        recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
         failed = next((task for task in known if task.failed), None)
         open_tasks = any(task.state != "completed" for task in known)
         if failed is None or open_tasks:
@@ -627,15 +697,23 @@ class Job:
                 recording.end("failed", failure)
         return recording, recording.unsaved
 
-    def terminate_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+    def result(self, *, runs_dir: str | Path | None = None) -> Run:
+        """Fetch the logs and results of the tasks that have run into the run directory of the job, and read it.
+
+        runs_dir: where run directories are; by default BATCHTRAIN_RUNS_DIR or `runs`.
+        """
+        recording, _ = self.fetch(Origin(root_of(str(runs_dir) if runs_dir else None, os.environ)))
+        return Run(recording.run)
+
+    def terminate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Terminate tasks. Raises ServiceError at the end if some were refused."""
         return self._change("term", task_ids, tell)
 
-    def delete_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+    def delete_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Delete tasks with their files. Raises NotFound or ServiceError at the end if some were refused."""
         return self._change("del", task_ids, tell)
 
-    def reactivate_tasks(self, *task_ids: str, tell: Tell | None = None) -> Changed:
+    def reactivate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Run failed tasks again. Raises ServiceError at the end if some were refused, and for a job that is over."""
         return self._change("reactivate", task_ids, tell)
 
@@ -657,14 +735,14 @@ class Job:
 
         return report
 
-    def resubmit_failed(self, *, tell: Tell | None = None) -> Changed:
+    def resubmit_failed(self, *, tell: Tell = SHOW) -> Changed:
         """Run the failed tasks again. Raises ServiceError for a job that is over, and if some were refused."""
         action = task_actions.ACTIONS["reactivate"]
         progress = self._progress(action.past, None, tell)
         return self._checked(action, job_actions.resubmit_failed(self._client.batch, self.id, progress))
 
     def migrate(
-        self, pool_id: str, *, running: str = "requeue", timeout: float = GONE_SECONDS, tell: Tell = lambda _: None
+        self, pool_id: str, *, running: str = "requeue", timeout: float = GONE_SECONDS, tell: Tell = SHOW
     ) -> None:
         """Move the job to another pool: disable it, change its pool, enable it.
 
@@ -690,7 +768,7 @@ class Job:
         *,
         highest: bool | None = None,
         runs_dir: str | Path | None = None,
-        tell: Tell = lambda _: None,
+        tell: Tell = SHOW,
     ) -> Table[SweepRow]:
         """The tasks of the job with their named parameters and the last value of a metric, best first.
 
@@ -721,14 +799,16 @@ class Job:
         """Terminate the tasks of the job. The job is not deleted."""
         submit.terminate_job(self._client.batch, self.id)
 
-    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell | None = None) -> None:
+    @displayed("interrupted; the deletion continues")
+    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete the job with its tasks. Raises NotFound."""
         with watch.Deadline(timeout, f"the deletion of job {self.id}", tell):
             submit.delete_job(self._client.batch, self.id)
         if wait:
             self.gone(timeout=timeout, tell=tell)
 
-    def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell | None = None) -> None:
+    @displayed("interrupted; the deletion continues")
+    def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of the job has finished."""
         pace, what = self._client.pace, f"job {self.id}"
         watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, pace, what, tell)
@@ -786,8 +866,8 @@ def _mended(recipe: Recipe | None) -> frozenset[str]:
     pool = recipe.pool if recipe else None
     if pool is None:
         return frozenset()
-    said = {"starttaskfailed": pool.reboot_on_start_task_failed, "unusable": pool.attempt_recovery_on_unusable}
-    return frozenset(state for state, wanted in said.items() if wanted)
+    reboots = {"starttaskfailed": pool.reboot_on_start_task_failed, "unusable": pool.attempt_recovery_on_unusable}
+    return frozenset(state for state, wanted in reboots.items() if wanted)
 
 
 def _id(recipe: Recipe) -> str:

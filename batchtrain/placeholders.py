@@ -88,11 +88,11 @@ class Placeholders:
     def _user(self, rest: str) -> str | Secret:
         name, _, what = rest.rpartition(":")
         known = self._credentials.user_accounts.get(name) or AccountSecret()
-        place = f"user_accounts.{name}"
+        section = f"user_accounts.{name}"
         if what == "ssh_private_key":
-            path = _given(known.ssh_private_key, f"the user `{name}` has no private key", place)
-            return self._read(path, f"{place}.ssh_private_key")
-        return _given(known.password or self._rdp_password(name), f"the user `{name}` has no password", place)
+            path = _given(known.ssh_private_key, f"the user `{name}` has no private key", section)
+            return self._read(path, f"{section}.ssh_private_key")
+        return _given(known.password or self._rdp_password(name), f"the user `{name}` has no password", section)
 
     def _rdp_password(self, name: str) -> Secret | None:
         login = self._recipe.pool.rdp if self._recipe.pool else None
@@ -142,7 +142,7 @@ class Placeholders:
         return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)
 
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
-        """Put bytes or a source at `link/container/name`, unless there is a blob: names are made of the content.
+        """Put bytes or a source at `link/container/name`, unless the blob exists: names are derived from the content.
         Returns whether they were sent."""
         from batchtrain.storage import blob, large_source  # see above
 

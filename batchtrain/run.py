@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
@@ -19,26 +19,24 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
+from batchtrain.following import Follow
 from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.plan.cost import price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
-from batchtrain.service import files, look, watch
+from batchtrain.service import look, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Counts, Glance
+from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
     from batchtrain.operations import Job, Operations, Tell
 
-FILES = ("stdout.txt", "stderr.txt")
-FIRST, MOST_FAILED = 4, 20
-"""Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
 ENDING_SECONDS = 120.0
 """For the tasks to end that were terminated at a limit."""
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
@@ -109,11 +107,11 @@ def run(
 def guarded(tell: Tell, guard: Guard) -> Tell:
     """Pass events on, then let the guard take them."""
 
-    def told(event: Event) -> None:
+    def tell_and_note(event: Event) -> None:
         tell(event)
         guard.note(event)
 
-    return told
+    return tell_and_note
 
 
 def follow(
@@ -138,7 +136,9 @@ def follow(
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
     made = Created(client, kept.tell)
     try:
-        client.jobs.add_all(recipe, tell=made.tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate)
+        client.jobs.add_all(
+            recipe, tell=made.tell, timeout=timeout, foreseen=foreseen, fail_fast=fail_fast, recreate=recreate
+        )
         made.submitted = True
         outcome = _all_followed(client, recipe, made, None, kept, Guard(UNLIMITED, None, now))
     except BaseException as error:
@@ -156,7 +156,7 @@ def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = J
     with contextlib.suppress(NotFound):
         watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
     deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
-    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client, job, deadline.tell).look)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client.batch, job, deadline.tell).look)
     return job
 
 
@@ -202,10 +202,10 @@ class Recorder:
             recording.tell(event)
         self._tell(event)
 
-    def line(self, job_id: str, task_id: str, stream: str, text: str) -> None:
-        """A line of the output of a task."""
+    def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
+        """Lines of the output of a task."""
         if job_id in self._recordings:
-            self._recordings[job_id].line(task_id, stream, text)
+            self._recordings[job_id].lines(task_id, stream, lines)
 
     def fetch(self, job_id: str, tasks: Iterable[TaskSeen]) -> None:
         """Fetch the results of a job."""
@@ -318,7 +318,7 @@ def _followed(
     to their last line, and LimitReached is raised."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
-    follow = Follow(client, job, deadline.tell, line=kept.line)
+    follow = Follow(client.batch, job, deadline.tell, lines=kept.lines)
 
     def look_within_limits(seen: Glance) -> int:
         requests = follow.look(seen)
@@ -425,88 +425,3 @@ def _refuse_endless(recipe: Recipe) -> None:
                 f"job {job.id} keeps its pool alive (`auto_pool.keep_alive`), and `run` deletes what it creates;"
                 " remove that, or add the job with `batchtrain jobs add`"
             )
-
-
-class Follow:
-    """Shows the output of a job's tasks: events of kind `stdout` and `stderr`. Of a job with more than FEW tasks, it
-    shows the output of the first ones while they run, and the end of stderr of the tasks that failed.
-    """
-
-    def __init__(
-        self,
-        client: Operations,
-        job: Job,
-        tell: Tell,
-        *,
-        line: Callable[[str, str, str, str], None] = lambda *_: None,
-    ) -> None:
-        self._client, self._job, self._tell, self._line = client, job, tell, line
-        self._open: dict[str, list[tuple[str, files.Follower]]] = {}
-        self._closed: set[str] = set()
-        self._failures = 0
-        self._large = False
-        self._counts: Counts | None = None
-
-    def look(self, seen: Glance) -> int:
-        """Show the output since the last call; returns the number of requests that this took."""
-        if seen.counts != self._counts:
-            self._counts = seen.counts
-            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
-        if seen.whole:
-            return self._show_running(seen.first, named=len(seen.first) > 1)
-        if not self._large:
-            self._large = True
-            self._tell(Event("output.shown", self._job.id, _which_output(self._job.id, seen.counts.total)))
-        first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
-        return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
-
-    def show_ended(self, tasks: Iterable[TaskSeen]) -> None:
-        """Show the output of tasks that have ended, unless it was shown."""
-        self._show_running(tasks, named=True)
-
-    def _show_running(self, tasks: Iterable[TaskSeen], *, named: bool) -> int:
-        requests = 0
-        for task in tasks:
-            if task.state in ("running", "completed") and task.id not in self._closed:
-                self._show(task, named)
-                requests += len(FILES)
-        return requests
-
-    def _show(self, task: TaskSeen, named: bool) -> None:
-        ended = task.state == "completed"
-        for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            for line in follower.new_lines(task.node, last=ended):
-                self._line(self._job.id, task.id, file.removesuffix(".txt"), line)
-                text = f"{task.id}: {line}" if named else line
-                self._tell(Event(file.removesuffix(".txt"), task.id, text))
-        if ended:
-            self._closed.add(task.id)
-            del self._open[task.id]
-
-    def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
-        return [(file, files.Follower(self._client.batch, self._job.id, task_id, file)) for file in FILES]
-
-    def _show_failed(self, count: int) -> int:
-        """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
-        if count <= self._failures or self._failures >= MOST_FAILED:
-            return 0
-        self._failures, requests = count, 1
-        for task in self._job.iter_tasks("failed", limit=MOST_FAILED):
-            if task.id not in self._closed and task.id not in self._open:
-                self._closed.add(task.id)
-                self._tell(Event("task.failed", task.id, str(self._job.failure_of(task))))
-                requests += 2
-        if count >= MOST_FAILED:
-            self._tell(Event("output.shown", self._job.id, _further_failures(self._job.id)))
-        return requests
-
-
-def _which_output(job_id: str, count: int) -> str:
-    return (
-        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} is shown, and how tasks fail;"
-        f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
-    )
-
-
-def _further_failures(job_id: str) -> str:
-    return f"further failures are not shown; `batchtrain jobs tasks {job_id} --state failed` lists them"

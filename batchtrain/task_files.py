@@ -1,4 +1,4 @@
-"""The files of tasks and nodes for the user: listed, fetched, and opened like a local file."""
+"""The files of tasks and nodes for the user: lists, fetches, and opens them like local files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from azure.batch import BatchClient
 
-from batchtrain.errors import NotFound, ServiceError, UsageError
-from batchtrain.runs.names import LocalNames
+from batchtrain.errors import NotFound, ServiceError, UsageError, printable
+from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.results import Part, parts, selects, there
 from batchtrain.service import downloads, look
@@ -61,7 +61,7 @@ class TaskFiles:
         return f"TaskFiles({self.job_id!r}, {self.id!r})"
 
     def files(self, *, node: str | None = None, all_nodes: bool = False) -> Table[FileRow]:
-        """The files of the task on the node of its primary, on another node of its gang, or on all."""
+        """The files of the task on the node of its primary, on another node of its gang, or on all nodes."""
         parts = self._parts(node, all_nodes=all_nodes)
         return Table(FileRow(file.path, file.size, file.modified, part.node) for part, file in self._listed(parts))
 
@@ -73,7 +73,8 @@ class TaskFiles:
         all_nodes: bool = False,
         progress: Progress = QUIET,
     ) -> Table[GotRow]:
-        """Fetch the files that a pattern means (all without one) to a directory; those that are there are skipped.
+        """Fetch the files that match a pattern (all files without one) to a directory; skips files that are already
+        there.
 
         Patterns are relative to the directory of the task or to its working directory. Raises NotFound if nothing
         matches, and ServiceError at the end if some files could not be fetched.
@@ -93,7 +94,7 @@ class TaskFiles:
         return fetch(self._client, files, Path(directory), progress)
 
     def open(self, path: str, *, node: str | None = None) -> io.BufferedReader:
-        """Open a file for reading; it is read from the node as it is needed. Raises NotFound."""
+        """Open a file for reading; its bytes are read from the node on demand. Raises NotFound."""
         (part,) = self._parts(node, all_nodes=False)
         for candidate in (path, f"wd/{path}"):
             try:
@@ -132,7 +133,7 @@ def node_files(client: Service, pool_id: str, node_id: str) -> Table[FileRow]:
 def get_node_files(
     client: Service, pool_id: str, node_id: str, patterns: tuple[str, ...], directory: Path, progress: Progress
 ) -> Table[GotRow]:
-    """Fetch files of a node. Raises NotFound if no pattern means one."""
+    """Fetch files of a node. Raises NotFound if no file matches a pattern."""
     tree = downloads.node_tree(pool_id, node_id)
     chosen = [file for file in downloads.listed(client.batch, tree) if _means(patterns, file.path)]
     if not chosen:
@@ -146,14 +147,14 @@ def get_node_files(
 
 def _means(patterns: tuple[str, ...], path: str) -> bool:
     if not patterns:
-        return not path.startswith(LAUNCH)  # pipes of the launcher are not files
+        return not path.startswith(LAUNCH)  # the launcher's pipes are not files
     return selects(patterns, path) or selects(patterns, path.removeprefix("wd/"))
 
 
 def fetch(
     client: Service, files: list[tuple[Tree, FileSeen, str]], directory: Path, progress: Progress = QUIET
 ) -> Table[GotRow]:
-    """Fetch files to names below a directory. Raises ServiceError at the end if some did not come."""
+    """Fetch files to names below a directory. Raises ServiceError at the end if some were not fetched."""
     names = LocalNames()
     wanted = [Wanted(tree, file, directory / names.of(f"{tree.url}:{file.path}", name)) for tree, file, name in files]
     progress.begin(len(wanted), sum(item.file.size for item in wanted))
@@ -166,7 +167,7 @@ def fetch(
         rows[done.wanted] = rows[done.wanted]._replace(size=done.size, sha256=done.sha256, note=done.reason)
     if failed:
         reasons = dict.fromkeys(done.reason for done in failed)
-        first = failed[0].wanted.file.path
+        first = printable(failed[0].wanted.file.path)
         raise ServiceError(
             f"{len(failed)} of {len(wanted)} files were not fetched to {directory}, such as {first}:"
             f" {'; '.join(reasons)}"
@@ -175,7 +176,7 @@ def fetch(
 
 
 class RemoteFile(io.RawIOBase):
-    """A file of a node as Python reads files."""
+    """A file of a node with the interface of a Python file object."""
 
     def __init__(self, client: Service, tree: Tree, seen: FileSeen) -> None:
         self._client, self._tree, self._seen, self._at = client, tree, seen, 0

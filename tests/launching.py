@@ -8,7 +8,7 @@ from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.frameworks.base import Shape
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.launchers import mpi, node_launcher
-from batchtrain.launchers.types import Launch, MpiLaunch, Setup
+from batchtrain.launchers.launch import Launch, MpiLaunch, Setup
 
 TWO = Shape(2)
 

@@ -18,7 +18,7 @@ from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.custom import read_made
 from batchtrain.errors import ConfigError, PlanError, Problem, UsageError
-from batchtrain.plan import Facts, Plan, names, plan_recipe
+from batchtrain.plan import Facts, Plan, plan_recipe, wire_times
 
 FILE_OF = {
     "credentials": "credentials",
@@ -184,7 +184,7 @@ def _shows(leaf: Any, wanted: Any) -> bool:
         return leaf is wanted
     if leaf == wanted:
         return True
-    return isinstance(leaf, str) and (str(wanted) in leaf or (_is_span(wanted) and names.duration(wanted) == leaf))
+    return isinstance(leaf, str) and (str(wanted) in leaf or (_is_span(wanted) and wire_times.duration(wanted) == leaf))
 
 
 def _is_span(value: Any) -> bool:

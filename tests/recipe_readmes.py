@@ -32,10 +32,16 @@ def environment_of(recipe: str) -> str:
 
 
 def follow(batchtrain: Any, environment: Callable[[str], Path], recipe: str, *more: str) -> str:
-    """Run the commands of a README as they stand, the last one with `more`; what the last one printed.
+    """Run the commands of a README as they stand, the last one with `more`; what the last one printed."""
+    prepare(batchtrain, environment, recipe)
+    *first, last = commands(recipe)
+    for words in first:
+        batchtrain(*words)
+    return str(batchtrain(*last, *more).stdout)
 
-    `images env` finds the tests' own environment, so that it makes none.
-    """
+
+def prepare(batchtrain: Any, environment: Callable[[str], Path], recipe: str) -> None:
+    """Let `images env` of a recipe find the tests' own environment, so that it makes none."""
     if name := environment_of(recipe):
         made, folder = environment(name), batchtrain.cwd / "environments"
         batchtrain.environment[make_environment.HOME] = str(folder)
@@ -43,7 +49,3 @@ def follow(batchtrain: Any, environment: Callable[[str], Path], recipe: str, *mo
         if not intended.ready:
             folder.mkdir()
             intended.prefix.symlink_to(made)
-    *first, last = commands(recipe)
-    for words in first:
-        batchtrain(*words)
-    return str(batchtrain(*last, *more).stdout)

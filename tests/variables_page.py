@@ -117,7 +117,7 @@ _SET = {True: "default", False: "always"}
 
 def _mpi() -> str:
     text = "An MPI tells its ranks their numbers itself. batchtrain adds the first two variables of the next table."
-    rows = ((f"`{name}`", mpi.library, _code(mpi.rank)) for name, mpi in MPIS.items())
+    rows = ((f"`{name}`", mpi.library, _code(", ".join(mpi.rank))) for name, mpi in MPIS.items())
     return _table("`mpi`", text, ("runtime", "library", "the rank's number"), rows)
 
 

@@ -82,8 +82,8 @@ class Hour(NamedTuple):
 def find(known: tuple[Prices, ...], size: str, region: str) -> Price | None:
     """The price of a size in a region. Without a region: if only one region has a price, that one."""
     wanted = key(size)
-    found = [price for prices in known if region in ("", prices.region) and (price := _price(prices, wanted))]
-    return found[0] if len(found) == 1 else None
+    matching = [price for prices in known if region in ("", prices.region) and (price := _price(prices, wanted))]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _price(prices: Prices, wanted: str) -> Price | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchtrain.cli.children import Child, Ended
     from batchtrain.config.types import Recipe
     from batchtrain.runs.experiment import Case, Experiment
-    from batchtrain.runs.scaling import Measured
+    from batchtrain.runs.scaling_report import Measured
 
 STOPS = {2: UsageError, 5: Unreachable, 6: TimedOut}
 """The errors of a run after which no further run begins, by exit code; others of the service are a ServiceError."""
@@ -69,13 +69,13 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     experiment, planned = _planned(file, recipe)
     folder = _folder(file)
     done = _done(folder)
-    rows = [_row(one, minutes, done) for one in planned]
+    rows = [_row(case, minutes, done) for case in planned]
     hours = sum(row.node_hours for row in rows if row.state == "to run")
     if only_plan or settings().output == "table":
         show_rows(rows)
     if only_plan:
         return
-    todo = [one for one in planned if one.digest not in done]
+    todo = [case for case in planned if case.digest not in done]
     if todo:
         cost = f" ({cost})" if (cost := _total(todo, minutes)) else ""
         say(f"{len(todo)} runs, about {hours:.2f} node hours{cost} at {minutes:g} minutes each")
@@ -107,10 +107,10 @@ def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
         raise UsageError(f"{file} cannot be read: {error}") from None
     if not isinstance(data, dict) or not ({"parameters", "variables"} & data.keys()):
         return experiment.experiment_of(data, str(file)), file.parent
-    found, left = experiment.of_dlbs(data, str(recipe.absolute()) if recipe else "", str(file))
+    converted, left = experiment.of_dlbs(data, str(recipe.absolute()) if recipe else "", str(file))
     for name in left:
         say(f"{file}: not applied: {name}")
-    return found, shipped("recipes")
+    return converted, shipped("recipes")
 
 
 def _loaded(directory: Path, case: Case) -> Planned:
@@ -130,8 +130,8 @@ def _recipe(directory: Path, values: dict[str, str]) -> Recipe:
     chosen = settings()
     before, chosen.values = chosen.values, values
     try:
-        found = chosen.examined(str(directory), needs=("pool_specification", "job_specifications"))
-        return found.recipe  # the warnings of all cases are the same: `config validate` prints them
+        loaded = chosen.examined(str(directory), needs=("pool_specification", "job_specifications"))
+        return loaded.recipe  # the warnings of all cases are the same: `config validate` prints them
     finally:
         chosen.values = before
 
@@ -142,11 +142,11 @@ def _digest(recipe: Recipe) -> str:
     from batchtrain.config.source_directory import read_sources
     from batchtrain.runs.recording import effective
 
-    found = hashlib.sha256(json.dumps(effective(recipe), sort_keys=True).encode())
+    recipe_hash = hashlib.sha256(json.dumps(effective(recipe), sort_keys=True).encode())
     for name, files in sorted(read_sources(recipe).items()):
         for path, digest in sorted(travel.digests(files)):
-            found.update(f"{name}\0{path}\0{digest}\0".encode())
-    return found.hexdigest()
+            recipe_hash.update(f"{name}\0{path}\0{digest}\0".encode())
+    return recipe_hash.hexdigest()
 
 
 def _row(planned: Planned, minutes: float, done: dict[str, str]) -> PlannedRow:
@@ -158,7 +158,7 @@ def _total(planned: list[Planned], minutes: float) -> str:
     """What runs of so many minutes cost; empty if a price is unknown."""
     from batchtrain.catalog.prices import money
 
-    hours = [settings().hour_of(one.recipe) for one in planned]
+    hours = [settings().hour_of(case.recipe) for case in planned]
     costs = [hour.cost for hour in hours if hour is not None and hour.cost is not None]
     currencies = {hour.price.currency for hour in hours if hour is not None and hour.price is not None}
     if len(costs) < len(planned) or len(currencies) != 1:
@@ -180,7 +180,7 @@ def _folder(file: Path) -> Path:
 def _done(folder: Path) -> dict[str, str]:
     """The run directories of the cases that have completed, by digest."""
     path = folder / "done.jsonl"
-    found = {}
+    completed = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             record = json.loads(line)
@@ -188,8 +188,8 @@ def _done(folder: Path) -> dict[str, str]:
         except (ValueError, KeyError, TypeError):  # cut off by a kill, or of an earlier version
             continue
         if (folder.parent / run / "run.json").exists():
-            found[digest] = run
-    return found
+            completed[digest] = run
+    return completed
 
 
 def _note_done(folder: Path, planned: Planned, run: str) -> None:
@@ -210,8 +210,8 @@ def _run_all(todo: list[Planned], planned: list[Planned], folder: Path, parallel
     from batchtrain.config.load import Loaded
 
     settings().connect(Loaded(todo[0].recipe, ()))  # a wrong account is one error; a started emulator stays for all
-    numbers = {one.digest: number for number, one in enumerate(planned, 1)}
-    children = {_child(one, folder, numbers[one.digest] if parallel > 1 else 0): one for one in todo}
+    numbers = {case.digest: number for number, case in enumerate(planned, 1)}
+    children = {_child(case, folder, numbers[case.digest] if parallel > 1 else 0): case for case in todo}
     messages: dict[Child, str] = {}
     with Children(parallel) as running:
         for news in running.run(list(children)):
@@ -269,29 +269,29 @@ def _take(ended: Ended, planned: Planned, folder: Path, message: str) -> None:
 
 
 def _report(experiment: Experiment, planned: list[Planned], folder: Path, title: str) -> None:
-    from batchtrain.runs import scaling
+    from batchtrain.runs import scaling_report
 
     measured = list(_measured(experiment, planned, folder))
-    table = scaling.rows(measured)
+    table = scaling_report.rows(measured)
     show_rows(table, empty="no run has completed")
     if not measured:
         return
-    (folder / "report.csv").write_text(scaling.as_csv(table), encoding="utf-8")
-    (folder / "report.html").write_text(scaling.as_html(title, experiment.metric, table), encoding="utf-8")
+    (folder / "report.csv").write_text(scaling_report.as_csv(table), encoding="utf-8")
+    (folder / "report.html").write_text(scaling_report.as_html(title, experiment.metric, table), encoding="utf-8")
     say(f"report: {folder / 'report.html'} and report.csv")
 
 
 def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> Iterator[Measured]:
-    from batchtrain.runs import compare, scaling
+    from batchtrain.runs import compare, scaling_report
     from batchtrain.runs.directory import RunDirectory
     from batchtrain.runs.summary import OWN_RATES, TOTAL_RATES
 
     done = _done(folder)
     wanted = {experiment.metric, *(TOTAL_RATES + OWN_RATES if experiment.metric == "throughput" else ())}
-    for one in planned:
-        if one.digest not in done:
+    for planned_case in planned:
+        if planned_case.digest not in done:
             continue
-        run = RunDirectory(folder.parent / done[one.digest])
+        run = RunDirectory(folder.parent / done[planned_case.digest])
         record = run.record()
         metric = record.summary.get(experiment.metric)
         series: dict[str, list[float]] = {}
@@ -302,4 +302,6 @@ def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> I
         values = max(series.values(), key=len, default=[])
         statistics = compare.statistics_of(values)
         rate, cost = metric.last if metric else None, compare.cost(record)
-        yield scaling.Measured(one.case.values, one.nodes, rate, run.name, statistics, record.node_hours, cost)
+        yield scaling_report.Measured(
+            planned_case.case.values, planned_case.nodes, rate, run.name, statistics, record.node_hours, cost
+        )

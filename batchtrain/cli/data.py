@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import options
-from batchtrain.cli.accounts import Remote, accounts, remote
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.cli.storage_accounts import Remote, accounts, remote
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def ingress(directory: str | None) -> None:
 
 
 @command.command("list", cls=Command)
-@click.argument("place", metavar="LINK/CONTAINER[/PATH]")
+@click.argument("address", metavar="LINK/CONTAINER[/PATH]")
 @common
-def list_(place: str) -> None:
+def list_(address: str) -> None:
     """List what a container holds, at PATH and below it."""
     from batchtrain.storage import blob
 
-    at = remote(place)
+    at = remote(address)
 
     class Row(NamedTuple):
         name: str
@@ -71,34 +71,34 @@ def list_(place: str) -> None:
         changed: datetime
 
     rows = (Row(item.name, item.size, item.changed) for item in blob.below(at.storage, at.container, at.path))
-    show_rows(tuple(rows), empty=f"nothing at {place}")
+    show_rows(tuple(rows), empty=f"nothing at {address}")
 
 
 @command.command(cls=Command)
-@click.argument("place", metavar="LINK/CONTAINER/PATH")
+@click.argument("address", metavar="LINK/CONTAINER/PATH")
 @click.argument("destination", default=".", type=click.Path(path_type=Path))
 @common
-def get(place: str, destination: Path) -> None:
+def get(address: str, destination: Path) -> None:
     """Download a blob, or the directory PATH with its contents, to DESTINATION.
 
     A blob becomes the file DESTINATION, or a file in DESTINATION if that is a directory.
     """
     from batchtrain.storage import blob, sync
 
-    at = remote(place)
+    at = remote(address)
     blobs = list(blob.below(at.storage, at.container, at.path))
     if not blobs:
-        raise NotFound(f"{place} is not there; `batchtrain data list {at.box}` shows what is")
+        raise at.not_there(address)
     with _watcher() as watcher:
         tally = sync.get(at.storage, at.container, blobs, at.path.rstrip("/"), destination, watcher)
     _show((tally,))
 
 
 @command.command(cls=Command)
-@click.argument("place", metavar="LINK/CONTAINER[/PATH]")
+@click.argument("address", metavar="LINK/CONTAINER[/PATH]")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
 @common
-def rm(place: str, patterns: tuple[str, ...]) -> None:
+def rm(address: str, patterns: tuple[str, ...]) -> None:
     """Delete a blob, or what is below the directory PATH.
 
     A PATTERN is relative to PATH and matches whole names: `*.log`, `run1/*`. Without a PATTERN, everything there is
@@ -106,14 +106,14 @@ def rm(place: str, patterns: tuple[str, ...]) -> None:
     """
     from batchtrain.storage import blob, ingress, sync
 
-    at = remote(place)
+    at = remote(address)
     base = _base(at.path)
     names = [item.name for item in blob.below(at.storage, at.container, at.path)]
     if patterns:
         names = [name for name in names if name.startswith(base) and ingress.fits(name[len(base) :], patterns)]
     if not names:
-        raise NotFound(f"no blob to delete at {place}; `batchtrain data list {at.box}` shows what is there")
-    settings().confirm(f"Delete {_counted(names, 'blob')} at {place}?")
+        raise NotFound(f"no blob to delete at {address}; `batchtrain data list {at.box}` shows what is there")
+    settings().confirm(f"Delete {_counted(names, 'blob')} at {address}?")
     tally = sync.remove(at.storage, at.container, names)
     show({"deleted": tally.total.copied}, f"{_counted(range(tally.total.copied), 'blob')} deleted")
     tally.check("deleted from")
@@ -166,8 +166,7 @@ def _down(source: Remote, directory: Path, delete: bool) -> None:
     base = _base(source.path)
     blobs = list(blob.stored(source.storage, source.container, base))
     if not blobs:
-        place = f"{source.box}/{source.path}".rstrip("/")
-        raise NotFound(f"{place} is not there; `batchtrain data list {source.box}` shows what is")
+        raise source.not_there()
     with _watcher() as watcher:
         tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, watcher)
     deleted: tuple[Tally, ...] = ()
@@ -179,8 +178,8 @@ def _down(source: Remote, directory: Path, delete: bool) -> None:
     _show((tally,), deleted)
 
 
-def _is_local(place: str) -> bool:
-    return place in (".", "..") or place.startswith(("/", "./", "../"))
+def _is_local(address: str) -> bool:
+    return address in (".", "..") or address.startswith(("/", "./", "../"))
 
 
 def _base(path: str) -> str:
@@ -217,4 +216,4 @@ def _tell(progress: Progress) -> None:
     every = 1 if settings().verbose else 100
     if progress.done % every == 0 or progress.done == progress.of:
         what = "copied" if progress.copied else "skipped"
-        say(f"{progress.done} of {progress.of} to {progress.place}: {what} {progress.name}")
+        say(f"{progress.done} of {progress.of} to {progress.destination}: {what} {progress.name}")

@@ -75,11 +75,11 @@ def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     from batchtrain.local import emulator_directory, emulator_faults
 
     with emulator_faults():
-        found = examine(Path(data_dir) if data_dir else emulator_directory())
-    rows = [Check(row.check, OK if row.good else WARN, row.fact, row.next_step) for row in found.rows]
+        report = examine(Path(data_dir) if data_dir else emulator_directory())
+    rows = [Check(row.check, OK if row.good else WARN, row.fact, row.next_step) for row in report.rows]
     if bundle is not None:
-        texts = {"checks.json": _json(plain(rows)), "status.json": _json(found.status), "versions.txt": _versions()}
-        write(bundle, {**texts, "emulator.log": masked_text(found.log)})
+        texts = {"checks.json": _json(plain(rows)), "status.json": _json(report.status), "versions.txt": _versions()}
+        write(bundle, {**texts, "emulator.log": masked_text(report.log)})
     show_rows(rows)
     if bundle is not None:
         say(SENT.format(bundle))
@@ -101,11 +101,11 @@ def _recipe() -> Loaded | None:
     return settings().load() if settings().configdir else None
 
 
-def _show(found: Diagnosis, bundle: Path | None, loaded: Loaded | None) -> None:
+def _show(diagnosis: Diagnosis, bundle: Path | None, loaded: Loaded | None) -> None:
     from batchtrain.config.masking import masked_document, masked_text, secrets_in
 
     secrets = secrets_in(loaded.recipe) if loaded else ()
-    page, document = masked_text(str(found), secrets), masked_document(_document(found), secrets)
+    page, document = masked_text(str(diagnosis), secrets), masked_document(_document(diagnosis), secrets)
     if bundle is not None:
         write(bundle, {"diagnosis.txt": page + "\n", "diagnosis.json": _json(document), "versions.txt": _versions()})
     if settings().output == "table":
@@ -126,14 +126,14 @@ def _wrapped(line: str) -> list[str]:
     return textwrap.wrap(line, width, subsequent_indent=label, break_long_words=False, break_on_hyphens=False)
 
 
-def _document(found: Diagnosis) -> dict[str, object]:
+def _document(diagnosis: Diagnosis) -> dict[str, object]:
     return {
-        "subject": found.subject,
-        "state": found.state,
-        "who": found.who,
-        "findings": plain(found.findings),
-        "lines": list(found.lines),
-        "record": plain(found.record),
+        "subject": diagnosis.subject,
+        "state": diagnosis.state,
+        "who": diagnosis.who,
+        "findings": plain(diagnosis.findings),
+        "lines": list(diagnosis.lines),
+        "record": plain(diagnosis.record),
     }
 
 

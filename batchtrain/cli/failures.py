@@ -14,7 +14,7 @@ import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
 from batchtrain.cli.options import FORMATS, Settings
-from batchtrain.errors import BatchtrainError, ConfigError, ServiceError, TaskFailed, TasksRefused, shortened
+from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
 
 INTERRUPTED = 130
 OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
@@ -112,6 +112,8 @@ def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]
         document |= {"operation": error.operation, "request_id": error.request_id}
     if isinstance(error, TasksRefused):
         document |= {"added": error.added, "total": error.total, "refused": [task._asdict() for task in error.refused]}
+    if isinstance(error, Differs) and error.tasks:
+        document["tasks"] = list(error.tasks)
     if isinstance(error, TaskFailed):
         known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
         document |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import shipped_recipes
-from batchtrain.cli.accounts import Remote, remote
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound, PlanError, UsageError
+from batchtrain.cli.storage_accounts import Remote, remote
+from batchtrain.errors import PlanError, UsageError
 from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     check failed, 2 if a check failed, 3 if an image was not found.
     """
     from batchtrain.check_result import FAIL
-    from batchtrain.containers import contract, engine, examine
+    from batchtrain.containers import contract, engine, inspection
     from batchtrain.containers import mirror as mirroring
 
     docker = engine.find()
@@ -190,7 +190,7 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     try:
         with mirroring.signed_in(docker, given) as known:
             for name in names:
-                looked = examine.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
+                looked = inspection.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
                 judged = contract.checks(looked, purpose=purpose, architecture=architecture)
                 rows += [CheckRow(name, *check) for check in judged]
     finally:
@@ -274,7 +274,7 @@ def load(source: str) -> None:
     at = _blob(source)
     blobs = [item for item in blob.below(at.storage, at.container, at.path) if item.name == at.path]
     if not blobs:
-        raise NotFound(f"{source} is not there; `batchtrain data list {at.box}` shows what is")
+        raise at.not_there(source)
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
         file = Path(folder, "archive")
         sync.get(at.storage, at.container, blobs, at.path, file).check()

@@ -72,16 +72,16 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
 
 @click.command(cls=Command)
 @click.argument("job_id", required=False, shell_complete=ids("jobs"))
-@click.option("--all", "everything", is_flag=True, help="The results of all tasks, without a limit of size.")
+@click.option("--all", "everything", is_flag=True, help="Also results that are larger than `results.max_size`.")
 @common
 def fetch(job_id: str | None, everything: bool) -> None:
-    """Fetch logs and results of a job into its run directory; files that are already there are skipped."""
+    """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
     from batchtrain.cli.progress import bar
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)
     job = client.jobs.handle(name)
-    settings_of_job = next((one for one in loaded.recipe.jobs if one.id == name), None) if loaded else None
+    settings_of_job = next((job for job in loaded.recipe.jobs if job.id == name), None) if loaded else None
     with bar() as progress:
         run, missing = job.fetch(
             settings().origin(), settings=settings_of_job, everything=everything, progress=progress

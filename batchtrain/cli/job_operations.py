@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
@@ -15,7 +14,7 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_tasks import STATES
 from batchtrain.cli.options import common, say, seconds, service_of, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import GONE_SECONDS
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question:
         raise UsageError(f"name the tasks of job {job_id}, or choose them with --state")
     client = settings().connect()
     job = client.jobs.handle(job_id)
-    chosen = task_ids if state is None else [found.id for found in job.iter_tasks(state)]
+    chosen = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
     if question and chosen:
         settings().confirm(f"{question.format(_counted(chosen), job_id)} on {service_of(client)}?")
     return job, chosen
@@ -135,28 +134,28 @@ def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
 @common
 def stats(job_id: str) -> None:
     """Show the tasks of a job in numbers: times, node hours, the slowest, and why tasks failed."""
-    found = settings().connect().jobs.handle(job_id).stats()
+    totals = settings().connect().jobs.handle(job_id).stats()
     if settings().output == "table":
-        _show_stats(found)
+        _show_stats(totals)
     else:
-        show(found)
+        show(totals)
 
 
-def _show_stats(found: Stats) -> None:
-    print(f"{found.counts.total:,} tasks: {found.counts}" if found.counts.total else "no tasks")
-    spreads = {"waited": found.waited, "ran": found.ran}
+def _show_stats(totals: Stats) -> None:
+    print(f"{totals.counts.total:,} tasks: {totals.counts}" if totals.counts.total else "no tasks")
+    spreads = {"waited": totals.waited, "ran": totals.ran}
     for name, spread in spreads.items():
         if spread:
             print(f"{name:7} median {spread.median:.1f} s, 95 % {spread.p95:.1f} s, longest {spread.longest:.1f} s")
-    if found.first_start and found.last_end:
-        whole = (found.last_end - found.first_start).total_seconds()
-        print(f"from the first start to the last end {whole:.1f} s, {found.node_hours:.2f} node hours")
-    if found.retries or found.requeues:
-        print(f"{found.retries:,} retries, {found.requeues:,} requeues")
-    if found.slowest:
+    if totals.first_start and totals.last_end:
+        whole = (totals.last_end - totals.first_start).total_seconds()
+        print(f"from the first start to the last end {whole:.1f} s, {totals.node_hours:.2f} node hours")
+    if totals.retries or totals.requeues:
+        print(f"{totals.retries:,} retries, {totals.requeues:,} requeues")
+    if totals.slowest:
         print("\nslowest:")
-        show_rows(found.slowest)
-    for failed in found.failed_by:
+        show_rows(totals.slowest)
+    for failed in totals.failed_by:
         print(f"\n{failed.tasks:,} failed: {failed.cause}, for example {failed.example}")
         if failed.message:
             print(f"  {failed.message}")
@@ -183,16 +182,17 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
         return
     if settings().output == "table":
         show_rows(jobs)
-    counted = f"{len(jobs):,} completed job{'' if len(jobs) == 1 else 's'}"
-    settings().confirm(f"Delete {counted} with their tasks on {service_of(client)}?")
-    for job in jobs:
-        with contextlib.suppress(NotFound):
-            client.jobs.handle(job.id).delete(wait=False, tell=tell)
-    for job in jobs if not no_wait else ():
+    settings().confirm(f"Delete {_completed(jobs)} with their tasks on {service_of(client)}?")
+    deleted = client.jobs.delete_seen(jobs, tell=tell)
+    for job in deleted if not no_wait else ():
         client.jobs.handle(job.id).gone(tell=tell)
-    say(f"deleted {counted}")
+    say(f"deleted {_completed(deleted)}")
     if settings().output != "table":
-        show_rows(jobs)
+        show_rows(deleted)
+
+
+def _completed(jobs: Sequence[object]) -> str:
+    return f"{len(jobs):,} completed job{'' if len(jobs) == 1 else 's'}"
 
 
 @click.command(cls=Command)

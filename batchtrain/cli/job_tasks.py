@@ -41,7 +41,7 @@ SCREEN = 1000
 )
 @common
 def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | None) -> None:
-    """List a job's tasks."""
+    """List a job's tasks. `jobs task` terminates, deletes and reactivates them."""
     if tail and limit:
         raise UsageError("give one of --tail and --limit")
     name, loaded = named(job_id)

@@ -59,18 +59,30 @@ def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) 
 
     if value is None:
         return None
-    found, ago = moment(value), duration(value.removesuffix("ago"))
-    if found is None and ago is not None and ago < 10 * 365 * 86400:
-        found = datetime.now(timezone.utc) - timedelta(seconds=ago)
-    if found is None:
+    since, ago = moment(value), duration(value.removesuffix("ago"))
+    if since is None and ago is not None and ago < 10 * 365 * 86400:
+        since = datetime.now(timezone.utc) - timedelta(seconds=ago)
+    if since is None:
         raise click.BadParameter(f"`{value}` is no time; write it as 10m, 2h or 2027-01-31T09:00Z")
-    return found
+    return since
 
 
 _job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
 
 
-@click.group(cls=Group)
+class _Jobs(Group):
+    """Takes `jobs tasks term JOB` for `jobs task term JOB`; `jobs tasks term` lists the tasks of a job `term`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        match args:
+            case ["tasks", verb, job_id, *_] if verb in job_operations.task.commands and not job_id.startswith("-"):
+                args = ["task", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Jobs)
 def command() -> None:
     """Jobs and their tasks."""
 
@@ -124,10 +136,12 @@ def _followed(
     from batchtrain.cli.run import task_results
     from batchtrain.run import follow
 
-    place = directory or settings().configdir or "."
-    view = functools.partial(live.view_of, client.account, recipe)
+    source = directory or settings().configdir or "."
+    from batchtrain.display.subject import view_of  # the SDK is loaded by now
+
+    view = functools.partial(view_of, client.account, recipe)
     with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
-        origin = settings().origin(place)
+        origin = settings().origin(source)
         outcome = follow(
             client,
             recipe,
@@ -206,12 +220,13 @@ def watch(job_id: str | None, timeout: float) -> None:
 
     Ctrl-C ends only the watching.
     """
+    from batchtrain.display.subject import view_of  # the SDK is loaded by now
     from batchtrain.run import watch_job
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)
     client.jobs.get(name)
-    view = functools.partial(live.view_named, client.account, name)
+    view = functools.partial(view_of, client.account, None, name)
     with waiting("job", name, client), live.block(view) as shown:
         job = watch_job(client, name, tell=shown, timeout=timeout)
     _show_ended(job)

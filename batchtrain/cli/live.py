@@ -11,18 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
-from batchtrain.cli.terminal import terminal_text
+from batchtrain.display.terminal import terminal_text
 from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from batchtrain.cli.live_view import View
-    from batchtrain.config.types import Recipe
-    from batchtrain.service.connect import Account
+    from batchtrain.display.live_view import View
 
-SHOWN_RANKS = 4
-"""Rows for ranks, if nothing tells how many there are."""
 HELD_SECONDS = 0.1
 MOST_HELD = 500
 """How long, and how many, lines of tasks wait to be printed together."""
@@ -118,40 +114,6 @@ class _Log:
     def _tick(self) -> None:
         while not self._over.wait(HELD_SECONDS):
             self.flush()
-
-
-def view_of(account: Account, recipe: Recipe) -> View:
-    """The view of a recipe's pool and jobs."""
-    from batchtrain.cli.live_view import View
-    from batchtrain.plan.cost import price_of
-
-    pool, jobs = recipe.pool, recipe.jobs
-    title = " ".join(job.id for job in jobs[:2]) or (pool.id if pool else "")
-    where = "emulator" if account.emulated else f"Azure {account.name}"
-    target = f"pool {pool.id} · {where}" if pool and jobs else where
-    ranks, price = _ranks(recipe), price_of(recipe, account.region)
-    return View(title, target, time.time(), ranks=ranks, emulated=account.emulated, price=price)
-
-
-def view_named(account: Account, title: str) -> View:
-    """The view of a job or pool whose recipe is not at hand: the ranks show themselves by their lines."""
-    from batchtrain.cli.live_view import View
-
-    target = "emulator" if account.emulated else f"Azure {account.name}"
-    return View(title, target, time.time(), ranks=SHOWN_RANKS, emulated=account.emulated)
-
-
-def _ranks(recipe: Recipe) -> int:
-    """The ranks of the only gang of a recipe; 0 if there is none, or if only the nodes know."""
-    gangs = [task.multi_instance for job in recipe.jobs for task in job.tasks if task.multi_instance]
-    if len(gangs) != 1:
-        return 0
-    count = recipe.pool.vm_count.dedicated + recipe.pool.vm_count.low_priority if recipe.pool else 0
-    nodes = int(gangs[0].num_instances) if str(gangs[0].num_instances).isdigit() else count
-    blocks = (getattr(gangs[0], name) for name in gangs[0].__struct_fields__)
-    each = [getattr(block, "processes_per_node", None) for block in blocks]
-    number = next((str(value) for value in each if value is not None), "1")
-    return nodes * (int(number) if number.isdigit() else 1)
 
 
 class _Shown:

@@ -6,8 +6,8 @@ import re
 from datetime import datetime
 from typing import NamedTuple
 
-from batchtrain.cli.terminal import terminal_text
 from batchtrain.config.times import moment
+from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError
 from batchtrain.runs.extract import PREFIX, number_of
 
@@ -110,10 +110,10 @@ def numbers(text: str) -> frozenset[int]:
     """The numbers in `0,3-5` or `n0,n1`. Raises ValueError."""
     if not _NUMBERS.fullmatch(text.strip()):
         raise ValueError(text)
-    found: set[int] = set()
+    chosen: set[int] = set()
     for part in text.replace("n", "").strip().split(","):
         first, _, last = part.partition("-")
         if int(last or first) - int(first) > MOST:
             raise ValueError(text)
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        chosen.update(range(int(first), int(last or first) + 1))
+    return frozenset(chosen)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
-from batchtrain.cli.terminal import terminal_text
+from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError, shortened
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Settings:
         from batchtrain.service.submit import Event
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
-        connected = client.connect(local=self.local, credentials=credentials)
+        connected = client.connect(local=self.local, credentials=credentials, display=False)
         connected.say = say
         retry.listen(lambda text: tell(Event("unreachable", "", text)))
         if connected.account.started and not ends_it:
@@ -297,10 +297,10 @@ def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None
         return None
     from batchtrain.config.times import duration
 
-    found = duration(value)
-    if not found or not 0 < found < float("inf"):
+    length = duration(value)
+    if not length or not 0 < length < float("inf"):
         raise click.BadParameter(f"`{value}` is not a time; write it as 90s, 30m, 1h30m or 2d")
-    return found
+    return length
 
 
 def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

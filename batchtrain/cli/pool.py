@@ -57,7 +57,9 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
         loaded = _idling(loaded, idle_to_zero)
     assert loaded.recipe.pool is not None
     client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
-    view = functools.partial(live.view_of, client.account, loaded.recipe)
+    from batchtrain.display.subject import view_of  # the SDK is loaded by now
+
+    view = functools.partial(view_of, client.account, loaded.recipe)
     with live.block(view) as shown, standing(client, shown) as tell:
         seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
@@ -101,11 +103,12 @@ def wait(pool_id: str | None, timeout: float) -> None:
 @common
 def watch(pool_id: str | None) -> None:
     """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
+    from batchtrain.display.subject import view_of  # the SDK is loaded by now
     from batchtrain.service.watch import pool_states
 
     name, loaded = _named(pool_id)
     client = settings().connect(loaded)
-    with live.block(functools.partial(live.view_named, client.account, f"pool {name}")) as shown:
+    with live.block(functools.partial(view_of, client.account, None, f"pool {name}")) as shown:
         pool_states(client.batch, name, client.pace, shown)
 
 

@@ -69,7 +69,9 @@ def command(
     source = directory or chosen.configdir or "."
     client = chosen.connect(loaded, changes=f"running {source}", ends_it=True)
     try:
-        view = functools.partial(live.view_of, client.account, loaded.recipe)
+        from batchtrain.display.subject import view_of  # the SDK is loaded by now
+
+        view = functools.partial(view_of, client.account, loaded.recipe)
         with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
             _say_what_is_made(loaded.recipe)
             outcome = run(

@@ -69,8 +69,8 @@ def show_(run: str) -> None:
     """
     from batchtrain.runs import compare
 
-    found = _run(run)
-    record = found.record()
+    directory = _run(run)
+    record = directory.record()
     if settings().output != "table":
         show(record)
         return
@@ -81,7 +81,7 @@ def show_(run: str) -> None:
         print()
         show_rows(compare.phase_rows(record))
     if settings().verbose:
-        for text, at in compare.events(found):
+        for text, at in compare.events(directory):
             print(f"{at:8.1f} s  {text}")
     if record.failure:
         say(f"failed: {record.failure.message}")
@@ -125,14 +125,14 @@ def export(run: str, form: str, directory: Path | None) -> None:
     """Export the metrics of a run for another program."""
     from batchtrain.runs import export
 
-    found = _run(run)
+    recorded = _run(run)
     if form == "csv":
-        export.write_csv(found, sys.stdout)
+        export.write_csv(recorded, sys.stdout)
         return
-    target = directory or found.path / "export" / form
+    target = directory or recorded.path / "export" / form
     if form == "dlbs":
-        written = export.write_dlbs(found, target)
+        written = export.write_dlbs(recorded, target)
         show({"written": plain(tuple(written))}, f"wrote {', '.join(file.name for file in written)} to {target}")
         return
-    count = export.write_tensorboard(found, target)
+    count = export.write_tensorboard(recorded, target)
     show({"written": str(target), "values": count}, f"wrote {count} values to {target}")

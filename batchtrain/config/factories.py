@@ -285,16 +285,16 @@ def command_faults(task: Task) -> Faults:
     if task.command is None and not (factory.custom or factory.grid or factory.list or factory.repeat):
         yield Fault(FACTORY, "a factory writes its values into the `command`, and there is none")
         return
-    found: list[Fault] = []
+    mistakes: list[Fault] = []
     row, words = _example(factory)
 
     def judge(path: Path, text: str) -> str:
         if message := _never(text) if factory.custom is not None else misfit(text, row, words):
-            found.append(Fault(path, message))
+            mistakes.append(Fault(path, message))
         return text
 
     written(task, judge)
-    yield from found
+    yield from mistakes
 
 
 def _clear(task: Task) -> TaskFactory | None:

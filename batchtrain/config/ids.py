@@ -262,7 +262,7 @@ def waited(groups: Sequence[Group]) -> Waited:
     if characters(groups) <= MOST_CHARACTERS:
         return Waited(tuple(task_id for group in groups for task_id in _each(group)))
     parts = [_split(group) for group in groups]
-    ranges = sorted(numbers for found, _ in parts for numbers in found)
+    ranges = sorted(numbers for numbered, _ in parts for numbers in numbered)
     rest = (task_id for _, groups in parts for group in groups for task_id in _each(group))
     return Waited(tuple(rest), tuple(_joined(ranges)))
 

@@ -398,7 +398,7 @@ class Reading:
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
             path = today((head, *override.joined(head, words[1:], section.data)))
-            self.settings[path] = name
+            self.settings[_first_new(section.data, path)] = self.settings[path] = name
             self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
 
     def choose_registry(self, registry: str) -> None:
@@ -540,6 +540,8 @@ class Reading:
         return flaw.path if flaw.file else self.written(flaw.path)
 
     def _unplaced(self, flaw: Flaw) -> Problem:
+        if self.setting(flaw.path):
+            flaw = flaw._replace(taken=())  # a setting may replace what is there
         problem = _sentence(flaw, flaw.path)
         return (
             problem._replace(file=SETTING)
@@ -582,6 +584,16 @@ class Reading:
         if not parsed.readable and any(name in parsed.text for name in SECRETS):
             return problem
         return problem._replace(source=masked_line(_SECRET.sub(r"\1***", ruler.line(problem.line))))
+
+
+def _first_new(data: Any, path: _At) -> _At:
+    """The beginning of a setting's path that its section does not have yet; the whole path if it has all of it."""
+    for length, step in enumerate(path[1:], 2):
+        items = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
+        if step not in items:
+            return path[:length]
+        data = items[step]
+    return path
 
 
 def _judged(section: str, data: Any, most: int, refusal: str) -> Verdict:

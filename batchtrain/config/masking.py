@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from batchtrain.config.node_preparation import GIVEN
-from batchtrain.config.types import MASK, Recipe, Secret
+from batchtrain.config.types.credentials import Credentials
+from batchtrain.config.types.jobs import Job
+from batchtrain.config.types.pool import Pool
+from batchtrain.config.types.secret import MASK, Secret
+from batchtrain.config.types.settings import Settings
 
 SHORTEST = 6
 """Minimum length of a secret that is searched in other texts; a shorter one would mask unrelated words."""
@@ -25,12 +29,25 @@ _SIGNATURE = re.compile(r"([?&]sig=)[^&\s\"'\\]+")
 _LOGIN = re.compile(r"(://[^/\s:@\"']*:)[^@/\s\"']+(?=@)")
 
 
+class Written(Protocol):
+    """The parts of a recipe that may hold secrets."""
+
+    @property
+    def credentials(self) -> Credentials: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def pool(self) -> Pool | None: ...
+    @property
+    def jobs(self) -> tuple[Job, ...]: ...
+
+
 def is_secret(variable: str) -> bool:
     """Whether the name of an environment variable marks its value as secret: `*_TOKEN`, `*_KEY`, PASSWORD, SECRET."""
     return _NAMED.fullmatch(variable) is not None
 
 
-def secrets_in(recipe: Recipe) -> tuple[Secret, ...]:
+def secrets_in(recipe: Written) -> tuple[Secret, ...]:
     """Every secret that is written in a recipe, once each, longest first."""
     held = _secrets((recipe.credentials, recipe.pool, recipe.settings))
     named = (Secret(value) for name, value in _variables(recipe) if is_secret(name) and len(value) >= LIKELY)
@@ -43,7 +60,7 @@ def secrets_of_settings(values: Mapping[str, str]) -> tuple[Secret, ...]:
     return tuple(Secret(text) for path, text in values.items() if path.startswith("credentials") and text)
 
 
-def _variables(recipe: Recipe) -> Iterator[tuple[str, str]]:
+def _variables(recipe: Written) -> Iterator[tuple[str, str]]:
     """Every environment variable that is written."""
     if recipe.pool is not None:
         yield from recipe.pool.additional_node_prep.environment_variables.items()

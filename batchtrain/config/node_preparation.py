@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.config.types import PrepCommands
+from batchtrain.config.types.pool import PrepCommands
 
 GIVEN = "BATCHTRAIN_GIVEN_"
 """The prefix of the start task's variables whose values are filled in when the request is sent."""

@@ -15,7 +15,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import PlanError
 
 if TYPE_CHECKING:
-    from batchtrain.launchers.types import File
+    from batchtrain.launchers.launch import File
 
 LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
 SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # these must not be in a request
@@ -91,7 +91,7 @@ def _survey(directory: Path, source: str, *, packs: bool, limited: bool) -> Surv
 
 
 def _read(file: _Found) -> File:
-    from batchtrain.launchers.types import File  # a slow import (2 ms), not needed to validate a small source
+    from batchtrain.launchers.launch import File  # a slow import (2 ms), not needed to validate a small source
 
     return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644)
 
@@ -100,8 +100,8 @@ def _large(files: list[_Found]) -> LargeSource:
     known = tuple(
         FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, _sha256(file.path)) for file in files
     )
-    told = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
-    return LargeSource(known, sum(file.size for file in files), told.hexdigest())
+    digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
+    return LargeSource(known, sum(file.size for file in files), digest.hexdigest())
 
 
 def _sha256(path: str) -> str:

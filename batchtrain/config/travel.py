@@ -15,7 +15,7 @@ from batchtrain.config.task_paths import RESERVED
 from batchtrain.config.types import Recipe
 
 if TYPE_CHECKING:
-    from batchtrain.launchers.types import File
+    from batchtrain.launchers.launch import File
 
 MOST_PACKED = 192 * 1024
 """Bytes of a packed `source` that fit into a request (1 MB) as base64 with the files of the launch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import zlib
@@ -192,9 +191,8 @@ class Numbers:
         now = time.time()
         for line in lines:
             self._see(line, now)
-            with contextlib.suppress(ValueError, RecursionError):  # absurd numbers, names or depths: not a metric
-                for point in self._extractor.feed((line,), now):
-                    self._add(point, now)
+        for point in self._extractor.feed(lines, now):
+            self._add(point, now)
 
     def take_json(self, rank: int | None, lines: Sequence[str]) -> None:
         """Lines of a file of $BATCHTRAIN_METRICS."""

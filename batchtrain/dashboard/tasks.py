@@ -12,12 +12,12 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.dashboard.output import Numbered, Numbers, Output
-from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.errors import UsageError
 from batchtrain.runs.extract import split
 from batchtrain.service import browse, downloads, look
 from batchtrain.service.browse import TaskRow
-from batchtrain.service.failed import SEARCHED_LINES, failed
-from batchtrain.service.files import last_lines, task_file_end
+from batchtrain.service.failed import failed
+from batchtrain.service.files import stderr_end
 from batchtrain.service.seen import TaskSeen
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
@@ -119,11 +119,7 @@ class TaskOutputs:
     def _cause(self, row: TaskRow) -> dict[str, Any] | None:
         if row.state != "completed" or not (row.result == "failure" or row.exit_code):
             return None
-        try:
-            lines = last_lines(task_file_end(self._reach(), self.job_id, self.task_id, STDERR), SEARCHED_LINES)
-        except BatchtrainError:
-            lines = ()  # a task that never ran has no files; its failure says why
-        error = failed(self.job_id, _seen(row), lines)
+        error = failed(self.job_id, _seen(row), stderr_end(self._reach(), self.job_id, self.task_id))
         return {
             "message": str(error),
             "rank": error.rank,

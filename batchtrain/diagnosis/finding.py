@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from batchtrain import markup
 from batchtrain.diagnosis.record import Record
 from batchtrain.errors import printable, shortened
 
@@ -67,7 +67,7 @@ class Diagnosis:
         return [shortened(printable(row)) for row in rows]
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return markup.card(markup.pre(str(self)))
 
 
 def _grouped(findings: Iterable[Finding]) -> Iterator[str]:

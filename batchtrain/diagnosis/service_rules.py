@@ -138,11 +138,11 @@ def of_task(task: TaskRecord) -> tuple[Known, str] | None:
     """The cause by the service's code or by the exit code, and the message that proves it."""
     failure = task.failure
     if failure is not None and failure.code.startswith("FileUpload"):
-        return UPLOAD, said(failure)
+        return UPLOAD, message_of(failure)
     if failure is not None and failure.code == "TaskEnded":
-        return _ended(task), said(failure)
+        return _ended(task), message_of(failure)
     if failure is not None and failure.code in TASK_CODES:
-        return TASK_CODES[failure.code], said(failure)
+        return TASK_CODES[failure.code], message_of(failure)
     if task.exit_code in EXIT_CODES:
         return EXIT_CODES[task.exit_code], f"exit code {task.exit_code}"
     return None
@@ -167,56 +167,27 @@ def of_node(node: NodeRecord) -> tuple[Known, str] | None:
     """The cause of a node that takes no tasks."""
     if node.state not in NODE_STATES:
         return None
-    return NODE_STATES[node.state], "; ".join(said(error) for error in node.errors)
+    return NODE_STATES[node.state], "; ".join(message_of(error) for error in node.errors)
 
 
 def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[Known, str] | None:
-    """Why a task that waits can never start now, or does not yet."""
+    """Why a task that waits can never start now, or does not yet; with the service's message, if there is one."""
     if job.state == "disabled":
         return Known("job-disabled", "the job is disabled", f"enable it: `batchtrain jobs enable {job.id}`"), ""
     if pool is None:
-        return Known(
-            "pool-gone", f"the job's pool {job.pool} does not exist", "add the pool, or move the job to another one"
-        ), ""
-    wanted, there = pool.target_dedicated + pool.target_spot, pool.dedicated + pool.spot
-    if task.instances > 1 and not pool.inter_node:
-        return (
-            Known(
-                "gang-needs-inter-node",
-                f"the gang of {task.instances} nodes can never start: the pool has no inter-node communication",
-                "set `inter_node_communication_enabled: true` in pool.yaml and recreate the pool",
-            ),
-            "",
-        )
-    if task.instances > wanted and not pool.autoscale:
-        nodes = "1 node" if task.instances == 1 else f"{task.instances} nodes"
-        return (
-            Known(
-                "too-few-nodes",
-                f"the task needs {nodes}, and the pool is to have {wanted}",
-                f"resize it: `batchtrain pool resize {pool.id} --dedicated {task.instances}`",
-            ),
-            "",
-        )
-    if task.slots > pool.slots:
-        return (
-            Known(
-                "too-few-slots",
-                f"the task needs {task.slots} slots, and a node has {pool.slots}",
-                "lower `required_slots`, or make a pool with more slots",
-            ),
-            "",
-        )
+        cause = f"the job's pool {job.pool} does not exist"
+        return Known("pool-gone", cause, "add the pool, or move the job to another one"), ""
+    if never := _never(pool, task):
+        return never, ""
     if pool.autoscale_error:
-        return Known(
-            "autoscale-error", "the pool's autoscale formula fails", "correct the formula"
-        ), pool.autoscale_error
+        formula = Known("autoscale-error", "the pool's autoscale formula fails", "correct the formula")
+        return formula, pool.autoscale_error
+    there, wanted = pool.dedicated + pool.spot, pool.target_dedicated + pool.target_spot
     if there < task.instances:
-        nodes = "1 node" if task.instances == 1 else f"{task.instances} nodes"
         return (
             Known(
                 "waits-for-nodes",
-                f"the task waits for {nodes}; the pool has {there} of {wanted}",
+                f"the task waits for {_nodes(task.instances)}; the pool has {there} of {wanted}",
                 f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer",
             ),
             "",
@@ -224,6 +195,34 @@ def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[
     return None
 
 
-def said(failure: Failure) -> str:
+def _never(pool: PoolRecord, task: TaskRecord) -> Known | None:
+    """Why the pool as it is can never start the task."""
+    wanted = pool.target_dedicated + pool.target_spot
+    if task.instances > 1 and not pool.inter_node:
+        return Known(
+            "gang-needs-inter-node",
+            f"the gang of {task.instances} nodes can never start: the pool has no inter-node communication",
+            "set `inter_node_communication_enabled: true` in pool.yaml and recreate the pool",
+        )
+    if task.instances > wanted and not pool.autoscale:
+        return Known(
+            "too-few-nodes",
+            f"the task needs {_nodes(task.instances)}, and the pool is to have {wanted}",
+            f"resize it: `batchtrain pool resize {pool.id} --dedicated {task.instances}`",
+        )
+    if task.slots > pool.slots:
+        return Known(
+            "too-few-slots",
+            f"the task needs {task.slots} slots, and a node has {pool.slots}",
+            "lower `required_slots`, or make a pool with more slots",
+        )
+    return None
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def message_of(failure: Failure) -> str:
     """A failure in the service's words."""
     return f"{failure.code}: {'; '.join((failure.message, *failure.details))}"

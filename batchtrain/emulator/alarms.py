@@ -25,7 +25,7 @@ class Alarms:
         self._heap: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
-        self.told: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
         """Called when a future is added."""
 
     @property
@@ -45,7 +45,7 @@ class Alarms:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._heap, (moment, next(self._numbers), future))
         self.look()
-        self.told()
+        self.notify()
         return future
 
     async def sleep(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import Application, World
 
 MOST_REFERENCES = 10
-PLACE = "applicationPackageReferences"
+PROPERTY = "applicationPackageReferences"
 
 
 def list_applications(world: World, call: Call) -> Reply:
@@ -27,10 +27,10 @@ def list_applications(world: World, call: Call) -> Reply:
 
 
 def get_application(world: World, call: Call) -> Reply:
-    found = _find(world, call.path[0])
-    if found is None:
+    application = _find(world, call.path[0])
+    if application is None:
         raise Fault("ApplicationNotFound")
-    return element("applications", call.base, _document(found))
+    return element("applications", call.base, _document(application))
 
 
 def _document(application: Application) -> Document:
@@ -40,17 +40,17 @@ def _document(application: Application) -> Document:
 def _find(world: World, application_id: str) -> Application | None:
     """Application ids are case-insensitive."""
     wanted = application_id.lower()
-    return next((one for one in world.applications() if one.id.lower() == wanted), None)
+    return next((application for application in world.applications() if application.id.lower() == wanted), None)
 
 
 def check_references(world: World, references: list[Document]) -> None:
     """Check that every reference names an existing package. Raises Fault 400 or 409."""
     if len(references) > MOST_REFERENCES:
-        raise invalid_property(PLACE, len(references), f"At most {MOST_REFERENCES} packages can be referred to.")
-    ids = [(one["applicationId"].lower(), one.get("version", "")) for one in references]
+        raise invalid_property(PROPERTY, len(references), f"At most {MOST_REFERENCES} packages can be referred to.")
+    ids = [(item["applicationId"].lower(), item.get("version", "")) for item in references]
     for index, name in enumerate(ids):
         if name in ids[:index]:
-            raise invalid_property(PLACE, references[index]["applicationId"], "The package is referred to twice.")
+            raise invalid_property(PROPERTY, references[index]["applicationId"], "The package is referred to twice.")
     for reference in references:
         if not resolve(world, reference):
             name, version = reference["applicationId"], reference.get("version", "its default version")
@@ -59,17 +59,20 @@ def check_references(world: World, references: list[Document]) -> None:
 
 def resolve(world: World, reference: Document) -> Package | None:
     """The package that a reference currently means."""
-    found = _find(world, reference["applicationId"])
-    version = reference.get("version") or (found.default if found else "")
-    return Package(found.id, version) if found and version in found.versions else None
+    application = _find(world, reference["applicationId"])
+    version = reference.get("version") or (application.default if application else "")
+    return Package(application.id, version) if application and version in application.versions else None
 
 
 def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
     """The packages that references mean. A deleted package is kept in the list; the node then reports it as missing."""
     if not references:
         return ()
-    found = (resolve(world, one) or Package(one["applicationId"], one.get("version", "")) for one in references)
-    return tuple(dict.fromkeys(found))
+    resolved = (
+        resolve(world, reference) or Package(reference["applicationId"], reference.get("version", ""))
+        for reference in references
+    )
+    return tuple(dict.fromkeys(resolved))
 
 
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
@@ -78,7 +81,7 @@ def environment(world: World, references: list[Document], root: str) -> dict[str
     if not references:
         return {}
     variables = {}
-    for reference, package in zip(references, (packages(world, [one])[0] for one in references), strict=True):
+    for reference, package in zip(references, (packages(world, [item])[0] for item in references), strict=True):
         words = [reference["applicationId"], *([reference["version"]] if reference.get("version") else [])]
         name = re.sub(r"[.\-#]", "_", "_".join(words))
         for spelling in (name, name.lower()):

@@ -1,4 +1,4 @@
-"""A pool, a job and a job schedule, each with what belongs to it; pure."""
+"""A pool, a job and a job schedule, each with the records that belong to it; pure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class JobBook:
         self.met: list[str] = []
         """Those of them whose tasks were deleted."""
         self.waking: list[int] = []
-        """Tasks to look at when the emulator starts: under way, with dependencies, or with files on a node."""
+        """Tasks to check when the emulator starts: under way, with dependencies, or with files on a node."""
         self.nodes: dict[str, JobNode] = {}
         """Its preparation and release tasks by node id; empty if it has none."""
         self.counts = dict.fromkeys(COUNTED, 0)

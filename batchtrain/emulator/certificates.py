@@ -77,17 +77,17 @@ def _written(
 
 def _serves(files: Certificates, names: Iterable[str]) -> bool:
     try:
-        found = x509.load_pem_x509_certificate(files.certificate.read_bytes())
-        has = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificate = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        has = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (OSError, ValueError):
         return False
-    lasts = found.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
+    lasts = certificate.not_valid_after_utc - datetime.now(timezone.utc) > RENEWED_BEFORE
     return lasts and files.private_key.is_file() and files.ca.is_file() and all(_general(name) in has for name in names)
 
 
 def _usual(files: Certificates, environment: Mapping[str, str]) -> str:
-    """The certificate authorities that are trusted anyway: the user's own file, or certifi's. Where the variable names
-    the emulator's bundle, they are those of the start before."""
+    """The certificate authorities that are trusted in any case: the user's own file, or certifi's. If the variable
+    names the emulator's bundle, the authorities of the previous start are used."""
     named = [Path(path) for name in VARIABLES if (path := environment.get(name)) and Path(path).is_file()]
     own = [path for path in named if files.bundle.exists() and files.bundle.samefile(path)]
     others = [path for path in named if path not in own]

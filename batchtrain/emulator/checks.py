@@ -23,10 +23,10 @@ def check_content_type(headers: Mapping[str, str]) -> None:
         raise Fault("InvalidHeaderValue", HeaderName="Content-Type", HeaderValue=given)
 
 
-def check_id(document: Document, place: str = "id") -> str:
+def check_id(document: Document, path: str = "id") -> str:
     """The id of a new pool, job, job schedule or task."""
     if not ID.fullmatch(document["id"]):
-        raise invalid_property(place, document["id"], "An id has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -.")
+        raise invalid_property(path, document["id"], "An id has 1 to 64 of the characters A-Z, a-z, 0-9, _ and -.")
     return str(document["id"])
 
 
@@ -36,49 +36,49 @@ def scrub_registry(document: Document) -> None:
 
 
 def passwords(registries: list[Document]) -> dict[str, str]:
-    """Registry passwords by server, taken before they are replaced."""
-    given = (one for one in registries if one.get("password", "*") != "*")  # an auto pool's are not stored
-    return {one.get("registryServer", ""): one["password"] for one in given}
+    """Registry passwords by server, taken before they are replaced. An auto pool's are not stored."""
+    given = (registry for registry in registries if registry.get("password", "*") != "*")
+    return {registry.get("registryServer", ""): registry["password"] for registry in given}
 
 
-def check_resource_files(files: list[Document], place: str) -> None:
+def check_resource_files(files: list[Document], path: str) -> None:
     """Check that each resource file has exactly one source and the properties that belong to it. Raises Fault 400."""
     for index, file in enumerate(files):
-        _check_resource_file(file, f"{place}[{index}]")
+        _check_resource_file(file, f"{path}[{index}]")
 
 
 SOURCES = ("httpUrl", "storageContainerUrl", "autoStorageContainerName")
 _MODE = re.compile(r"(0o?)?[0-7]{1,4}")
 
 
-def _check_resource_file(file: Document, place: str) -> None:
+def _check_resource_file(file: Document, path: str) -> None:
     given = [name for name in SOURCES if file.get(name)]
     if len(given) != 1:
-        raise invalid_property(place, given, f"Exactly one of {', '.join(SOURCES)} is needed.")
-    refuse_identity(file, place)
+        raise invalid_property(path, given, f"Exactly one of {', '.join(SOURCES)} is needed.")
+    refuse_identity(file, path)
     if given == ["httpUrl"] and not file.get("filePath"):
-        raise Fault("MissingRequiredProperty", PropertyName=f"{place}/filePath")
+        raise Fault("MissingRequiredProperty", PropertyName=f"{path}/filePath")
     if given == ["httpUrl"] and "blobPrefix" in file:
-        raise invalid_property(f"{place}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
+        raise invalid_property(f"{path}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
     if given != ["autoStorageContainerName"]:
-        check_url(file[given[0]], f"{place}/{given[0]}")
+        check_url(file[given[0]], f"{path}/{given[0]}")
     if not _MODE.fullmatch(file.get("fileMode", "0770")):
-        raise invalid_property(f"{place}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
+        raise invalid_property(f"{path}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
 
 
-def check_output_files(files: list[Document], place: str) -> None:
+def check_output_files(files: list[Document], path: str) -> None:
     """Check that each output file has a pattern and a container. Raises Fault 400."""
     for index, file in enumerate(files):
         container = file["destination"].get("container")
         if container is None:
-            raise Fault("MissingRequiredProperty", PropertyName=f"{place}[{index}]/destination/container")
+            raise Fault("MissingRequiredProperty", PropertyName=f"{path}[{index}]/destination/container")
         if not file["filePattern"].strip():
-            raise invalid_property(f"{place}[{index}]/filePattern", "", "The pattern cannot be empty.")
-        refuse_identity(container, f"{place}[{index}]/destination/container")
-        check_url(container["containerUrl"], f"{place}[{index}]/destination/container/containerUrl")
+            raise invalid_property(f"{path}[{index}]/filePattern", "", "The pattern cannot be empty.")
+        refuse_identity(container, f"{path}[{index}]/destination/container")
+        check_url(container["containerUrl"], f"{path}[{index}]/destination/container/containerUrl")
 
 
-def check_url(url: str, place: str) -> None:
+def check_url(url: str, path: str) -> None:
     """The URL without its query, which may hold a signature."""
     try:
         where = urlsplit(url)
@@ -86,13 +86,13 @@ def check_url(url: str, place: str) -> None:
     except ValueError:
         known = False
     if not known:
-        raise invalid_property(place, url.partition("?")[0], "An http or https URL is needed.")
+        raise invalid_property(path, url.partition("?")[0], "An http or https URL is needed.")
 
 
-def refuse_identity(document: Document, place: str) -> None:
+def refuse_identity(document: Document, path: str) -> None:
     """Refuse managed identities for reading and writing. Raises Fault 501."""
     if "identityReference" in document:
-        raise not_implemented(f"managed identities ({place}/identityReference): use a URL with a signature")
+        raise not_implemented(f"managed identities ({path}/identityReference): use a URL with a signature")
 
 
 MOST_NAME = 20
@@ -102,25 +102,25 @@ def check_accounts(accounts: list[Document]) -> None:
     """Check a pool's user accounts. Raises Fault 400."""
     names: set[str] = set()
     for index, account in enumerate(accounts):
-        name, place = account["name"], f"userAccounts[{index}]"
+        name, path = account["name"], f"userAccounts[{index}]"
         if not 1 <= len(name) <= MOST_NAME or name in names:
             reason = f"A user account's name has 1 to {MOST_NAME} characters and is given once."
-            raise invalid_property(f"{place}/name", name, reason)
+            raise invalid_property(f"{path}/name", name, reason)
         names.add(name)
         linux = account.get("linuxUserConfiguration", {})
         if ("uid" in linux) != ("gid" in linux):
             reason = "uid and gid are given together or not at all."
-            raise invalid_property(f"{place}/linuxUserConfiguration", linux.get("uid", linux.get("gid")), reason)
+            raise invalid_property(f"{path}/linuxUserConfiguration", linux.get("uid", linux.get("gid")), reason)
 
 
-def check_identity(document: Document, place: str, names: list[str] | None = None) -> None:
+def check_identity(document: Document, path: str, names: list[str] | None = None) -> None:
     """Check who runs a command: an automatic user, or one of the pool's accounts if their names are known. Raises Fault
     400."""
     identity = document.get("userIdentity")
     if identity is None:
         return
     if ("username" in identity) == ("autoUser" in identity):
-        raise invalid_property(place, identity.get("username"), "Either username or autoUser is given.")
+        raise invalid_property(path, identity.get("username"), "Either username or autoUser is given.")
     if names is not None and "username" in identity and identity["username"] not in names:
         reason = "The pool has no user account of this name."
-        raise invalid_property(f"{place}/username", identity["username"], reason)
+        raise invalid_property(f"{path}/username", identity["username"], reason)

@@ -18,7 +18,7 @@ FASTEST = 0.001
 
 
 class Reading(NamedTuple):
-    """The state of a clock that a restart needs."""
+    """The state of a clock that is stored for a restart."""
 
     mode: str = "real"
     times: float = 1.0

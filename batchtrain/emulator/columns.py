@@ -50,7 +50,7 @@ _KEEP: Mapping[str, Callable[[Any, Any, Positions], list[int]]] = {
 
 
 class TaskRow(NamedTuple):
-    """What the columns know of a task."""
+    """The facts about a task that the columns store."""
 
     id: str
     state: str
@@ -71,7 +71,7 @@ class Columns:
         self.state_time, self.created, self.modified = array("q"), array("q"), array("q")
         self.start, self.end, self.exit_code = array("q"), array("q"), array("q")
         self.latest = array("q")
-        """The latest `state_time` of each block: who asks for what changed looks at few blocks."""
+        """The latest `state_time` of each block: a query for recent changes reads few blocks."""
 
     def add(self, task: TaskFacts) -> None:
         """Add a task; a new one has the highest number."""
@@ -98,7 +98,7 @@ class Columns:
             self.latest[at // BLOCK] = time
 
     def change(self, task: TaskFacts) -> None:
-        """Copy what can change."""
+        """Copy the facts that can change."""
         at = bisect_left(self.seqs, task.seq)
         self.retries[at] = task.retries
         self.state[at] = CODES[task.state]
@@ -178,7 +178,7 @@ def _kind(column: Any) -> tuple[str, ...]:
 
 
 def _occurrences(column: bytearray, code: int, at: range) -> list[int]:
-    """The positions of a byte, found without looking at each."""
+    """The positions of a byte, found without a loop over all bytes."""
     kept = []
     position = column.find(code, at.start, at.stop)
     while position >= 0:

@@ -21,7 +21,7 @@ class Connection(H11Protocol):
     """The open connections by client address; set by `of`."""
     _late: asyncio.TimerHandle | None = None
     _ended = False
-    """The client sends nothing more."""
+    """The client has stopped sending."""
 
     @classmethod
     def of(cls, connections: dict[Any, asyncio.BaseTransport]) -> type[Connection]:

@@ -95,7 +95,7 @@ class Control:
         }
 
     def clock(self) -> dict[str, Any]:
-        """The account's time, and how its clock runs."""
+        """The account's time, and the state of its clock."""
         clock = self.driver.clock
         reading = clock.reading
         ahead = (clock() - clock.machine_time()) / wire.SECOND
@@ -163,12 +163,12 @@ class Control:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(body or b"{}")
+        document = msgspec.json.decode(body or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Fault("InvalidRequestBody", Reason=str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Fault("InvalidRequestBody", Reason="The body must be a JSON object.")
-    return found
+    return document
 
 
 def _memory_mb() -> float:
@@ -181,15 +181,13 @@ def _memory_mb() -> float:
 
 def hints(world: World) -> list[dict[str, str]]:
     """Why tasks stay active. Azure does not report the reason."""
-    found = []
+    rows = []
     for book in world.jobs.values():
         hinted = [seq for seq in book.ready if seq in world.hints] if world.hints else []
-        found += [
-            {"jobId": book.record.id, "taskId": book.tasks.at(seq).id, "text": world.hints[seq]} for seq in hinted
-        ]
+        rows += [{"jobId": book.record.id, "taskId": book.tasks.at(seq).id, "text": world.hints[seq]} for seq in hinted]
         if book.counts["active"] and (reason := _job_reason(world, book)):
-            found.append({"jobId": book.record.id, "taskId": "", "text": reason})
-    return found
+            rows.append({"jobId": book.record.id, "taskId": "", "text": reason})
+    return rows
 
 
 def _job_reason(world: World, book: JobBook) -> str:

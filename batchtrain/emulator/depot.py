@@ -46,30 +46,30 @@ class Depot:
     async def keep(self, path: str, parts: AsyncIterator[bytes], known: Collection[str]) -> None:
         """Store a file completely or not at all; `known` as for `sweep`. Raises Fault for an invalid name or a file
         that is too large."""
-        place, job = self._place(path)
+        target, job = self._place(path)
         if job not in known:
             self._awaited.add(job)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, aside = tempfile.mkstemp(dir=place.parent, prefix=".coming-")
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, aside = tempfile.mkstemp(dir=target.parent, prefix=".coming-")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 async for part in parts:
                     file.write(part)
                     if file.tell() > MOST_BYTES:
                         raise Fault("RequestBodyTooLarge", MaxLimit=str(MOST_BYTES))
-            Path(aside).rename(place)
+            Path(aside).rename(target)
         except BaseException:
             Path(aside).unlink(missing_ok=True)
             raise
 
     def give(self, path: str, query: Mapping[str, str], now: float) -> Slice:
         """The file of a link. Raises Fault if the link has no valid signature, is expired, or leads to no file."""
-        end, place = query.get("se", ""), self._place(path)[0]
+        end, stored = query.get("se", ""), self._place(path)[0]
         signed = hmac.compare_digest(self._signature(path, end).encode(), query.get("sig", "").encode())
         if not signed or float(end) < now:
             raise Fault("AuthorizationFailure")
         try:
-            file = place.open("rb")
+            file = stored.open("rb")
         except FileNotFoundError:
             raise Fault("ResourceNotFound") from None
         return Slice(file, 0, os.fstat(file.fileno()).st_size)

@@ -188,10 +188,10 @@ def _shown(spec: Document) -> Document:
 def without_secrets(value: Any) -> Any:
     """A document without the properties that no answer contains."""
     if isinstance(value, list):
-        return [without_secrets(one) for one in value]
+        return [without_secrets(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {name: without_secrets(one) for name, one in value.items() if name not in SECRETS}
+    return {name: without_secrets(inner) for name, inner in value.items() if name not in SECRETS}
 
 
 def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
@@ -214,23 +214,23 @@ def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
     }
 
 
-def job_node_document(book: JobBook, place: JobNode, base: str) -> Document:
+def job_node_document(book: JobBook, job_node: JobNode, base: str) -> Document:
     """The state of a job's preparation and release tasks on one node."""
-    url = node_url(base, place.pool, place.id)
+    url = node_url(base, job_node.pool, job_node.id)
     spec = book.record.spec
     document: Document = {
-        "poolId": place.pool,
-        "nodeId": place.id,
+        "poolId": job_node.pool,
+        "nodeId": job_node.id,
         "nodeUrl": url,
         "jobPreparationTaskExecutionInfo": {
-            **_node_run(book, spec["jobPreparationTask"], place.preparation, url),
-            "retryCount": place.preparation.retries,
+            **_node_run(book, spec["jobPreparationTask"], job_node.preparation, url),
+            "retryCount": job_node.preparation.retries,
         },
     }
-    if place.preparation.last_retry:
-        document["jobPreparationTaskExecutionInfo"]["lastRetryTime"] = wire.timestamp(place.preparation.last_retry)
-    if place.release is not None and place.release.start:
-        document["jobReleaseTaskExecutionInfo"] = _node_run(book, spec["jobReleaseTask"], place.release, url)
+    if job_node.preparation.last_retry:
+        document["jobPreparationTaskExecutionInfo"]["lastRetryTime"] = wire.timestamp(job_node.preparation.last_retry)
+    if job_node.release is not None and job_node.release.start:
+        document["jobReleaseTaskExecutionInfo"] = _node_run(book, spec["jobReleaseTask"], job_node.release, url)
     return document
 
 

@@ -63,14 +63,14 @@ class Driver:
             scheduler.EndOnNode: self._end_on_node,
         }
         self._begun: list[scheduler.Effect] = []
-        """Changes that are recorded and not stored yet: the machine must not act on them before."""
+        """Changes that are recorded but not stored yet; the machine must not act on them before."""
         self._unstored = False
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._giving_back: asyncio.TimerHandle | None = None
         self._moved = asyncio.Event()
         """Set after every action; those that wait for quiet then check again."""
-        alarms.told = self._moved.set
+        alarms.notify = self._moved.set
         self._settling = False
         self._stopped = False
 
@@ -167,12 +167,12 @@ class Driver:
         return True
 
     def _carry_out(self) -> None:
-        """Store the started work, then let the machine act. Raises sqlite3.Error and keeps all of it to do."""
+        """Store the started work, then let the machine act. Raises sqlite3.Error; then all of it stays to do."""
         self.commit()
         self._sweep()
         wanted, self.world.log_uploads = self.world.log_uploads, []
-        for one in wanted:
-            self._spawn(self._send_logs(one))
+        for log in wanted:
+            self._spawn(self._send_logs(log))
         begun, self._begun = self._begun, []
         for effect in begun:
             if isinstance(effect, scheduler.Hint):
@@ -236,7 +236,7 @@ class Driver:
             logger.error("node %s is unusable: %s", effect.node, error)
             self._report(node_reports.node_unfit, effect.node, error.code, str(error))
             return
-        except Exception as error:  # noqa: BLE001 - whatever stops a node, its pool must hear of it
+        except Exception as error:  # noqa: BLE001 - the pool must get a report, whatever the reason
             logger.error("node %s did not boot: %s", effect.node, error)
             self._report(node_reports.node_failed, effect.node, str(error))
             return
@@ -280,7 +280,7 @@ class Driver:
     async def _send_logs(self, wanted: LogUpload) -> None:
         try:
             await self.machine.send_logs(*wanted)
-        except Exception as error:  # noqa: BLE001 - nobody waits for it: whatever the reason, the log has it
+        except Exception as error:  # noqa: BLE001 - no caller waits for the result: the log gets every reason
             logger.error("the logs of node %s were not uploaded: %s", wanted.node, error)
 
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
@@ -343,30 +343,30 @@ class Driver:
 
     async def _run_on_node(self, effect: scheduler.RunOnNode) -> None:
         """Run a job's preparation or release task."""
-        place, kind = effect.place, effect.kind
-        number, job = job_preparation.run_of(place, kind).run, self.world.job_of.get(place.job)
-        if job is None or place.id not in self.world.pool_of_node:
+        job_node, kind = effect.job_node, effect.kind
+        number, job = job_preparation.run_of(job_node, kind).run, self.world.job_of.get(job_node.job)
+        if job is None or job_node.id not in self.world.pool_of_node:
             return
         try:
-            outcome = await self._attempt(place.id, task_environment.node_run(self.world, job, place, kind))
+            outcome = await self._attempt(job_node.id, task_environment.node_run(self.world, job, job_node, kind))
         except NodeLost:
-            self._report(job_preparation.lost, place, kind, number)
+            self._report(job_preparation.lost, job_node, kind, number)
             return
         if (outcome.code, outcome.failure) != (0, None):
-            logger.warning("%s task of job %s failed on %s: %s", kind, job.record.id, place.id, _words(outcome))
-        self._report(job_preparation.ended, place, kind, number, outcome)
+            logger.warning("%s task of job %s failed on %s: %s", kind, job.record.id, job_node.id, _words(outcome))
+        self._report(job_preparation.ended, job_node, kind, number, outcome)
 
     async def _end_on_node(self, effect: scheduler.EndOnNode) -> None:
-        place, kind, run = effect
-        await self.machine.end(place.id, task_environment.node_scope(place, kind, run), GRACE)
-        self._report(job_preparation.scope_ended, place, kind, run)
+        job_node, kind, run = effect
+        await self.machine.end(job_node.id, task_environment.node_scope(job_node, kind, run), GRACE)
+        self._report(job_preparation.scope_ended, job_node, kind, run)
 
     # Faults on request ---------------------------------------------------------------------------------------------
 
     def _struck(self, kind: str, node_id: str) -> Injection | None:
         book = self.world.pool_of_node.get(node_id)
-        place = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
-        return self.world.injections.strike((kind,), place)
+        path = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
+        return self.world.injections.strike((kind,), path)
 
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
         """Inject a fault: the node is rebooted (`lose`), is taken away (`preempt`; it returns after `seconds`, or
@@ -376,8 +376,8 @@ class Driver:
         self._report(node_reports.node_down, node_id)
 
     async def announce(self, node_id: str, seconds: float | None, notice: float) -> None:
-        """A node is preempted after `notice` seconds, of which its processes hear now. A restart of the emulator
-        forgets it."""
+        """Preempt a node after `notice` seconds. Its processes are notified now. A restart of the emulator drops the
+        notice."""
         _announce(self._root_of(node_id), node_id, notice)
         self._spawn(self._preempt_later(node_id, seconds, notice))
 
@@ -477,7 +477,7 @@ async def _all(waits: Any) -> None:
 
 
 EVENTS = "volatile/scheduledevents.json"
-"""Below a node's directory: what Azure's Instance Metadata Service would answer about scheduled events."""
+"""The file below a node's directory with the answer of Azure's Instance Metadata Service about scheduled events."""
 
 
 def _announce(root: str, node_id: str, notice: float) -> None:

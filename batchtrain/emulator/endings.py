@@ -181,7 +181,7 @@ def _remember(book: JobBook, task: Task, number: int, node: Node) -> None:
         node.losses = 0
     node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
     entry = (book.record.id, task.id, number)
-    node.recent = [*(one for one in node.recent if one != entry), entry][-RECENT_TASKS:]
+    node.recent = [*(former for former in node.recent if former != entry), entry][-RECENT_TASKS:]
 
 
 def complete(

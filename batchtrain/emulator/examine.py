@@ -1,4 +1,4 @@
-"""`emulator diagnose`: what this machine offers the emulator, and what its log says. Reads only."""
+"""`emulator diagnose`: what this machine offers the emulator, and the errors in its log. Reads only."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ TAIL = 1 << 20
 """Bytes that are read from the end of the log."""
 LITTLE_SPACE = 1 << 30
 BAD_LINE = re.compile(r"^\S+ \S+ (?:ERROR|CRITICAL|WARNING) ")
-SHOWN_LINES = 5
 
 
 class Row(NamedTuple):
-    """One fact, and what to do about it."""
+    """One fact, and the next step."""
 
     check: str
     good: bool
@@ -36,7 +35,7 @@ class Examined(NamedTuple):
 
 
 def examine(data_dir: Path) -> Examined:
-    """Look at the emulator of a data directory, whether it runs or not."""
+    """Examine the emulator of a data directory, whether it runs or not."""
     running = server.status(data_dir)
     log = _log(data_dir / "emulator.log")
     rows = [_running(running, data_dir), _disk(data_dir), *_programs()]
@@ -76,7 +75,7 @@ PROGRAMS = {
 
 
 def _programs() -> Iterator[Row]:
-    """The optional programs; a missing one is no fault."""
+    """The optional programs; a missing one is not an error."""
     for program, (check, remedy) in PROGRAMS.items():
         path = shutil.which(program)
         yield Row(check, True, f"{program} is {path}" if path else f"there is no {program}", "" if path else remedy)

@@ -231,7 +231,7 @@ def _translated(reply: Reply, model: str, revision: int) -> Reply:
     if not model or document is None or (revision == versions.CURRENT and not models.changed(model)):
         return reply
     if isinstance(document.get("value"), list):
-        entries = [models.shown(model, one, revision) for one in document["value"]]
+        entries = [models.shown(model, entry, revision) for entry in document["value"]]
         return reply._replace(document={**document, "value": entries})
     return reply._replace(document=models.shown(model, document, revision))
 

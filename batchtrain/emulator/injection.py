@@ -54,18 +54,18 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def read(document: Mapping[str, Any]) -> Injection:
     """A fault from a client's settings. Raises ValueError with the reason."""
     try:
-        found = msgspec.convert(dict(document), Injection)
+        injection = msgspec.convert(dict(document), Injection)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
-    if found.kind not in KINDS:
-        raise ValueError(f"there is no fault `{found.kind}`; known: {', '.join(KINDS)}")
-    if not 0 <= found.rate <= 1 or not 0 <= found.fraction <= 1:
+    if injection.kind not in KINDS:
+        raise ValueError(f"there is no fault `{injection.kind}`; known: {', '.join(KINDS)}")
+    if not 0 <= injection.rate <= 1 or not 0 <= injection.fraction <= 1:
         raise ValueError("rate and fraction are between 0 and 1")
-    if found.kind == "error" and found.code not in STATUSES:
-        raise ValueError(f"`error` answers with {', '.join(STATUSES)}, not {found.code}")
-    if (found.kind != "skew" and found.seconds < 0) or (found.retry_after or 0) < 0:
+    if injection.kind == "error" and injection.code not in STATUSES:
+        raise ValueError(f"`error` answers with {', '.join(STATUSES)}, not {injection.code}")
+    if (injection.kind != "skew" and injection.seconds < 0) or (injection.retry_after or 0) < 0:
         raise ValueError("seconds cannot be negative")
-    return found
+    return injection
 
 
 class Injections:

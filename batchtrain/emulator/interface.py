@@ -22,10 +22,10 @@ class Package(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A mounted file system: `path` below `fsmounts` shows the directory `place` of the machine's data directory."""
+    """A mounted file system: `path` below `fsmounts` shows `directory` of the machine's data directory."""
 
     path: str
-    place: str
+    directory: str
     container: str = ""
     """The container of the account's own storage with the same files; empty for other file systems."""
 
@@ -207,7 +207,7 @@ class Exit(NamedTuple):
 
 
 UPLOAD_FAILED = "FileUpload"
-"""The prefixes of the failure codes of output files. Such a failure is not retried, whatever the exit code is."""
+"""The prefixes of the failure codes of output files. Such a failure is never retried."""
 
 
 class NodeLost(Exception):

@@ -28,22 +28,22 @@ COMING = ("creating", "starting", "waitingforstarttask", "unknown", "rebooting",
 
 def spec_of(book: JobBook, kind: str) -> Document | None:
     """The job's preparation or release task as the client gave it."""
-    found: Document | None = book.record.spec.get(SPECS[kind])
-    return found
+    spec: Document | None = book.record.spec.get(SPECS[kind])
+    return spec
 
 
-def run_of(place: JobNode, kind: str) -> NodeRun:
+def run_of(job_node: JobNode, kind: str) -> NodeRun:
     """The preparation or release task of one node; a release task must have been started."""
-    run = place.preparation if kind == PREPARATION else place.release
+    run = job_node.preparation if kind == PREPARATION else job_node.release
     if run is None:
-        raise LookupError(f"nothing of {kind} on node {place.id}")
+        raise LookupError(f"nothing of {kind} on node {job_node.id}")
     return run
 
 
-def runs_of(place: JobNode) -> Iterator[tuple[str, NodeRun]]:
-    yield PREPARATION, place.preparation
-    if place.release is not None:
-        yield RELEASE, place.release
+def runs_of(job_node: JobNode) -> Iterator[tuple[str, NodeRun]]:
+    yield PREPARATION, job_node.preparation
+    if job_node.release is not None:
+        yield RELEASE, job_node.release
 
 
 # Before a task -------------------------------------------------------------------------------------------------------
@@ -53,16 +53,18 @@ def prepared(book: JobBook, node: Node) -> bool:
     """Whether a task of the job may start on a node now."""
     if spec_of(book, PREPARATION) is None:
         return True
-    place = book.nodes.get(node.id)
-    return place is not None and _passed(book, place.preparation) and not _outdated(book, place.preparation, node)
+    job_node = book.nodes.get(node.id)
+    return (
+        job_node is not None and _passed(book, job_node.preparation) and not _outdated(book, job_node.preparation, node)
+    )
 
 
 def barred(book: JobBook, node: Node) -> bool:
     """Whether the preparation failed on a node since its last boot. No task of the job runs there."""
-    place = book.nodes.get(node.id)
-    if place is None:
+    job_node = book.nodes.get(node.id)
+    if job_node is None:
         return False
-    run = place.preparation
+    run = job_node.preparation
     return run.phase == "ended" and run.boot == node.boots and not _passed(book, run)
 
 
@@ -80,10 +82,10 @@ def _outdated(book: JobBook, run: NodeRun, node: Node) -> bool:
 
 def request(world: World, book: JobBook, node: Node, now: int) -> None:
     """A task waits on a node for its preparation, which becomes due unless it is running."""
-    place = book.nodes.get(node.id)
-    if place is None:
+    job_node = book.nodes.get(node.id)
+    if job_node is None:
         pool = world.pool_of_node[node.id].record.id
-        place = JobNode(
+        job_node = JobNode(
             id=node.id,
             seq=world.new_seq(),
             state="",
@@ -93,11 +95,11 @@ def request(world: World, book: JobBook, node: Node, now: int) -> None:
             pool=pool,
             preparation=NodeRun(),
         )
-        world.add_job_node(book, place)
-    elif place.preparation.phase in ("ended", "lost"):
-        _again(place.preparation)
-        place.preparation.retries = place.preparation.last_retry = 0
-        world.save_job_node(place)
+        world.add_job_node(book, job_node)
+    elif job_node.preparation.phase in ("ended", "lost"):
+        _again(job_node.preparation)
+        job_node.preparation.retries = job_node.preparation.last_retry = 0
+        world.save_job_node(job_node)
 
 
 def _again(run: NodeRun) -> None:
@@ -109,9 +111,9 @@ def _again(run: NodeRun) -> None:
 # After the last task -------------------------------------------------------------------------------------------------
 
 
-def next_step(world: World, book: JobBook, place: JobNode) -> str:
-    """What a node still does for an ending job: `stop` the preparation, `wait`, `start` the release, `done`."""
-    before, after = place.preparation, place.release
+def next_step(world: World, book: JobBook, job_node: JobNode) -> str:
+    """The next step of a node for an ending job: `stop` the preparation, `wait`, `start` the release, `done`."""
+    before, after = job_node.preparation, job_node.release
     if before.phase in ("due", "running"):
         return "stop"
     if before.phase in ("exited", "ending"):
@@ -120,23 +122,23 @@ def next_step(world: World, book: JobBook, place: JobNode) -> str:
         return "done"
     if after is not None and after.phase != "lost":
         return "done" if after.phase == "ended" else "wait"
-    node = world.pool_of_node[place.id].nodes[place.id]
+    node = world.pool_of_node[job_node.id].nodes[job_node.id]
     return "start" if node.state in UP else "wait" if node.state in COMING else "done"
 
 
 def release(world: World, book: JobBook, now: int) -> None:
     """Take the next step on every node of an ending job."""
-    for place in book.nodes.values():
-        step = next_step(world, book, place)
+    for job_node in book.nodes.values():
+        step = next_step(world, book, job_node)
         if step == "stop":
-            _stop(place.preparation, now)
-        elif step == "start" and place.release is None:
-            place.release = NodeRun()
+            _stop(job_node.preparation, now)
+        elif step == "start" and job_node.release is None:
+            job_node.release = NodeRun()
         elif step == "start":
-            _again(run_of(place, RELEASE))
+            _again(run_of(job_node, RELEASE))
         else:
             continue
-        world.save_job_node(place)
+        world.save_job_node(job_node)
 
 
 def _stop(run: NodeRun, now: int) -> None:
@@ -150,16 +152,16 @@ def _stop(run: NodeRun, now: int) -> None:
 # Runs begin and end --------------------------------------------------------------------------------------------------
 
 
-def begin(world: World, place: JobNode, kind: str, now: int) -> None:
+def begin(world: World, job_node: JobNode, kind: str, now: int) -> None:
     """The command is about to start."""
-    book, run = world.job_of[place.job], run_of(place, kind)
+    book, run = world.job_of[job_node.job], run_of(job_node, kind)
     run.phase = states.after(states.NODE_RUN, run.phase, "run")
     run.run += 1
-    run.boot = world.pool_of_node[place.id].nodes[place.id].boots
+    run.boot = world.pool_of_node[job_node.id].nodes[job_node.id].boots
     run.start = now
     if limit := _wall_clock(spec_of(book, kind) or {}):
-        world.add_deadline(Deadline(now + limit, place.seq, "noderun", place.id, kind, run.run))
-    world.save_job_node(place)
+        world.add_deadline(Deadline(now + limit, job_node.seq, "noderun", job_node.id, kind, run.run))
+    world.save_job_node(job_node)
 
 
 def _wall_clock(spec: Document) -> int:
@@ -170,56 +172,56 @@ def _wall_clock(spec: Document) -> int:
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
     """A preparation or release task exceeded its wall clock time: it is ended as failed."""
-    for place in world.jobs_of_node.get(deadline.key, {}).values():
-        if place.seq == deadline.seq:
-            run = run_of(place, deadline.task)
+    for job_node in world.jobs_of_node.get(deadline.key, {}).values():
+        if job_node.seq == deadline.seq:
+            run = run_of(job_node, deadline.task)
             if (run.run, run.phase) == (deadline.run, "running"):
                 _stop(run, now)
-                world.save_job_node(place)
+                world.save_job_node(job_node)
             return
 
 
-def _is(world: World, place: JobNode, kind: str, run_number: int, phase: str) -> bool:
+def _is(world: World, job_node: JobNode, kind: str, run_number: int, phase: str) -> bool:
     """Whether a report belongs to the current attempt, node and job."""
-    run = run_of(place, kind)
-    known = world.jobs_of_node.get(place.id, {}).get(place.job) is place
+    run = run_of(job_node, kind)
+    known = world.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node
     return known and (run.run, run.phase) == (run_number, phase)
 
 
-def ended(world: World, place: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
+def ended(world: World, job_node: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
     """The command has ended."""
-    run = run_of(place, kind)
-    if not _is(world, place, kind, run_number, "running"):
+    run = run_of(job_node, kind)
+    if not _is(world, job_node, kind, run_number, "running"):
         return
     run.phase = states.after(states.NODE_RUN, run.phase, "exit")
     run.end, run.exit_code, run.failure = now, outcome.code, endings.failure_of(outcome)
     run.container = endings.container_of(outcome)
-    world.save_job_node(place)
+    world.save_job_node(job_node)
 
 
-def end_scope(world: World, place: JobNode, kind: str, run_number: int) -> None:
+def end_scope(world: World, job_node: JobNode, kind: str, run_number: int) -> None:
     """Its background processes are being ended."""
-    run = run_of(place, kind)
-    if _is(world, place, kind, run_number, "exited"):
+    run = run_of(job_node, kind)
+    if _is(world, job_node, kind, run_number, "exited"):
         run.phase = states.after(states.NODE_RUN, run.phase, "end")
-        world.save_job_node(place)
+        world.save_job_node(job_node)
 
 
-def scope_ended(world: World, place: JobNode, kind: str, run_number: int, now: int) -> None:
+def scope_ended(world: World, job_node: JobNode, kind: str, run_number: int, now: int) -> None:
     """All its processes on the node have ended."""
-    if not _is(world, place, kind, run_number, "ending"):
+    if not _is(world, job_node, kind, run_number, "ending"):
         return
-    book, run = world.job_of[place.job], run_of(place, kind)
+    book, run = world.job_of[job_node.job], run_of(job_node, kind)
     run.phase = states.after(states.NODE_RUN, run.phase, "ended")
     if kind == PREPARATION:
-        _conclude(world, book, place, now)
-    world.save_job_node(place)
+        _conclude(world, book, job_node, now)
+    world.save_job_node(job_node)
     world.touch_job(book.key)
 
 
-def _conclude(world: World, book: JobBook, place: JobNode, now: int) -> None:
+def _conclude(world: World, book: JobBook, job_node: JobNode, now: int) -> None:
     """Retry it; otherwise start or requeue the tasks that wait for it."""
-    run = place.preparation
+    run = job_node.preparation
     most = (spec_of(book, PREPARATION) or {}).get("constraints", {}).get("maxTaskRetryCount", 0)
     failed = run.failure is not None and run.exit_code is not None
     if failed and (most < 0 or run.retries < most) and book.record.state not in states.JOB_OVER:
@@ -227,7 +229,7 @@ def _conclude(world: World, book: JobBook, place: JobNode, now: int) -> None:
         run.retries += 1
         run.last_retry = now
         return
-    for task, number in waiting(world, book, place.id):
+    for task, number in waiting(world, book, job_node.id):
         if _passed(book, run):
             _admit(world, book, task, number, now)
         else:
@@ -246,7 +248,7 @@ def _admit(world: World, book: JobBook, task: Task, number: int, now: int) -> No
     instance = task.instances[number]
     instance.phase = states.after(states.INSTANCE, instance.phase, "prepared")
     instance.phase_time = now
-    if book.tasks.has(task) and task.state == "preparing" and all(one.phase != "preparing" for one in task.instances):
+    if book.tasks.has(task) and task.state == "preparing" and all(item.phase != "preparing" for item in task.instances):
         world.set_task_state(book, task, "prepared", now)
         started(world, book, task, now)
     world.save_task(task)
@@ -265,17 +267,17 @@ def started(world: World, book: JobBook, task: Task, now: int) -> None:
 
 def node_lost(world: World, node_id: str) -> None:
     """A node died or is shut down: its preparation and release tasks are lost, and run again when they are needed."""
-    for place in world.jobs_of_node.get(node_id, {}).values():
-        for kind, _ in runs_of(place):
-            lost(world, place, kind)
+    for job_node in world.jobs_of_node.get(node_id, {}).values():
+        for kind, _ in runs_of(job_node):
+            lost(world, job_node, kind)
 
 
-def lost(world: World, place: JobNode, kind: str, run_number: int | None = None, now: int = 0) -> None:
+def lost(world: World, job_node: JobNode, kind: str, run_number: int | None = None, now: int = 0) -> None:
     """One of them was lost with its node."""
-    run = run_of(place, kind)
+    run = run_of(job_node, kind)
     if run_number not in (None, run.run) or run.phase in ("ended", "lost"):
         return
     run.phase = states.after(states.NODE_RUN, run.phase, "lost")
-    world.save_job_node(place)
-    if book := world.job_of.get(place.job):
+    world.save_job_node(job_node)
+    if book := world.job_of.get(job_node.job):
         world.touch_job(book.key)

@@ -85,7 +85,7 @@ def replace_job(world: World, call: Call) -> Reply:
 def _respecified(world: World, call: Call, book: JobBook, spec: Document, given: Document) -> Reply:
     before = book.record.spec
     if before["onAllTasksComplete"] == "terminatejob" and spec["onAllTasksComplete"] == "noaction":
-        reason = "A job that is to end with its tasks cannot be told otherwise."
+        reason = "A job that ends with its tasks (terminatejob) cannot be changed to noaction."
         raise invalid_property("onAllTasksComplete", "noaction", reason)
     spec["poolInfo"] = _pool_info(book, before["poolInfo"], spec["poolInfo"])
     launching.checked(spec)
@@ -103,8 +103,8 @@ def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
         _check_same(given, auto)
         keep = given.get("keepAlive", auto["keepAlive"])
         if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":
-            place = "poolInfo/autoPoolSpecification/keepAlive"
-            raise invalid_property(place, keep, "The pool is its schedule's, not the job's.")
+            path = "poolInfo/autoPoolSpecification/keepAlive"
+            raise invalid_property(path, keep, "The pool is its schedule's, not the job's.")
         if wanted.get("poolId"):
             raise invalid_property("poolInfo/poolId", wanted["poolId"], "The job's pool was made for it.")
         return {"autoPoolSpecification": {**auto, "keepAlive": keep}}
@@ -121,8 +121,8 @@ def _check_same(given: Document, auto: Document) -> None:
     """Check that only keepAlive of the auto pool changes. Secrets are ignored, because answers never contain them."""
     for name in given.keys() - {"keepAlive"}:
         if documents.without_secrets(given[name]) != documents.without_secrets(auto.get(name)):
-            place = f"poolInfo/autoPoolSpecification/{name}"
-            raise invalid_property(place, given[name], "Only keepAlive can be changed.")
+            path = f"poolInfo/autoPoolSpecification/{name}"
+            raise invalid_property(path, given[name], "Only keepAlive can be changed.")
 
 
 def delete_job(world: World, call: Call) -> Reply:
@@ -179,9 +179,9 @@ def list_preparation_and_release(world: World, call: Call) -> Reply:
 
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for place in sorted(book.nodes.values(), key=lambda place: place.seq):
-            if place.seq > after and place.preparation.start:
-                yield Row(str(place.seq), documents.job_node_document(book, place, call.base))
+        for job_node in sorted(book.nodes.values(), key=lambda job_node: job_node.seq):
+            if job_node.seq > after and job_node.preparation.start:
+                yield Row(str(job_node.seq), documents.job_node_document(book, job_node, call.base))
 
     return listing(call, "jobpreparationandreleasetaskstatuslist", rows)
 

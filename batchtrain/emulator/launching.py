@@ -53,7 +53,7 @@ SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
 def logins(document: Document) -> dict[str, str] | None:
     """Registry passwords of a job's special tasks, taken before `specification` removes them."""
     settings = [document.get(name, {}).get("containerSettings", {}) for name in SPECIAL_TASKS]
-    return passwords([one["registry"] for one in settings if "registry" in one]) or None
+    return passwords([container["registry"] for container in settings if "registry" in container]) or None
 
 
 def specification(world: World, document: Document, *, scheduled: bool = False) -> Document:
@@ -96,8 +96,8 @@ def _preparation(document: Document) -> Document:
     _check_command(document, "jobPreparationTask")
     constraints = {**CONSTRAINTS, "retentionTime": tasks.RETENTION, **document.get("constraints", {})}
     if constraints["maxTaskRetryCount"] < -1:
-        place = "jobPreparationTask/constraints/maxTaskRetryCount"
-        raise invalid_property(place, constraints["maxTaskRetryCount"], "The least value is -1, for no limit.")
+        path = "jobPreparationTask/constraints/maxTaskRetryCount"
+        raise invalid_property(path, constraints["maxTaskRetryCount"], "The least value is -1, for no limit.")
     return {**PREPARATION, **document, "constraints": constraints}
 
 
@@ -107,17 +107,17 @@ def _release(spec: Document) -> Document:
         reason = "A job release task needs a job preparation task."
         raise Fault("MissingRequiredProperty", PropertyName="jobPreparationTask", Reason=reason)
     _check_command(document, "jobReleaseTask")
-    found = {**RELEASE, **document}
-    if not 0 < wire.parse_duration(found["maxWallClockTime"]) <= LONGEST_RELEASE:
-        place = "jobReleaseTask/maxWallClockTime"
-        raise invalid_property(place, found["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
-    return found
+    completed = {**RELEASE, **document}
+    if not 0 < wire.parse_duration(completed["maxWallClockTime"]) <= LONGEST_RELEASE:
+        path = "jobReleaseTask/maxWallClockTime"
+        raise invalid_property(path, completed["maxWallClockTime"], "A job release task runs for at most 15 minutes.")
+    return completed
 
 
-def _check_command(document: Document, place: str) -> None:
+def _check_command(document: Document, path: str) -> None:
     if not document["commandLine"].strip() and "containerSettings" not in document:
-        raise invalid_property(f"{place}/commandLine", "", "The command line cannot be empty.")
-    check_resource_files(document.get("resourceFiles", []), f"{place}/resourceFiles")
+        raise invalid_property(f"{path}/commandLine", "", "The command line cannot be empty.")
+    check_resource_files(document.get("resourceFiles", []), f"{path}/resourceFiles")
     scrub_registry(document)
 
 
@@ -155,15 +155,15 @@ def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
         if not info.get("poolId"):
             raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
         return
-    place = "poolInfo/autoPoolSpecification"
+    path = "poolInfo/autoPoolSpecification"
     if "pool" not in auto:
-        raise Fault("MissingRequiredProperty", PropertyName=f"{place}/pool")
+        raise Fault("MissingRequiredProperty", PropertyName=f"{path}/pool")
     if auto["poolLifetimeOption"] == "jobschedule" and not scheduled:
         reason = "A job that no schedule made cannot share its pool with others of a schedule."
-        raise invalid_property(f"{place}/poolLifetimeOption", auto["poolLifetimeOption"], reason)
+        raise invalid_property(f"{path}/poolLifetimeOption", auto["poolLifetimeOption"], reason)
     if not PREFIX.fullmatch(auto.get("autoPoolIdPrefix", "")):
         reason = "A prefix has up to 20 of the characters A-Z, a-z, 0-9, _ and -."
-        raise invalid_property(f"{place}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
+        raise invalid_property(f"{path}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
     pools.check(world, auto["pool"])
     auto.setdefault("keepAlive", False)
     _mask(auto["pool"])
@@ -176,14 +176,14 @@ def _mask(document: Document) -> None:
         if name in documents.SECRETS:
             document[name] = SECRET
         elif name != "containerRegistries":
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, dict):
-                    _mask(one)
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, dict):
+                    _mask(item)
 
 
 def _auto_pool(spec: Document) -> Document:
-    found: Document = spec["poolInfo"].get("autoPoolSpecification", {})
-    return found
+    auto: Document = spec["poolInfo"].get("autoPoolSpecification", {})
+    return auto
 
 
 def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) -> None:

@@ -22,7 +22,7 @@ def enqueue(book: JobBook, task: Task, spec: Document, *, first: bool = False) -
 
 
 def enqueue_again(book: JobBook, task: Task, spec: Document) -> None:
-    """Queue a task again, and list it no more than once: it may have been ended while it waited."""
+    """Queue a task again. It is listed at most once: it may have been ended while it waited."""
     for key in map(dependency_key, spec.get("dependsOn", {}).get("taskIds", [])):
         if waiting := book.dependants.get(key):
             book.dependants[key] = [seq for seq in waiting if seq != task.seq]
@@ -38,7 +38,7 @@ def line_up(book: JobBook, task: Task, *, first: bool = False) -> None:
 
 def _register(book: JobBook, task: Task, depends: Document) -> int:
     unmet = 0
-    for key in {dependency_key(one) for one in depends.get("taskIds", [])}:
+    for key in {dependency_key(task_id) for task_id in depends.get("taskIds", [])}:
         if key not in book.satisfied:
             book.dependants.setdefault(key, []).append(task.seq)
             unmet += 1

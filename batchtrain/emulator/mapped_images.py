@@ -28,10 +28,10 @@ class Mapped(NamedTuple):
 def list_images(data_dir: Path) -> dict[str, Mapped]:
     """All mapped images, with their environments."""
     try:
-        found = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
+        entries = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    return {image: _mapped(one) for image, one in found.items()}
+    return {image: _mapped(entry) for image, entry in entries.items()}
 
 
 def _mapped(stored: str | Mapping[str, str]) -> Mapped:
@@ -55,19 +55,19 @@ def unmap(data_dir: Path, image: str) -> bool:
 
 def prefix_of(data_dir: Path, image: str) -> str | None:
     """The environment of an image, or None."""
-    found = _find(data_dir, image)
-    return str(found.prefix) if found else None
+    mapped = _find(data_dir, image)
+    return str(mapped.prefix) if mapped else None
 
 
 def entrypoint_of(data_dir: Path, image: str) -> str:
     """The command of a container task with an empty command line; empty if the mapping has none."""
-    found = _find(data_dir, image)
-    return found.entrypoint if found else ""
+    mapped = _find(data_dir, image)
+    return mapped.entrypoint if mapped else ""
 
 
 def _find(data_dir: Path, image: str) -> Mapped | None:
     wanted = canonical(image)
-    return next((one for name, one in list_images(data_dir).items() if canonical(name) == wanted), None)
+    return next((mapped for name, mapped in list_images(data_dir).items() if canonical(name) == wanted), None)
 
 
 def problem(prefix: Path) -> str:
@@ -98,7 +98,7 @@ def unusable(image: str, prefix: str, problem: str) -> str:
 
 def _others(data_dir: Path, image: str) -> dict[str, Mapped]:
     unwanted = canonical(image)
-    return {name: one for name, one in list_images(data_dir).items() if canonical(name) != unwanted}
+    return {name: mapped for name, mapped in list_images(data_dir).items() if canonical(name) != unwanted}
 
 
 def canonical(image: str) -> str:
@@ -111,8 +111,10 @@ def canonical(image: str) -> str:
 def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     stored = {
-        image: {"prefix": str(one.prefix), "entrypoint": one.entrypoint} if one.entrypoint else str(one.prefix)
-        for image, one in sorted(images.items())
+        image: {"prefix": str(mapped.prefix), "entrypoint": mapped.entrypoint}
+        if mapped.entrypoint
+        else str(mapped.prefix)
+        for image, mapped in sorted(images.items())
     }
     text = json.dumps(stored, indent=2)
     write_atomically(data_dir / FILE, text + "\n")

@@ -51,10 +51,10 @@ def decode(body: bytes) -> Document:
     return document
 
 
-def read(model: str, document: object, place: str = "", revision: int = CURRENT) -> Document:
+def read(model: str, document: object, path: str = "", revision: int = CURRENT) -> Document:
     """A document in canonical form. Raises Fault 400 that names the property."""
     if not isinstance(document, dict):
-        raise Fault("InvalidRequestBody", PropertyName=place or model, Reason="An object was expected.")
+        raise Fault("InvalidRequestBody", PropertyName=path or model, Reason="An object was expected.")
     shape = shapes(revision)[model]
     readers = shape.readers
     read_ = {}
@@ -63,22 +63,22 @@ def read(model: str, document: object, place: str = "", revision: int = CURRENT)
         if reader is None:
             if name.startswith(ANNOTATION):
                 continue
-            raise _unknown(model, name, place, revision)
+            raise _unknown(model, name, path, revision)
         if reader is _str and type(value) is str:  # most values
             read_[name] = value
         elif value is not None:
-            read_[name] = reader(value, f"{place}/{name}" if place else name)
+            read_[name] = reader(value, f"{path}/{name}" if path else name)
     if shape.moved:
         _move(shape, read_)
     for name in shape.required:
         if name not in read_:
-            raise Fault("MissingRequiredProperty", PropertyName=f"{place}/{name}" if place else name)
+            raise Fault("MissingRequiredProperty", PropertyName=f"{path}/{name}" if path else name)
     return read_
 
 
-def _unknown(model: str, name: str, place: str, revision: int) -> Fault:
+def _unknown(model: str, name: str, path: str, revision: int) -> Fault:
     """The refusal of a property that the request's service version does not have."""
-    full = f"{place}/{name}" if place else name
+    full = f"{path}/{name}" if path else name
     reason = f"The property '{full}' does not exist."
     known = [field for field in fields()[model] if field.name == name]
     if known and known[0].since > revision:
@@ -108,7 +108,7 @@ def shown(model: str, document: Document, revision: int) -> Document:
     """An answer in the form of a service version: without properties that it does not have, with its names for renamed
     ones."""
     shape = shapes(revision)[model]
-    found = {
+    kept = {
         name: _shown(shape.kinds.get(name, ""), value, revision)
         for name, value in document.items()
         if (name in shape.kinds and name not in shape.moved) or name.startswith(ANNOTATION)
@@ -118,15 +118,15 @@ def shown(model: str, document: Document, revision: int) -> Document:
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
         if path and value is not None:
-            found[name] = value
-    return found
+            kept[name] = value
+    return kept
 
 
 def _shown(kind: str, value: Any, revision: int) -> Any:
     if kind not in shapes(revision):
         return value
     if isinstance(value, list):
-        return [shown(kind, one, revision) for one in value]
+        return [shown(kind, item, revision) for item in value]
     return shown(kind, value, revision)
 
 
@@ -147,8 +147,8 @@ def links(model: str, document: Document) -> Iterator[str]:
         if value and field.kind in LINKS:
             yield LINKS[field.kind].kind
         elif value:
-            for one in value if field.many else [value]:
-                yield from links(field.kind, one)
+            for item in value if field.many else [value]:
+                yield from links(field.kind, item)
 
 
 @functools.cache
@@ -160,8 +160,8 @@ def _linking(model: str) -> tuple[Field, ...]:
 def field_at(model: str, path: str) -> Field | None:
     """The property of an answer under a nested name such as `executionInfo/exitCode`."""
     name, _, rest = path.partition("/")
-    found = next((field for field in fields().get(model, ()) if field.name == name), None)
-    return field_at(found.kind, rest) if found and rest else found
+    field = next((field for field in fields().get(model, ()) if field.name == name), None)
+    return field_at(field.kind, rest) if field and rest else field
 
 
 ANNOTATION = "odata."
@@ -204,19 +204,19 @@ MOST = 2**31 - 1
 """The service's integers have 32 bits; longer ones could not be stored."""
 
 
-def _mistyped(place: str, kind: str) -> Fault:
+def _mistyped(path: str, kind: str) -> Fault:
     """The refusal of a value of the wrong type, in the service's words."""
     reason = f"Cannot convert a primitive value to the expected type 'Edm.{kind}'."
-    return Fault("InvalidRequestBody", PropertyName=place, Reason=f"{reason} See the inner exception for more details.")
+    return Fault("InvalidRequestBody", PropertyName=path, Reason=f"{reason} See the inner exception for more details.")
 
 
-def _str(value: Any, place: str) -> str:
+def _str(value: Any, path: str) -> str:
     if isinstance(value, str):
         return value
-    raise _mistyped(place, "String")
+    raise _mistyped(path, "String")
 
 
-def _int(value: Any, place: str) -> int:
+def _int(value: Any, path: str) -> int:
     if isinstance(value, str):
         value = value.strip()
     try:
@@ -224,67 +224,67 @@ def _int(value: Any, place: str) -> int:
             raise ValueError
         whole = int(value)
     except (TypeError, ValueError, OverflowError):
-        raise _mistyped(place, "Int32") from None
+        raise _mistyped(path, "Int32") from None
     if not -MOST - 1 <= whole <= MOST:
-        raise _mistyped(place, "Int32")
+        raise _mistyped(path, "Int32")
     return whole
 
 
-def _bool(value: Any, place: str) -> bool:
+def _bool(value: Any, path: str) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise _mistyped(place, "Boolean")
+    raise _mistyped(path, "Boolean")
 
 
-def _duration(value: Any, place: str) -> str:
+def _duration(value: Any, path: str) -> str:
     try:
-        return wire.duration(wire.parse_duration(_str(value, place)))
+        return wire.duration(wire.parse_duration(_str(value, path)))
     except ValueError:
-        raise _mistyped(place, "Time") from None
+        raise _mistyped(path, "Time") from None
 
 
-def _time(value: Any, place: str) -> str:
+def _time(value: Any, path: str) -> str:
     try:
-        return wire.timestamp(wire.parse_timestamp(_str(value, place)))
+        return wire.timestamp(wire.parse_timestamp(_str(value, path)))
     except ValueError:
-        raise _mistyped(place, "DateTime") from None
+        raise _mistyped(path, "DateTime") from None
 
 
-def _map(value: Any, place: str) -> dict[str, str]:
+def _map(value: Any, path: str) -> dict[str, str]:
     if isinstance(value, dict):
-        return {name: _str(text, f"{place}/{name}") for name, text in value.items()}
-    raise Fault("InvalidRequestBody", PropertyName=place, Reason="An object with texts was expected.")
+        return {name: _str(text, f"{path}/{name}") for name, text in value.items()}
+    raise Fault("InvalidRequestBody", PropertyName=path, Reason="An object with texts was expected.")
 
 
-def _object(value: Any, place: str) -> Document:
+def _object(value: Any, path: str) -> Document:
     """The settings of an extension, in any form. Only numbers that cannot be stored are refused."""
     if not isinstance(value, dict):
-        raise Fault("InvalidRequestBody", PropertyName=place, Reason="An object was expected.")
+        raise Fault("InvalidRequestBody", PropertyName=path, Reason="An object was expected.")
     try:
         msgspec.msgpack.encode(value)
     except OverflowError:
-        raise invalid_property(place, value, "A whole number has at most 64 bits.") from None
+        raise invalid_property(path, value, "A whole number has at most 64 bits.") from None
     return value
 
 
-def _any(value: Any, place: str) -> Any:
+def _any(value: Any, path: str) -> Any:
     return value
 
 
-def _retired(value: Any, place: str) -> None:
+def _retired(value: Any, path: str) -> None:
     if value:
-        raise invalid_property(place, "", RETIRED[place.rpartition("/")[2]])
+        raise invalid_property(path, "", RETIRED[path.rpartition("/")[2]])
 
 
 def _enum(values: tuple[str, ...]) -> Reader:
     canonical = {value.lower(): value for value in values}
 
-    def read_enum(value: Any, place: str) -> str:
-        if found := canonical.get(_str(value, place).lower()):
-            return found
-        raise invalid_property(place, value, f"The value must be one of {', '.join(values)}.")
+    def read_enum(value: Any, path: str) -> str:
+        if spelling := canonical.get(_str(value, path).lower()):
+            return spelling
+        raise invalid_property(path, value, f"The value must be one of {', '.join(values)}.")
 
     return read_enum
 
@@ -293,23 +293,23 @@ def _link(form: str) -> Reader:
     words = re.escape(form).replace(r"\[", "(").replace(r"\]", ")?").replace(r"\.\.\.", "[^/]+")
     pattern = re.compile(words if form != "..." else ".+", re.IGNORECASE)
 
-    def read_link(value: Any, place: str) -> str:
-        if pattern.fullmatch(_str(value, place)):
+    def read_link(value: Any, path: str) -> str:
+        if pattern.fullmatch(_str(value, path)):
             return str(value)
-        raise invalid_property(place, value, f"The id must be of the form {form}.")
+        raise invalid_property(path, value, f"The id must be of the form {form}.")
 
     return read_link
 
 
 def _model(name: str, revision: int) -> Reader:
-    return lambda value, place: read(name, value, place, revision)
+    return lambda value, path: read(name, value, path, revision)
 
 
-def _list(item: Reader) -> Reader:
-    def read_list(value: Any, place: str) -> list[Any]:
+def _list(reader: Reader) -> Reader:
+    def read_list(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list):
-            raise Fault("InvalidRequestBody", PropertyName=place, Reason="A list was expected.")
-        return [item(one, f"{place}[{index}]") for index, one in enumerate(value)]
+            raise Fault("InvalidRequestBody", PropertyName=path, Reason="A list was expected.")
+        return [reader(item, f"{path}[{index}]") for index, item in enumerate(value)]
 
     return read_list
 
@@ -324,7 +324,7 @@ class Shape(NamedTuple):
     required: tuple[str, ...]
     kinds: Mapping[str, str]
     moved: Mapping[str, tuple[str, ...]]
-    """Properties that the current version has under another name, or no longer has."""
+    """Properties that have another name in the current version, or are gone."""
 
 
 _SCALARS: Mapping[str, Reader] = {

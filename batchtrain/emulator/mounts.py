@@ -15,7 +15,7 @@ from batchtrain.emulator.interface import STORAGE_ACCOUNT, Mount
 from batchtrain.emulator.records import Document
 
 MOST = 10
-PLACE = "mountConfiguration"
+PROPERTY = "mountConfiguration"
 KINDS = (
     "azureBlobFileSystemConfiguration",
     "nfsMountConfiguration",
@@ -26,32 +26,32 @@ SECRETS = ("accountKey", "sasKey", "password")
 
 
 def check(configurations: list[Document]) -> None:
-    """One file system each, at a path of its own. Raises Fault 400."""
+    """Check that each entry has one file system at its own path. Raises Fault 400."""
     if len(configurations) > MOST:
-        raise invalid_property(PLACE, len(configurations), f"A pool mounts at most {MOST} file systems.")
+        raise invalid_property(PROPERTY, len(configurations), f"A pool mounts at most {MOST} file systems.")
     seen: set[str] = set()
     for index, configuration in enumerate(configurations):
-        place = f"{PLACE}[{index}]"
+        path = f"{PROPERTY}[{index}]"
         given = [kind for kind in KINDS if kind in configuration]
         if len(given) != 1:
-            raise invalid_property(place, given, f"Exactly one of {', '.join(KINDS)} is needed.")
+            raise invalid_property(path, given, f"Exactly one of {', '.join(KINDS)} is needed.")
         settings = configuration[given[0]]
-        path = settings["relativeMountPath"]
-        if not path or any(part in ("", ".", "..") for part in path.split("/")) or "\0" in path:
+        relative = settings["relativeMountPath"]
+        if not relative or any(part in ("", ".", "..") for part in relative.split("/")) or "\0" in relative:
             raise invalid_property(
-                f"{place}/relativeMountPath", path, "The path must be relative and lead nowhere else."
+                f"{path}/relativeMountPath", relative, "The path must be relative and lead nowhere else."
             )
-        if any(f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/") for other in seen):
-            raise invalid_property(f"{place}/relativeMountPath", path, "Another file system is mounted there.")
-        seen.add(path)
+        if any(f"{relative}/".startswith(f"{other}/") or f"{other}/".startswith(f"{relative}/") for other in seen):
+            raise invalid_property(f"{path}/relativeMountPath", relative, "Another file system is mounted there.")
+        seen.add(relative)
         if given[0] == KINDS[0]:
-            _check_blob(settings, place)
+            _check_blob(settings, path)
 
 
-def _check_blob(settings: Document, place: str) -> None:
+def _check_blob(settings: Document, path: str) -> None:
     keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
     if len(keys) != 1:
-        raise invalid_property(place, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
+        raise invalid_property(path, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
 
 
 def scrub(configurations: list[Document]) -> None:
@@ -64,16 +64,16 @@ def scrub(configurations: list[Document]) -> None:
 
 def of_pool(spec: Document) -> tuple[Mount, ...]:
     """Each mount's path below `fsmounts`, and its directory below the data directory."""
-    found = []
+    mounts = []
     for configuration in spec.get("mountConfiguration", []):
         for kind, settings in configuration.items():
             own = kind == KINDS[0] and settings["accountName"] == STORAGE_ACCOUNT
             container = settings["containerName"] if own else ""
-            found.append(Mount(settings["relativeMountPath"], place(kind, settings), container))
-    return tuple(found)
+            mounts.append(Mount(settings["relativeMountPath"], directory(kind, settings), container))
+    return tuple(mounts)
 
 
-def place(kind: str, settings: Document) -> str:
+def directory(kind: str, settings: Document) -> str:
     """A path below the data directory: `mounts/KIND/...`, the same for the same source."""
     match kind:
         case "azureBlobFileSystemConfiguration":

@@ -1,4 +1,4 @@
-"""Records what the machine reports of nodes; pure. A late report changes nothing."""
+"""Records the machine's reports about nodes; pure. A late report changes nothing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from batchtrain.emulator.reports import conclude_if_over, gone, node_of, set_pha
 from batchtrain.emulator.world import Deadline, World
 
 MAX_LOSSES = 5
-"""After this many deaths without a completed command between them, a node is given up."""
+"""After this many deaths without a completed command between them, a node becomes unusable."""
 
 
 def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     """A node booted: start its start task, or make it available."""
-    found = node_of(world, node_id)
-    if found is None or found[1].phase != "booting":
+    pool_and_node = node_of(world, node_id)
+    if pool_and_node is None or pool_and_node[1].phase != "booting":
         return
-    book, node = found
+    book, node = pool_and_node
     node.phase, node.booted = "up", now
     node.root, node.root_inside = str(up.root), up.root_inside
     node.environment, node.isolation = dict(up.environment), up.isolation
@@ -37,10 +37,10 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
 
 def node_failed(world: World, node_id: str, message: str, now: int) -> None:
     """A node did not boot: a new node is given up and the resize fails; an old one becomes unusable."""
-    found = node_of(world, node_id)
-    if found is None or found[1].phase != "booting":
+    pool_and_node = node_of(world, node_id)
+    if pool_and_node is None or pool_and_node[1].phase != "booting":
         return
-    book, node = found
+    book, node = pool_and_node
     node.phase = "down"
     if node.state == "leavingpool":
         world.save_node(node)
@@ -57,10 +57,10 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
 
 def node_unfit(world: World, node_id: str, code: str, message: str, now: int) -> None:
     """A node booted but can never run a task: an application package of its pool is not available."""
-    found = node_of(world, node_id)
-    if found is None or found[1].phase != "booting":
+    pool_and_node = node_of(world, node_id)
+    if pool_and_node is None or pool_and_node[1].phase != "booting":
         return
-    _, node = found
+    _, node = pool_and_node
     node.phase = "down"
     if node.state == "leavingpool":
         world.save_node(node)
@@ -70,10 +70,10 @@ def node_unfit(world: World, node_id: str, code: str, message: str, now: int) ->
 
 def node_lost(world: World, node_id: str, now: int) -> None:
     """A node died: its tasks are requeued, and it boots again."""
-    found = node_of(world, node_id)
-    if found is None or found[1].phase in ("down", "unwiped", "removing", "stopping"):
+    pool_and_node = node_of(world, node_id)
+    if pool_and_node is None or pool_and_node[1].phase in ("down", "unwiped", "removing", "stopping"):
         return
-    book, node = found
+    book, node = pool_and_node
     node.phase = "unwiped" if node.state == "reimaging" else "down"
     node.losses += 1
     job_preparation.node_lost(world, node_id)
@@ -94,10 +94,10 @@ def node_lost(world: World, node_id: str, now: int) -> None:
 def node_preempted(world: World, node_id: str, seconds: float | None, now: int) -> None:
     """A spot node was preempted: it stays listed, and returns after `seconds` or only on request."""
     node_lost(world, node_id, now)
-    found = node_of(world, node_id)
-    if found is None or not states.allows(states.NODE, found[1].state, "preempt"):
+    pool_and_node = node_of(world, node_id)
+    if pool_and_node is None or not states.allows(states.NODE, pool_and_node[1].state, "preempt"):
         return
-    book, node = found
+    book, node = pool_and_node
     world.move(node, states.NODE, "preempt", now)
     node.losses = 0
     node.start, node.errors = {}, []
@@ -111,33 +111,33 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
 def node_broken(world: World, node_id: str, now: int) -> None:
     """A node became unusable."""
     node_lost(world, node_id, now)
-    if (found := node_of(world, node_id)) and found[1].state != "leavingpool":
-        _unusable(world, found[1], "The node is unusable: the emulator was asked to break it.", now)
+    if (pool_and_node := node_of(world, node_id)) and pool_and_node[1].state != "leavingpool":
+        _unusable(world, pool_and_node[1], "The node is unusable: the emulator was asked to break it.", now)
 
 
 def node_struck(world: World, node_id: str, act: str, seconds: float | None, now: int) -> None:
     """An injected fault preempts a node, kills it (`lose`) or breaks it. All its runs are lost now; the machine shuts
     it down next, and it gets no tasks meanwhile."""
-    found = node_of(world, node_id)
-    alive = found is not None and found[1].phase in ("booting", "up", "starting")
+    pool_and_node = node_of(world, node_id)
+    alive = pool_and_node is not None and pool_and_node[1].phase in ("booting", "up", "starting")
     if act == "preempt":
         node_preempted(world, node_id, seconds, now)
     else:
         (node_broken if act == "break" else node_lost)(world, node_id, now)
-    if found is not None and alive:
-        set_phase(world, found[0].key, node_id, "stopping")
+    if pool_and_node is not None and alive:
+        set_phase(world, pool_and_node[0].key, node_id, "stopping")
 
 
 def node_wiped(world: World, node_id: str, now: int) -> None:
     """A node was shut down and its directory deleted."""
-    if found := node_of(world, node_id):
-        set_phase(world, found[0].key, node_id, "down")
+    if pool_and_node := node_of(world, node_id):
+        set_phase(world, pool_and_node[0].key, node_id, "down")
 
 
 def node_down(world: World, node_id: str, now: int) -> None:
     """A node was shut down, to boot again or to be deallocated. A reimaged node is wiped next."""
-    if found := node_of(world, node_id):
-        book, node = found
+    if pool_and_node := node_of(world, node_id):
+        book, node = pool_and_node
         node.phase = "unwiped" if node.state == "reimaging" else "down"
         if node.state == "deallocating":
             usage.keep(world, book, node, now)
@@ -147,8 +147,8 @@ def node_down(world: World, node_id: str, now: int) -> None:
 
 def node_removed(world: World, node_id: str, now: int) -> None:
     """Remove the records of a node."""
-    if found := node_of(world, node_id):
-        book, node = found
+    if pool_and_node := node_of(world, node_id):
+        book, node = pool_and_node
         usage.keep(world, book, node, now)
         world.drop_node(book, node)
         world.touch_pool(book.key)
@@ -156,10 +156,10 @@ def node_removed(world: World, node_id: str, now: int) -> None:
 
 def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
     """The start task ended: it is retried, the node failed, or the node is ready."""
-    found = node_of(world, node_id)
-    if found is None or found[1].boots != boot or found[1].phase != "starting":
+    pool_and_node = node_of(world, node_id)
+    if pool_and_node is None or pool_and_node[1].boots != boot or pool_and_node[1].phase != "starting":
         return
-    book, node = found
+    book, node = pool_and_node
     spec = book.record.spec.get("startTask", {})
     failure = endings.failure_of(outcome)
     node.phase = "up"

@@ -61,7 +61,7 @@ SETS: Mapping[str, str] = {
 
 
 def _filters(model: str, text: str) -> Filters:
-    pairs = (one.partition(":")[::2] for one in text.split())
+    pairs = (pair.partition(":")[::2] for pair in text.split())
     return Filters(model, {name: frozenset(SETS.get(some, some.replace(",", " ")).split()) for name, some in pairs})
 
 
@@ -160,7 +160,7 @@ class Some(NamedTuple):
 
 
 Condition = Comparison | StartsWith | Every | Some
-"""A filter: called with a document, it says whether it accepts it."""
+"""A filter: returns whether it accepts a document."""
 
 
 def parse_filter(text: str, filters: Filters | None = None) -> Condition:
@@ -274,7 +274,7 @@ class _Parser:
         wanted = LITERALS.get(field.kind, "text")
         if kind != wanted:
             raise self.wrong(f"{path} compares with a {wanted} only")
-        values = {one.lower(): one for one in models.enums().get(field.kind, ())}
+        values = {member.lower(): member for member in models.enums().get(field.kind, ())}
         if values and value.lower() not in values:
             raise self.wrong(f"{path} is one of {', '.join(values)}")
         return values.get(value.lower(), value) if values else value
@@ -339,23 +339,23 @@ COMMON = ("api-version", "timeOut")
 def checked(names: tuple[str, ...], model: str, asked: Mapping[str, str], revision: int) -> dict[str, str]:
     """A query in canonical form: lower-case names, properties as in the current version. Raises Fault 400."""
     known = {name.lower(): name for name in (*COMMON, *names)}
-    found = {}
+    canonical = {}
     for name, value in asked.items():
         if name.lower() not in known:
             raise Fault("UnsupportedQueryParameter", QueryParameterName=name, QueryParameterValue=value)
         if value:
-            found[known[name.lower()]] = value
-    for name in FLAGS & found.keys():
-        if found[name].lower() not in ("true", "false"):
-            raise _invalid(name, found[name], "The value must be true or false.")
-    if not is_whole(found.get("timeOut", "0")):
-        raise _invalid("timeOut", found["timeOut"], "The value must be a whole number of seconds.")
-    for name in _words(found.get("$expand", "")):
+            canonical[known[name.lower()]] = value
+    for name in FLAGS & canonical.keys():
+        if canonical[name].lower() not in ("true", "false"):
+            raise _invalid(name, canonical[name], "The value must be true or false.")
+    if not is_whole(canonical.get("timeOut", "0")):
+        raise _invalid("timeOut", canonical["timeOut"], "The value must be a whole number of seconds.")
+    for name in _words(canonical.get("$expand", "")):
         if name != "stats":
-            raise _invalid("$expand", found["$expand"], f"Only stats can be expanded, not {name}.")
-    if "$select" in found:
-        found["$select"] = _selection(model, found["$select"], revision)
-    return found
+            raise _invalid("$expand", canonical["$expand"], f"Only stats can be expanded, not {name}.")
+    if "$select" in canonical:
+        canonical["$select"] = _selection(model, canonical["$select"], revision)
+    return canonical
 
 
 FLAGS = frozenset({"force", "recursive"})

@@ -73,7 +73,7 @@ class Node(Record):
     start: Document = {}
     """The wire's startTaskInfo."""
     start_boot: int = 0
-    """The boot it belongs to."""
+    """The boot to which it belongs."""
     errors: list[Document] = []
     recent: list[tuple[str, str, int]] = []
     """The last tasks that ran here: job id, task id, subtask."""
@@ -81,7 +81,7 @@ class Node(Record):
     total_succeeded: int = 0
     billed: int = 0
     """The start of the current usage interval; 0 for the node's creation."""
-    place: int = 0
+    number: int = msgspec.field(default=0, name="place")
     """Its number in the pool, the lowest free one: it determines the frontend ports."""
     hold: str = ""
     """What it waits for before it leaves: `retaineddata` until its tasks have ended, `holding` for their retained
@@ -185,7 +185,7 @@ class Instance(msgspec.Struct, omit_defaults=True, eq=False, kw_only=True, gc=Fa
 
 
 class TaskFacts(Record):
-    """What is known of every task without reading the rest of its record."""
+    """The facts about every task that are kept without the rest of its record."""
 
     job: int
     """`seq` of its job."""

@@ -37,16 +37,16 @@ def begin(world: World, effect: scheduler.Effect, now: int) -> None:
 
 def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None:
     book = world.pools[effect.pool]
-    place = f"pools/{book.record.id}"
-    if struck := world.injections.strike(("allocation-refused",), place):
+    path = f"pools/{book.record.id}"
+    if struck := world.injections.strike(("allocation-refused",), path):
         code = struck.code if struck.code != "ServerBusy" else "AllocationFailed"
         _fail_resize(world, scheduler.FailResize(effect.pool, code, NOT_ALLOCATED), now)
         return
     dedicated, spot = effect.dedicated, effect.spot
-    partly = world.injections.strike(("allocation-partial",), place)
+    partly = world.injections.strike(("allocation-partial",), path)
     if partly:
         dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)
-    slow = world.injections.strike(("allocation-slow",), place)
+    slow = world.injections.strike(("allocation-slow",), path)
     _make_nodes(
         world, book, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else world.pace.allocation
     )
@@ -63,9 +63,9 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
     not_before = now + int(delay * wire.SECOND) if delay else 0
     if not_before:
         world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
-    taken = {node.place for node in book.nodes.values()}
-    places = (place for place in itertools.count() if place not in taken)
-    for dedicated, place, address in zip(kinds, places, world.free_addresses(), strict=False):
+    taken = {node.number for node in book.nodes.values()}
+    numbers = (number for number in itertools.count() if number not in taken)
+    for dedicated, number, address in zip(kinds, numbers, world.free_addresses(), strict=False):
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)
         node = Node(
@@ -79,7 +79,7 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
             hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
             dedicated=dedicated,
             not_before=not_before,
-            place=place,
+            number=number,
         )
         world.add_node(book, node)
 
@@ -208,7 +208,7 @@ def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
 
 def _still_possible(world: World, book: JobBook, task: Task, node_ids: tuple[str, ...]) -> bool:
     """The job or node may have ended by an earlier effect."""
-    usable = all(world.pool_of_node[one].nodes[one].state in USABLE for one in node_ids)
+    usable = all(world.pool_of_node[node_id].nodes[node_id].state in USABLE for node_id in node_ids)
     return usable and book.record.state == "active" and task.state == "active"
 
 
@@ -246,11 +246,11 @@ def _preempt(world: World, effect: scheduler.Preempt, now: int) -> None:
 
 
 def _run_on_node(world: World, effect: scheduler.RunOnNode, now: int) -> None:
-    job_preparation.begin(world, effect.place, effect.kind, now)
+    job_preparation.begin(world, effect.job_node, effect.kind, now)
 
 
 def _end_on_node(world: World, effect: scheduler.EndOnNode, now: int) -> None:
-    job_preparation.end_scope(world, effect.place, effect.kind, effect.run)
+    job_preparation.end_scope(world, effect.job_node, effect.kind, effect.run)
 
 
 def _release_job(world: World, effect: scheduler.ReleaseJob, now: int) -> None:
@@ -307,10 +307,10 @@ def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
 
 
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
-    found = node_of(world, deadline.key)
-    if found is not None and found[1].hold == "holding":
-        found[1].hold = "retaineddata"  # the retention may have changed: check again
-        world.save_node(found[1])
+    pool_and_node = node_of(world, deadline.key)
+    if pool_and_node is not None and pool_and_node[1].hold == "holding":
+        pool_and_node[1].hold = "retaineddata"  # the retention may have changed: check again
+        world.save_node(pool_and_node[1])
 
 
 def _may_boot(world: World, deadline: Deadline, now: int) -> None:

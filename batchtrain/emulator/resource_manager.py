@@ -196,8 +196,8 @@ def check_token(account: Account, verb: str, headers: Mapping[str, str], now: in
 def answer(world: World, account: Account, asked: Request) -> Reply:
     """Carry out a request. Raises Fault."""
     for verb, path, operation in ROUTES:
-        if verb == asked.verb and (found := path.fullmatch(asked.path)):
-            groups = {name: unquote(value) for name, value in found.groupdict().items()}
+        if verb == asked.verb and (match := path.fullmatch(asked.path)):
+            groups = {name: unquote(value) for name, value in match.groupdict().items()}
             if groups.get("account", account.name).lower() != account.name.lower():
                 raise _not_found(f"The Batch account '{groups['account']}' was not found.")
             revision = _revision(asked)
@@ -303,8 +303,8 @@ def _get_pool(world: World, account: Account, asked: Request, pool_id: str, revi
 
 
 def _list_pools(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
-    found = sorted(world.pools.values(), key=lambda book: book.record.seq)
-    return Reply(200, {"value": [shown(book, asked, revision) for book in found]})
+    books = sorted(world.pools.values(), key=lambda book: book.record.seq)
+    return Reply(200, {"value": [shown(book, asked, revision) for book in books]})
 
 
 def _delete_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
@@ -334,8 +334,8 @@ def _pool(book: PoolBook, asked: Request, revision: int) -> Reply:
 def request(wanted: Properties) -> Document:
     """The service's own request for a pool in Resource Manager's form."""
     passed = msgspec.to_builtins(wanted)
-    packages = [{**_only(one, "version"), "applicationId": str(one["id"]).rpartition("/")[2]}
-                for one in passed.get("applicationPackages") or ()]  # fmt: skip
+    packages = [{**_only(package, "version"), "applicationId": str(package["id"]).rpartition("/")[2]}
+                for package in passed.get("applicationPackages") or ()]  # fmt: skip
     former = {"certificateReferences": wanted.certificates, "applicationLicenses": wanted.applicationLicenses}
     return {
         **_renamed({name: passed[name] for name in KEPT if passed.get(name) is not None}, RENAMED),
@@ -349,12 +349,12 @@ def request(wanted: Properties) -> Document:
 
 def _machine(deployment: Deployment) -> Document:
     """The virtual machine configuration, with its image under the service's name."""
-    found = msgspec.to_builtins(deployment)
-    machine = found.get("virtualMachineConfiguration")
+    document = msgspec.to_builtins(deployment)
+    machine = document.get("virtualMachineConfiguration")
     if machine is not None and isinstance(machine.get("imageReference"), dict):
         machine = {**machine, "imageReference": _renamed(machine["imageReference"], {"id": "virtualMachineImageId"})}
-        found = {**found, "virtualMachineConfiguration": machine}
-    return {name: _renamed(value, RENAMED) for name, value in found.items() if value is not None}
+        document = {**document, "virtualMachineConfiguration": machine}
+    return {name: _renamed(value, RENAMED) for name, value in document.items() if value is not None}
 
 
 def _scale(scale: Scale) -> Document:
@@ -376,41 +376,41 @@ def _identity(identity: Identity | None) -> Document | None:
 
 def shown(book: PoolBook, asked: Request, revision: int) -> Document:
     """A pool in Resource Manager's form."""
-    found = models.shown("BatchPool", pool_document(book, asked.base), revision)
+    pool = models.shown("BatchPool", pool_document(book, asked.base), revision)
     back = {new: old for old, new in RENAMED.items()}
-    machine = _renamed(found["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
+    machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
     properties = {
-        **_renamed({name: found[name] for name in SHOWN if name in found}, back),
+        **_renamed({name: pool[name] for name in SHOWN if name in pool}, back),
         "provisioningState": "Deleting" if book.record.state == "deleting" else "Succeeded",
-        "provisioningStateTransitionTime": found["stateTransitionTime"],
-        "allocationState": WORDS[found["allocationState"]],
+        "provisioningStateTransitionTime": pool["stateTransitionTime"],
+        "allocationState": WORDS[pool["allocationState"]],
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
-        "scaleSettings": _scale_shown(found),
-        "interNodeCommunication": "Enabled" if found["enableInterNodeCommunication"] else "Disabled",
-        "resizeOperationStatus": {name: found[name] for name in FIXED if name in found}
-        | {"errors": found.get("resizeErrors", [])},
+        "scaleSettings": _scale_shown(pool),
+        "interNodeCommunication": "Enabled" if pool["enableInterNodeCommunication"] else "Disabled",
+        "resizeOperationStatus": {name: pool[name] for name in FIXED if name in pool}
+        | {"errors": pool.get("resizeErrors", [])},
         "applicationPackages": [
-            {"id": f"{asked.path}/applications/{one['applicationId']}", **_only(one, "version")}
-            for one in found.get("applicationPackageReferences", [])
+            {"id": f"{asked.path}/applications/{package['applicationId']}", **_only(package, "version")}
+            for package in pool.get("applicationPackageReferences", [])
         ],
     }
     where = f"{asked.path}/pools/{book.record.id}"
     kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": book.record.etag}
-    return {"id": where, "name": book.record.id, **kind, **_identity_shown(found), "properties": _spelled(properties)}
+    return {"id": where, "name": book.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
 
 
-def _scale_shown(found: Document) -> Document:
-    if found["enableAutoScale"]:
-        interval = found.get("autoScaleEvaluationInterval", "PT15M")
-        return {"autoScale": {"formula": found["autoScaleFormula"], "evaluationInterval": interval}}
-    return {"fixedScale": {name: found[name] for name in FIXED if name in found}}
+def _scale_shown(pool: Document) -> Document:
+    if pool["enableAutoScale"]:
+        interval = pool.get("autoScaleEvaluationInterval", "PT15M")
+        return {"autoScale": {"formula": pool["autoScaleFormula"], "evaluationInterval": interval}}
+    return {"fixedScale": {name: pool[name] for name in FIXED if name in pool}}
 
 
-def _identity_shown(found: Document) -> Document:
-    identity = found.get("identity")
+def _identity_shown(pool: Document) -> Document:
+    identity = pool.get("identity")
     if not identity:
         return {"identity": {"type": "None"}}
-    assigned: Document = {one["resourceId"]: {} for one in identity["userAssignedIdentities"]}
+    assigned: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
     return {"identity": {"type": "UserAssigned", "userAssignedIdentities": assigned}}
 
 
@@ -421,7 +421,7 @@ def _only(document: Document, name: str) -> Document:
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     """The document with renamed properties, at any depth, but not within the user's own objects."""
     if isinstance(value, list):
-        return [_renamed(one, names) for one in value]
+        return [_renamed(item, names) for item in value]
     if not isinstance(value, dict):
         return value
     return {names.get(name, name): inner if name in OPAQUE else _renamed(inner, names) for name, inner in value.items()}
@@ -430,9 +430,9 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 def _spelled(value: Any, name: str = "") -> Any:
     """The document with capitalized enumeration values."""
     if isinstance(value, list):
-        return [_spelled(one, name) for one in value]
+        return [_spelled(item, name) for item in value]
     if isinstance(value, dict):
-        return {inner: one if inner in OPAQUE else _spelled(one, inner) for inner, one in value.items()}
+        return {inner: item if inner in OPAQUE else _spelled(item, inner) for inner, item in value.items()}
     return WORDS.get(value.lower(), value) if name in ENUMERATED and isinstance(value, str) else value
 
 

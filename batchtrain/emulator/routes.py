@@ -170,10 +170,10 @@ def find(verb: str, raw_path: str) -> Found:
     """The operation of a request, and the decoded segments of its path. Raises Fault 404 or 405."""
     segments = raw_path.strip("/").split("/")
     shapes = _table().get(segments[0], ())
-    matching = [(route, found) for route, shape in shapes if (found := _match(shape, segments)) is not None]
-    for route, found in matching:
+    matching = [(route, path) for route, shape in shapes if (path := _match(shape, segments)) is not None]
+    for route, path in matching:
         if route.verb == verb:
-            return Found(route, found)
+            return Found(route, path)
     raise Fault("UnsupportedHttpVerb" if matching else "ResourceNotFound")
 
 

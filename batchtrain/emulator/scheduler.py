@@ -131,14 +131,14 @@ class Preempt(NamedTuple):
 class RunOnNode(NamedTuple):
     """Run a job's preparation or release task (`kind`) on one node."""
 
-    place: JobNode
+    job_node: JobNode
     kind: str
 
 
 class EndOnNode(NamedTuple):
     """End the background processes of a preparation or release task."""
 
-    place: JobNode
+    job_node: JobNode
     kind: str
     run: int
 
@@ -214,7 +214,7 @@ def due(world: World, touched: Touched) -> tuple[Effect, ...]:
     return (
         *(TimeUp(deadline) for deadline in touched.expired),
         *(effect for task in touched.tasks for effect in task_due(task)),
-        *(effect for place in touched.job_nodes for effect in job_node_due(place)),
+        *(effect for job_node in touched.job_nodes for effect in job_node_due(job_node)),
         *(effect for key in touched.jobs if key in world.jobs for effect in job_due(world, world.jobs[key])),
         *(
             effect
@@ -274,20 +274,20 @@ def _job_over(world: World, book: JobBook) -> Iterator[Effect]:
     if book.record.forced:
         yield SettleJob(book.key)
     elif not book.running:
-        steps = {job_preparation.next_step(world, book, place) for place in book.nodes.values()}
+        steps = {job_preparation.next_step(world, book, job_node) for job_node in book.nodes.values()}
         if steps & {"stop", "start"}:
             yield ReleaseJob(book.key)
         elif "wait" not in steps:
             yield SettleJob(book.key)
 
 
-def job_node_due(place: JobNode) -> Iterator[Effect]:
+def job_node_due(job_node: JobNode) -> Iterator[Effect]:
     """The preparation or release task to run on a node, or to end there."""
-    for kind, run in job_preparation.runs_of(place):
+    for kind, run in job_preparation.runs_of(job_node):
         if run.phase == "due":
-            yield RunOnNode(place, kind)
+            yield RunOnNode(job_node, kind)
         elif run.phase == "exited":
-            yield EndOnNode(place, kind, run.run)
+            yield EndOnNode(job_node, kind, run.run)
 
 
 def schedule_due(book: ScheduleBook, now: int) -> Iterator[Effect]:
@@ -568,7 +568,7 @@ def _could_have(book: PoolBook, job: JobBook, task: Task, free: Free) -> bool:
     """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
     may wait for it."""
     takes = _taker(book, job, task)
-    managed = {node for node in free.slots if any(one.manager for one in book.running[node].values())}
+    managed = {node for node in free.slots if any(running.manager for running in book.running[node].values())}
     return sum(takes(node) for node in free.slots if node not in managed) >= task.gang
 
 

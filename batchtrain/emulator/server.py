@@ -52,7 +52,7 @@ LOCK_TRIES, LOCK_PAUSE = 5, 0.02
 ANSWER_SECONDS = 5.0
 """Seconds for one answer, after which the question is repeated."""
 BUSY_SECONDS = 60.0
-"""Seconds for which a service that runs and does not answer is asked."""
+"""Seconds for which a service that runs but does not answer is asked again."""
 START_SECONDS = 20.0
 CONNECTIONS = 65_536
 GARBAGE = (10_000, 10, 100)
@@ -115,7 +115,7 @@ class Status(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the account that `az batch` and other programs read, and those that make them trust the
+        """The variables of the account for `az batch` and other programs, including those that make them trust the
         emulator."""
         from batchtrain.emulator import identity  # only some callers need this import
 
@@ -221,7 +221,7 @@ class _Stop:
 
     def __call__(self) -> None:
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
+            with contextlib.suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._end)
 
 
@@ -267,8 +267,8 @@ async def _serve(
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
-            said = partial(_announce, status, asked, ready, own=stop.signals)
-            await _run_http(application, listener, stop, said, settings)
+            announce = partial(_announce, status, asked, ready, own=stop.signals)
+            await _run_http(application, listener, stop, announce, settings)
         finally:
             try:
                 await driver.stop()
@@ -281,10 +281,10 @@ def _make_directory(data_dir: Path) -> None:
     """Make the data directory, readable by its owner only. A directory with other programs' files is refused."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(data_dir)
-    found = {path.name for path in data_dir.iterdir()}
-    if not found:
+    names = {path.name for path in data_dir.iterdir()}
+    if not names:
         data_dir.chmod(0o700)
-    elif not found & OURS:
+    elif not names & OURS:
         raise StartFailed(f"{data_dir} holds files that are not an emulator's: give it a directory of its own")
     else:
         _check_writers(data_dir)
@@ -333,8 +333,8 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     data_dir = settings.data_dir.absolute()
 
     def size_of(vm_size: str) -> Size:
-        found = sizes.find(vm_size)
-        return Size(found.cores, found.gpus) if found else Size()
+        size = sizes.find(vm_size)
+        return Size(size.cores, size.gpus) if size else Size()
 
     return World(
         settings.account,
@@ -351,13 +351,13 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
 
 def quotas_of(texts: Iterable[str]) -> dict[str, int]:
     """The quotas of `NAME=NUMBER` texts. Raises ValueError."""
-    found = {}
+    quotas = {}
     for text in texts:
         name, _, number = text.partition("=")
         if name not in QUOTAS or not (number.isascii() and number.isdecimal() and len(number) < 10):
             raise ValueError(f"a quota is NAME=NUMBER with a NAME of {', '.join(QUOTAS)}, not `{text}`")
-        found[name] = int(number)
-    return found
+        quotas[name] = int(number)
+    return quotas
 
 
 def network(data_dir: Path) -> int:
@@ -530,7 +530,7 @@ def _bind(listener: socket.socket, address: str, wanted: int, otherwise: int) ->
 
 
 def _former_port(data_dir: Path) -> int:
-    """The port of an emulator that was killed, where its clients still try to reach it; 0 if it was stopped."""
+    """The port of an emulator that was killed, which its clients still use; 0 if it was stopped."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         return urlsplit(_noted(data_dir).endpoint).port or 0
     return 0
@@ -598,8 +598,8 @@ READY_FD = 3
 def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own with its output in the log, and one pipe that reports the start."""
     certificate, private_key = (file and file.absolute() for file in (settings.certificate, settings.private_key))
-    told = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
-    command = [sys.executable, "-m", "batchtrain.emulator", msgspec.json.encode(told, enc_hook=str).decode()]
+    resolved = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
+    command = [sys.executable, "-m", "batchtrain.emulator", msgspec.json.encode(resolved, enc_hook=str).decode()]
     log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
@@ -663,23 +663,23 @@ def status(data_dir: Path) -> Status | None:
     if it runs and does not answer."""
     data_dir = data_dir.absolute()
     try:
-        found = _noted(data_dir)
+        noted = _noted(data_dir)
     except (OSError, ValueError, KeyError):
         return None
     _check_owner(data_dir)
     _check_writers(data_dir)
     challenge = secrets.token_hex(16)
     try:
-        answer = _answered(found, f"/_emulator/health?challenge={challenge}")
+        answer = _answered(noted, f"/_emulator/health?challenge={challenge}")
     except (OSError, ValueError):
         return None
-    proof = wire.proof(found.key, found.endpoint, challenge)
+    proof = wire.proof(noted.key, noted.endpoint, challenge)
     proved = hmac.compare_digest(str(answer.get("proof", "")), proof)
-    return found if proved and answer.get("pid") == found.pid else None
+    return noted if proved and answer.get("pid") == noted.pid else None
 
 
 def differences(running: Status, chosen: Settings) -> tuple[str, ...]:
-    """How an emulator differs from settings; those with their default value do not count."""
+    """The differences between an emulator and the settings; settings with their default value are ignored."""
     noted = json.loads((running.data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("settings", {})
     noted["port"] = urlsplit(running.endpoint).port
     usual = _plain(Settings(chosen.data_dir, port=0 if chosen.port == 0 else 10010))
@@ -700,7 +700,7 @@ def _word(value: Any) -> str:
 
 
 def keep(data_dir: Path) -> None:
-    """Let an emulator continue when the command ends that started it for itself."""
+    """Let an emulator continue after the command that started it for itself has ended."""
     (data_dir / KEPT_FILE).touch(mode=0o600)
 
 
@@ -750,7 +750,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
         end = time.monotonic() + timeout
         while not _try_lock(file):
             if time.monotonic() > end:
-                os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and end, too
+                os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and also end
             time.sleep(0.02)
     while own and _lives(
         running.pid
@@ -788,7 +788,7 @@ def reset(data_dir: Path) -> None:
 def hints(data_dir: Path) -> tuple[Hint, ...]:
     """Why tasks stay active. Raises NotRunning."""
     answer = ask("GET", at(data_dir), "hints")
-    return tuple(Hint(one["jobId"], one["taskId"], one["text"]) for one in answer["value"])
+    return tuple(Hint(hint["jobId"], hint["taskId"], hint["text"]) for hint in answer["value"])
 
 
 def at(data_dir: Path) -> Status:
@@ -844,11 +844,11 @@ def _request(
         raise OSError(f"{endpoint} does not speak HTTP") from error
     finally:
         connection.close()
-    found: dict[str, Any] = json.loads(answer) if answer else {}
+    document: dict[str, Any] = json.loads(answer) if answer else {}
     if response.status >= 400:
-        reasons = [item["value"] for item in found.get("values") or () if item.get("key") == "Reason"]
+        reasons = [item["value"] for item in document.get("values") or () if item.get("key") == "Reason"]
         raise Refused(reasons[0] if reasons else f"{verb} {path}: {response.status}")
-    return found
+    return document
 
 
 def _connection(endpoint: str, certificate: str, timeout: float) -> HTTPConnection:
@@ -930,9 +930,9 @@ class Emulator:
 # python -m batchtrain.emulator ---------------------------------------------------------------------------------------
 
 
-def main(told: str) -> int:
+def main(encoded: str) -> int:
     """The process that `spawn` starts with its settings. One line of JSON at READY_FD reports the start."""
-    settings = msgspec.json.decode(told, type=Settings, dec_hook=lambda _, path: Path(path))
+    settings = msgspec.json.decode(encoded, type=Settings, dec_hook=lambda _, path: Path(path))
     try:
         serve(settings, lambda status: _say({"endpoint": status.endpoint}))
     except StartFailed as error:

@@ -40,8 +40,8 @@ def fault(to: Status, kind: str, **more: Any) -> int:
 
 def faults(to: Status) -> list[Document]:
     """The injected faults, each with its number of strikes."""
-    found: list[Document] = server.ask("GET", to, "faults")["value"]
-    return found
+    rules: list[Document] = server.ask("GET", to, "faults")["value"]
+    return rules
 
 
 def clear_faults(to: Status, number: int | None = None) -> None:
@@ -50,11 +50,8 @@ def clear_faults(to: Status, number: int | None = None) -> None:
 
 
 def befall(to: Status, node_id: str, act: str, seconds: float | None = None, notice: float | None = None) -> None:
-    """Make a node preempted (`preempt`, a spot node; back after `seconds`, or never), lost (`lose`) or unusable
-    (`break`).
-
-    With `notice`, the processes of a node to be preempted hear of it, and it is preempted so many seconds later. Raises
-    Refused.
-    """
+    """Make a node preempted (`preempt`, a spot node; it returns after `seconds`, or never), lost (`lose`) or unusable
+    (`break`). With `notice`, the processes of the node are notified, and it is preempted that many seconds later.
+    Raises Refused."""
     given = {"act": act, "seconds": seconds, "notice": notice}
     server.ask("POST", to, f"nodes/{node_id}", {name: value for name, value in given.items() if value is not None})

@@ -1,4 +1,4 @@
-"""The world in SQLite: every change is committed before it is reported to anyone, and survives `kill -9`."""
+"""Stores the world in SQLite: every change is committed before it is reported, and survives `kill -9`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.has_deleted = False
-        """Whether something was deleted since the last `give_back` with nothing to do."""
+        """Whether records were deleted since the last complete `give_back`."""
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._be_able_to_shrink(path)
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -102,13 +102,13 @@ class Store:
         return int(self._database.execute(f"PRAGMA {pragma}").fetchone()[0])
 
     def _check_version(self, path: Path) -> None:
-        found = int(self.meta("schema", str(SCHEMA_VERSION)))
-        if found == 1:
+        version = int(self.meta("schema", str(SCHEMA_VERSION)))
+        if version == 1:
             self._give_tasks_their_table()
-        elif found != SCHEMA_VERSION:
+        elif version != SCHEMA_VERSION:
             self.close()
             raise UnknownSchema(
-                f"{path} has schema {found}, this version knows {SCHEMA_VERSION}: use another data directory"
+                f"{path} has schema {version}, this version knows {SCHEMA_VERSION}: use another data directory"
             )
 
     def _give_tasks_their_table(self) -> None:

@@ -57,12 +57,12 @@ GANG_CONTAINERS = "batchtrain-gang-containers"
 def _containers(book: PoolBook) -> Containers | None:
     """The container settings of a pool; None if it has none."""
     spec = book.record.spec
-    found = spec["virtualMachineConfiguration"].get("containerConfiguration")
-    if found is None:
+    configuration = spec["virtualMachineConfiguration"].get("containerConfiguration")
+    if configuration is None:
         return None
-    logins = (_login(one, book.record.logins) for one in found.get("containerRegistries", []))
+    logins = (_login(registry, book.record.logins) for registry in configuration.get("containerRegistries", []))
     return Containers(
-        tuple(found.get("containerImageNames", [])),
+        tuple(configuration.get("containerImageNames", [])),
         tuple(logins),
         {"name": GANG_CONTAINERS, "value": "one"} in spec.get("metadata", []),
     )
@@ -70,16 +70,16 @@ def _containers(book: PoolBook) -> Containers | None:
 
 def container(spec: Document, passwords: Mapping[str, str]) -> Container | None:
     """How a command runs in its image; None for a command directly on the node."""
-    found = spec.get("containerSettings")
-    if found is None:
+    document = spec.get("containerSettings")
+    if document is None:
         return None
-    binds = found.get("containerHostBatchBindMounts")
+    binds = document.get("containerHostBatchBindMounts")
     return Container(
-        image=found["imageName"],
-        options=found.get("containerRunOptions", ""),
-        image_directory=found.get("workingDirectory") == "containerImageDefault",
-        mounts=None if binds is None else tuple(_bind(one) for one in binds),
-        login=_login(found["registry"], passwords) if "registry" in found else None,
+        image=document["imageName"],
+        options=document.get("containerRunOptions", ""),
+        image_directory=document.get("workingDirectory") == "containerImageDefault",
+        mounts=None if binds is None else tuple(_bind(bind) for bind in binds),
+        login=_login(document["registry"], passwords) if "registry" in document else None,
     )
 
 
@@ -123,14 +123,14 @@ def application_run(world: World, job: JobBook, task: Task) -> Run:
     return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
 
 
-def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
+def node_run(world: World, job: JobBook, job_node: JobNode, kind: str) -> Run:
     """The job's preparation or release task on one node."""
     spec = job_preparation.spec_of(job, kind) or {}
-    book = world.pool_of_node[place.id]
-    node = book.nodes[place.id]
+    book = world.pool_of_node[job_node.id]
+    node = book.nodes[job_node.id]
     directory = f"{job_directory(job.record)}/{spec['id']}"
     return Run(
-        scope=node_scope(place, kind, job_preparation.run_of(place, kind).run),
+        scope=node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run),
         directory=directory,
         command_line=spec["commandLine"],
         environment={**_of_job(world, book, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
@@ -141,14 +141,14 @@ def node_run(world: World, job: JobBook, place: JobNode, kind: str) -> Run:
     )
 
 
-def node_scope(place: JobNode, kind: str, run: int) -> str:
+def node_scope(job_node: JobNode, kind: str, run: int) -> str:
     """A name for one attempt of a job's preparation or release task on a node, never reused."""
-    return f"j{place.seq}-{kind[0]}{run}"
+    return f"j{job_node.seq}-{kind[0]}{run}"
 
 
 def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Document, directory: str) -> dict[str, str]:
     """Variables of every command of a job on a node."""
-    found = {
+    variables = {
         **settings({"environmentSettings": job.record.spec.get("commonEnvironmentSettings", [])}),
         **settings(spec),
         **_node(world, book, node),
@@ -157,8 +157,8 @@ def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Docume
     }
     if before := job_preparation.spec_of(job, job_preparation.PREPARATION):
         prepared = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
-        found |= {"AZ_BATCH_JOB_PREP_DIR": prepared, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prepared}/wd"}
-    return found
+        variables |= {"AZ_BATCH_JOB_PREP_DIR": prepared, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prepared}/wd"}
+    return variables
 
 
 def scope(task: Task, run: int, number: int) -> str:
@@ -193,7 +193,7 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
 
 def settings(spec: Document) -> dict[str, str]:
     """The environment settings of the client."""
-    return {one["name"]: one.get("value", "") for one in spec.get("environmentSettings", [])}
+    return {setting["name"]: setting.get("value", "") for setting in spec.get("environmentSettings", [])}
 
 
 def _node(world: World, book: PoolBook, node: Node) -> dict[str, str]:
@@ -262,7 +262,7 @@ def uploads(files: list[Document]) -> tuple[Upload, ...]:
 
 
 def _upload(file: Document, container: Document) -> Upload:
-    headers = tuple((one["name"], one.get("value", "")) for one in container.get("uploadHeaders", []))
+    headers = tuple((header["name"], header.get("value", "")) for header in container.get("uploadHeaders", []))
     condition = file["uploadOptions"]["uploadCondition"]
     return Upload(file["filePattern"], container["containerUrl"], container.get("path", ""), condition, headers)
 
@@ -272,7 +272,7 @@ def _elevated(spec: Document, book: PoolBook) -> bool:
     identity = spec.get("userIdentity", {})
     if name := identity.get("username"):
         accounts = book.record.spec.get("userAccounts", [])
-        return any(one["name"] == name and one["elevationLevel"] == "admin" for one in accounts)
+        return any(account["name"] == name and account["elevationLevel"] == "admin" for account in accounts)
     return bool(identity.get("autoUser", {}).get("elevationLevel") == "admin")
 
 

@@ -1,6 +1,6 @@
 """The tasks of a job. Only those that something acts on are in memory; the others are read where they are stored.
 
-A task that was looked up is in memory, and stays the same object, until `World.rest` lets go of it: after it is stored,
+A task that was looked up is in memory, and stays the same object, until `World.rest` drops it: after it is stored,
 and only while nothing acts on it. What lists are filtered by stays in memory (see `columns`).
 """
 
@@ -108,7 +108,7 @@ class TaskTable:
         return (columns.seqs[at] for block in columns.after(seq, condition) for at in block)
 
     def rows(self, seq: int, condition: Condition | None = None) -> Iterator[tuple[int, TaskRow]]:
-        """The same with what the columns know of each task."""
+        """The same, each with the facts that the columns store."""
         columns = self.columns
         return ((columns.seqs[at], columns.row(at)) for block in columns.after(seq, condition) for at in block)
 

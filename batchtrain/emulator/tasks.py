@@ -50,7 +50,7 @@ def create_task_collection(world: World, call: Call) -> Reply:
     book = _open_job(world, call.path[0])
     entries = _entries(call)
     read = [_read_one(entry, index, call) for index, entry in enumerate(entries)]
-    results = [_add_one(world, book, *one, call) for one in zip(entries, read, strict=True)]
+    results = [_add_one(world, book, *pair, call) for pair in zip(entries, read, strict=True)]
     return Reply(200, {"odata.metadata": f"{call.base}/$metadata#taskaddresult", "value": results})
 
 
@@ -200,8 +200,8 @@ def _check_gang(spec: Document) -> None:
     if spec["requiredSlots"] != 1:
         reason = "A multi-instance task takes one slot of each node."
         raise invalid_property("requiredSlots", spec["requiredSlots"], reason)
-    place = "multiInstanceSettings/commonResourceFiles"
-    check_resource_files(settings.get("commonResourceFiles", []), place)
+    path = "multiInstanceSettings/commonResourceFiles"
+    check_resource_files(settings.get("commonResourceFiles", []), path)
 
 
 def _check_dependencies(job_spec: Document, depends: Document) -> None:
@@ -337,7 +337,10 @@ def list_subtasks(world: World, call: Call) -> Reply:
     book, task = world.task(*call.path[:2])
     value = documents.subtask_documents(book, task, call.base)
     select = call.query.get("$select", "")
-    document = {"odata.metadata": f"{call.base}/$metadata#subtasks", "value": [selected(one, select) for one in value]}
+    document = {
+        "odata.metadata": f"{call.base}/$metadata#subtasks",
+        "value": [selected(subtask, select) for subtask in value],
+    }
     return Reply(200, document)
 
 

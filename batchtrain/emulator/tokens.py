@@ -91,8 +91,8 @@ def _encoded(part: Mapping[str, object]) -> str:
 
 
 def _decoded(part: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return found
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return claims
 
 
 def _text(data: bytes) -> str:

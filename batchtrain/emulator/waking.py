@@ -1,4 +1,4 @@
-"""What follows from a start of the emulator; pure."""
+"""The changes at a start of the emulator; pure."""
 
 from __future__ import annotations
 

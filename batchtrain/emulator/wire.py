@@ -151,7 +151,7 @@ def check_conditions(headers: Mapping[str, str], tag: str, modified: int, *, rea
 
 
 def _names(header: str, tag: str) -> bool:
-    tags = [one.strip().removeprefix("W/").strip('"') for one in header.split(",")]
+    tags = [word.strip().removeprefix("W/").strip('"') for word in header.split(",")]
     return "*" in tags or tag in tags
 
 

@@ -273,16 +273,16 @@ class World:
         del self.schedules[book.key], self.schedule_of[book.record.seq]
         self._change("schedule", "", book.key, None)
 
-    def add_job_node(self, book: JobBook, place: JobNode) -> None:
-        self._index_job_node(book, place)
-        self.save_job_node(place)
+    def add_job_node(self, book: JobBook, job_node: JobNode) -> None:
+        self._index_job_node(book, job_node)
+        self.save_job_node(job_node)
 
     def forget_preparations(self, node_id: str) -> None:
         """A node or its disk is lost: no job is prepared there any more."""
-        for seq, place in self.jobs_of_node.pop(node_id, {}).items():
+        for seq, job_node in self.jobs_of_node.pop(node_id, {}).items():
             book = self.job_of[seq]
             book.nodes.pop(node_id, None)
-            self._change("jobnode", str(seq), place.id, None)
+            self._change("jobnode", str(seq), job_node.id, None)
             self.touch_job(book.key)
 
     def move_job(self, book: JobBook, spec: Document) -> None:
@@ -366,11 +366,11 @@ class World:
         self._change("schedule", "", book.key, book.record)
         self.touch_schedule(book.key)
 
-    def save_job_node(self, place: JobNode) -> None:
+    def save_job_node(self, job_node: JobNode) -> None:
         """Store it, unless its node or job is deleted."""
-        if self.jobs_of_node.get(place.id, {}).get(place.job) is place:
-            self._change("jobnode", str(place.job), place.id, place)
-            self._job_nodes[place] = None
+        if self.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node:
+            self._change("jobnode", str(job_node.job), job_node.id, job_node)
+            self._job_nodes[job_node] = None
 
     def save_task(self, task: Task) -> None:
         """Store a task, unless it was deleted while its run was ending."""
@@ -402,7 +402,7 @@ class World:
             self._changes[where] = change
 
     def rest(self, kept: int = KEPT) -> None:
-        """Let go of stored tasks that nothing acts on, down to this number in memory."""
+        """Drop stored tasks that nothing acts on from memory, down to this number."""
         tasks = self.shelf.tasks
         for seq in list(islice(tasks, max(len(tasks) - kept, 0))):
             task = tasks.pop(seq)
@@ -547,9 +547,9 @@ class World:
         book = self.schedules[schedule.id.lower()] = self.schedule_of[schedule.seq] = ScheduleBook(schedule)
         return book
 
-    def _index_job_node(self, book: JobBook, place: JobNode) -> None:
-        book.nodes[place.id] = place
-        self.jobs_of_node.setdefault(place.id, {})[place.job] = place
+    def _index_job_node(self, book: JobBook, job_node: JobNode) -> None:
+        book.nodes[job_node.id] = job_node
+        self.jobs_of_node.setdefault(job_node.id, {})[job_node.job] = job_node
 
     def _restore_task(self, book: JobBook, task: TaskFacts) -> None:
         _index_task(book, task)

@@ -15,7 +15,7 @@ from batchtrain.frameworks.tensorflow import TensorFlowBlock
 
 
 class Launches(Block, frozen=True, kw_only=True):
-    """A field for each way; a recipe gives one of them at most."""
+    """One field for each way to launch; a recipe sets at most one."""
 
     mpi: Annotated[MpiBlock | None, says("Launch the command with an MPI.")] = None
     pytorch: Annotated[PyTorchBlock | None, says("Launch it as PyTorch's processes.")] = None
@@ -29,7 +29,8 @@ class Launches(Block, frozen=True, kw_only=True):
 
     @property
     def launches(self) -> tuple[tuple[str, MpiBlock | Nodes], ...]:
-        """Every block that says how the command is launched, by name; exactly one can work, none is a plain start."""
+        """Every block that sets how the command is launched, by name. A task has at most one; without one, the command
+        is started directly."""
         blocks = ((name, getattr(self, name)) for name in Launches.__struct_fields__)
         return tuple((name, block) for name, block in blocks if block is not None)
 

@@ -28,6 +28,8 @@ class AccelerateBlock(Torch, frozen=True, kw_only=True):
     ] = None  # fmt: skip
     name: ClassVar[str] = "accelerate"
     source: ClassVar[str] = "Accelerate: utils/launch.py"
+    commands: ClassVar[tuple[str, ...]] = (r"accelerate\s+launch",)
+    modules: ClassVar[tuple[str, ...]] = (r"accelerate\.commands\.\w+",)
     passed_on: ClassVar[tuple[str, ...]] = ("backend", "mixed_precision", "gradient_accumulation_steps")
     variables: ClassVar[tuple[Variable, ...]] = (
         *ENVIRONMENT,

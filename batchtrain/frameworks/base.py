@@ -21,18 +21,18 @@ BATCHS_PORT = 6000
 AUTO = "auto"
 """One process per GPU of the node, otherwise one; for a variable: a value detected on each node."""
 EACH = "processes_per_node"
-"""A role's `per_node`: as many as `processes_per_node` says."""
+"""The `per_node` of a role with as many processes as `processes_per_node`."""
 
 
 # --- what every type of the configuration language is made of -------------------------------------------------------
 
 
 def says(description: str, wire: str = "", *, example: Any = None, **bounds: int) -> Meta:
-    """One property's sentence, where it goes, and its bounds.
+    """The sentence of a property, its use, and its bounds.
 
-    wire: the field of the request it becomes, from the request's name down (`pool.vmSize`, `task.requiredSlots`),
-    or after `batchtrain:` its use by batchtrain itself; empty for a block, whose properties have their own.
-    bounds: `ge`, `le` of numbers, `min_length`, `max_length` of lists and texts.
+    wire: the field of the request, from the request's name down (`pool.vmSize`, `task.requiredSlots`), or after
+    `batchtrain:` how batchtrain itself uses it; empty for a block, whose properties have their own. bounds: `ge`, `le`
+    of numbers, `min_length`, `max_length` of lists and texts.
     """
     known: dict[str, Any] = {"description": description, "extra": {"wire": wire}, **bounds}
     if example is not None:
@@ -54,7 +54,7 @@ Patience = Annotated[float, Meta(ge=5, le=3600)]
 
 
 class Fabric(enum.Enum):
-    """How the nodes of a pool talk: plain Ethernet, InfiniBand with SR-IOV, or the old Network Direct."""
+    """The network of a pool's nodes: plain Ethernet, InfiniBand with SR-IOV, or the old Network Direct."""
 
     ETHERNET = "ethernet"
     SR_IOV = "sr-iov"
@@ -65,7 +65,7 @@ class Shape(NamedTuple):
     """The facts about a gang at planning time."""
 
     instances: int
-    """Nodes the task runs on, one instance each."""
+    """The number of nodes; the task runs one instance on each."""
     fabric: Fabric = Fabric.ETHERNET
     container: bool = False
     """The task runs inside a container (as root, with the image's sshd on port 23) of Batch or of the node's engine."""
@@ -84,16 +84,16 @@ class Runner(NamedTuple):
     program: str
     """Its name on PATH, used if the command does not start with Python."""
     module: str
-    """The same as a module, for the Python that the command starts with."""
+    """The same program as a module, for the Python that starts the command."""
     options: tuple[str, ...]
     """Shell words; the command comes after them."""
     file: str = ""
-    """A file of `runtime` that this Python runs in place of the module. Without a Python in the command, a shell script
+    """A file of `runtime` that this Python runs in place of the module. If the command names no Python, a shell script
     of the same name finds one."""
     before: str = ""
     """Shell words that set variables for it."""
     takes_command: bool = True
-    """It runs the command; otherwise it replaces the command."""
+    """Whether it runs the command; otherwise it replaces the command."""
 
 
 class Role(NamedTuple):
@@ -108,11 +108,11 @@ class Role(NamedTuple):
     """all, primary, or spread: one after another over the nodes."""
     gpus: bool = True
     ranked: bool = True
-    """Counted in the world size."""
+    """Whether its processes count in the world size."""
     decides: bool = True
     """The gang is complete when all of these have ended; the others are then terminated."""
     instead_of: str = ""
-    """A role in which each of these replaces one process on the same node."""
+    """The role whose processes each of these replaces on the same node."""
     linger: float | None = None
     """Seconds that these have to end when the gang is complete; None is the framework's default."""
     runner: Runner | None = None
@@ -132,9 +132,9 @@ class Variable(NamedTuple):
     keeps: bool = False
     """An existing value is kept. Any other variable differs by process, and no recipe may set it."""
     instead: str = "take it out"
-    """What a recipe does instead of setting it."""
+    """What a recipe can do instead of setting it."""
     option: str = ""
-    """The block's property that gives the value, where it gives one."""
+    """The property of the block that sets the value; empty if none does."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class Variable(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why a block cannot be launched, or not as intended."""
+    """The reason why a block cannot be launched, or not as intended."""
 
     rule: str
     """The check that reports it."""
@@ -155,14 +155,14 @@ class Fault(NamedTuple):
     """A property of the block; COMMAND for the task's command, empty for the block itself."""
     text: str
     launchable: bool = False
-    """The launch is created if the user silences the check."""
+    """Whether the launch is still made if the user silences the check."""
 
 
 COMMAND = "command"
 
 
 class FrameworkRule(NamedTuple):
-    """A check of `config.check`, whose faults a block finds."""
+    """A check of `config.check` that reports the faults of a block."""
 
     name: str
     sentence: str
@@ -223,24 +223,32 @@ class Nodes(Block, frozen=True, kw_only=True):
     name: ClassVar[str]
     """The name of the block, here and on the nodes."""
     source: ClassVar[str]
-    """Where its variables are documented."""
+    """The documentation of its variables."""
     variables: ClassVar[tuple[Variable, ...]]
-    """Every variable that the node launcher gives a process for this framework."""
+    """Every variable that the node launcher sets for a process of this framework."""
     passed_on: ClassVar[tuple[str, ...]] = ()
     """Properties that the node launcher receives."""
     reserved: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Further variables that no recipe may set: a pattern, and what to do instead."""
+    """More variables that no recipe may set: a pattern, and what to do instead."""
     rules: ClassVar[tuple[FrameworkRule, ...]] = ()
     each: ClassVar[int | str] = 1
     """The default of `processes_per_node`."""
     why_each: ClassVar[str] = ""
-    """The reason; empty for one process per GPU, or one for all."""
+    """The reason for this default; empty for one process per GPU, or one for all."""
     nccl: ClassVar[bool] = True
-    """Its processes on several nodes exchange data through NCCL if there are GPUs."""
+    """Whether its processes on several nodes exchange data through NCCL if there are GPUs."""
     waits: ClassVar[bool] = False
-    """Its interpreter waits for all other processes when it ends, even after an exception."""
+    """Whether its interpreter waits for all other processes when it ends, even after an exception."""
     script: ClassVar[str] = "train.py ..."
-    """What follows `python` in a command that needs no launcher of its own."""
+    """The arguments of `python` in a command that needs no launcher of its own."""
+    commands: ClassVar[tuple[str, ...]] = ()
+    """Patterns of the framework's own launchers, as a command starts them."""
+    modules: ClassVar[tuple[str, ...]] = ()
+    """The same for `python -m`."""
+    ranks: ClassVar[tuple[str, ...]] = ()
+    """Variables with the number of a process, for which another launcher has its own value."""
+    sizes: ClassVar[tuple[str, ...]] = ()
+    """Variables with a number of processes."""
     own_launcher: ClassVar[tuple[str, str]] = ("", "")
     """A launcher that the block can start, and the property for it."""
     idle_fabric: ClassVar[str] = ""
@@ -288,11 +296,11 @@ class Nodes(Block, frozen=True, kw_only=True):
         return tuple(variable for variable in map(self._chosen, self.variables) if variable.value)
 
     def _chosen(self, variable: Variable) -> Variable:
-        """The variable with the value that a property gives; with an empty value if there is none."""
+        """The variable with the value of its property; its value is empty if no property sets it."""
         given = self.given(variable.option) if variable.option else None
         if not given:
             return variable
-        because = f"`{variable.option}` says it"
+        because = f"set by `{variable.option}`"
         return variable._replace(value=str(given), because=because if variable.value else variable.because or because)
 
     def given(self, option: str) -> Any:
@@ -301,7 +309,7 @@ class Nodes(Block, frozen=True, kw_only=True):
         return None if value == AUTO else value
 
     def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
-        """Why this cannot be launched; instances: nodes, None if unknown."""
+        """The reasons why this cannot be launched. instances: the number of nodes; None if unknown."""
         if self.meeting["port"] == BATCHS_PORT:
             text = f"Batch uses port {BATCHS_PORT} on the primary; use another, or remove the port"
             yield Fault("launch-port", "port" if self.port else "", text)

@@ -1,4 +1,4 @@
-"""What every type of the configuration language is made of, also when it is built in Python: `bt.PyTorch(...)`."""
+"""The base of every type of the configuration language, including types built in Python: `bt.PyTorch(...)`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Spelled(msgspec.StructMeta):
 
         @property
         def __doc__(cls) -> str:
-            """What `help()` shows: the block's own text, and each property with its sentence."""
+            """The text of `help()`: the block's description, and each property with its sentence."""
             own = cls.__dict__.get("__doc__") or f"`{cls.__name__}`."
             return "\n".join((own, "", *map(_sentence, _hints(cls).items())))
 
@@ -36,7 +36,7 @@ class Spelled(msgspec.StructMeta):
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, metaclass=Spelled):
-    """A mapping of the language: immutable, and no unknown keys."""
+    """A mapping of the language: immutable, and without unknown keys."""
 
 
 def misspelt(what: str, name: str, known: Collection[str]) -> str:
@@ -68,7 +68,7 @@ def _parameter(block: type[msgspec.Struct], name: str, hint: Any) -> inspect.Par
 
 
 def default_of(field: FieldInfo) -> Any:
-    """The value of a property that is not given."""
+    """The default value of a property."""
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 

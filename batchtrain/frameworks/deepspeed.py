@@ -31,6 +31,8 @@ class DeepSpeedBlock(Torch, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "deepspeed"
     source: ClassVar[str] = "DeepSpeed: init_distributed"
+    commands: ClassVar[tuple[str, ...]] = ("deepspeed",)
+    modules: ClassVar[tuple[str, ...]] = (r"deepspeed(?:\.launcher\.\w+)?",)
     passed_on: ClassVar[tuple[str, ...]] = ("backend", "accelerator")
     variables: ClassVar[tuple[Variable, ...]] = (
         *MEETING,

@@ -29,7 +29,7 @@ _WANTED = "the build may also have gloo, but `over: mpi` is requested"
 
 
 class HorovodBlock(Nodes, frozen=True, kw_only=True):
-    """Horovod: over gloo by batchtrain itself, or over an MPI; a process a GPU."""
+    """Horovod: over gloo by batchtrain itself, or over an MPI; one process per GPU."""
 
     over: Annotated[
         Literal["gloo", "mpi"],
@@ -44,6 +44,10 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "horovod"
     source: ClassVar[str] = "Horovod: gloo_run.py"
+    commands: ClassVar[tuple[str, ...]] = ("horovodrun",)
+    modules: ClassVar[tuple[str, ...]] = (r"horovod\.runner\S*",)
+    ranks: ClassVar[tuple[str, ...]] = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK")
+    sizes: ClassVar[tuple[str, ...]] = ("HOROVOD_SIZE",)
     each: ClassVar[int | str] = AUTO
     variables: ClassVar[tuple[Variable, ...]] = (
         Variable("HOROVOD_CONTROLLER", "gloo", "the build may also have MPI", instead=_OVER),

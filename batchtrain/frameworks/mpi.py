@@ -27,6 +27,24 @@ class Settings(NamedTuple):
     """The feature that this needs and Intel MPI removed in 2019."""
 
 
+class Added(NamedTuple):
+    """Something that a launch adds for an MPI; `config explain` shows it."""
+
+    what: str
+    value: str
+    because: str
+    rule: str
+    """The rule of `launchers.rules.RULES`."""
+    line: str = ""
+    """Shell text on the launcher's line; empty for what `prepared` does."""
+    unless: str = ""
+    """A pattern; the user's options that have it win."""
+    in_container: bool = False
+    """Only in a container."""
+    placing: bool = False
+    """Only if the launch places the ranks, and before the options that do."""
+
+
 class Mpi(NamedTuple):
     """The properties of one MPI."""
 
@@ -34,20 +52,30 @@ class Mpi(NamedTuple):
     """The name that its library reports."""
     rank_options: str
     """The launcher's options for the ranks: {total} in total, {each} per node."""
-    rank: str
-    """The variable in which a rank finds its number; rank.sh reads it."""
+    launchers: tuple[str, ...]
+    """The programs that start its ranks."""
+    rank: tuple[str, ...]
+    """The variables in which a rank may find its number; rank.sh reads the first that is set."""
+    ranks: tuple[str, ...]
+    """Further variables that have another value in every rank."""
+    sizes: tuple[str, ...]
+    """Variables with a number of ranks."""
     fabric: dict[Fabric, Settings]
     """Without an entry for plain Ethernet the MPI detects it. Without one for Network Direct it uses tcp."""
     starts: frozenset[str]
     """Libraries whose programs its launcher can start."""
     in_names: tuple[str, ...] = ()
     """The part of an image name that identifies it."""
-    carries_environment: bool = True
-    """Its launcher exports the primary's environment to every rank by default."""
+    prepared: tuple[str, ...] = ()
+    """What happens before the line: a sentence, then shell text, in which {executable} is the launcher."""
+    added: tuple[Added, ...] = ()
+    """What every launch adds, in the order of the line."""
     abort: str = ""
     """A variable that makes MPI_Abort end its rank with SIGABRT, so that the launch detects the caller."""
     unbound: str = ""
     """The option that binds no rank to cores."""
+    by_host_name: bool = False
+    """Its launcher tells nodes apart by their host names."""
     one_machine: tuple[str, ...] = ()
     """Options instead of those of the fabric on emulated nodes with loopback addresses: other interfaces of the machine
     may disappear during a job."""
@@ -59,6 +87,9 @@ class Mpi(NamedTuple):
 
 
 _HYDRA = '-hosts "$AZ_BATCH_HOST_LIST" -np {total} %s {each}'
+_HYDRAS = ("mpirun", "mpiexec", "mpiexec.hydra")
+_HYDRA_RANKS = ("MPI_LOCALRANKID",)
+_HYDRA_SIZES = ("PMI_SIZE", "MPI_LOCALNRANKS")
 _PMI = frozenset({"Intel(R) MPI", "MPICH", "MVAPICH"})
 _ERROR_CLASSES = range(13, 18)
 # MANPATH: mpivars.sh of that time failed without one.
@@ -79,10 +110,15 @@ _DAPL = Settings(
     device=True,
     removed="DAPL",
 )
+_NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
+"""Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) name the parameters of their daemons differently; each ignores the other's."""
 _INTEL = Mpi(
     library="Intel(R) MPI",
     rank_options=_HYDRA % "-perhost",
-    rank="PMI_RANK",
+    launchers=_HYDRAS,
+    rank=("PMI_RANK",),
+    ranks=_HYDRA_RANKS,
+    sizes=_HYDRA_SIZES,
     # Intel MPI removed I_MPI_FALLBACK in 2019, before it added the provider mlx, which fails if it cannot work.
     # A newer Intel MPI warns about the variable on every start. mlx is libfabric's interface to UCX.
     fabric={
@@ -108,7 +144,10 @@ MPIS: dict[str, Mpi] = {
     "mpich": Mpi(
         library="MPICH",
         rank_options=_HYDRA % "-ppn",
-        rank="PMI_RANK",
+        launchers=(*_HYDRAS, "mpiexec.mpich"),
+        rank=("PMI_RANK",),
+        ranks=_HYDRA_RANKS,
+        sizes=_HYDRA_SIZES,
         fabric={Fabric.SR_IOV: _BY_UCX},
         starts=_PMI,
         in_names=("mpich",),
@@ -119,7 +158,10 @@ MPIS: dict[str, Mpi] = {
     "mvapich": Mpi(
         library="MVAPICH",
         rank_options=_HYDRA % "-ppn",
-        rank="PMI_RANK",
+        launchers=_HYDRAS,
+        rank=("PMI_RANK", "MV2_COMM_WORLD_RANK", "MPIRUN_RANK"),
+        ranks=_HYDRA_RANKS,
+        sizes=(*_HYDRA_SIZES, "MV2_COMM_WORLD_SIZE"),
         fabric={Fabric.SR_IOV: _BY_UCX},
         starts=_PMI,
         in_names=("mvapich",),
@@ -129,21 +171,49 @@ MPIS: dict[str, Mpi] = {
     ),
     "openmpi": Mpi(
         library="Open MPI",
-        # A bare host list means one slot a host, hence --oversubscribe.
-        rank_options='--oversubscribe -host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
-        rank="OMPI_COMM_WORLD_RANK",
+        rank_options='-host "$AZ_BATCH_HOST_LIST" -np {total} --map-by ppr:{each}:node',
+        launchers=("mpirun", "mpiexec", "orterun", "prterun"),
+        rank=("OMPI_COMM_WORLD_RANK", "PMIX_RANK"),
+        ranks=("OMPI_COMM_WORLD_LOCAL_RANK",),
+        sizes=("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE"),
         fabric={
             Fabric.SR_IOV: _BY_UCX._replace(options=("--mca pml ucx", "--mca btl ^vader,tcp,openib")),
             Fabric.ETHERNET: _TCP,
         },
         starts=frozenset({"Open MPI"}),
         in_names=("openmpi",),
-        carries_environment=False,
+        prepared=(
+            "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh;"
+            " and nothing of this shell's environment reaches the ranks there but what -x names:",
+            f"export {' '.join(f'{name}=1' for name in _NO_TREE)}",
+            "bt_find_prefix {executable}",
+            "bt_list_exported",
+        ),
+        added=(
+            Added("--oversubscribe", "true",
+                  "a host without a number has one slot, and Open MPI refuses more ranks than slots", "openmpi-slots",
+                  "--oversubscribe", placing=True),
+            Added("--allow-run-as-root", "true", "a container's processes are root, which Open MPI refuses",
+                  "openmpi-as-root", "--allow-run-as-root", unless="--allow-run-as-root", in_container=True),
+            # With more ranks than slots, Open MPI binds no rank. Up to version 4 it binds a single rank on a node, and
+            # two ranks in total, to one core each: with one rank per node, two nodes would train on two cores.
+            Added("--bind-to", "none",
+                  "ranks have threads; with one rank on each of two nodes, Open MPI 4 would bind each to one core",
+                  "openmpi-binding", "--bind-to none", unless=r"bind|rankfile|cpu-(?:set|list)"),
+            Added("--prefix", "the directory above the launcher's bin",
+                  "the other nodes find the daemon at the path of the launcher on this node", "openmpi-prefix",
+                  '"${bt_prefix[@]}"', unless="--prefix"),
+            Added("-x", "each variable of the shell, except those of Batch, the MPI and the login",
+                  "otherwise the ranks of other nodes do not get the shell's environment", "openmpi-environment",
+                  '"${bt_exported[@]}"'),
+            Added(", ".join(_NO_TREE), "1", "only the primary logs in to the other nodes", "openmpi-daemons"),
+        ),
         unbound="--bind-to none",
+        by_host_name=True,
         one_machine=("--mca btl_tcp_if_include lo",),
     ),
-}
-"""By the value of `runtime`."""
+}  # fmt: skip
+"""Every MPI by its value of `runtime`."""
 
 if TYPE_CHECKING:
     Runtime = str
@@ -170,6 +240,6 @@ class MpiBlock(Block, frozen=True, kw_only=True):
 
 
 def named_in(image: str) -> str:
-    """The MPI in the name of an image; empty if there is none. Longer names contain shorter ones."""
+    """The MPI whose mark is in the name of an image; empty if there is none. Longer marks contain shorter ones."""
     known = {word: name for name, mpi in MPIS.items() for word in mpi.in_names}
     return next((known[word] for word in sorted(known, key=len, reverse=True) if word in image), "")

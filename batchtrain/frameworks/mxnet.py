@@ -20,7 +20,8 @@ KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
 
 
 class Rendezvous(NamedTuple):
-    """Where DLBS's workers meet; the address is ignored, because the scheduler runs on the primary."""
+    """The form of the rendezvous in DLBS's recipes. The address is ignored, because the scheduler runs on the
+    primary."""
 
     interface: str | None = None
     port: int | None = None
@@ -67,9 +68,9 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
         Variable("DMLC_PS_ROOT_URI", "the primary's address", "the scheduler is there"),
         Variable("DMLC_PS_ROOT_PORT", "`port`, or a free one of the primary", "the scheduler listens there",
                  instead="`port` of the block chooses it"),
-        Variable("DMLC_NUM_SERVER", "`servers`, or one a node", "the scheduler waits for so many",
+        Variable("DMLC_NUM_SERVER", "`servers`, or one per node", "the scheduler waits for this number",
                  instead="`servers` of the block chooses it"),
-        Variable("DMLC_NUM_WORKER", "processes of all nodes", "the scheduler waits for so many",
+        Variable("DMLC_NUM_WORKER", "processes of all nodes", "the scheduler waits for this number",
                  instead="`processes_per_node` of the block chooses it"),
         Variable("DMLC_WORKER_ID, DMLC_SERVER_ID", "the process's number in its role", "older programs read them"),
         Variable("DMLC_NODE_HOST", "the node's own address, in hexadecimal", "ps-lite numbers workers by its text, the"
@@ -105,7 +106,7 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
         return {"verbose": self.verbose or None}
 
     def given(self, option: str) -> Any:
-        """An interface may come with the rendezvous."""
+        """Read the interface from the rendezvous, which may contain one."""
         return self.meeting["interface"] if option == "interface" else super().given(option)
 
     def faults(self, command: str, instances: int | None) -> Iterator[Fault]:

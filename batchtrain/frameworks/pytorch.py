@@ -63,8 +63,8 @@ class Torch(Nodes, frozen=True, kw_only=True):
 
     @property
     def settles(self) -> bool:
-        """With `auto` they use gloo on nodes without GPUs, whatever the pool's size is: a recipe with GPUs may be tried
-        on a machine without."""
+        """With `auto`, nodes without GPUs use gloo, whatever the pool's size is: a recipe for GPUs can be tried on a
+        machine without them."""
         return getattr(self, "backend", AUTO) in (AUTO, "gloo")
 
     def settings(self) -> dict[str, Any]:
@@ -119,6 +119,10 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
     rules: ClassVar[tuple[FrameworkRule, ...]] = (
         FrameworkRule("elastic", "Elastic torchrun needs c10d.", "PyTorch: torchrun (elastic)"),
     )
+    commands: ClassVar[tuple[str, ...]] = ("torchrun",)
+    modules: ClassVar[tuple[str, ...]] = (r"torch\.distributed\.(?:run|launch)", "torchrun")
+    ranks: ClassVar[tuple[str, ...]] = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK")
+    sizes: ClassVar[tuple[str, ...]] = ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
     own_launcher: ClassVar[tuple[str, str]] = ("torchrun", "`launcher: torchrun`")
     idle_fabric: ClassVar[str] = "`backend: mpi` with a PyTorch that was built for it"
 

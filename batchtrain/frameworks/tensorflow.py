@@ -1,4 +1,4 @@
-"""TensorFlow: which roles a cluster has, and the flags of TensorFlow 1 for each; TF_CONFIG is the node launcher's.
+"""TensorFlow: the roles of a cluster, and the flags of TensorFlow 1 for each role; the node launcher sets TF_CONFIG.
 
 Source: TensorFlow, Distributed training (TF_CONFIG; MultiWorkerMirroredStrategy; ParameterServerStrategy) and
 tf.estimator.train_and_evaluate; tensorflow/benchmarks, benchmark_cnn.py; measured with TensorFlow 1.15 and 2.15.
@@ -24,7 +24,7 @@ _FLAGS = Variable(
 )  # fmt: skip
 
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts", "chief_hosts", "controller_host")
-"""The names that a command of `flags` may have in braces; the node launcher fills them for each process."""
+"""The names in braces that a command of `flags` may contain; the node launcher fills them for each process."""
 
 ALONE = ("replicated", "independent", "horovod")
 """The values of tf_cnn_benchmarks' `--variable_update` that do not support a TensorFlow cluster."""
@@ -93,8 +93,9 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         return (*self._leader(command), *self._others(command, instances), *self._evaluators(command))
 
     def _leader(self, command: str) -> tuple[Role, ...]:
-        """`parameter_server`: the chief leads and does not train; workers and servers wait for its orders for ever, so
-        it alone decides. `estimator`: the chief is the first of the processes that train, in place of a worker."""
+        """`parameter_server`: the chief leads and does not train. Workers and servers wait for it without end, so only
+        the chief decides when the gang is complete. `estimator`: the chief is the first training process, in place of a
+        worker."""
         if self.mode == "parameter_server":
             return (Role("chief", command, total=1, placement="primary", gpus=False, ranked=False),)
         if self.mode == "estimator":
@@ -102,12 +103,13 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         return ()
 
     def _others(self, command: str, instances: int) -> tuple[Role, ...]:
-        """In `multi_worker_mirrored` every process trains, and ends by itself."""
+        """In `multi_worker_mirrored`, every process trains and ends by itself."""
         worker = Role("worker", command, decides=self.mode != "parameter_server")
         return (worker,) if self.mode == "multi_worker_mirrored" else (worker, self._servers(command, instances))
 
     def _servers(self, command: str, instances: int) -> Role:
-        """They wait for ever, so they do not decide, and may not take a GPU."""
+        """Parameter servers wait without end, so they do not decide when the gang is complete, and they may not use a
+        GPU."""
         total = self.parameter_servers if self.parameter_servers is not None else instances
         return Role("ps", command, total=total, placement="spread", gpus=False, ranked=False, decides=False)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from batchtrain.launchers import shell
+from batchtrain.launchers.launch import File
 from batchtrain.launchers.preparation import image_path, path_word
-from batchtrain.launchers.types import File
 
 NAME = ".batchtrain/apptainer.sh"
 CALL = f'sh "$AZ_BATCH_TASK_SHARED_DIR/{NAME}"'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from batchtrain import runtime
 from batchtrain.launchers import shell, steps
+from batchtrain.launchers.launch import File, Launch
 from batchtrain.launchers.node_launcher import SPEC
-from batchtrain.launchers.types import File, Launch
 
 MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 
@@ -13,11 +13,13 @@ MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 def around(launch: Launch, alias: str, digest: str, keep: int, signal: str) -> Launch:
     """The launch with the variables of checkpoints set for every process of it.
 
-    The node launcher watches every node for an announced preemption; any other launch, the node where it runs.
+    The node launcher watches every node for an announced preemption, and so do the ranks of an MPI; any other launch,
+    the node where it runs.
     """
     watched = any(file.name == SPEC for file in launch.files)
     files = (MODULE,) if watched else (MODULE, steps.PREEMPTION)
-    before = (_variables(alias, digest, keep), "" if watched else _watch(signal))
+    watch = "" if watched else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
+    before = (_variables(alias, digest, keep), watch)
     return launch._replace(
         application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)
     )
@@ -34,6 +36,15 @@ def _watch(signal: str) -> str:
     )
 
 
+def _of_ranks(signal: str) -> str:
+    if not signal:
+        return ""
+    return shell.block(
+        "The signal that rank.sh passes on to the ranks of a node with an announced preemption:",
+        f"export BATCHTRAIN_PREEMPTION_SIGNAL={signal}",
+    )
+
+
 def _variables(alias: str, digest: str, keep: int) -> str:
     """The id of a job of a schedule contains a `:`, which Azure Files refuses."""
     return shell.block(
@@ -45,7 +56,7 @@ def _variables(alias: str, digest: str, keep: int) -> str:
         f"export BATCHTRAIN_CHECKPOINT_DIR BATCHTRAIN_CHECKPOINT_KEEP={keep}",
         'export BATCHTRAIN_PREEMPTION="$AZ_BATCH_TASK_DIR/.batchtrain-preemption.json"',
         'rm -f "$BATCHTRAIN_PREEMPTION"',
-        'export PYTHONPATH="$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/python${PYTHONPATH:+:$PYTHONPATH}"',
+        steps.PYTHON_PATH,
     )
 
 

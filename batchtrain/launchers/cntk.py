@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from batchtrain.launchers import python, shell
-from batchtrain.launchers.types import MpiLaunch
+from batchtrain.launchers.launch import MpiLaunch
 
 _BINARY = re.compile(r"(?:^|.*/)cntk", re.DOTALL)
 _SAYS = r"-e 'Open MPI v' -e 'Intel(R) MPI Library' -e 'MVAPICH' -e 'MPICH Version'"

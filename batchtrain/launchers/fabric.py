@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from batchtrain.frameworks.base import Fabric
 from batchtrain.frameworks.mpi import MpiBlock, Settings
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 
 _NAMES = {Fabric.SR_IOV: "InfiniBand (SR-IOV)", Fabric.NETWORK_DIRECT: "InfiniBand (Network Direct)"}
 

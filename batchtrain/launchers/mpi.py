@@ -6,15 +6,14 @@ The line has the executable, the user's options, ours, and the ranks' command. T
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import Shape, Variable
-from batchtrain.frameworks.mpi import MPIS
+from batchtrain.frameworks.mpi import MPIS, Added, MpiBlock
 from batchtrain.launchers import cntk, fabric, preflight, python, shell, steps, variables
-from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch
+from batchtrain.launchers.launch import File, Implicit, Launch, MpiLaunch
 
 RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
 
@@ -137,7 +136,7 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
         _hosts(options, shape),
         ranks.step,
         _mpi4py(options, payload),
-        "" if options.block.mpi.carries_environment else _openmpi(options),
+        _prepared(options.block),
         _line(options, payload, ranks, shape),
     )
 
@@ -182,27 +181,19 @@ def _mpi4py(options: MpiLaunch, payload: python.Payload) -> str:
     return ""
 
 
-_NO_TREE = ("OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn")
-
-
-def _openmpi(options: MpiLaunch) -> str:
-    """Open MPI 4 (OMPI_MCA) and 5 (PRTE_MCA) use different names for the parameters of their daemons; each ignores the
-    other's."""
-    return shell.block(
-        "Open MPI finds its daemons on the other nodes by --prefix, started from here alone, by this shell's ssh; and"
-        " nothing of this shell's environment reaches the ranks there but what -x names:",
-        shell.exports(dict.fromkeys(_NO_TREE, "1")),
-        f"bt_find_prefix {options.block.executable_path}",
-        "bt_list_exported",
-    )
+def _prepared(block: MpiBlock) -> str:
+    if not block.mpi.prepared:
+        return ""
+    return shell.block(*(text.format(executable=block.executable_path) for text in block.mpi.prepared))
 
 
 def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
+    added = _added(options, ranks, shape)
     line = shell.continued(
         f"bt_gang {options.block.executable_path}",
         " ".join(options.block.options),
-        _rank_options(options, ranks),
-        _openmpi_options(options, shape),
+        " ".join((*(each.line for each in added if each.placing), _rank_options(options, ranks))),
+        " ".join(each.line for each in added if each.line and not each.placing),
         fabric.on_line(options.block, shape.fabric),
         RANK if options.setup.rank_logs else f"{RANK} --plain",
         shell.verbatim(payload.text),
@@ -224,33 +215,16 @@ def _rank_options(options: MpiLaunch, ranks: Ranks) -> str:
     return options.block.mpi.rank_options.format(total=ranks.total, each=ranks.each)
 
 
-def _openmpi_options(options: MpiLaunch, shape: Shape) -> str:
-    if options.block.mpi.carries_environment:
-        return ""
-    prefix = '"${bt_prefix[@]}" ' if _needs_prefix(options) else ""
-    root = f"{_AS_ROOT} " if _needs_root(options, shape) else ""
-    unbound = f"{_UNBOUND} " if _needs_unbound(options) else ""
-    return f'{root}{unbound}{prefix}"${{bt_exported[@]}}"'
-
-
-_AS_ROOT = "--allow-run-as-root"
-
-
-_UNBOUND = MPIS["openmpi"].unbound
-"""With more ranks than slots, Open MPI binds no rank. Up to version 4 it binds a single rank on a node, and two ranks
-in total, to one core each: with one rank per node, two nodes would train on two cores."""
-
-
-def _needs_unbound(options: MpiLaunch) -> bool:
-    return not re.search(r"bind|rankfile|cpu-(?:set|list)", " ".join(options.block.options))
-
-
-def _needs_root(options: MpiLaunch, shape: Shape) -> bool:
-    return shape.container and _AS_ROOT not in " ".join(options.block.options)
-
-
-def _needs_prefix(options: MpiLaunch) -> bool:
-    return "--prefix" not in " ".join(options.block.options)
+def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
+    """What the MPI's table entry adds to this launch."""
+    own = " ".join(options.block.options)
+    return tuple(
+        added
+        for added in options.block.mpi.added
+        if (ranks.each or not added.placing)
+        and (shape.container or not added.in_container)
+        and not (added.unless and re.search(added.unless, own))
+    )
 
 
 # --- what was decided -----------------------------------------------------------------------------------------------
@@ -264,39 +238,20 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
     if options.block.processes_per_node is None:
         decisions.append(_implicit_ranks(options))
     if ranks.each:
-        placed = _rank_options(options, ranks).removeprefix("--oversubscribe ")
         because = "the ranks run on the nodes of the task, with the requested number on each"
-        decisions.append(Implicit(f"{options.block.runtime} ranks", placed, because, "ranks-on-nodes"))
+        decisions.append(
+            Implicit(f"{options.block.runtime} ranks", _rank_options(options, ranks), because, "ranks-on-nodes")
+        )
     abort = options.block.mpi.abort
     if abort and abort not in options.setup.own:
         decisions.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
-    if options.block.runtime == "openmpi":
-        decisions += _implicit_openmpi(options, ranks, shape)
+    decisions += (Implicit(*each[:4]) for each in _added(options, ranks, shape))
     if payload.hooked:
         because = "a rank with an exception would wait for the other ranks forever; where mpi4py is installed"
         decisions.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
     decisions += steps.implicit_sshd(shape, options.setup.coordination_command)
     decisions.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 runs on the primary", "primary-first"))
     return (*decisions, steps.OWN_SSH)
-
-
-def _implicit_openmpi(options: MpiLaunch, ranks: Ranks, shape: Shape) -> Iterator[Implicit]:
-    if ranks.each:
-        because = "a host without a number has one slot, and Open MPI refuses more ranks than slots"
-        yield Implicit("--oversubscribe", "true", because, "openmpi-slots")
-    if _needs_root(options, shape):
-        because = "a container's processes are root, which Open MPI refuses"
-        yield Implicit(_AS_ROOT, "true", because, "openmpi-as-root")
-    if _needs_unbound(options):
-        because = "ranks have threads; with one rank on each of two nodes, Open MPI 4 would bind each to one core"
-        yield Implicit(_UNBOUND.split()[0], "none", because, "openmpi-binding")
-    if _needs_prefix(options):
-        because = "the other nodes find the daemon at the path of the launcher on this node"
-        yield Implicit("--prefix", "the directory above the launcher's bin", because, "openmpi-prefix")
-    because = "otherwise the ranks of other nodes do not get the shell's environment"
-    value = "each variable of the shell, except those of Batch, the MPI and the login"
-    yield Implicit("-x", value, because, "openmpi-environment")
-    yield Implicit(", ".join(_NO_TREE), "1", "only the primary logs in to the other nodes", "openmpi-daemons")
 
 
 def _implicit_ranks(options: MpiLaunch) -> Implicit:

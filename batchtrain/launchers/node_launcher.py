@@ -14,7 +14,7 @@ from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Nodes, OverMpi, Role, Shape, Variable
 from batchtrain.frameworks.mpi import MPIS, MpiBlock
 from batchtrain.launchers import mpi, preflight, python, shell, steps, variables
-from batchtrain.launchers.types import File, Implicit, Launch, MpiLaunch, Setup
+from batchtrain.launchers.launch import File, Implicit, Launch, MpiLaunch, Setup
 
 VERSION = 1
 SPEC = ".batchtrain/gang.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import shell, steps
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 
 
 def launch(

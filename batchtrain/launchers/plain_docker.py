@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from batchtrain import runtime
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 
 DOCKER = File(".batchtrain/docker.sh", runtime.DOCKER)
 COORDINATE = ".batchtrain/inside-coordinate.sh"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 
 
 def expected(

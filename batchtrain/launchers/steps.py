@@ -6,15 +6,25 @@ import re
 
 from batchtrain import runtime
 from batchtrain.frameworks.base import Shape
+from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import File, Implicit, Launch
+from batchtrain.launchers.launch import File, Implicit, Launch
 
 SOURCE = 'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/gang.sh" || exit 1'
 SSHD_PORT = "23"
 
+
+def _with_ranks(script: bytes) -> bytes:
+    """rank.sh, with the variables in which the MPIs tell a rank its number."""
+    value = ""
+    for name in reversed(dict.fromkeys(name for mpi in MPIS.values() for name in mpi.rank)):
+        value = f"${{{name}:-{value}}}"
+    return script.replace(b"\nrank=\n", f"\nrank={value}\n".encode())
+
+
 GANG = File(".batchtrain/gang.sh", runtime.GANG)
 NODE = File(".batchtrain/node.sh", runtime.NODE)
-RANK = File(".batchtrain/rank.sh", runtime.RANK, 0o755)
+RANK = File(".batchtrain/rank.sh", _with_ranks(runtime.RANK), 0o755)
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
@@ -55,6 +65,8 @@ def node_launcher(framework: str) -> tuple[File, ...]:
 
 
 _FRAMEWORKS = "launch/frameworks/"
+PYTHON_PATH = 'export PYTHONPATH="$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/python${PYTHONPATH:+:$PYTHONPATH}"'
+"""The directory of the modules that come with a task."""
 
 
 def coordination(shape: Shape, command: str | None) -> str:

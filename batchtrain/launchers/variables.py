@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from batchtrain.frameworks.base import AUTO, NUMBER_OF_THREADS, Fabric, Shape, Variable
 from batchtrain.launchers import shell
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 
 FOUND = "auto (found on each node)"
 

@@ -129,7 +129,7 @@ def _most(limit: int | None) -> str:
 
 
 def _increments(scenario: Scenario) -> list[str]:
-    """At most so many more nodes than now."""
+    """At most this number of additional nodes."""
     step = scenario.maximum_vm_increment_per_evaluation
     if step is None:
         return []

@@ -16,6 +16,7 @@ import msgspec
 
 from batchtrain.config.masking import is_secret, masked_document
 from batchtrain.plan.diff import CASELESS, FILLED_IN, NEVER_GIVEN_BACK, READ_ONLY, UNORDERED, same
+from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 
 _LEFT_OUT = READ_ONLY | NEVER_GIVEN_BACK
@@ -28,7 +29,8 @@ def digest(plan: Plan, job_id: str) -> str:
     hashed = blake2b(digest_size=16)
     for step in plan.steps:
         if step.subject == job_id and step.action in ("job.add", "task.add", "job.complete"):
-            shown = canonical(masked_document(step.document, plan.hidden), {})
+            document = step.body.rules() if isinstance(step.body, TaskStream) else step.document
+            shown = canonical(masked_document(document, plan.hidden), {})
             hashed.update(step.action.encode() + msgspec.json.encode(shown, order="sorted"))
     return hashed.hexdigest()
 

@@ -11,7 +11,7 @@ from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import checkpoint
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from batchtrain.plan import mounts
 from batchtrain.plan.frame import Frame
 from batchtrain.plan.types import Source

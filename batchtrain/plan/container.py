@@ -8,7 +8,7 @@ from batchtrain.config import task_resources
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
 from batchtrain.frameworks.base import Fabric, Nodes, Shape, Variable
 from batchtrain.launchers import variables
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import image, user_identity, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.volumes import binds

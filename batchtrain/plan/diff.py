@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.json import decode
 
+from batchtrain import markup
 from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
 from batchtrain.plan.task_stream import TaskStream
@@ -52,7 +53,20 @@ class Compared(NamedTuple):
     differences: tuple[Difference, ...] = ()
 
 
-def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
+class PlanComparison(tuple[Compared, ...]):
+    """Every object of a plan beside the existing one: a tuple that prints as text."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        same = sum(item.state == "same" for item in self)
+        return markup.card(markup.head(f"{same} of {len(self)} objects are as planned"), markup.pre(str(self)))
+
+
+def compare(plan: Plan, living: Living) -> PlanComparison:
     """Every pool, job, schedule and task of a plan, in its order."""
     compareds = []
     retries: dict[str, int] = {}
@@ -62,7 +76,7 @@ def compare(plan: Plan, living: Living) -> tuple[Compared, ...]:
         filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
         compared = _compared(kind, name, planned, _standing(living, kind, name), filled, open_texts)
         compareds.append(_veiled(compared, plan.hidden))
-    return tuple(compareds)
+    return PlanComparison(compareds)
 
 
 COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
@@ -70,7 +84,7 @@ COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTim
 
 
 def but_for_counts(compared: Compared) -> Compared:
-    """A pool held against its plan, whatever the number of its nodes and its variables with secrets."""
+    """The comparison of a pool with its plan, without the number of its nodes and its variables with secrets."""
     left = tuple(
         difference
         for difference in compared.differences
@@ -286,6 +300,8 @@ READ_ONLY = frozenset(
 """Properties that the service adds to its answers."""
 DIGEST = "batchtrain:plan"
 """The metadata of a job with the digest of its plan, which is added when the job is sent."""
+COMPLETE = "batchtrain:tasks"
+"""The metadata of a large job with the number of its tasks, which is added when all of them stand."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name"}  # fmt: skip
@@ -334,7 +350,8 @@ def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterat
 def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     name = UNORDERED.get(key)
     old, new = _by_name(before, name), _by_name(after, name)
-    old.pop(DIGEST, None)
+    for own in (DIGEST, COMPLETE):
+        old.pop(own, None)
     for item in dict.fromkeys((*new, *old)):
         yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
 

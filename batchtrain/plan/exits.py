@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from batchtrain.config.types import ExitConditions, ExitDefault, ExitOptions, Job, Task
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire
 
 ACTS = ("disable", "terminate")

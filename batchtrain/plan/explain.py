@@ -10,8 +10,8 @@ from batchtrain.config import reference, schema
 from batchtrain.config.masking import masked_document
 from batchtrain.config.schema import dotted
 from batchtrain.config.types import Path, Recipe
+from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
-from batchtrain.launchers.types import Implicit
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 

@@ -129,6 +129,19 @@ class Made(NamedTuple):
         """The same with its size, for which all rows are read if it is not known."""
         return self if self.size is not None else self._replace(size=sum(1 for _ in self.rows()))
 
+    @property
+    def example(self) -> bool:
+        """Whether its only task represents those for files that are not listed, or of a function that is not called."""
+        configured = self.spot.job.tasks[self.spot.number].task_factory
+        return self.size == 1 and (self.spot.factory.file is not None or self.spot.factory != configured)
+
+    def repeated(self, number: int, task_id: str) -> PlanError:
+        """The error for the id of an earlier task."""
+        return self.spot.error(
+            f"made task {number:,} has the id `{task_id}` of an earlier one; write all parameters into `id`, and let"
+            " the ids of each factory begin with another word"
+        )
+
     def tasks(self) -> Iterator[Task]:
         """Every task, without the id that a rule gives it. Raises PlanError for values that do not fit."""
         return self.each(self.task)
@@ -166,16 +179,16 @@ class Made(NamedTuple):
 
     def _misfit(self, number: int, row: Row, error: Exception) -> PlanError:
         spot, (values, words) = self.spot, self.arguments(row)
-        found: list[str] = []
+        messages: list[str] = []
 
         def judge(path: Path, text: str) -> str:
             if message := factories.misfit(text, values, words):
-                found.append(f"{spot.path}.{dotted(path)}, made task {number}: {message}")
+                messages.append(f"{spot.path}.{dotted(path)}, made task {number}: {message}")
             return text
 
         factories.written(spot.task, judge)
         drawn = f"{spot.path}.command, made task {number}: the next numbers cannot be drawn ({error})"
-        return PlanError(found[0] if found else drawn)
+        return PlanError(messages[0] if messages else drawn)
 
 
 # --- the kinds ------------------------------------------------------------------------------------------------------

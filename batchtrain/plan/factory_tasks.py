@@ -6,7 +6,6 @@ A row whose values may change more than these texts, such as a quote in a comman
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
@@ -58,29 +57,38 @@ class FactoryTasks:
 
     @cached_property
     def largest(self) -> int | None:
-        """The body with the longest value in each place; no task may have all of them."""
-        if self.count is None:
+        """The body with the longest value in each place; no task may have all of them. None for rows that only reading
+        tells, also if they were counted."""
+        if self.count is None or self._made.last() is None:
             return None
         row = tuple(max(column, key=lambda value: len(str(value))) for column in self._made.columns)
         return len(document(self._planned(row, self.count - 1).body).body)
 
+    @property
+    def rule(self) -> str | None:
+        """The factory, unless its values come from files or from a function."""
+        factory = self._made.spot.factory
+        return None if factory.file is not None or factory.custom is not None else repr(factory)
+
     def documents(self) -> Iterator[TaskDocument]:
-        """Raises PlanError for a repeated id, and for values that do not fit."""
+        """Raises PlanError for values that do not fit."""
         names = self._span.ids() if self._span else None
-        cut, seen = self._cut, None if names else _Seen()
+        cut = self._cut
 
         def made(row: Row) -> TaskDocument | tuple[Task, str]:
             task_id = next(names) if names else ""
             quick = cut.filled(row, task_id) if cut else None
             return quick or (self._made.task(row), task_id)
 
-        for number, item in enumerate(self._made.each(made)):
-            task = item if isinstance(item, TaskDocument) else self._document(*item)
-            if seen is not None and not seen.add(task.id.lower()):
-                raise self._made.spot.error(
-                    f"made task {number:,} has the id `{task.id}` of an earlier one; write all parameters into `id`"
-                )
-            yield task
+        for item in self._made.each(made):
+            yield item if isinstance(item, TaskDocument) else self._document(*item)
+
+    @property
+    def numbered(self) -> bool:
+        return self._span is not None
+
+    def repeated(self, number: int, task_id: str) -> PlanError:
+        return self._made.repeated(number, task_id)
 
     def _planned(self, row: Row, index: int) -> Built:
         [task] = self._made._replace(rows=lambda: (row,)).tasks()
@@ -205,7 +213,7 @@ def _cut(made: Made, row: Row, build: Build, *, named: bool) -> _Cut | None:
     fields = {name: _Field(name, mark, uses) for name in words}
     recorded = {id(field): format(_Field(f"#{name}", mark, uses)) for name, field in fields.items()}
     task = made.filled(
-        tuple(_Field(str(place), mark, uses) for place in range(len(values))),
+        tuple(_Field(str(index), mark, uses) for index in range(len(values))),
         fields,
         lambda field: recorded[id(field)],
     )
@@ -263,39 +271,3 @@ def _part(
             for part in piece.parts
         )
     )
-
-
-# --- repeated ids ---------------------------------------------------------------------------------------------------
-
-
-class _Seen:
-    """Texts that were seen, by hashes of 64 bits: 16 bytes a text. Two of a million texts share one with a chance of 1
-    in 10^7."""
-
-    def __init__(self) -> None:
-        self._hashes, self._used = array("q", bytes(8 * 1024)), 0
-
-    def add(self, text: str) -> bool:
-        """Whether the text is new."""
-        if self._used * 2 > len(self._hashes):
-            self._grow()
-        new = self._put(hash(text) or 1)
-        self._used += new
-        return new
-
-    def _put(self, value: int) -> bool:
-        hashes = self._hashes
-        mask = len(hashes) - 1
-        slot = value & mask
-        while hashes[slot]:
-            if hashes[slot] == value:
-                return False
-            slot = (slot + 1) & mask
-        hashes[slot] = value
-        return True
-
-    def _grow(self) -> None:
-        old, self._hashes = self._hashes, array("q", bytes(8 * 4 * len(self._hashes)))
-        for value in old:
-            if value:
-                self._put(value)

@@ -13,7 +13,7 @@ from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.launchers import apptainer, cntk, mpi, node_launcher, plain
-from batchtrain.launchers.types import File, Launch, MpiLaunch, Setup
+from batchtrain.launchers.launch import File, Launch, MpiLaunch, Setup
 
 
 def launch(

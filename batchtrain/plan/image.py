@@ -8,7 +8,7 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
 from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import disks, inputs, wire
 
 WHERE = "pool_specification"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease
 from batchtrain.errors import PlanError
-from batchtrain.launchers import inputs as placing
-from batchtrain.launchers.types import Implicit
-from batchtrain.plan import command, container, inputs, names, outputs, user_identity, wire
+from batchtrain.launchers import moves as placing
+from batchtrain.launchers.launch import Implicit
+from batchtrain.plan import command, container, inputs, outputs, user_identity, wire, wire_times
 from batchtrain.plan.frame import Frame
 from batchtrain.plan.task import INPUT
 
@@ -59,8 +59,8 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
         container_settings=container.of_a_job(job_release),
         resource_files=inputs.resource_files(job_release.resource_files),
         environment_settings=inputs.environment(job_release.environment_variables, carried),
-        max_wall_clock_time=names.duration(job_release.max_wall_time) if job_release.max_wall_time else None,
-        retention_time=names.duration(job_release.retention_time) if job_release.retention_time else None,
+        max_wall_clock_time=wire_times.duration(job_release.max_wall_time) if job_release.max_wall_time else None,
+        retention_time=wire_times.duration(job_release.retention_time) if job_release.retention_time else None,
         user_identity=identity,
     )
     return built, by_identity
@@ -116,7 +116,7 @@ def _constraints(task: JobManager | JobPreparation) -> wire.TaskConstraints | No
     if task.max_wall_time is None and task.max_task_retries is None and task.retention_time is None:
         return None
     return wire.TaskConstraints(
-        max_wall_clock_time=names.duration(task.max_wall_time) if task.max_wall_time else None,
-        retention_time=names.duration(task.retention_time) if task.retention_time else None,
+        max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
+        retention_time=wire_times.duration(task.retention_time) if task.retention_time else None,
         max_task_retry_count=task.max_task_retries,
     )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from batchtrain.config.types import InboundNatPool, Pool, Recipe, RemoteAccessControl, VirtualNetwork
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import wire
 
 WHERE = "pool_specification"

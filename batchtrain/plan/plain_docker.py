@@ -12,8 +12,8 @@ from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import plain_docker, shell
+from batchtrain.launchers.launch import Implicit, Launch
 from batchtrain.launchers.plain_docker import Container
-from batchtrain.launchers.types import Implicit, Launch
 from batchtrain.plan import command, container, start_task, wire
 from batchtrain.plan.frame import Frame
 
@@ -64,7 +64,7 @@ def _words(text: str) -> list[str]:
 def _refuse_reserved(task: Task) -> None:
     for option in task.additional_docker_run_options:
         if task_resources.PLANS_OPTIONS.intersection(task_resources.option_names(option)):
-            raise PlanError(f"`additional_docker_run_options` has `{option}`, which the plan says itself; leave it out")
+            raise PlanError(f"`additional_docker_run_options` has `{option}`, which batchtrain sets; remove it")
 
 
 def refuse_parts(frame: Frame) -> None:

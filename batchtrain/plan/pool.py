@@ -9,8 +9,8 @@ import msgspec
 from batchtrain.config.scaling import scaling_of
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import Implicit
-from batchtrain.plan import autoscale, image, ingress, inputs, mounts, names, network, pool_users, start_task, wire
+from batchtrain.launchers.launch import Implicit
+from batchtrain.plan import autoscale, image, ingress, inputs, mounts, network, pool_users, start_task, wire, wire_times
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
 from batchtrain.plan.step import Step
@@ -90,7 +90,7 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
         display_name=pool.display_name,
         vm_size=pool.vm_size,
         virtual_machine_configuration=image.machine(recipe, pool, containers),
-        resize_timeout=names.duration(pool.resize_timeout) if pool.resize_timeout else None,
+        resize_timeout=wire_times.duration(pool.resize_timeout) if pool.resize_timeout else None,
         target_dedicated_nodes=None if scaled else pool.vm_count.dedicated,
         target_low_priority_nodes=None if scaled else pool.vm_count.low_priority,
         enable_auto_scale=True if scaled else None,
@@ -133,7 +133,7 @@ def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
 
 def _interval(pool: Pool) -> str | None:
     scaling = scaling_of(pool)
-    return names.duration(scaling.evaluation_interval) if scaling and scaling.evaluation_interval else None
+    return wire_times.duration(scaling.evaluation_interval) if scaling and scaling.evaluation_interval else None
 
 
 def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate, tuple[Step, ...]]:
@@ -154,7 +154,7 @@ def _scheduling(pool: Pool) -> wire.TaskSchedulingPolicy | None:
     if pool.node_fill_type is None and pool.job_default_order is None:
         return None
     return wire.TaskSchedulingPolicy(
-        node_fill_type=pool.node_fill_type or "spread",  # the service's own, which it wants to be told
+        node_fill_type=pool.node_fill_type or "spread",  # the service's default, which the request must contain
         job_default_order=pool.job_default_order,
     )
 
@@ -183,7 +183,9 @@ def _upgrades(pool: Pool) -> wire.UpgradePolicy | None:
                 max_unhealthy_instance_percent=rolling.max_unhealthy_instance_percent,
                 max_unhealthy_upgraded_instance_percent=rolling.max_unhealthy_upgraded_instance_percent,
                 pause_time_between_batches=(
-                    names.duration(rolling.pause_time_between_batches) if rolling.pause_time_between_batches else None
+                    wire_times.duration(rolling.pause_time_between_batches)
+                    if rolling.pause_time_between_batches
+                    else None
                 ),
                 prioritize_unhealthy_instances=rolling.prioritize_unhealthy_instances,
                 rollback_failed_instances_on_policy_breach=rolling.rollback_failed_instances_on_policy_breach,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
 import msgspec
 
+from batchtrain import markup
 from batchtrain.config.masking import masked_document, masked_text, variable
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
-from batchtrain.launchers.types import Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan.payload import VARIABLE
 from batchtrain.plan.step import Step
 
@@ -55,21 +56,48 @@ def as_text(plan: Shown) -> str:
 
     Equal bodies, settings and launches are shown once and counted.
     """
+    lines = [line for head, body in _requests(plan) for line in (head, *body)]
+    if implicit := _implicit(plan):
+        lines += ["", "implicit:", *implicit]
+    for head, text in _launches(plan):
+        lines += ["", head, *text]
+    return masked_text("\n".join(lines), plan.hidden)
+
+
+def as_html(plan: Shown) -> str:
+    """The same for a notebook: each request and each launch is folded."""
+
+    def masked(lines: Iterable[str]) -> str:
+        return masked_text("\n".join(lines), plan.hidden)
+
+    requests = [markup.fold(masked([head]), markup.pre(masked(body))) for head, body in _requests(plan)]
+    implicit = _implicit(plan)
+    launches = [markup.fold(masked([head]), markup.shell(masked(text))) for head, text in _launches(plan)]
+    count = f"{len(plan.steps):,} request{'s' if len(plan.steps) != 1 else ''}"
+    return markup.card(
+        markup.head(f"plan: {count}", note="nothing is sent yet"),
+        *requests,
+        markup.fold("implicit settings", markup.pre(masked(implicit))) if implicit else "",
+        markup.fold("warnings", markup.pre(masked(map(str, plan.warnings)))) if plan.warnings else "",
+        *launches,
+    )
+
+
+def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
+    """Requests to the same address, and the lines of their bodies."""
     tasks = _Tasks()
-    lines: list[str] = []
     for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
         bodies = [step.document for step in same]
         if "tasks" in bodies[0]:
             for body in bodies:
-                lines += [f"{method} {path}   ({_numbers(body)})", *tasks.lines(body["tasks"])]
+                yield f"{method} {path}   ({_numbers(body)})", tasks.lines(body["tasks"])
         elif "value" in bodies[0]:
             added = [task for body in bodies for task in body["value"]]
             requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
-            lines += [f"{method} {path}   ({len(added):,} tasks{requests})", *tasks.lines(added)]
+            yield f"{method} {path}   ({len(added):,} tasks{requests})", tasks.lines(added)
         else:
             for body in bodies:
-                lines += [f"{method} {path}", _json(body)]
-    return masked_text("\n".join([*lines, *_implicit(plan), *_launches(plan)]), plan.hidden)
+                yield f"{method} {path}", [_json(body)]
 
 
 def _numbers(body: Mapping[str, Any]) -> str:
@@ -142,28 +170,27 @@ def _implicit(plan: Shown) -> list[str]:
     counted: dict[tuple[str, str, str], int] = {}
     for item in plan.implicit:
         counted[item[:3]] = counted.get(item[:3], 0) + 1
-    lines = [
+    return [
         f"  {what} = {value}   because {because}{f' ({times:,} times)' if times > 1 else ''}"
         for (what, value, because), times in counted.items()
     ]
-    return ["", "implicit:", *lines] if lines else []
 
 
-def _launches(plan: Shown) -> list[str]:
+def _launches(plan: Shown) -> Iterator[tuple[str, list[str]]]:
+    """A sentence about each launch, and its lines."""
     tasks: dict[str, list[str]] = {}
     for task, text in plan.launch:
         tasks.setdefault(text, []).append(task)
-    lines: list[str] = []
     for text, names in list(tasks.items())[:SHOWN]:
         shown, *files = text.split(FILE_MARK)
         others = f" (and {len(names) - 1:,} more)" if len(names) > 1 else ""
-        lines += ["", f"task {names[0]}{others} runs:", *(f"  {line}" for line in shown.splitlines())]
+        lines = [f"  {line}" for line in shown.splitlines()]
         if files:
             listed = ", ".join(f".batchtrain/{part.split(maxsplit=1)[0]}" for part in files)
             lines.append(f"  # with {listed}; `-o json` shows them in full")
+        yield f"task {names[0]}{others} runs:", lines
     if len(tasks) > SHOWN:
-        lines += ["", f"and {len(tasks) - SHOWN:,} other launches; `-o json` shows them"]
-    return lines
+        yield f"and {len(tasks) - SHOWN:,} other launches; `-o json` shows them", []
 
 
 def _short(value: Any) -> Any:

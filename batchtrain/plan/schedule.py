@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from batchtrain.config.types import Recurrence
 from batchtrain.errors import PlanError, Problem
-from batchtrain.launchers.types import Implicit
-from batchtrain.plan import names, wire
+from batchtrain.launchers.launch import Implicit
+from batchtrain.plan import wire, wire_times
 from batchtrain.plan.frame import Frame
 
 INSTEAD = (
@@ -96,14 +96,14 @@ def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ..
 def _schedule(recurrence: Recurrence, where: str) -> wire.Schedule:
     schedule = recurrence.schedule
     return wire.Schedule(
-        do_not_run_until=names.moment(schedule.do_not_run_until, f"{where}.do_not_run_until")
+        do_not_run_until=wire_times.moment(schedule.do_not_run_until, f"{where}.do_not_run_until")
         if schedule.do_not_run_until
         else None,
-        do_not_run_after=names.moment(schedule.do_not_run_after, f"{where}.do_not_run_after")
+        do_not_run_after=wire_times.moment(schedule.do_not_run_after, f"{where}.do_not_run_after")
         if schedule.do_not_run_after
         else None,
-        start_window=names.duration(schedule.start_window) if schedule.start_window else None,
-        recurrence_interval=names.duration(schedule.recurrence_interval) if schedule.recurrence_interval else None,
+        start_window=wire_times.duration(schedule.start_window) if schedule.start_window else None,
+        recurrence_interval=wire_times.duration(schedule.recurrence_interval) if schedule.recurrence_interval else None,
     )
 
 

@@ -10,8 +10,8 @@ from batchtrain.config.task_resources import gpus_seen, gpus_word
 from batchtrain.config.types import Pool, Recipe, SingularityImage
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
+from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Preparation, Sif
-from batchtrain.launchers.types import Implicit
 from batchtrain.plan import inputs, wire
 
 WHERE = "pool_specification"

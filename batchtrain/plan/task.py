@@ -12,11 +12,11 @@ from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import apptainer, plain, steps, variables
-from batchtrain.launchers import inputs as placing
+from batchtrain.launchers import apptainer, plain, steps, sweep, variables
+from batchtrain.launchers import moves as placing
+from batchtrain.launchers.launch import File, Implicit, Launch
 from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
-from batchtrain.launchers.types import File, Implicit, Launch
 from batchtrain.plan import (
     checkpoint,
     command,
@@ -24,12 +24,12 @@ from batchtrain.plan import (
     exits,
     frameworks,
     inputs,
-    names,
     outputs,
     payload,
     plain_docker,
     user_identity,
     wire,
+    wire_times,
 )
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.render import FILE_MARK
@@ -101,10 +101,11 @@ def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
     by_engine, by_docker = _plain_docker(frame, task, shape, where)
     fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
     way = _Way(shape, fetched, image, by_engine, by_docker, direct=False, bare=False)
-    if task.multi_instance or task.source or way.moved or image or by_engine or task.checkpoint:
+    brings = task.checkpoint is not None or sweep.wanted(task.command)
+    if task.multi_instance or task.source or way.moved or image or by_engine or brings:
         if frame.windows:
             raise PlanError(f"{where}: {_LINUX_ONLY}")
-        alone = not (task.multi_instance or image or by_engine or task.checkpoint)
+        alone = not (task.multi_instance or image or by_engine or brings)
         return way._replace(carried=frame.swept and alone)
     text = task.command or ""
     speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
@@ -148,8 +149,9 @@ def _request(
 
 
 _LINUX_ONLY = (
-    "multi-instance tasks, `source`, `checkpoint`, Apptainer images and input data outside the working directory are"
-    " for Linux nodes, and this pool's run Windows; use a Linux image, or `resource_files` and a command of your own"
+    "multi-instance tasks, `source`, `checkpoint`, `batchtrain_sweep`, Apptainer images and input data outside the"
+    " working directory are for Linux nodes, and this pool's run Windows; use a Linux image, or `resource_files` and a"
+    " command of your own"
 )
 
 
@@ -330,10 +332,10 @@ def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
     gang, files = task.multi_instance, _source(frame, task)
     if gang is None:
         measured = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
-        return checkpoint.around(frame, task, way.shape, files, measured)
+        return sweep.around(checkpoint.around(frame, task, way.shape, files, measured), task.command)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
     inside = frameworks.launch(task, gang, way.shape, own, way.image)
-    inside = checkpoint.around(frame, task, way.shape, files, inside)
+    inside = sweep.around(checkpoint.around(frame, task, way.shape, files, inside), task.command)
     return inside if way.container is None else plain_docker.launch(way.container, task, inside)
 
 
@@ -510,7 +512,7 @@ def _constraints(frame: Frame, task: Task) -> wire.TaskConstraints | None:
     if task.max_wall_time is None and retention is None and task.max_task_retries is None:
         return None
     return wire.TaskConstraints(
-        max_wall_clock_time=names.duration(task.max_wall_time) if task.max_wall_time else None,
-        retention_time=names.duration(retention) if retention else None,
+        max_wall_clock_time=wire_times.duration(task.max_wall_time) if task.max_wall_time else None,
+        retention_time=wire_times.duration(retention) if retention else None,
         max_task_retry_count=task.max_task_retries,
     )

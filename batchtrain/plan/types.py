@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
-from batchtrain.launchers.types import File, Implicit
+from batchtrain.launchers.launch import File, Implicit
 from batchtrain.plan import render
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate
@@ -52,7 +51,7 @@ class Plan(NamedTuple):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        return render.as_html(self)
 
     def joined(self, other: Plan) -> Plan:
         """This plan, then the other."""

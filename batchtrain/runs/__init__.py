@@ -1,1 +1,1 @@
-"""What a run leaves behind: its directory, the files that come home, and its numbers."""
+"""The results of a run: its directory, the fetched files, and its metrics."""

@@ -1,4 +1,4 @@
-"""Runs beside one another: the settings that differ, and the values of their metrics."""
+"""Compares runs: the settings that differ, and the values of their metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from batchtrain.catalog.prices import money
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
+from batchtrain.service.statistics import p95
 
 
 class RunRow(NamedTuple):
@@ -44,7 +45,7 @@ class Difference(NamedTuple):
 
 
 def row(record: RunRecord) -> RunRow:
-    """A run in one line."""
+    """A run as one row."""
     results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
         record.id,
@@ -74,7 +75,7 @@ MAIN = ("throughput", "test_accuracy", "accuracy", "loss")
 
 
 def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
-    """The metrics that people look for first, then the others."""
+    """The most common metrics first, then the others."""
     names = sorted(summary, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
     return [(name, summary[name]) for name in names]
 
@@ -112,14 +113,16 @@ def compare(records: Sequence[RunRecord]) -> list[Difference]:
     rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
     names = dict.fromkeys(name for record in records for name in record.settings)
     rows += [Difference(name, tuple(record.settings.get(name, "") for record in records)) for name in names]
-    found = [row for row in rows if len(set(row.values)) > 1]
+    differing = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
-    found += [
+    differing += [
         Difference(f"{name} (s)", tuple(_seconds(record.phases.get(name)) for record in records))
         for name in PHASES
         if any(name in record.phases for record in records)
     ]
-    return found + [Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics]
+    return differing + [
+        Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics
+    ]
 
 
 _SETTINGS: dict[str, Any] = {
@@ -153,7 +156,7 @@ def _text(metric: Metric | None) -> str:
 
 
 class Statistics(NamedTuple):
-    """Of the values of a metric in one run, without the first, which has the warm-up in it."""
+    """Statistics of the values of a metric in one run, without the first value, which contains the warm-up."""
 
     mean: float
     median: float
@@ -167,5 +170,4 @@ def statistics_of(values: Iterable[float]) -> Statistics | None:
     rest = sorted(every[1:] or every)
     if not rest:
         return None
-    p95 = rest[min(len(rest) - 1, max(0, -(-95 * len(rest) // 100) - 1))]
-    return Statistics(statistics.fmean(rest), statistics.median(rest), p95, statistics.pstdev(rest))
+    return Statistics(statistics.fmean(rest), statistics.median(rest), p95(rest), statistics.pstdev(rest))

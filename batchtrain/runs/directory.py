@@ -27,7 +27,7 @@ import msgspec
 
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.runs.extract import Point, of_json
-from batchtrain.runs.names import safe_path
+from batchtrain.runs.local_names import safe_path
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
@@ -84,7 +84,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     id: str
     state: str
-    """`running`, `completed`, `failed` or `interrupted`; `fetched` for the directory of a job that had not ended."""
+    """`running`, `completed`, `failed` or `interrupted`; `fetched` if the results were fetched before the job had
+    ended."""
     started: datetime
     ended: datetime | None = None
     account: str = ""
@@ -146,7 +147,8 @@ class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of files.jsonl: a file of a node, and where it is in the run directory or why it is not."""
+    """A line of files.jsonl: a file of a node, with its path in the run directory or the reason why it was not
+    fetched."""
 
     task: str
     path: str
@@ -158,7 +160,7 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The path in the run directory; empty if it was not fetched."""
     sha256: str = ""
     reason: str = ""
-    """Why it was not fetched, or what to know about the copy."""
+    """Why it was not fetched, or a remark about the copy."""
 
 
 class Columns(NamedTuple):
@@ -179,7 +181,7 @@ class Columns(NamedTuple):
 
 
 class RunDirectory(NamedTuple):
-    """One run's directory."""
+    """The directory of one run."""
 
     path: Path
 
@@ -238,7 +240,7 @@ class RunDirectory(NamedTuple):
         try:
             return msgspec.json.decode(path.read_bytes(), type=RunRecord)
         except FileNotFoundError:
-            raise NotFound(f"{self.path} is no run directory: it has no run.json") from None
+            raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
         except (OSError, msgspec.DecodeError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from None
 
@@ -299,8 +301,8 @@ def check(root: Path) -> None:
         raise _no_room(root, error) from None
     if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
         raise UsageError(
-            f"results cannot be written to {root}: it is no directory that this user may write to; choose another with"
-            f" --runs-dir DIR or {ROOT_VARIABLE}"
+            f"results cannot be written to {root}: it is not a directory that this user can write to; choose another"
+            f" with --runs-dir DIR or {ROOT_VARIABLE}"
         )
 
 
@@ -340,16 +342,18 @@ def find(root: Path, name: str) -> RunDirectory:
     for path in (root / name, Path(name)):
         if name and (path / "run.json").is_file():
             return RunDirectory(path.resolve())
-    found = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"`{name}` names {len(found)} runs of {root}: {', '.join(run.name for run in found[:5])}")
+    matching = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(
+            f"`{name}` names {len(matching)} runs of {root}: {', '.join(run.name for run in matching[:5])}"
+        )
     raise NotFound(f"{root} has no run `{name}`; `batchtrain runs list` lists them")
 
 
 def _point(link: Path, name: str) -> None:
-    """Make `latest` lead to a run. A file system without links has none."""
+    """Make the link `latest` point to a run. Does nothing on a file system without links."""
     fresh = link.with_name(f".{LATEST}-{secrets.token_hex(4)}")
     with contextlib.suppress(OSError):
         fresh.symlink_to(name, target_is_directory=True)
@@ -383,7 +387,7 @@ def _pretty(value: Any) -> bytes:
 
 
 def points_of(path: Path) -> Iterator[Point]:
-    """The points of a metrics file; a line that was cut off is skipped."""
+    """The points of a metrics file; an incomplete line is skipped."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -397,7 +401,7 @@ def points_of(path: Path) -> Iterator[Point]:
 
 
 def _lines(path: Path, kind: type[Record]) -> Iterator[Record]:
-    """The records of a file; a line that was cut off by a kill is skipped."""
+    """The records of a file; a line that a kill left incomplete is skipped."""
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -57,28 +57,28 @@ class Case(NamedTuple):
         return next((int(value) for name, value in self.values if name == NODES), None)
 
 
-def experiment_of(data: Any, place: str) -> Experiment:
-    """Read an experiment. Raises UsageError with the place of what is wrong."""
+def experiment_of(data: Any, file: str) -> Experiment:
+    """Read an experiment. Raises UsageError with the position of the mistake."""
     try:
-        found = msgspec.convert(data, Experiment)
+        experiment = msgspec.convert(data, Experiment)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{place}: {error}") from None
-    empty = [name for name, values in found.matrix.items() if not values]
-    if not found.matrix or empty:
-        raise UsageError(f"{place}: `matrix` needs a list of values for {empty[0] if empty else 'at least one name'}")
-    for name in found.matrix:
-        _check_name(name, found, place)
-    return found
+        raise UsageError(f"{file}: {error}") from None
+    empty = [name for name, values in experiment.matrix.items() if not values]
+    if not experiment.matrix or empty:
+        raise UsageError(f"{file}: `matrix` needs a list of values for {empty[0] if empty else 'at least one name'}")
+    for name in experiment.matrix:
+        _check_name(name, experiment, file)
+    return experiment
 
 
-def _check_name(name: str, experiment: Experiment, place: str) -> None:
+def _check_name(name: str, experiment: Experiment, file: str) -> None:
     if name == NODES:
         wrong = [value for value in experiment.matrix[name] if not isinstance(value, int) or value < 1]
         if wrong:
-            raise UsageError(f"{place}: matrix.nodes: {wrong[0]} is not a number of nodes")
+            raise UsageError(f"{file}: matrix.nodes: {wrong[0]} is not a number of nodes")
     elif "." not in name and not any(f"{{{name}}}" in text for text in _texts(experiment)):
         raise UsageError(
-            f"{place}: matrix.{name} changes nothing: write {{{name}}} in `recipe`, `command` or `arguments`, or a path"
+            f"{file}: matrix.{name} changes nothing: write {{{name}}} in `recipe`, `command` or `arguments`, or a path"
             " of --set"
         )
 
@@ -88,7 +88,7 @@ def _texts(experiment: Experiment) -> tuple[str, ...]:
 
 
 def cases(experiment: Experiment) -> Iterator[Case]:
-    """Every combination, the first variable slowest."""
+    """Every combination of values; the first variable changes slowest."""
     names = tuple(experiment.matrix)
     for combination in itertools.product(*experiment.matrix.values()):
         values = {name: _text(value) for name, value in zip(names, combination, strict=True)}
@@ -115,10 +115,10 @@ def _text(value: Scalar) -> str:
 # --- DLBS ------------------------------------------------------------------------------------------------------------
 
 
-def of_dlbs(data: Mapping[str, Any], recipe: str, place: str) -> tuple[Experiment, tuple[str, ...]]:
-    """An experimenter's config.json, and what of it does not apply.
+def of_dlbs(data: Mapping[str, Any], recipe: str, file: str) -> tuple[Experiment, tuple[str, ...]]:
+    """Convert an experimenter's config.json; also returns the settings that do not apply.
 
-    recipe: the directory of the recipe; empty for those that ship with batchtrain, by `exp.framework`.
+    recipe: the directory of the recipe; empty to choose a recipe that ships with batchtrain by `exp.framework`.
     """
     left: list[str] = []
     words: list[str] = []
@@ -131,7 +131,7 @@ def of_dlbs(data: Mapping[str, Any], recipe: str, place: str) -> tuple[Experimen
         values = tuple(value) if is_variable and isinstance(value, list) else (value,)
         if name == "exp.framework":
             if not recipe:
-                matrix["framework"] = tuple(_recipe_of(item, place) for item in values)
+                matrix["framework"] = tuple(_recipe_of(item, file) for item in values)
             continue
         if any(isinstance(item, str) and ("${" in item or "$(" in item) for item in values):
             left.append(f"{name}: an expression, which only DLBS evaluates")
@@ -144,14 +144,12 @@ def of_dlbs(data: Mapping[str, Any], recipe: str, place: str) -> tuple[Experimen
             matrix[key] = tuple(json.dumps(item) for item in values)
             words.append(f"-P{name}='{{{key}}}'")
     if not recipe and "framework" not in matrix:
-        raise UsageError(f"{place}: it has no exp.framework; name the recipe with --recipe DIR")
+        raise UsageError(f"{file}: it has no exp.framework; name the recipe with --recipe DIR")
     made = {"recipe": recipe or "{framework}", "matrix": matrix or {NODES: (1,)}, "arguments": " ".join(words)}
-    return experiment_of(made, place), tuple(left)
+    return experiment_of(made, file), tuple(left)
 
 
-def _recipe_of(framework: Any, place: str) -> str:
+def _recipe_of(framework: Any, file: str) -> str:
     if framework not in RECIPES:
-        raise UsageError(
-            f"{place}: exp.framework `{framework}` has no recipe that takes it; name one with --recipe DIR"
-        )
+        raise UsageError(f"{file}: exp.framework `{framework}` has no recipe that takes it; name one with --recipe DIR")
     return RECIPES[framework]

@@ -1,4 +1,4 @@
-"""A run for other programs: CSV, DLBS logs, TensorBoard event files."""
+"""Exports a run for other programs: CSV, DLBS logs, TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from batchtrain.errors import UsageError
 from batchtrain.runs.directory import RunDirectory, replace
 from batchtrain.runs.extract import split
-from batchtrain.runs.names import safe_path
+from batchtrain.runs.local_names import safe_path
 
 _KEY = re.compile(r"^[ \t]*__(.+?)__[ \t]*=(.+)")
 HEADS = ("task", "t", "rank", "node", "step", "epoch", "metric", "value")
@@ -36,16 +36,17 @@ def write_csv(run: RunDirectory, file: TextIO) -> int:
 
 
 def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
-    """Write rank_N.log files, whose lines begin with `__`; returns them. Raises UsageError if no rank printed such.
+    """Write rank_N.log files, whose lines begin with `__`; returns them. Raises UsageError if no rank printed such
+    lines.
 
-    A program that prints none, but has a throughput, gets the keys that DLBS's reports need.
+    If the program prints none but has a throughput, the file gets the keys that DLBS's reports need.
     """
     ranks: dict[int, dict[str, Any]] = {}
     for path in sorted((run.path / "logs").glob("*/")):
         for rank, name, value in _keys_of_task(path):
             ranks.setdefault(rank, {})[name] = value
-    if not ranks and (found := _keys_of_summary(run)):
-        ranks[0] = found
+    if not ranks and (keys := _keys_of_summary(run)):
+        ranks[0] = keys
     if not ranks:
         raise UsageError(
             f"{run.path} has nothing for DLBS: no line `__name__=value` in logs/, and no throughput in run.json"
@@ -62,7 +63,7 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
 
 
 def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
-    """The keys of each rank: of its own file, which has no prefixes, else of the merged output."""
+    """The keys of each rank: from its own file, which has no prefixes, or else from the merged output."""
     own = {path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdigit()}
     for path in sorted(own, key=own.__getitem__):
         yield from ((own[path], name, value) for _, name, value in _keys(path))
@@ -71,7 +72,7 @@ def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
 
 
 def _keys(path: Path) -> Iterator[tuple[int, str, Any]]:
-    """The keys of a log; DLBS's parser stops at a value that is no JSON, so such lines are left out."""
+    """The keys of a log. DLBS's parser stops at a value that is not JSON, so such lines are left out."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -91,14 +92,14 @@ def _keys_of_summary(run: RunDirectory) -> dict[str, Any]:
     rate = record.summary.get("throughput")
     if rate is None:
         return {}
-    found: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
-    found["exp.num_gpus"] = record.nodes  # DLBS's reports leave rows with 0 out
-    found["exp.model_title"] = record.job  # a row of its reports
-    found["results.throughput"] = rate.last
+    keys: dict[str, Any] = {"exp.id": record.id, "exp.status": "ok", "exp.num_nodes": record.nodes}
+    keys["exp.num_gpus"] = record.nodes  # DLBS's reports omit rows with 0
+    keys["exp.model_title"] = record.job  # the reports show it in a row
+    keys["results.throughput"] = rate.last
     for name, milliseconds in (("step_ms", 1.0), ("batch_seconds", 1000.0)):
         if name in record.summary:
-            found["results.time"] = record.summary[name].last * milliseconds
-    return found
+            keys["results.time"] = record.summary[name].last * milliseconds
+    return keys
 
 
 # --- TensorBoard: records of protocol buffers, each with checksums --------------------------------------------------
@@ -109,19 +110,19 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     files: dict[str, bytearray] = {}
     count = 0
     for number, (task, point) in enumerate(run.points()):
-        place = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
+        folder = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
         step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
         summary = b"".join(
             _bytes(1, _bytes(1, name.encode()) + b"\x15" + struct.pack("<f", math.nan if value is None else value))
             for name, value in point.values.items()
         )
         event = b"\x09" + struct.pack("<d", point.t or 0.0) + b"\x10" + _varint(step) + _bytes(5, summary)
-        files.setdefault(place, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
+        files.setdefault(folder, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
             _record(event)
         )
         count += len(point.values)
-    for place, content in files.items():
-        replace(target / safe_path(place) / f"events.out.tfevents.0.{run.name}", bytes(content))
+    for folder, content in files.items():
+        replace(target / safe_path(folder) / f"events.out.tfevents.0.{run.name}", bytes(content))
     return count
 
 
@@ -131,11 +132,11 @@ def _bytes(field: int, content: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     number &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes((*found, number))
+    return bytes((*encoded, number))
 
 
 def _record(content: bytes) -> bytes:
@@ -144,7 +145,7 @@ def _record(content: bytes) -> bytes:
 
 
 def _checksum(content: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the format of TFRecord wants."""
+    """CRC-32C, rotated and shifted as the TFRecord format requires."""
     value = 0xFFFFFFFF
     for byte in content:
         value = _CRC[(value ^ byte) & 255] ^ (value >> 8)

@@ -5,20 +5,21 @@ Each entry of `PROGRAMS` reads the lines of one program. docs/reference/metrics.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 RATE = 5000
-"""Lines per second that are all read; of more lines, fewer and fewer are."""
+"""Up to this number of lines per second, all lines are read; of more lines, a decreasing share."""
 FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth", "test accuracy")
 """Texts of lines that are always read: they come once, at the end."""
 COUNTERS = {"step": "step", "global_step": "step", "iteration": "step", "batch": "step", "epoch": "epoch"}
-"""Keys of a JSON line that place it, and what they count."""
+"""Keys of a JSON line that give its position, with the name of the counter."""
 LOWER_IS_BETTER = ("loss", "error", "time", "latency", "perplexity", "_ms", "_us", "seconds")
 UNITS = {
     "images_per_second": "images/s",
@@ -49,7 +50,7 @@ _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|NaN|in
 
 
 class Point(NamedTuple):
-    """Values of one moment. A value that is NaN or infinite is None."""
+    """The values of one moment. A value that is NaN or infinite is None."""
 
     values: dict[str, float | None]
     rank: int | None = None
@@ -60,9 +61,9 @@ class Point(NamedTuple):
 
     def line(self, now: float) -> dict[str, Any]:
         """The object of a line of metrics/TASK.jsonl."""
-        place = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
-        place.update(step=self.step, epoch=self.epoch)
-        return {name: value for name, value in place.items() if value is not None} | self.values
+        fields = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
+        fields.update(step=self.step, epoch=self.epoch)
+        return {name: value for name, value in fields.items() if value is not None} | self.values
 
 
 class Source(NamedTuple):
@@ -78,13 +79,14 @@ class Program(NamedTuple):
 
     name: str
     needle: str
-    """A text that each of its lines contains; it is found faster than the pattern."""
+    """A text that each of these lines contains; searching for it is faster than the pattern."""
     pattern: re.Pattern[str]
     read: Callable[[re.Match[str], Source], Point | None]
 
 
 class Pattern(NamedTuple):
-    """A pattern of the user: the group `value`, or the first one, is the value; `step` and `epoch` may be groups."""
+    """A pattern of the user. The group `value`, or else the first group, is the value; `step` and `epoch` are optional
+    groups."""
 
     name: str
     pattern: str
@@ -101,22 +103,27 @@ class Extractor:
         self._sources: dict[int | None, Source] = {}
         self._second, self._count = 0, 0
 
-    def feed(self, lines: Iterable[str], now: float) -> Iterator[Point]:
-        """The numbers of lines that came at a time (in seconds)."""
-        for line in lines:
-            if self._is_read(line, now):
-                yield from self._line(line)
-
-    def _is_read(self, line: str, now: float) -> bool:
+    def feed(self, lines: Sequence[str], now: float) -> Iterator[Point]:
+        """The numbers in lines that came at a time (in seconds). A line with absurd numbers or depths has none."""
         if int(now) != self._second:
             self._second, self._count = int(now), 0
-        self._count += 1
-        if self._count <= RATE or self._count % (self._count // RATE + 1) == 0:
-            return True
-        if any(text in line for text in FINAL):
-            return True
-        self.skipped += 1
-        return False
+        for line in self._read(lines):
+            with contextlib.suppress(ValueError, RecursionError):
+                yield from self._line(line)
+
+    def _read(self, lines: Sequence[str]) -> Iterator[str]:
+        """The lines to read: of each RATE lines of a second a smaller part, taken without looking at the others."""
+        at = 0
+        while at < len(lines):
+            number = self._count + 1
+            every = number // RATE + 1
+            part = lines[at : at + every * RATE - number]
+            chosen = part[-number % every :: every]
+            if every > 1 and _has_final("\n".join(part)):
+                chosen = [line for n, line in enumerate(part, number) if n % every == 0 or _has_final(line)]
+            at, self._count = at + len(part), self._count + len(part)
+            self.skipped += len(part) - len(chosen)
+            yield from chosen
 
     def _line(self, text: str) -> Iterator[Point]:
         rank, line = split(text)
@@ -134,8 +141,12 @@ class Extractor:
         yield from (point._replace(rank=rank) for point in _row(changed, line))
 
 
+def _has_final(text: str) -> bool:
+    return any(final in text for final in FINAL)
+
+
 def split(text: str) -> tuple[int | None, str]:
-    """The rank of a line, and the line as its process printed it; of a redrawn line, the last state."""
+    """The rank of a line, and the line as its process printed it. A line that was redrawn has its last state."""
     match = PREFIX.match(text) if text.startswith("[") else None
     line = text[match.end() :] if match else text
     if "\r" in line:
@@ -152,30 +163,30 @@ def number_of(role: str) -> int | None:
 
 
 def of_json(line: str | bytes) -> Point | None:
-    """A line of $BATCHTRAIN_METRICS. Raises ValueError if it is no JSON object with a number in it."""
+    """A line of $BATCHTRAIN_METRICS. Raises ValueError if it is not a JSON object with a number."""
     if not line.strip():
         return None
     try:
-        found = msgspec.json.decode(line)
+        document = msgspec.json.decode(line)
     except msgspec.DecodeError:
-        found = json.loads(line)  # Python's own writer has NaN and Infinity, which are no JSON
-    if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")
-    return _point(found)
+        document = json.loads(line)  # Python writes NaN and Infinity, which are not valid JSON
+    if not isinstance(document, dict):
+        raise ValueError("it is not a JSON object")
+    return _point(document)
 
 
-def _point(found: Mapping[str, Any]) -> Point:
-    place: dict[str, Any] = {}
+def _point(document: Mapping[str, Any]) -> Point:
+    fields: dict[str, Any] = {}
     values: dict[str, float | None] = {}
-    for name, value in found.items():
+    for name, value in document.items():
         counter = COUNTERS.get(name, name if name in ("t", "rank", "node") else "")
         if counter and _fits(counter, value):
-            place[counter] = int(value) if counter in ("step", "rank") else value
+            fields[counter] = int(value) if counter in ("step", "rank") else value
         elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
-    return Point(values, **place)
+    return Point(values, **fields)
 
 
 def _fits(counter: str, value: Any) -> bool:
@@ -185,7 +196,7 @@ def _fits(counter: str, value: Any) -> bool:
 
 
 def finite(value: float | str) -> float | None:
-    """A number, or None for NaN, an infinite value, and a text that is no number."""
+    """A number; None for NaN, an infinite value, and a text that is not a number."""
     try:
         number = float(value)
     except (ValueError, OverflowError):
@@ -270,7 +281,7 @@ def _plain(name: str) -> str:
 def _dlbs(match: re.Match[str], source: Source) -> Point | None:
     name = match[1].strip()
     if not name.startswith("results."):
-        return None  # parameters: they are no results
+        return None  # parameters, not results
     try:
         value = json.loads(match[2])
     except ValueError:
@@ -304,11 +315,11 @@ def _cntk(match: re.Match[str], source: Source) -> Point:
 
 
 def _torch(match: re.Match[str], source: Source) -> Point:
-    """value (mean so far): the value, as the other programs have it."""
+    """`value (mean so far)`: takes the value, as for the other programs."""
     test = match[1] is None
-    found = re.findall(rf"(\S+)\s+({_NUMBER}) \(\s*{_NUMBER}\)", match[4])
+    pairs = re.findall(rf"(\S+)\s+({_NUMBER}) \(\s*{_NUMBER}\)", match[4])
     names = {"time": "batch_seconds", "data": "data_seconds"}
-    values = {names.get(_plain(name), _plain(name)): finite(value) for name, value in found}
+    values = {names.get(_plain(name), _plain(name)): finite(value) for name, value in pairs}
     values = {f"test_{name}" if test else name: value for name, value in values.items()}
     return Point(values, epoch=None if test else int(match[1]), step=int(match[2]))
 
@@ -319,7 +330,7 @@ def _horovod(match: re.Match[str], source: Source) -> Point:
 
 
 def _keras(match: re.Match[str], source: Source) -> Point | None:
-    """Only the last line of an epoch: the others are redrawn."""
+    """Reads only the last line of an epoch: the program redraws the others."""
     if match[1] != match[2]:
         return None
     factor = {"us": 0.001, "ms": 1.0, "s": 1000.0}[match[4]]
@@ -333,7 +344,7 @@ def _mpi_bench(match: re.Match[str], source: Source) -> Point:
 
 
 def _json_line(match: re.Match[str], source: Source) -> Point | None:
-    """A JSON object, or a dict of Python, with a step or an epoch: other objects are no metrics."""
+    """Reads a JSON object or a Python dict with a step or an epoch; other objects are not metrics."""
     text = match[1]
     if not any(f'"{name}"' in text or f"'{name}'" in text for name in COUNTERS):
         return None
@@ -341,12 +352,12 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
         return of_json(text)
     except ValueError:
         pairs = dict(re.findall(rf"'([\w./-]+)': '?({_NUMBER})'?(?=[,}}])", text))
-    place = {COUNTERS[name]: finite(pairs.pop(name)) for name in tuple(pairs) if name in COUNTERS}
-    step = place.get("step")
+    counters = {COUNTERS[name]: finite(pairs.pop(name)) for name in tuple(pairs) if name in COUNTERS}
+    step = counters.get("step")
     return Point(
         {name: finite(value) for name, value in pairs.items()},
         step=None if step is None else int(step),
-        epoch=place.get("epoch"),
+        epoch=counters.get("epoch"),
     )
 
 
@@ -355,7 +366,7 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
 
 
 def _steps(match: re.Match[str], source: Source) -> Point:
-    """`step 3/10 loss 0.31 lr=0.1 300 images/sec`: pairs of names and values, and a rate."""
+    """Reads pairs of names and values, and a rate: `step 3/10 loss 0.31 lr=0.1 300 images/sec`."""
     values = {name: finite(value) for name, value in re.findall(rf"([A-Za-z_]\w*)[ =:]+({_NUMBER})(?![\w.])", match[2])}
     values |= {
         f"{unit}_per_second": finite(rate) for rate, unit in re.findall(rf"({_NUMBER}) (\w+)/s(?:ec)?\b", match[2])

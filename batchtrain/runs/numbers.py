@@ -1,11 +1,11 @@
-"""The numbers of a run: the output of its tasks, and the files of $BATCHTRAIN_METRICS, become metrics/TASK.jsonl."""
+"""Writes metrics/TASK.jsonl of a run from the output of its tasks and the files of $BATCHTRAIN_METRICS."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -15,7 +15,7 @@ from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
 from batchtrain.runs.summary import Summary
 
 MOST_BYTES = 64 << 20
-"""Bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer one, every k-th line."""
+"""Most bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer file, every k-th line is read."""
 _RANK = re.compile(r"\d+")
 Patterns = Callable[[str], Iterable[MetricPattern]]
 """The `metrics` of a task."""
@@ -24,20 +24,20 @@ Patterns = Callable[[str], Iterable[MetricPattern]]
 class Numbers(Protocol):
     """Makes metrics/TASK.jsonl of a run."""
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """A line of the merged output of a task, as it comes; its first words may be the rank's prefix."""
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Take lines of the merged output of a task. Each may begin with the prefix of its rank."""
 
     def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
-        """All output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of each
-        task that has metrics."""
+        """Finish: all output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of
+        each task that has metrics."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know about the numbers: sampled, refused or not finite."""
+        """Remarks about the numbers: sampled, refused or not finite."""
 
 
 def numbers_of(run: RunDirectory, patterns: Patterns) -> Numbers:
-    """What makes the metrics of a run."""
+    """Returns an object that collects the metrics of a run."""
     return Recorded(run, patterns)
 
 
@@ -48,20 +48,20 @@ class Recorded:
         self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """Write what a line says."""
-        self._task(task).line(text, self._clock())
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Write the numbers of lines."""
+        self._task(task).lines(lines, self._clock())
 
     def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
-        """Add the programs' own metrics, and sum up."""
+        """Add the program's own metrics, and make the summary."""
         for task, paths in files.items():
             self._task(task).add(paths, self._clock())
-        found = {name: task.end() for name, task in self._tasks.items()}
-        return {name: summary for name, summary in found.items() if summary}
+        summaries = {name: task.end() for name, task in self._tasks.items()}
+        return {name: summary for name, summary in summaries.items() if summary}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Of all tasks."""
+        """The remarks about all tasks."""
         return tuple(f"{name}: {note}" for name, task in self._tasks.items() for note in task.notes)
 
     def _task(self, name: str) -> _Task:
@@ -83,9 +83,9 @@ class _Task:
         self._file: BinaryIO | None = None
         self._now = 0.0
 
-    def line(self, text: str, now: float) -> None:
-        with contextlib.suppress(ValueError, RecursionError):  # absurd numbers, names or depths: not a metric
-            for point in self._extractor.feed((text,), now):
+    def lines(self, lines: Sequence[str], now: float) -> None:
+        for point in self._extractor.feed(lines, now):
+            with contextlib.suppress(ValueError):  # a name that is no text
                 self._write(point, now)
 
     def _write(self, point: Point, now: float) -> None:
@@ -95,13 +95,13 @@ class _Task:
         self._file.write(line_of(point.line(now)))
 
     def add(self, paths: tuple[Path, ...], now: float) -> None:
-        """The program's own values replace those of the same name in its output."""
+        """Values that the program wrote itself replace those of the same name in its output."""
         noted = len(self.notes)
         self._drop({name for path in paths for point in self._read(path) for name in point.values})
         del self.notes[noted:]
         for path in paths:  # read twice, because the files of all ranks may not fit into memory
             for point in self._read(path):
-                with contextlib.suppress(ValueError):  # a name that is no text
+                with contextlib.suppress(ValueError):  # a name that is not a text
                     self._write(point, now)
 
     def _drop(self, names: set[str]) -> None:
@@ -122,7 +122,7 @@ class _Task:
         rank = int(path.stem) if _RANK.fullmatch(path.stem) else None
         every = path.stat().st_size // MOST_BYTES + 1
         if every > 1:
-            self.notes.append(f"metrics of {path.stem}: every {every}. line was read, because they are very many")
+            self.notes.append(f"metrics of {path.stem}: every {every}. line was read, because there are very many")
         refused, first = 0, ""
         with path.open("rb") as file:
             for number, line in enumerate(file):

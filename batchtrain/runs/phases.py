@@ -19,7 +19,7 @@ PHASES = {
 
 
 class Moments(NamedTuple):
-    """When things happened, by the clock of this machine."""
+    """The times of events, by the clock of this machine."""
 
     started: datetime
     ready: datetime | None = None
@@ -31,17 +31,17 @@ class Moments(NamedTuple):
 
 
 def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | None, fetch: float) -> dict[str, float]:
-    """The seconds of each part that is known. Times of the service are only compared with each other.
+    """The seconds of each known part. Times of the service are compared only with each other.
 
     preparation: seconds of the slowest start task, if the nodes started in this run.
     """
     training = _span(tasks)
-    found: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
+    seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
     if moments.ready is not None:
-        found["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
+        seconds["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
     if moments.added is not None and moments.ended is not None and training is not None:
-        found["start"] = (moments.ended - moments.added).total_seconds() - training
-    return {name: round(max(value, 0.0), 3) for name in PHASES if (value := found.get(name)) is not None}
+        seconds["start"] = (moments.ended - moments.added).total_seconds() - training
+    return {name: round(max(value, 0.0), 3) for name in PHASES if (value := seconds.get(name)) is not None}
 
 
 def _span(tasks: Iterable[TaskRecord]) -> float | None:

@@ -1,13 +1,14 @@
-"""The run directory of one job, from its start to its end."""
+"""Writes the run directory of one job, from its start to its end."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
-from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError
+from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
@@ -45,13 +46,15 @@ from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
 MANY = 20
-"""Of a job with more tasks, only those that failed are fetched, unless the task has `results`."""
+"""Of a job with more tasks, `run` fetches only those that failed, and those that have `results`."""
 MANY_OF_SWEEP = 200
-"""The same for tasks with named parameters, whose metrics are compared."""
+"""The same limit for tasks with named parameters, whose metrics are compared."""
+AT_ONCE = 10_000
+"""Lines of a file that are searched for metrics at once."""
 OUTPUT = frozenset({"stdout", "stderr"})
-"""Kinds of events that are lines of a task."""
+"""Kinds of events that are an output line of a task."""
 READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
-"""Kinds of events after which a pool is ready, or a job is added."""
+"""The event kinds that report that a pool is ready, or that a job was added."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -68,12 +71,12 @@ class Origin(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Told of the progress of fetching."""
+    """Callbacks that receive the progress of fetching."""
 
     begin: Callable[[int, int], None] = lambda files, size: None
-    """A task's files are next: their number and bytes."""
+    """Called before the files of a task, with their number and bytes."""
     moved: Callable[[int], None] = lambda size: None
-    """Bytes came."""
+    """Called with the number of bytes that came."""
 
 
 QUIET = Progress()
@@ -97,7 +100,8 @@ class Recording:
         *,
         ended: datetime | None = None,
     ) -> None:
-        """job: its settings; by default those that its tasks were added with. ended: when the job ended, if it did."""
+        """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
+        did."""
         self.run = run
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended = job, ended
@@ -105,14 +109,16 @@ class Recording:
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
         self._finished = False
-        """Whether the run ended before, and its tasks have not run since."""
+        """Whether the run had ended before, and its tasks have not run since."""
         self._nodes: dict[str, NodeSeen] = {}
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
-        """The nodes that tasks ran on, each with its pool."""
+        """The nodes on which tasks ran, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
+        self._left = 0
+        """How many tasks were not fetched because the job has many."""
         self._followed: set[str] = set()
-        """The tasks whose output came line by line."""
+        """The tasks whose output was followed line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
         run.write(record)
 
@@ -121,7 +127,7 @@ class Recording:
         return self._record.job
 
     def of(self, recipe: Recipe, plan: Plan, origin: Origin) -> Recording:
-        """Note what the job is made of."""
+        """Record the settings of the job."""
         secrets = secrets_in(recipe)
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
@@ -136,7 +142,7 @@ class Recording:
     # --- while it runs ----------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Note an event; a line of a task goes to the numbers only."""
+        """Record an event; an output line of a task is only searched for metrics."""
         if event.kind in READY:
             self._moments = self._moments._replace(ready=now())
         elif event.kind in ADDED:
@@ -144,22 +150,29 @@ class Recording:
         if event.text and event.kind not in OUTPUT:
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
-    def line(self, task: str, stream: str, text: str) -> None:
-        """A line of the output of a task."""
+    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+        """Lines of the output of a task."""
         self._followed.add(task)
-        self._numbers.line(task, stream, text)
+        self._numbers.lines(task, stream, lines)
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
-    def fetch(self, ended: Iterable[TaskSeen], *, everything: bool = False, progress: Progress = QUIET) -> None:
-        """Fetch the logs and results of the tasks that have run. everything: of all tasks, without a limit of size."""
+    def fetch(
+        self,
+        ended: Iterable[TaskSeen],
+        *,
+        all_tasks: bool = False,
+        everything: bool = False,
+        progress: Progress = QUIET,
+    ) -> None:
+        """Fetch the logs and results of tasks that have run. all_tasks: also of many. everything: of any size."""
         began, known = now(), tuple(ended)
         parameters = self._parameters
         records = tuple(_task_record(task, parameters.get(task.id, {})) for task in known)
         self._finished = self._record.state in ENDED and self.run.tasks() == records
         self.run.write_tasks(records)
         try:
-            for task in self._chosen(known, everything):
+            for task in self._chosen(known, all_tasks=all_tasks):
                 for done in self._bring(task, everything, progress):
                     key = done.record.task, done.record.node, done.record.path
                     self._files[key] = done.record
@@ -174,7 +187,7 @@ class Recording:
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._settings(task.id).results or Results()
         places = look.places(self._client, self.job_id, task.id)
-        self._places.update({place.node: place.pool for place in places})
+        self._places.update({seen.node: seen.pool for seen in places})
         return results.bring(
             self._client,
             self.run,
@@ -188,14 +201,16 @@ class Recording:
             moved=progress.moved,
         )
 
-    def _chosen(self, ended: tuple[TaskSeen, ...], everything: bool) -> tuple[TaskSeen, ...]:
+    def _chosen(self, ended: tuple[TaskSeen, ...], *, all_tasks: bool) -> tuple[TaskSeen, ...]:
         ran = tuple(task for task in ended if task.node)
-        if everything or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
+        if all_tasks or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
             return ran
-        return tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+        chosen = tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+        self._left = len(ran) - len(chosen)
+        return chosen
 
     def _settings(self, task_id: str) -> FetchSettings:
-        """The `results` and `metrics` of a task; those of a generated task are its template's."""
+        """The `results` and `metrics` of a task. A generated task has those of its template."""
         if self._job is None:
             return self._settings_of_service.get(task_id, FetchSettings())
         listed = self._job.tasks
@@ -205,7 +220,7 @@ class Recording:
 
     @functools.cached_property
     def _parameters(self) -> dict[str, dict[str, Any]]:
-        """The named parameters of the tasks; only factories and the user's variables give some."""
+        """The named parameters of the tasks; only factories and the user's variables set parameters."""
         if self._job is None or any(
             task.task_factory or PARAMETERS in task.environment_variables for task in self._job.tasks
         ):
@@ -214,20 +229,20 @@ class Recording:
 
     @functools.cached_property
     def _settings_of_service(self) -> dict[str, FetchSettings]:
-        """What the tasks were added with. A variable that is not ours or of a later version is ignored."""
-        found = {}
+        """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
+        settings = {}
         for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
             with contextlib.suppress(msgspec.DecodeError):
-                found[task_id] = msgspec.json.decode(text, type=FetchSettings)
-        return found
+                settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
+        return settings
 
     def _write_nodes(self) -> None:
-        """n0, n1, … in the order in which the tasks name them."""
+        """Name the nodes n0, n1, … in the order in which the tasks name them."""
         if not self._places:
             return
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
-            with contextlib.suppress(ServiceError):  # a pool that is gone; the ids are known
+            with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
                 seen.update({node.id: node for node in look.nodes(self._client, pool)})
         self.run.write_nodes(
             NodeRecord(
@@ -242,15 +257,15 @@ class Recording:
         )
 
     def _ranks(self, node: str) -> dict[str, tuple[int, ...]]:
-        found: dict[str, list[int]] = {}
+        ranks_of: dict[str, list[int]] = {}
         for record in self._files.values():
             match = _RANK.fullmatch(record.fetched) if record.node == node else None
             if match:
-                found.setdefault(record.task, []).append(int(match[1]))
-        return {task: tuple(sorted(ranks)) for task, ranks in found.items()}
+                ranks_of.setdefault(record.task, []).append(int(match[1]))
+        return {task: tuple(sorted(ranks)) for task, ranks in ranks_of.items()}
 
     def end(self, state: str, error: BaseException | None = None) -> None:
-        """Write the end of the run, its summary, and the report. A run that had ended keeps its end."""
+        """Write the end of the run, its summary and the report. A run that had already ended keeps its end."""
         if self._finished:
             self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
@@ -290,38 +305,38 @@ class Recording:
         return self._summary(known)
 
     def _summary(self, known: Set[str]) -> dict[str, Metric]:
-        """The summary of all tasks but the known ones. Names of several tasks begin with the task."""
+        """The summary of all tasks except the known ones. Names begin with the task if there are several."""
         self.metrics = self._numbers.end(self._metrics_files(known))
         if len(self.metrics) == 1 and not self._record.summary:
             return next(iter(self.metrics.values()))
-        return {f"{task}/{name}": metric for task, found in self.metrics.items() for name, metric in found.items()}
+        return {f"{task}/{name}": metric for task, metrics in self.metrics.items() for name, metric in metrics.items()}
 
     def _read_lines(self, known: Set[str]) -> None:
-        """The output of the tasks that this command did not follow. known: tasks whose metrics are there."""
+        """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
         for record in self._files.values():
             if record.task in known:
                 continue
             if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
                 with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    for line in file:
-                        self._numbers.line(record.task, record.path.removesuffix(".txt"), line.rstrip("\n"))
+                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
-        found: dict[str, list[Path]] = {}
+        paths_of: dict[str, list[Path]] = {}
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
-                found.setdefault(record.task, []).append(self.run.path / record.fetched)
-        return {task: tuple(paths) for task, paths in found.items()}
+                paths_of.setdefault(record.task, []).append(self.run.path / record.fetched)
+        return {task: tuple(paths) for task, paths in paths_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------
 
     @property
     def unsaved(self) -> tuple[str, ...]:
-        """Why files that are still on their nodes were not fetched; each reason once."""
+        """The reasons why files that are still on their nodes were not fetched, without duplicates."""
         return tuple(dict.fromkeys(self._again.values()))
 
     def said(self) -> str:
-        """Where the results are, and what is missing, for the last lines of a command."""
+        """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
         held = f"{_counted(len(outputs))}, {size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
@@ -330,8 +345,11 @@ class Recording:
             if not record.fetched:
                 reasons.setdefault(record.reason, []).append(record.path)
         for reason, paths in reasons.items():
-            of = f"{paths[0]} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
+            of = f"{printable(paths[0])} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
             lines.append(f"{of} not fetched: {reason}")
+        if self._left:
+            what = "1 task that succeeded was" if self._left == 1 else f"{self._left:,} tasks that succeeded were"
+            lines.append(f"{what} not fetched: `batchtrain jobs fetch {self.job_id}` fetches them while the job exists")
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
         lines.extend(self._numbers.notes)
@@ -343,7 +361,7 @@ def _counted(number: int) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes for people."""
+    """A size in bytes, in a readable form."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if number < 1024 or unit == "GiB":
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
@@ -401,10 +419,8 @@ def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
 
 
 def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:
-    """The run directory for a job that another command started: the one it already has, or a new one.
-
-    Raises NotFound if there is no such job.
-    """
+    """The run directory for a job that another command started: the existing one, or a new one. Raises NotFound if
+    there is no such job."""
     seen = look.job(client, job_id)
     if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
         return Recording(client, account, *existing, settings, ended=seen.ended)
@@ -427,7 +443,7 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
 
 
 def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirectory, RunRecord] | None:
-    """The newest run directory that fits, and what it says; None if there is none."""
+    """The newest matching run directory with its record; None if there is none."""
     for run in reversed(tuple(directory.runs(root))):
         record = _record_or_none(run)
         if record and fits(record):
@@ -436,7 +452,7 @@ def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirecto
 
 
 def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None) -> RunDirectory | None:
-    """The newest run directory of a job; of a job that is gone, the newest of its id."""
+    """The newest run directory of a job; for a job that is gone, the newest with its id."""
 
     def fits(record: RunRecord) -> bool:
         if job is not None:
@@ -448,10 +464,10 @@ def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None)
 
 
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
-    """Whether a run directory is of this job, and not of an earlier one of the same id."""
+    """Whether a run directory belongs to this job, and not to an earlier one with the same id."""
     if (record.job, record.endpoint, record.account) != (job.id, account.endpoint, account.name):
         return False
-    if record.state == "fetched":  # its beginning is that of the job
+    if record.state == "fetched":  # it began with the job
         return job.created is None or record.started == job.created
     return job.created is None or record.ended is None or record.ended >= job.created
 
@@ -463,11 +479,11 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
         return None
 
 
-def commit_of(place: Path) -> Commit | None:
-    """The git commit of a directory; None without git or a repository."""
+def commit_of(repository: Path) -> Commit | None:
+    """The git commit of a directory; None if git or the repository is missing."""
     try:
-        told = subprocess.run(
-            ["git", "-C", str(place), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+        described = subprocess.run(
+            ["git", "-C", str(repository), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
             capture_output=True,
             text=True,
             timeout=5,
@@ -475,7 +491,7 @@ def commit_of(place: Path) -> Commit | None:
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return Commit(told.removesuffix("-dirty"), told.endswith("-dirty"))
+    return Commit(described.removesuffix("-dirty"), described.endswith("-dirty"))
 
 
 _SECTIONS = {
@@ -488,8 +504,8 @@ _SECTIONS = {
 
 def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
-    found = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
-    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in found.items() if part is not None}
+    sections = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
+    return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in sections.items() if part is not None}
 
 
 def _yaml(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Which files of a task come home, and to which names in the run directory."""
+"""Chooses the files of a task to fetch, and their names in the run directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from azure.batch import BatchClient
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, ServiceError, Unreachable
 from batchtrain.runs.directory import FileRecord, RunDirectory
-from batchtrain.runs.names import LocalNames, safe_path
+from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, retry
 from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
 from batchtrain.service.seen import PlaceSeen
@@ -28,7 +28,8 @@ _METRICS = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
 
 def selects(patterns: Iterable[str], path: str) -> bool:
-    """Whether a pattern means a path: `*` and `?` within a name, `**` over directories, a directory all below it."""
+    """Whether a pattern matches a path: `*` and `?` match within a name, `**` matches directories, and a directory
+    matches everything below it."""
     return any(_compiled(pattern).fullmatch(path) for pattern in patterns)
 
 
@@ -38,7 +39,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     text = "".join(_REGEXES.get(part) or _set_or_text(part) for part in parts)
     try:
         return re.compile(f"{text}(?:/.*)?", re.S)
-    except re.error:  # a set of characters that is none: the text itself
+    except re.error:  # not a valid set of characters: the text itself
         return re.compile(f"{re.escape(pattern)}(?:/.*)?", re.S)
 
 
@@ -61,28 +62,29 @@ class Part(NamedTuple):
 
 
 def parts(job_id: str, task_id: str, places: tuple[PlaceSeen, ...]) -> tuple[Part, ...]:
-    """The nodes of a task. The primary's files are those of the task; a node that ran it before has the rest."""
+    """The nodes of a task. The files on the primary are listed as the task's. The task may also have run on another
+    node, which has the rest."""
     return tuple(
         Part(
             f"n{number}",
-            place.node,
-            downloads.node_tree(place.pool, place.node, place.directory)
+            seen.node,
+            downloads.node_tree(seen.pool, seen.node, seen.directory)
             if number
             else downloads.task_tree(job_id, task_id),
         )
-        for number, place in enumerate(places)
+        for number, seen in enumerate(places)
     )
 
 
 def destination(task_id: str, results: Results, part: Part, path: str) -> str:
-    """Where a file belongs in the run directory; empty for a file that stays on its node."""
+    """The path of a file in the run directory; empty for a file that stays on its node."""
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
-    if found := _RANK.fullmatch(path):
-        return f"logs/{task}/ranks/{found[1]}.{found[2]}.txt"
-    if found := _METRICS.fullmatch(path):
-        return f"metrics/{task}/{found[1]}.jsonl"
+    if match := _RANK.fullmatch(path):
+        return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
+    if match := _METRICS.fullmatch(path):
+        return f"metrics/{task}/{match[1]}.jsonl"
     inside = path.removeprefix("wd/")
     if inside == path or (part.name != "n0" and results.from_ == "primary"):
         return ""
@@ -102,7 +104,7 @@ class Selection(NamedTuple):
 def select(
     task_id: str, results: Results, files: Iterable[tuple[Part, FileSeen]], *, everything: bool = False
 ) -> Selection:
-    """Choose among the files of a task. everything: also what is beyond `max_size`. Logs have no limit."""
+    """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
     names, room = LocalNames(), bytes_of(results.max_size)
     wanted, over = [], []
     for part, file in files:
@@ -119,7 +121,7 @@ def select(
 
 
 class Brought(NamedTuple):
-    """What became of a file, and whether it is still on its node for a later attempt."""
+    """The result for a file, and whether it is still on its node for a later attempt."""
 
     record: FileRecord
     again: bool = False
@@ -138,10 +140,8 @@ def bring(
     begin: Callable[[int, int], None] = lambda files, size: None,
     moved: Callable[[int], None] = lambda size: None,
 ) -> Iterator[Brought]:
-    """Fetch what is to come home of a task, and say of each file what became of it.
-
-    A node that is gone is one record; the files of the others still come. begin: told the number of files and bytes.
-    """
+    """Fetch the chosen files of a task; yields the result for each file. A node that is gone is one record; the files
+    of the other nodes are still fetched. begin: called with the number of files and bytes."""
     seen, lost = _listed(client, parts(job_id, task_id, places))
     for node, error in lost:
         record = FileRecord(task=task_id, path="", node=node, size=0, reason=str(error))
@@ -166,7 +166,7 @@ def bring(
 def _listed(
     client: BatchClient, places: tuple[Part, ...]
 ) -> tuple[list[tuple[Part, FileSeen]], list[tuple[str, ServiceError]]]:
-    """The files of every node, and why those of some nodes cannot be listed."""
+    """The files of every node, and why the files of some nodes cannot be listed."""
     seen: list[tuple[Part, FileSeen]] = []
     lost: list[tuple[str, ServiceError]] = []
     for part in places:
@@ -186,11 +186,11 @@ def _noted(part: Part, lost: list[tuple[str, ServiceError]]) -> Iterator[None]:
 def there(target: Path, file: FileSeen) -> bool:
     """Whether a file was fetched before and has not changed since."""
     try:
-        found = target.stat()
+        status = target.stat()
     except OSError:
         return False
-    changed = file.modified is None or abs(found.st_mtime - file.modified.timestamp()) > 0.001
-    return found.st_size == file.size and not changed
+    changed = file.modified is None or abs(status.st_mtime - file.modified.timestamp()) > 0.001
+    return status.st_size == file.size and not changed
 
 
 def _record(task_id: str, part: Part, file: FileSeen, **more: str) -> FileRecord:

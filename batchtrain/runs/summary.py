@@ -9,9 +9,9 @@ from batchtrain.runs.directory import Metric
 from batchtrain.runs.extract import UNITS, Point, lower_is_better
 
 TOTAL_RATES = ("total_images_per_second", "results.throughput", "total_samples_per_second")
-"""Rates of the whole job; the first that is there counts."""
+"""Rates of the whole job; the first that exists is used."""
 OWN_RATES = ("images_per_second", "samples_per_second")
-"""Rates of one rank; those of all ranks are added."""
+"""Rates of one rank; the rates of all ranks are added."""
 
 
 class _Seen(NamedTuple):
@@ -30,7 +30,7 @@ class Summary:
         self._undefined: dict[str, str] = {}
 
     def add(self, point: Point) -> None:
-        """Take one point. Samples of nodes are no results."""
+        """Add one point. Samples of nodes are not results."""
         if point.node:
             return
         rank = -1 if point.rank is None else point.rank
@@ -46,22 +46,22 @@ class Summary:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which metrics were NaN or infinite, and where first."""
-        return tuple(f"{name} was NaN or infinite, first at {place}" for name, place in self._undefined.items())
+        """The metrics that were NaN or infinite, each with its first occurrence."""
+        return tuple(f"{name} was NaN or infinite, first at {where}" for name, where in self._undefined.items())
 
     def metrics(self) -> dict[str, Metric]:
         """The values of the lowest rank that has a metric, and `throughput`."""
-        found = {}
+        metrics = {}
         for name, ranks in self._seen.items():
             seen = ranks[min(ranks)]
-            found[name] = Metric(seen.last, seen.best, seen.step, self._units.get(name, ""))
+            metrics[name] = Metric(seen.last, seen.best, seen.step, self._units.get(name, ""))
         if rate := throughput(self._rates):
-            found["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
-        return found
+            metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
+        return metrics
 
 
 def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[float, str] | None:
-    """The mean rate after the first value of each rank, and the metric it is of."""
+    """The mean rate without the first value of each rank, and the name of its metric."""
     for name in TOTAL_RATES:
         if name in rates:
             return after_warm_up(rates[name][min(rates[name])]), name
@@ -72,7 +72,7 @@ def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[floa
 
 
 def after_warm_up(values: Sequence[float]) -> float:
-    """The harmonic mean without the first value, which has the warm-up in it. A rate of 0 counts as such."""
+    """The harmonic mean without the first value, which contains the warm-up. The result is 0 if a rate is 0."""
     rest = values[1:] or values
     if min(rest) <= 0:
         return sum(rest) / len(rest)

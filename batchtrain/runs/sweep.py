@@ -23,7 +23,7 @@ from batchtrain.service.seen import JobSeen, Table
 from batchtrain.service.submit import Event
 
 MOST_READ = 500
-"""The number of tasks whose output is read from their nodes."""
+"""Most tasks whose output is read from their nodes."""
 END = 64 * 1024
 """Bytes of the end of stdout that are read."""
 THREADS = 8
@@ -54,11 +54,11 @@ def sweep(
     *,
     highest: bool | None = None,
 ) -> Table[SweepRow]:
-    """The tasks of a job with the values of a metric, best first.
+    """The tasks of a job with the values of a metric, best first. Values come from the run directory of the job below
+    `root`, or else from the end of the task's output. A job that is gone is read from its run directory.
 
-    The values are those of the run directory of the job below `root`; those of other tasks are read from the end of
-    their output. A job that is gone is read from its run directory. highest: whether the highest value is the best; by
-    default the name of the metric decides. Raises NotFound without a job, or without a value of the metric.
+    highest: whether the highest value is the best; by default the name of the metric decides. Raises NotFound if there
+    is no such job, or no value of the metric.
     """
     job = _job_or_none(client, job_id)
     run = recorded_job(root, account, job_id, job)
@@ -109,7 +109,7 @@ def _state(state: str, *, failed: bool) -> str:
 
 
 def _with_parameters(listed: Sequence[_Task]) -> Sequence[_Task]:
-    """Without the tasks beside the sweep, such as a merge task; all if no task has parameters."""
+    """The tasks of the sweep, without others such as a merge task; all tasks if none has parameters."""
     return [task for task in listed if task.parameters] or listed
 
 
@@ -117,13 +117,13 @@ def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metri
     summary = Summary()
     for point in points_of(run.metrics_file(task_id)):
         summary.add(point)
-    found = summary.metrics()
+    metrics = summary.metrics()
     stdout = run.logs(task_id) / "stdout.txt"
-    if metric in found or not stdout.is_file():
-        return found
+    if metric in metrics or not stdout.is_file():
+        return metrics
     with stdout.open("rb") as file:
         file.seek(max(stdout.stat().st_size - END, 0))
-        return {**_printed(file.read(), metric), **found}
+        return {**_printed(file.read(), metric), **metrics}
 
 
 def _read(
@@ -132,7 +132,7 @@ def _read(
     """The metrics at the end of the output of tasks that have run."""
     ran = [task.id for task in missing if task.state not in ("active", "preparing")]
     if len(ran) > MOST_READ:
-        text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id} --all` does"
+        text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id}` does"
         tell(Event("sweep.cut", job_id, text))
     contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
     with ThreadPoolExecutor(THREADS) as workers:
@@ -148,7 +148,8 @@ def _end(client: BatchClient, job_id: str, task_id: str) -> bytes:
 
 
 def _printed(output: bytes, metric: str) -> Mapping[str, Metric]:
-    """The metrics in the output of a task; `NAME=VALUE`, `NAME: VALUE` and `NAME VALUE` give the wanted one too."""
+    """The metrics in the output of a task. The wanted metric is also found as `NAME=VALUE`, `NAME: VALUE` and `NAME
+    VALUE`."""
     summary = Summary()
     extractor = Extractor(
         [Pattern(metric, rf"(?<![\w/.-]){re.escape(metric)}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)")]

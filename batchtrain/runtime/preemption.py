@@ -1,8 +1,9 @@
-"""preemption.py [FILE PROCESS [SIGNAL]]: waits until Azure announces that this virtual machine is preempted.
+"""preemption.py [FILE PROCESS [SIGNAL [RANKS]]]: waits until Azure announces that this virtual machine is preempted.
 
 It asks Azure's Instance Metadata Service for the scheduled events of the machine, every second. Then it prints one
 line: {"node": "tvmps_…", "not_before": 1764000000.0} (seconds since 1970, UTC). With PROCESS it writes the line to FILE
-instead, sends SIGNAL to every process below PROCESS except shells, and ends when PROCESS has ended.
+instead, sends SIGNAL to every process below PROCESS except shells, and ends when PROCESS has ended. With RANKS, the
+directory where rank.sh notes its ranks, these get SIGNAL, with the processes below them.
 
 The emulator has no such service. It writes the same document to a file of the node. Standard library, Python 3.6 or
 later.
@@ -88,7 +89,17 @@ def write(path: str, line: str) -> None:
     os.replace(path + ".new", path)
 
 
-def tell(process: int, number: int) -> None:
+def ranks_in(directory: str) -> "list[int]":
+    """The processes of the ranks of this node."""
+    processes = []
+    for name in os.listdir(directory):
+        if name.endswith(".pid"):
+            with open(os.path.join(directory, name)) as file:
+                processes.append(int(file.readline()))
+    return processes
+
+
+def tell(process: int, number: int, ranks: str) -> None:
     children: "dict[int, list[int]]" = {}
     names: "dict[int, str]" = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
@@ -99,10 +110,10 @@ def tell(process: int, number: int) -> None:
             continue
         names[int(entry)] = head.partition("(")[2]
         children.setdefault(int(tail.split()[1]), []).append(int(entry))
-    below = list(children.get(process, []))
+    below = ranks_in(ranks) if ranks else list(children.get(process, []))
     for pid in below:
         below.extend(children.get(pid, []))
-        if names[pid] not in SHELLS:
+        if pid in names and names[pid] not in SHELLS:
             try:
                 os.kill(pid, number)
             except OSError:  # it has ended
@@ -119,8 +130,9 @@ def main(arguments: "list[str]") -> None:
         os.write(1, line.encode() + b"\n")
         return
     write(arguments[0], line)
-    if len(arguments) > 2:
-        tell(process, getattr(signal, arguments[2]))
+    number, ranks = (*arguments[2:], "", "")[:2]
+    if number:
+        tell(process, getattr(signal, number), ranks)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,11 @@
 # ended, and nothing waits for it but, for a moment, the report of a failure. `--plain COMMAND` keeps no such files.
 #
 # BATCHTRAIN_METRICS names a file in ranks/ of the working directory: COMMAND may append lines of JSON to it. The guard
-# of the first rank of a node starts node.sh there, which samples the node.
+# of the first rank of a node starts node.sh there, which samples the node. For a task with checkpoints on a spot node
+# it also starts preemption.py, which tells the ranks of the node of an announced preemption.
 
-rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${MV2_COMM_WORLD_RANK:-${MPIRUN_RANK:-}}}}}
+# The launch puts the variables of all MPIs here: the first that is set has the rank's number.
+rank=
 
 # --- the process that the launcher knows
 
@@ -79,7 +81,7 @@ tell_azure_mls_words() { # ADDRESS
 # Holds the pipe open for as long as this process and the launcher's daemon live, and passes on the SIGTERM that a
 # launcher sends to the rank's process group.
 guard() {
-  sampler=
+  sampler='' watcher=''
   trap 'end_job KILL $!; end_sampler; exit' USR1 # the rank has ended; below nohup a trap of HUP does nothing
   trap 'end_job KILL $!; end_sampler; echo TERM; exit' TERM
   while kill -0 "$PPID" && kill -0 "$$"; do
@@ -93,7 +95,13 @@ guard() {
 # A second after the start, so that a launch is not slower for it.
 start_sampler() {
   sampler=none
-  if mkdir "$here/ranks/sampled" && [ -n "$metrics" ]; then
+  mkdir "$here/ranks/sampled" || return 0
+  if [ -n "${BATCHTRAIN_PREEMPTION-}" ] && [ "${AZ_BATCH_NODE_IS_DEDICATED-}" = false ]; then
+    python3 -I -S "$here/preemption.py" "$BATCHTRAIN_PREEMPTION" $$ "${BATCHTRAIN_PREEMPTION_SIGNAL-}" "$here/ranks" \
+      >/dev/null &
+    watcher=$!
+  fi
+  if [ -n "$metrics" ]; then
     rm -f "$metrics/node.metrics.jsonl"
     bash "$here/node.sh" samples "$metrics/node.metrics.jsonl" $$ >/dev/null &
     sampler=$!
@@ -102,6 +110,7 @@ start_sampler() {
 
 end_sampler() {
   case $sampler in [0-9]*) kill -s TERM "$sampler" ;; esac
+  [ -z "$watcher" ] || kill -s KILL "$watcher"
 }
 
 # A rank without a place for its metrics has none.
@@ -112,6 +121,13 @@ prepare_metrics() {
   else
     metrics=
   fi
+}
+
+# Each node has a file of its own, without what an earlier try left.
+prepare_preemption() {
+  [ -n "${BATCHTRAIN_PREEMPTION-}" ] || return 0
+  export BATCHTRAIN_PREEMPTION="${AZ_BATCH_TASK_DIR-}/.batchtrain-preemption.json"
+  [ -e "$here/ranks/sampled" ] || rm -f "$BATCHTRAIN_PREEMPTION"
 }
 
 # A launcher that sees a failure begins to kill, and may drop what it has not passed on: 0.3 s, or until swept.
@@ -136,6 +152,7 @@ wait_for_supervisor() {
   mkdir -p "$here/ranks" 2>/dev/null
   rm -f "$record".*
   prepare_metrics
+  prepare_preemption
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
   address=$(own_address)
   tell_azure_mls_words "$address"

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
-from batchtrain.errors import UsageError
 from batchtrain.service import requests
 from batchtrain.service import tasks as service_tasks
 from batchtrain.service.requests import answer, query, quoted
-from batchtrain.service.tasks import STATES, Execution, Fault, Listed, Node
+from batchtrain.service.tasks import Execution, Fault, Listed, Node
 
 ROWS = 200
 """Rows of a page."""
@@ -82,9 +81,7 @@ def tasks(
     client: BatchClient, job_id: str, *, state: str = "", prefix: str = "", skip: str = "", limit: int = ROWS
 ) -> TaskPage:
     """One page of the tasks of a job. state: a key of STATES. prefix: the beginning of their ids. Raises NotFound."""
-    if state and state not in STATES:
-        raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(STATES)}")
-    terms = [f"({STATES[state]})"] if state else []
+    terms = [f"({where})"] if (where := service_tasks.filter_of(state)) else []
     if prefix:
         terms.append(f"startswith(id,'{prefix.replace(chr(39), chr(39) * 2)}')")
     page = service_tasks.page(client, job_id, where=" and ".join(terms), select=_TASK, limit=limit, skip=skip)
@@ -108,8 +105,8 @@ def _task_url(job_id: str, task_id: str) -> str:
 def nodes(client: BatchClient, pool_id: str) -> tuple[NodeRow, ...]:
     """All nodes of a pool, 1,000 in each request. Raises NotFound."""
     url = f"/pools/{quoted(pool_id)}/nodes{query({'$select': _NODE})}"
-    found = requests.listed(client, url, f"list nodes of pool {pool_id}", requests.Page[_Node])
-    return tuple(map(_node_row, found))
+    listed = requests.listed(client, url, f"list nodes of pool {pool_id}", requests.Page[_Node])
+    return tuple(map(_node_row, listed))
 
 
 def node(client: BatchClient, pool_id: str, node_id: str) -> NodeRow:
@@ -120,8 +117,8 @@ def node(client: BatchClient, pool_id: str, node_id: str) -> NodeRow:
 
 def node_counts(client: BatchClient) -> dict[str, dict[str, int]]:
     """The number of nodes by state of each pool."""
-    found = requests.listed(client, "/nodecounts", "count the nodes", requests.Page[_Count])
-    return {item.pool_id: _added(item.dedicated, item.low_priority) for item in found}
+    listed = requests.listed(client, "/nodecounts", "count the nodes", requests.Page[_Count])
+    return {item.pool_id: _added(item.dedicated, item.low_priority) for item in listed}
 
 
 def _added(*counts: Mapping[str, int]) -> dict[str, int]:
@@ -163,14 +160,14 @@ class _Count(msgspec.Struct, rename="camel"):
 
 
 def _task_row(item: Listed) -> TaskRow:
-    info, place = item.execution_info or Execution(), item.node_info or Node()
+    info, node_info = item.execution_info or Execution(), item.node_info or Node()
     return TaskRow(
         id=item.id,
         state=item.state,
         result=info.result.lower(),
         exit_code=info.exit_code,
-        node=place.node_id,
-        pool=place.pool_id,
+        node=node_info.node_id,
+        pool=node_info.pool_id,
         created=item.creation_time,
         started=info.start_time,
         ended=info.end_time,

@@ -57,11 +57,11 @@ def cause(lines: Sequence[str], exit_code: int | None) -> Cause:
     )
 
 
-def lines_of(lines: Iterable[str], found: Cause) -> Iterator[str]:
+def lines_of(lines: Iterable[str], reported: Cause) -> Iterator[str]:
     """The lines of the process that failed, without their prefixes."""
-    number = found.who.rpartition(" ")[2]
+    number = reported.who.rpartition(" ")[2]
     others = (line for line in lines if not REPORT.match(line))
-    return _of(others, found.who, number if number.isdigit() else None)
+    return _of(others, reported.who, number if number.isdigit() else None)
 
 
 def _code(report: re.Match[str]) -> int:

@@ -32,7 +32,7 @@ CONNECTIONS = 64
 """The most connections of a client to the service; the SDK's 10 would be opened anew all the time by more threads."""
 
 # What the SDK and azure-identity log they also raise, and we say it in a sentence; without any handler Python would
-# print their warnings (a dozen lines, where nobody is signed in). Whoever sets up logging still gets them.
+# print their warnings (a dozen lines, where no user is signed in). A program that sets up logging still gets them.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 

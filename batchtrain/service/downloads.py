@@ -1,7 +1,7 @@
-"""Files of tasks and nodes, byte for byte to this machine: several at once, in ranges, resumed after a break.
+"""Downloads files of tasks and nodes byte for byte: several at once, in ranges, resumed after an interruption.
 
-A file has its final name only when it is whole: it is written as `.NAME.part`, read back, compared with what came, and
-renamed.
+A file gets its final name only when it is complete. It is written as `.NAME.part`, read back, compared with the
+received bytes, and renamed.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from batchtrain.service.faults import code_of, faults
 from batchtrain.service.requests import API_VERSION, query, quoted
 
 RANGE = 8 << 20
-"""Bytes of one request; larger files come in several."""
+"""Bytes of one request; larger files need several."""
 THREAD = "download"
 TRIES = 3
-"""How often a file is fetched that changes while it is fetched."""
+"""Most attempts for a file that changes while it is fetched."""
 MOST_NAME = 240
-"""Bytes of a file name that may get a suffix; the file system permits 255."""
+"""Most bytes of a file name that may get a suffix; the file system permits 255."""
 _PAST_THE_END = frozenset({"InvalidRange", "416"})
 _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
                    "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
 
 
 class Tree(NamedTuple):
-    """Where files are: the directory of a task on its node, or a directory of a node."""
+    """The location of files: the directory of a task on its node, or a directory of a node."""
 
     url: str
     name: str
-    """As a message names it."""
+    """The location in messages."""
     top: str = ""
-    """The directory that paths are relative to."""
+    """The directory to which paths are relative."""
 
     def path(self, path: str) -> str:
-        """A path as the service takes it."""
+        """A path in the form of the service."""
         return f"{self.top}/{path}".lstrip("/")
 
     def file_url(self, path: str) -> str:
@@ -64,12 +64,12 @@ def task_tree(job_id: str, task_id: str) -> Tree:
 
 
 def node_tree(pool_id: str, node_id: str, top: str = "") -> Tree:
-    """A node's files, or those of one directory of it."""
+    """The files of a node, or those of one of its directories."""
     return Tree(f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}", f"node {node_id}", top.strip("/"))
 
 
 class FileSeen(NamedTuple):
-    """A file as it was when it was listed."""
+    """A file as it was listed."""
 
     path: str
     size: int
@@ -99,7 +99,7 @@ class _Item(msgspec.Struct):
 
 
 def partial(target: Path) -> tuple[Path, Path]:
-    """Where a file is kept until it is complete, and where its ranges are noted."""
+    """The temporary path of a file until it is complete, and the path of the record of its ranges."""
     name = target.name
     if len(os.fsencode(name)) > MOST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
@@ -110,7 +110,7 @@ def partial(target: Path) -> tuple[Path, Path]:
 
 
 class Wanted(NamedTuple):
-    """A file to fetch, and the path that it gets."""
+    """A file to fetch, and its target path."""
 
     tree: Tree
     file: FileSeen
@@ -118,14 +118,14 @@ class Wanted(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What became of a wanted file."""
+    """The result for a wanted file."""
 
     wanted: Wanted
     size: int = 0
     sha256: str = ""
     """Empty if the file was not fetched."""
     reason: str = ""
-    """Why it was not fetched, or what to know about the copy."""
+    """Why it was not fetched, or a remark about the copy."""
     again: bool = False
     """Whether a later attempt may succeed: the file is still on its node."""
 
@@ -137,11 +137,9 @@ def fetch(
     *,
     patience: retry.Patience = retry.FAR,
 ) -> Iterator[Fetched]:
-    """Fetch files, several at once; each is yielded when it is done or has failed.
-
-    A failed file does not stop the others. After a lost node, its other files are not asked for; after a lost service,
-    none are. moved: told the number of bytes that came.
-    """
+    """Fetch files, several at once; yields each file when it is done or has failed. A failed file does not stop the
+    others. No further files are requested from a node or a service that was lost. moved: called with the number of
+    bytes that came."""
     batch = _Batch(client, moved, patience)
     work = AtOnce(THREAD, _pieces(batch, wanted), WORKERS)
     batch.stopped = work.stopped
@@ -156,36 +154,37 @@ def _pieces(batch: _Batch, wanted: Iterable[Wanted]) -> Iterator[Piece[Fetched]]
 
 
 class _Batch:
-    """What all the files of one call share."""
+    """State that all files of one call share."""
 
     def __init__(self, client: BatchClient, moved: Callable[[int], None], patience: retry.Patience) -> None:
         self.client, self.moved, self.patience = client, moved, patience
         self.stopped = threading.Event()
         self.lost: dict[str, str] = {}
-        """Why nothing more comes from a tree, by its URL; from the whole service by the empty one."""
+        """Why no more files come from a tree, by its URL. The empty URL stands for the whole service."""
 
     def why_not(self, tree: Tree) -> str:
         return self.lost.get("") or self.lost.get(tree.url, "")
 
     def note(self, tree: Tree, error: ServiceError) -> None:
+        """Remember a lost service or node, by its first error: all of its files have the same reason."""
         if isinstance(error, Unreachable):
-            self.lost[""] = str(error)
+            self.lost.setdefault("", str(error))
         elif error.code in _GONE:
-            self.lost[tree.url] = str(error)
+            self.lost.setdefault(tree.url, str(error))
 
 
 def _read_refusal(response: PipelineResponse[Any, Any]) -> None:
-    """Read the error document of an answer that is streamed otherwise."""
+    """Read the error document of an answer whose body is streamed."""
     if response.http_response.status_code >= 400:
         response.http_response.read()
 
 
 class _Changed(Exception):
-    """The file is no longer the one that the first range came from."""
+    """The file is not the one from which the first range came."""
 
 
 class _Download:
-    """One file on its way."""
+    """One file that is being fetched."""
 
     def __init__(self, batch: _Batch, wanted: Wanted) -> None:
         self._batch, self._wanted = batch, wanted
@@ -220,7 +219,7 @@ class _Download:
         return self.done(span)
 
     def take(self, span: tuple[int, int]) -> None:
-        """Fetch a range; what goes wrong is kept for `done`."""
+        """Fetch a range; keeps an error for `done`."""
         if self._failed is None and not self._changed and span not in self._digests:
             try:
                 self._read(span)
@@ -228,7 +227,8 @@ class _Download:
                 self._changed = True
             except ServiceError as error:
                 self._batch.note(self._wanted.tree, error)
-                self._fail(str(error), again=isinstance(error, (Unreachable, NotAllowed)))
+                why = self._batch.why_not(self._wanted.tree) or str(error)
+                self._fail(why, again=isinstance(error, (Unreachable, NotAllowed)))
             except OSError as error:
                 self._fail(_local(self._wanted.target, error), again=True)
 
@@ -243,14 +243,14 @@ class _Download:
         self._open()
         digest, at = hashlib.sha256(), start
         while at < end:
-            with faults(f"read {self._wanted.file.path} of {self._wanted.tree.name}"):
+            with faults(f"fetch files of {self._wanted.tree.name}"):  # no path: many files may have this reason
                 at = self._some(at, end, digest.update)
             if at < end and self._batch.stopped.is_set():
                 return
         self._digests[span] = digest.digest()
 
     def _some(self, start: int, end: int, update: Callable[[bytes], None]) -> int:
-        """Read from `start` until `end` or a break; a break without a byte is repeated while the budget lasts."""
+        """Read from `start` until `end` or a break. A break without a byte is repeated within the budget of retries."""
         at = start
 
         def attempt() -> None:
@@ -268,7 +268,9 @@ class _Download:
             return not stopped and at == start and isinstance(outcome, AzureError) and retry.transient(outcome)
 
         try:
-            retry.repeated(attempt, again, self._batch.patience)
+            retry.repeated(attempt, again, self._batch.patience, retry.interruptible(self._batch.stopped))
+        except InterruptedError:
+            return at
         except AzureError as error:
             if at == start or not retry.transient(error):
                 raise
@@ -289,7 +291,7 @@ class _Download:
             raise
 
     def _check(self, response: HttpResponse, length: int) -> None:
-        """Raise _Changed for an answer from another version of the file, or one that is shorter than it was."""
+        """Raise _Changed if the answer comes from another version of the file, or from one that has become shorter."""
         version = response.headers.get("Last-Modified", "")
         with self._lock:
             self._version = self._version or version
@@ -307,7 +309,7 @@ class _Download:
     # all ranges
 
     def done(self, span: tuple[int, int]) -> Fetched | None:
-        """The result, when this was the last of the ranges."""
+        """The result, if this was the last of the ranges."""
         with self._lock:
             self._due.discard(span)
             if self._due:
@@ -346,9 +348,9 @@ class _Download:
         return self._batch.stopped.is_set() and len(self._digests) < len(self.spans)
 
     def _repeat(self, *, grows: bool) -> None:
-        """Fetch the file again from its beginning, as it is now. grows: its first bytes will do."""
+        """Fetch the current version of the file from its beginning. grows: only its first bytes are needed."""
         try:
-            with faults(f"look at {self._wanted.file.path} of {self._wanted.tree.name}"):
+            with faults(f"fetch files of {self._wanted.tree.name}"):
                 url = self._wanted.tree.file_url(self._wanted.file.path)
                 head = self._batch.client.send_request(HttpRequest("HEAD", url, params={"api-version": API_VERSION}))
             self._begin(int(head.headers.get("Content-Length", 0)))
@@ -361,7 +363,8 @@ class _Download:
             self.take(span)
 
     def _digest(self) -> str:
-        """The digest of the file on the disk; empty if a range is missing or is not what came. Then all are dropped."""
+        """The digest of the file on the disk; empty if a range is missing or differs from the received bytes. Then all
+        ranges are dropped."""
         if self._changed or self._failed or self._interrupted:
             return ""
         self._open()
@@ -386,7 +389,7 @@ class _Download:
         return Fetched(self._wanted, self._size, digest, note)
 
     def _tidy(self) -> None:
-        """What stays of a large file that was not fetched is continued by the next call."""
+        """Keep the ranges of a large file that was not fetched; the next call continues with the rest."""
         with contextlib.suppress(OSError):
             if self._part.exists() and self._resumable and self._digests and not self._changed:
                 _keep(self._notes, self._wanted.file, self._digests)
@@ -396,7 +399,7 @@ class _Download:
 
 
 class _Ranges(msgspec.Struct):
-    """The ranges of a partial file that are there, each with its digest."""
+    """The existing ranges of a partial file, each with its digest."""
 
     size: int
     modified: datetime | None
@@ -409,7 +412,7 @@ def _keep(path: Path, file: FileSeen, digests: dict[tuple[int, int], bytes]) -> 
 
 
 def _resumed(path: Path, file: FileSeen) -> dict[tuple[int, int], bytes]:
-    """The ranges that an earlier call left of the same version of a file."""
+    """The ranges that an earlier call stored for the same version of a file."""
     try:
         there = msgspec.json.decode(path.read_bytes(), type=_Ranges)
     except (OSError, msgspec.DecodeError):
@@ -436,14 +439,14 @@ def _blocks(fd: int, start: int, end: int) -> Iterator[bytes]:
 
 
 def _local(target: Path, error: OSError) -> str:
-    """A fault of this machine's file system in a sentence."""
+    """An error of this machine's file system as a sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {target.parent} is full: free some space and fetch it again"
     return f"{target} cannot be written: {error.strerror or error}"
 
 
 def read(client: BatchClient, tree: Tree, path: str, start: int, end: int) -> bytes:
-    """The bytes of a file from `start` to before `end`."""
+    """The bytes of a file from `start` up to but excluding `end`."""
     headers = {"ocp-range": f"bytes={start}-{end - 1}"}
     request = HttpRequest("GET", tree.file_url(path), params={"api-version": API_VERSION}, headers=headers)
     with faults(f"read {path} of {tree.name}"):

@@ -1,4 +1,4 @@
-"""Files of tasks and nodes: read whole, read the end, or followed as they grow."""
+"""Reads files of tasks and nodes: the whole file, its end, or new lines as it grows."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from azure.batch import BatchClient
 from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest
 
-from batchtrain.errors import NotFound, ServiceError
+from batchtrain.errors import BatchtrainError, NotFound, ServiceError
 from batchtrain.service import downloads
+from batchtrain.service.failed import SEARCHED_LINES
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION, quoted
 
 COMPARED = 64
-"""Bytes before the end of what was read that are read again: they show whether it is still the same file."""
+"""Bytes before the current position that are read again: they show whether it is still the same file."""
 END = 256 * 1024
-"""Bytes of the end of a file, in which the cause of a failure is searched."""
+"""Bytes of the end of a file that are searched for the cause of a failure."""
 NOTHING_MORE = frozenset({"InvalidRange", "416"})
 NO_FILE = frozenset({"FileNotFound", "404"})
 NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
-"""Codes of the service: the range begins at the end of the file, the task has not written it, or has not started."""
+"""Codes of the service: the range begins at the end of the file, or the task has not written the file or has not
+started."""
 
 
 def task_file(client: BatchClient, job_id: str, task_id: str, path: str, start: int = 0) -> bytes:
-    """A task's file from byte `start` on; empty when there is nothing more. Raises NotFound."""
+    """A task's file from byte `start`; empty if there are no more bytes. Raises NotFound."""
     url = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}/files/{quoted(path)}"
     return _read(client, url, f"read {path} of task {job_id}/{task_id}", start)
 
@@ -36,6 +38,14 @@ def task_file_end(client: BatchClient, job_id: str, task_id: str, path: str, siz
     tree = downloads.task_tree(job_id, task_id)
     length = downloads.size_of(client, tree, path).size
     return downloads.read(client, tree, path, max(length - size, 0), length) if length else b""
+
+
+def stderr_end(client: BatchClient, job_id: str, task_id: str) -> tuple[str, ...]:
+    """The last lines of a task's stderr; none if they cannot be read, as for a task that never ran."""
+    try:
+        return last_lines(task_file_end(client, job_id, task_id, "stderr.txt"), SEARCHED_LINES)
+    except BatchtrainError:
+        return ()
 
 
 def node_file(client: BatchClient, pool_id: str, node_id: str, path: str) -> bytes:
@@ -67,7 +77,7 @@ def _read_whole(response: PipelineResponse[Any, Any]) -> None:
 
 
 class Follower:
-    """Reads a task's growing file from where it last stopped and gives complete lines."""
+    """Reads a task's growing file from its last position and returns complete lines."""
 
     def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
         self._client, self._job_id, self._task_id, self._path = client, job_id, task_id, path
@@ -82,7 +92,7 @@ class Follower:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def new_lines(self, node: str, *, last: bool = False) -> list[str]:
-        """Lines that have come since the last call; with `last`, what is left without an end of line too.
+        """The lines that have come since the last call; with `last`, also an incomplete line at the end.
 
         node: where the task runs. On another node, the file is another one. On the same node, a retry may append to the
         file or write it anew.
@@ -103,7 +113,7 @@ class Follower:
         return lines
 
     def _new_bytes(self) -> bytes | None:
-        """What was added to the file; None if it is not the file that was read before."""
+        """The bytes that were added to the file; None if it is not the file that was read before."""
         start = self._offset - len(self._end)
         try:
             content = task_file(self._client, self._job_id, self._task_id, self._path, start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,17 +22,18 @@ from batchtrain.errors import (
 )
 from batchtrain.plan import diff, wire
 from batchtrain.plan.canonical import digest
-from batchtrain.plan.diff import DIGEST
+from batchtrain.plan.diff import COMPLETE, DIGEST
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.service import retry
-from batchtrain.service.requests import add, answer, quoted
+from batchtrain.service.requests import add, answer, ask, quoted
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
+from batchtrain.service.tasks import PAGE, counts
 
 QUOTA = "ActiveJobAndScheduleQuotaReached"
-NAMED = 5
+NAMED = 20
 """Tasks that a message names."""
 
 
@@ -64,6 +66,9 @@ class JobAddition:
         self._client, self._plan, self._job_id, self._fill, self._adding = client, plan, job_id, fill, adding
         self._standing: Standing | None = None
         """The tasks of a job that is continued."""
+        self._complete = 0
+        """The number of tasks of a job that is known to have all of them."""
+        self._metadata: list[dict[str, str]] = []
         self._retries = 0
         self._spawns = False
         """Whether tasks of the job may add tasks, so that the plan does not know all of them."""
@@ -71,19 +76,19 @@ class JobAddition:
     @property
     def continued(self) -> bool:
         """Whether the job existed already."""
-        return self._standing is not None
+        return self._standing is not None or self._complete > 0
 
     # --- the job ----------------------------------------------------------------------------------------------------
 
     def job(self, body: dict[str, Any]) -> Iterator[Note]:
-        """Add the job, or read the tasks of the one that stands. Raises AlreadyExists for a job that cannot be
+        """Add the job, or read the tasks of the existing one. Raises AlreadyExists for a job that cannot be
         continued, Differs for one with another plan, and TimedOut if the quota of active jobs stays reached."""
         self._retries = body.get("constraints", {}).get("maxTaskRetryCount", 0)
         self._spawns = "jobManagerTask" in body
         made = digest(self._plan, self._job_id)
-        sent = {**body, "metadata": [*body.get("metadata", ()), {"name": DIGEST, "value": made}]}
+        self._metadata = [*body.get("metadata", ()), _item(DIGEST, made)]
         try:
-            yield from self._added(sent)
+            yield from self._added({**body, "metadata": self._metadata})
         except AlreadyExists as error:
             if not self._adding.resume:
                 raise
@@ -123,7 +128,7 @@ class JobAddition:
                 " end a job with `batchtrain jobs term ID`, or ask Azure for a higher quota"
             ) from error
 
-    # --- a job that stands ------------------------------------------------------------------------------------------
+    # --- an existing job --------------------------------------------------------------------------------------------
 
     def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> Note:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
@@ -139,6 +144,10 @@ class JobAddition:
                 operation=f"add job {self._job_id}",
                 code=error.code,
             )
+        self._metadata = [item for item in standing["metadata"] if item["name"] != COMPLETE]
+        if known[DIGEST] == made and known.get(COMPLETE) == str(counts(self._client, self._job_id).total):
+            self._complete = int(known[COMPLETE])
+            return Note("job.reused", f"job {self._job_id} exists with all of its {self._complete:,} tasks")
         self._standing = listed(self._client, self._job_id)
         if known[DIGEST] != made:
             self._refuse_other(body, standing)
@@ -163,7 +172,7 @@ class JobAddition:
         """Raise Differs for tasks that differ, and for tasks that are not in the plan."""
         if tasks.differing:
             count = f"{len(tasks.differing):,} of its tasks differ from the plan: {_named(tasks.differing)}"
-            raise Differs(self._next_step(count))
+            raise Differs(self._next_step(count), tasks=tuple(tasks.differing))
         if tasks.others and not self._spawns:
             raise Differs(self._next_step(f"{tasks.others:,} of its tasks are not in the plan"))
 
@@ -181,6 +190,9 @@ class JobAddition:
         Raises TasksRefused after all were sent, Differs if tasks with the same ids differ from the plan, and the error
         that ended the connection.
         """
+        if self._complete:
+            yield Note("task.add", f"added 0 tasks; {self._complete:,} existed already")
+            return
         total = _total(steps)
         compared = Comparison(self._standing or Standing(()), self._retries)
         submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._adding.fail_fast)
@@ -198,8 +210,18 @@ class JobAddition:
         compared.differing += existing.differing
         self._refuse(submission, compared, added, total, failure)
         self._refuse_differing(compared)
+        self._note_complete(steps, added + compared.equal)
         before = f"; {compared.equal:,} existed already" if compared.equal else ""
         yield Note("task.add", f"added {added:,} task{'s' if added != 1 else ''}{before}")
+
+    def _note_complete(self, steps: Sequence[Step], count: int) -> None:
+        """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on
+        one page of a list, or that its digest does not determine, is listed."""
+        if count <= PAGE or not all(isinstance(step.body, TaskStream) and step.body.ruled for step in steps):
+            return
+        url, body = f"/jobs/{quoted(self._job_id)}", {"metadata": [*self._metadata, _item(COMPLETE, str(count))]}
+        with contextlib.suppress(ServiceError):  # the tasks stand, such as those of a job that has completed meanwhile
+            ask(self._client, "PATCH", url, f"update job {self._job_id}", body)
 
     def _missing(self, steps: Sequence[Step], compared: Comparison) -> Iterator[TaskDocument]:
         documents = self._documents(steps)
@@ -217,7 +239,7 @@ class JobAddition:
                 yield TaskDocument(document["id"], msgspec.json.encode(document))
 
     def _existing(self, submission: Submission) -> Comparison:
-        """What the service had already, held against the plan."""
+        """The comparison of the existing tasks with the plan."""
         names = [name for name, _ in submission.existing]
         compared = Comparison(looked_up(self._client, self._job_id, names))
         for name, mark in submission.existing:
@@ -248,12 +270,13 @@ class JobAddition:
         )
 
     def _first(self, refused: Sequence[Refused], failure: BatchtrainError | None) -> str:
-        """The first refused task with its reason, and the names of others; or what ended the making of tasks."""
+        """The first refused task with its reason and the names of others, and what ended the making of tasks."""
         if not refused:
             return f"add tasks to {self._job_id}: {failure}"
         (task, code, reason), *others = refused
         also = f"; also refused: {_named([other.task for other in others])}" if others else ""
-        return f"add task {self._job_id}/{task}: {reason} ({code}){also}"
+        ended = f"; then {failure}" if failure else ""
+        return f"add task {self._job_id}/{task}: {reason} ({code}){also}{ended}"
 
     def _left(self, stand: int, total: int | None) -> str:
         again = "; `batchtrain jobs add` again adds the others" if self._adding.resume else ""
@@ -272,6 +295,10 @@ def _count(body: Any) -> int | None:
     if isinstance(body, wire.TaskCollection):
         return len(body.value)
     return len(body["value"]) if isinstance(body, dict) and "value" in body else 1
+
+
+def _item(name: str, value: str) -> dict[str, str]:
+    return {"name": name, "value": value}
 
 
 def _of(total: int | None) -> str:

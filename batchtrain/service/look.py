@@ -126,6 +126,12 @@ def job(client: BatchClient, job_id: str) -> JobSeen:
     return seen._replace(**counts(client, job_id)._asdict())
 
 
+def job_created(client: BatchClient, job_id: str) -> datetime | None:
+    """When a job was created. Raises NotFound."""
+    with faults(f"look at job {job_id}"):
+        return client.get_job(job_id, select=["creationTime"]).creation_time
+
+
 def schedules(client: BatchClient) -> tuple[ScheduleSeen, ...]:
     """All job schedules."""
     with faults("list job schedules"):
@@ -164,7 +170,7 @@ def places(client: BatchClient, job_id: str, task_id: str) -> tuple[PlaceSeen, .
     )
 
 
-# --- whole documents, to be held against a plan ----------------------------------------------------------------------
+# --- whole documents, to compare with a plan -------------------------------------------------------------------------
 
 
 def pool_or_none(client: BatchClient, pool_id: str) -> PoolSeen | None:

@@ -49,15 +49,15 @@ def read(region: str, today: date, *, currency: str = "USD", url: str = "", ca: 
 
 def of(items: Iterable[Mapping[str, Any]], region: str, currency: str, today: date) -> Prices:
     """The prices in the items of the API. Spot nodes cost the price of spot VMs, else of low-priority VMs."""
-    found: dict[str, dict[str, tuple[str, float]]] = {"": {}, SPOT: {}, LOW_PRIORITY: {}}
+    by_kind: dict[str, dict[str, tuple[str, float]]] = {"": {}, SPOT: {}, LOW_PRIORITY: {}}
     for item in items:
         if not _is_linux_node(item, today):
             continue
         kind = next((kind for kind in (SPOT, LOW_PRIORITY) if str(item.get("skuName", "")).endswith(kind)), "")
         began, name = str(item.get("effectiveStartDate", "")), item["armSkuName"]
-        if began >= found[kind].get(name, ("", 0.0))[0]:
-            found[kind][name] = (began, float(item["retailPrice"]))
-    dedicated, spot, low = ({name: price for name, (_, price) in sorted(found[kind].items())} for kind in found)
+        if began >= by_kind[kind].get(name, ("", 0.0))[0]:
+            by_kind[kind][name] = (began, float(item["retailPrice"]))
+    dedicated, spot, low = ({name: price for name, (_, price) in sorted(by_kind[kind].items())} for kind in by_kind)
     return Prices(region, currency, dedicated, {**low, **spot}, today)
 
 

@@ -65,7 +65,7 @@ def ask(
 
 def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool:
     """Whether an earlier attempt of a call that adds `body` created the object at `path`: it has the same values, and
-    is not older than the call by the service's own clock. A pool of yesterday with the same body does not count."""
+    is not older than the call by the service's own clock. An older pool with the same body does not count."""
     if not attempts.unsure:
         return False
     response = _send(client, "GET", path, f"look at {path}")
@@ -160,8 +160,12 @@ def _age(standing: Body, date: str | None) -> float | None:
     """Seconds from its creation to the service's answer; None if either is unknown."""
     if not date or "creationTime" not in standing:
         return None
-    created = datetime.fromisoformat(standing["creationTime"].partition(".")[0].rstrip("Z") + "+00:00")
-    return (parsedate_to_datetime(date) - created).total_seconds()
+    return (parsedate_to_datetime(date) - moment(standing["creationTime"])).total_seconds()
+
+
+def moment(text: str) -> datetime:
+    """A time of the service, in whole seconds."""
+    return datetime.fromisoformat(text.partition(".")[0].rstrip("Z") + "+00:00")
 
 
 def _send(

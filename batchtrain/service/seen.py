@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from batchtrain import markup
 from batchtrain.catalog.prices import Price
-from batchtrain.errors import shortened
+from batchtrain.errors import printable, shortened
 
 Row = TypeVar("Row")
+MOST_ROWS = 100
+"""Rows of a table that a notebook shows."""
 
 
 def nodes_called(name: str, ids: Iterable[str]) -> list[str]:
@@ -35,6 +37,9 @@ class PoolSeen(NamedTuple):
     node_hours: float | None = None
     """The total hours of its current nodes; None if they were not queried."""
 
+    def _repr_html_(self) -> str:
+        return row_card("pool", self)
+
 
 class NodeSeen(NamedTuple):
     """A node at the time of the query."""
@@ -49,6 +54,9 @@ class NodeSeen(NamedTuple):
     """Seconds that its start task took; None if it has none or has not ended."""
     dedicated: bool = True
     """Whether it is no spot node."""
+
+    def _repr_html_(self) -> str:
+        return row_card("node", self)
 
 
 class Endpoint(NamedTuple):
@@ -86,6 +94,9 @@ class JobSeen(NamedTuple):
     succeeded: int | None = None
     failed: int | None = None
 
+    def _repr_html_(self) -> str:
+        return row_card("job", self)
+
 
 class ScheduleSeen(NamedTuple):
     """A job schedule at the time of the query; `job` is the last one that it created."""
@@ -95,6 +106,9 @@ class ScheduleSeen(NamedTuple):
     next_run: datetime | None = None
     ended: datetime | None = None
     job: str = ""
+
+    def _repr_html_(self) -> str:
+        return row_card("job schedule", self)
 
 
 class TaskSeen(NamedTuple):
@@ -115,6 +129,9 @@ class TaskSeen(NamedTuple):
     def failed(self) -> bool:
         """Whether its last run failed."""
         return self.result == "failure" or bool(self.exit_code)
+
+    def _repr_html_(self) -> str:
+        return row_card("task", self)
 
 
 class PlaceSeen(NamedTuple):
@@ -143,9 +160,8 @@ class Table(tuple[Row, ...], Generic[Row]):
     def _repr_html_(self) -> str:
         if not self:
             return "<i>nothing</i>"
-        heads = "".join(f"<th>{html.escape(name)}</th>" for name in columns(self))
-        rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells(row))}</tr>" for row in self)
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        more = f"<i>and {len(self) - MOST_ROWS:,} more rows</i>" if len(self) > MOST_ROWS else ""
+        return markup.table(columns(self), map(cells, self[:MOST_ROWS])) + more
 
     def __str__(self) -> str:
         if not self:
@@ -153,6 +169,13 @@ class Table(tuple[Row, ...], Generic[Row]):
         return "\n".join(aligned(self, []))
 
     __repr__ = __str__
+
+
+def row_card(kind: str, row: Any) -> str:
+    """One row in a frame: its id and state, and each other field that has a value."""
+    shown = {name: cell for name, cell in zip(columns([row]), cells(row), strict=True) if cell}
+    title, state = f"{kind} {shown.pop('id', '')}", shown.pop("state", "")
+    return markup.card(markup.head(title, state), markup.table((), shown.items()))
 
 
 def aligned(rows: Sequence[Any], widths: list[int], *, head: bool = True) -> list[str]:
@@ -171,12 +194,12 @@ def aligned(rows: Sequence[Any], widths: list[int], *, head: bool = True) -> lis
 def columns(rows: Iterable[Any]) -> tuple[str, ...]:
     """The names of the rows' fields."""
     first = next(iter(rows))
-    return tuple(first if isinstance(first, dict) else first._fields)
+    return tuple(map(printable, first)) if isinstance(first, dict) else tuple(first._fields)
 
 
 def cells(row: Any) -> tuple[str, ...]:
-    """A row's values as text."""
-    return tuple(map(_cell, row.values() if isinstance(row, dict) else row))
+    """A row's values as text in one line that does not control a terminal: a file name may have any character."""
+    return tuple(printable(_cell(value)) for value in (row.values() if isinstance(row, dict) else row))
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The tasks that a job has already, held against its plan in little memory."""
+"""Compares the existing tasks of a job with its plan, in little memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchtrain.service.requests import Page, answer, query, quoted
 COMPARED = ",".join(field.encode_name for field in msgspec.structs.fields(TaskCreate))
 """The properties of a task that are compared."""
 FEW = 200
-"""Tasks that are looked at one by one; for more, all tasks are listed."""
+"""Up to this number, tasks are read one by one; above it, all tasks are listed."""
 KEY = 8
 """Bytes of the hash of an id."""
 
@@ -43,7 +43,7 @@ class Standing:
 
 
 class Comparison:
-    """The tasks of a plan held against those of its job."""
+    """Compares the tasks of a plan with those of its job."""
 
     def __init__(self, standing: Standing, retries: int = 0) -> None:
         """retries: those of the job, for planned tasks without constraints."""
@@ -63,12 +63,12 @@ class Comparison:
 
     def has(self, task_id: str, planned: bytes) -> bool:
         """Whether the task exists; counts it as equal or differing."""
-        found = self._standing.mark_of(task_id)
-        if found == planned:
+        stored = self._standing.mark_of(task_id)
+        if stored == planned:
             self.equal += 1
-        elif found is not None:
+        elif stored is not None:
             self.differing.append(task_id)
-        return found is not None
+        return stored is not None
 
 
 def marked(document: TaskDocument, retries: int) -> bytes:

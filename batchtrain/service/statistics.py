@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from batchtrain.service.seen import TaskSeen
 from batchtrain.service.tasks import Counts, Execution, Listed, count_of, seen
 
 SELECT = "id,state,creationTime,executionInfo,nodeInfo,multiInstanceSettings,requiredSlots"
-"""The properties of a task that the numbers are made of."""
+"""The properties of a task from which the numbers are computed."""
 SLOWEST = 5
 BY_EXIT_CODE = frozenset({"", "FailureExitCode"})
 """The codes of failures that the exit code explains."""
@@ -133,7 +133,7 @@ class Collector:
 
 
 def cause_of(item: Listed) -> str:
-    """Why a task failed, as far as its document says."""
+    """Why a task failed, if its document contains a reason."""
     info = item.execution_info or Execution()
     fault = info.failure_info
     if fault is not None and fault.code not in BY_EXIT_CODE:
@@ -147,5 +147,9 @@ def spread(values: Iterable[float]) -> Spread | None:
     ordered = sorted(values)
     if not ordered:
         return None
-    last = len(ordered) - 1
-    return Spread(ordered[last // 2], ordered[min(last, -(-95 * len(ordered) // 100) - 1)], ordered[last])
+    return Spread(ordered[(len(ordered) - 1) // 2], p95(ordered), ordered[-1])
+
+
+def p95(ordered: Sequence[float]) -> float:
+    """The 95th percentile of sorted values: the smallest that at least 95 % of them do not exceed."""
+    return ordered[-(-95 * len(ordered) // 100) - 1]

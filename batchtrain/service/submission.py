@@ -1,6 +1,7 @@
-"""Adds the tasks of a job as a stream: packs their documents into collections, sends these concurrently, and counts.
+"""Adds the tasks of a job as a stream: packs their documents into collections, sends them concurrently, and counts.
 
-The documents are JSON already, so the models of the SDK are not used; its pipeline signs each request and retries it.
+The documents are already JSON, so the models of the SDK are not used. The SDK's pipeline signs and retries each
+request.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ from batchtrain.service.standing import marked
 
 Collection = tuple[TaskDocument, ...]
 NEARBY = 4
-"""The most concurrent requests if the service answers at once: more would only compete for the processor."""
+"""Most concurrent requests if the service answers at once: more would only compete for the processor."""
 DISTANT = 0.02
-"""Seconds of the fastest answer from which the network limits the rate, so that CONNECTIONS requests help."""
+"""If the fastest answer takes at least these seconds, the network limits the rate, so CONNECTIONS requests help."""
 REPORT_SECONDS = 5.0
 """Seconds between two reports of progress."""
 IN_FLIGHT_SECONDS = 5.0
-"""How long an interrupted submission waits for the answers to its last requests."""
+"""Seconds that an interrupted submission waits for the answers to its last requests."""
 
 
 class Progress(NamedTuple):
-    """The number of tasks that the service accepted so far, and the seconds since the start."""
+    """The number of tasks that the service has accepted, and the seconds since the start."""
 
     added: int
     seconds: float
     equal: int = 0
-    """How many existed before."""
+    """The number of tasks that existed before."""
 
     def text(self, total: int | None) -> str:
-        """As a sentence, with the rate and the remaining time."""
+        """The progress as a sentence, with the rate and the remaining time."""
         rate = self.added / max(self.seconds, 1e-3)
         if total is None or not rate:
             return f"added {self.added:,} tasks, {rate:,.0f}/s"
@@ -60,7 +61,7 @@ class Submission:
     """Adds tasks to one job. Exhaust `add`, then read the counts."""
 
     def __init__(self, client: BatchClient, job_id: str, *, retries: int = 0, fail_fast: bool = False) -> None:
-        """retries: those of the job. fail_fast: the first refused task stops the submission."""
+        """retries: the job's limit of retries. fail_fast: the first refused task stops the submission."""
         self._client, self._job_id, self._retries, self._fail_fast = client, job_id, retries, fail_fast
         self._path = f"/jobs/{quoted(job_id)}/addtaskcollection"
         self._belt, self._gate, self._lock = Belt(2 * NEARBY), Gate(CONNECTIONS), threading.Lock()
@@ -70,15 +71,13 @@ class Submission:
         self.added = 0
         self.refused: list[Refused] = []
         self.existing: list[tuple[str, bytes]] = []
-        """Tasks that the service had already, with their marks: an earlier attempt whose answer was lost added them, or
-        another command."""
+        """Tasks that already existed, with their marks. An earlier attempt with a lost answer added them, or another
+        command."""
 
     def add(self, documents: Iterable[TaskDocument]) -> Iterator[Progress]:
-        """Send the documents; yields the progress every few seconds.
-
-        Raises the error that ended the submission, such as a lost connection or a deleted job. An error of the
-        iterator is raised after the tasks before it were sent.
-        """
+        """Send the documents; yields the progress every few seconds. Raises the error that ended the submission, such
+        as a lost connection or a deleted job. An error of the iterator is raised after the tasks before it were
+        sent."""
         began, reported = time.monotonic(), time.monotonic()
         try:
             for _ in self._steps(documents):
@@ -92,7 +91,7 @@ class Submission:
             raise self._error
 
     def _steps(self, documents: Iterable[TaskDocument]) -> Iterator[None]:
-        """Hand every collection to a sender, then wait for the senders. Yields now and then."""
+        """Hand every collection to a sender, then wait for the senders. Yields at intervals."""
         try:
             for collection in packed(documents):
                 self._add_sender()
@@ -110,7 +109,7 @@ class Submission:
                 yield
 
     def _stop(self) -> None:
-        """Send nothing more, and wait a moment for the answers to what was sent."""
+        """Stop sending, and wait briefly for the answers to requests that were sent."""
         self._belt.close(now=True)
         end = time.monotonic() + IN_FLIGHT_SECONDS
         for thread in self._threads:
@@ -119,7 +118,7 @@ class Submission:
     # --- the senders ------------------------------------------------------------------------------------------------
 
     def _add_sender(self) -> None:
-        """One more sender, if the others are busy and the service is far enough away for it to help."""
+        """Add a sender if the others are busy and the service is slow enough for it to help."""
         most = CONNECTIONS if self._fastest is not None and self._fastest >= DISTANT else NEARBY
         if len(self._threads) < most and (self._belt.waiting or not self._threads):
             thread = threading.Thread(target=copy_context().run, args=(self._work,), daemon=True)
@@ -148,7 +147,7 @@ class Submission:
             self._refuse(Refused(task.id, "ServerError", "the service could not take it in time"))
 
     def _sent(self, collection: Collection) -> Collection:
-        """Send a collection once; returns the tasks that the service could not take now."""
+        """Send a collection once; returns the tasks to send again."""
         response = self._post(collection)
         if response.status_code == 200:
             return self._settle(collection, msgspec.json.decode(response.content, type=_Answer).value)
@@ -160,13 +159,13 @@ class Submission:
         return ()
 
     def _post(self, collection: Collection) -> HttpResponse:
-        """One request. Raises ServiceError for an answer that is not about single tasks."""
+        """Send one request. Raises ServiceError if the answer is not about single tasks."""
         body = b'{"value":[' + b",".join([task.body for task in collection]) + b"]}"
         with self._gate, faults(f"add tasks to {self._job_id}"):
             began = time.monotonic()
             try:
                 response = posted(self._client, self._path, body, _Paced(self._gate))
-            except HttpResponseError as error:  # the SDK raises it for every answer that is no success
+            except HttpResponseError as error:  # the SDK raises it for every answer that is not a success
                 if error.status_code not in (400, 413):
                     raise
                 response = cast(HttpResponse, error.response)
@@ -174,7 +173,7 @@ class Submission:
         return response
 
     def _settle(self, collection: Collection, results: list[_Result]) -> Collection:
-        """Count the results of a collection; returns the tasks that the service could not take now."""
+        """Count the results of a collection; returns the tasks to send again."""
         left: list[TaskDocument] = []
         added = 0
         by_id: dict[str, TaskDocument] = {}
@@ -200,8 +199,8 @@ class Submission:
 
 
 def packed(documents: Iterable[TaskDocument]) -> Iterator[Collection]:
-    """The documents in collections that the service takes. What was packed before an error of the iterator comes
-    first."""
+    """Pack the documents into collections that the service accepts. Documents before an error of the iterator are
+    packed first."""
     batch: list[TaskDocument] = []
     weight = 0
     try:
@@ -239,13 +238,13 @@ class _Fault(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """The sentence of the service, with the property that it is about."""
+        """The service's message, with the property that caused it."""
         return sentence(self.message.value, ((detail.key, detail.value) for detail in self.values))
 
 
 def _fault(response: HttpResponse) -> _Fault:
-    """The fault of an answer; the reason of the HTTP status if the body is not the service's document, as that of a
-    proxy."""
+    """The fault of an answer. It has the reason of the HTTP status if the body is not the service's document, for
+    example behind a proxy."""
     try:
         fault = msgspec.json.decode(response.content, type=_Fault)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -267,7 +266,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Closed(Exception):
-    """The belt takes nothing more."""
+    """The belt is closed."""
 
 
 class Belt:
@@ -303,7 +302,7 @@ class Belt:
             return item
 
     def close(self, *, now: bool = False) -> None:
-        """Take nothing more. now: also drop what waits."""
+        """Close the belt. now: also drop the collections that wait."""
         with self._changed:
             self._closed = True
             if now:
@@ -312,7 +311,8 @@ class Belt:
 
 
 class Gate:
-    """Limits the concurrent requests: half as many after a throttled answer, gradually more after good ones."""
+    """Limits the concurrent requests: halves the limit after a throttled answer, and raises it gradually after good
+    ones."""
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._limit, self._active, self._clock = most, float(most), 0, clock
@@ -332,11 +332,11 @@ class Gate:
 
     @property
     def limit(self) -> int:
-        """The most requests at a time."""
+        """The current limit of concurrent requests."""
         return max(int(self._limit), 1)
 
     def throttle(self) -> None:
-        """The service asks for fewer requests. Answers within a second of each other say the same."""
+        """Lower the limit: the service asks for fewer requests. Answers within a second of each other count once."""
         with self._changed:
             now = self._clock()
             if self._throttled is None or now - self._throttled >= 1.0:
@@ -344,7 +344,7 @@ class Gate:
 
 
 class _Paced(Attempts):
-    """The attempts of a request; a throttled one slows all senders down."""
+    """The attempts of a request. A throttled attempt slows all senders down."""
 
     def __init__(self, gate: Gate) -> None:
         super().__init__()

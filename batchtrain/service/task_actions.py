@@ -67,8 +67,8 @@ def change(
     ids: Sequence[str],
     progress: Callable[[int], None] = lambda count: None,
 ) -> Changed:
-    """Do something with tasks of a job. A refused task does not stop the others; a fault of the job or the account
-    does. progress: told the number of tasks so far, every REPORTED tasks."""
+    """Carry out an action on tasks of a job. A refused task does not stop the others; a fault of the job or the account
+    does. progress: called with the number of tasks so far, every REPORTED tasks."""
     outcomes: list[tuple[str, str | ServiceError]] = []
 
     def send(task_id: str, context: contextvars.Context) -> str | ServiceError:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,8 +14,9 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.config.factories import PARAMETERS
+from batchtrain.errors import UsageError
 from batchtrain.service import requests
-from batchtrain.service.requests import answer, query, quoted
+from batchtrain.service.requests import Creation, answer, creation, moment, query, quoted
 from batchtrain.service.seen import TaskSeen
 
 PAGE = 1000
@@ -30,6 +32,9 @@ STATES: Mapping[str, str] = {
     "failed": FAILED,
 }
 """The filter of each state that a user can name."""
+FIRST_SECONDS, FURTHER = 1.0, 8
+"""How far back the changes of a large job are asked for first, and the factor of each next time."""
+LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 SEEN = "id,state,executionInfo,nodeInfo"
 """The properties that a TaskSeen is made of."""
 
@@ -69,6 +74,13 @@ class Glance(NamedTuple):
         return self.requests == 1
 
 
+def filter_of(state: str) -> str:
+    """The filter of a state's tasks; empty for all tasks. Raises UsageError."""
+    if state and state not in STATES:
+        raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(STATES)}")
+    return STATES[state] if state else ""
+
+
 def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:
     """The state of a job's tasks: one request for a job of up to `most` tasks, two for a larger one."""
     first = tuple(map(seen, listed(client, job_id, limit=most + 1)))
@@ -94,8 +106,8 @@ def count_of(task: TaskSeen) -> str:
 def counts(client: BatchClient, job_id: str) -> Counts:
     """The counts of a job's tasks. Raises NotFound."""
     path = f"/jobs/{quoted(job_id)}/taskcounts"
-    found = answer(client, path, f"count the tasks of job {job_id}", _CountsAnswer).task_counts
-    return Counts(found.active, found.running, found.succeeded, found.failed)
+    counted = answer(client, path, f"count the tasks of job {job_id}", _CountsAnswer).task_counts
+    return Counts(counted.active, counted.running, counted.succeeded, counted.failed)
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> TaskSeen:
@@ -110,23 +122,55 @@ def listed(
     """The tasks of a job, page by page. where: a filter of the service. Raises NotFound."""
     size = PAGE if limit is None else min(limit, PAGE)
     url = f"/jobs/{quoted(job_id)}/tasks{query({'$filter': where, '$select': select, 'maxresults': str(size)})}"
-    found = requests.listed(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
-    return itertools.islice(found, limit)
+    tasks = requests.listed(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
+    return itertools.islice(tasks, limit)
+
+
+def last(client: BatchClient, job_id: str, count: int, where: str = "") -> list[Listed]:
+    """The tasks whose state changed last, in the order of the changes. Raises NotFound.
+
+    A job with more than one page of tasks is asked for the changes since a moment, which goes further back until they
+    are enough.
+    """
+    select = f"{SEEN},stateTransitionTime"
+    beginning = page(client, job_id, where=where, select=select, limit=PAGE)
+    changes: Iterable[Listed] = beginning.tasks
+    if beginning.next:
+        created = creation(client, f"/jobs/{quoted(job_id)}")
+        for since in (*_moments(created), ""):
+            changed = f"stateTransitionTime gt DateTime'{since}'" if since else ""
+            both = f"({where}) and {changed}" if where and changed else where or changed
+            changes = heapq.nlargest(count, listed(client, job_id, where=both, select=select), key=_changed)
+            if len(changes) == count:
+                break
+    return sorted(changes, key=_changed)[-count:]
+
+
+def _changed(task: Listed) -> datetime:
+    return task.state_transition_time or LONG_AGO
+
+
+def _moments(created: Creation) -> Iterator[str]:
+    """Moments further and further back, by the clock of the service, until a job was created."""
+    seconds, age = FIRST_SECONDS, created.age or 0.0
+    while seconds < age:
+        yield (moment(created.time) + timedelta(seconds=age - seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        seconds *= FURTHER
 
 
 def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
     """The value of an environment variable of each task of a job that has it."""
-    found = listed(client, job_id, select="id,environmentSettings")
-    return {task.id: item.value for task in found for item in task.environment_settings if item.name == name}
+    tasks = listed(client, job_id, select="id,environmentSettings")
+    return {task.id: item.value for task in tasks for item in task.environment_settings if item.name == name}
 
 
 def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
-    found = {}
+    named = {}
     for task_id, text in variable(client, job_id, PARAMETERS).items():
         with contextlib.suppress(msgspec.DecodeError):
-            found[task_id] = msgspec.json.decode(text, type=dict[str, Any])
-    return found
+            named[task_id] = msgspec.json.decode(text, type=dict[str, Any])
+    return named
 
 
 class Page(NamedTuple):
@@ -140,8 +184,8 @@ def page(client: BatchClient, job_id: str, *, where: str, select: str, limit: in
     """One page of the tasks of a job. skip: the token of an earlier page. Raises NotFound."""
     params = {"$filter": where, "$select": select, "maxresults": str(limit), "$skiptoken": skip}
     url = f"/jobs/{quoted(job_id)}/tasks{query(params)}"
-    found = answer(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
-    return Page(found.value, skip_token(found.next))
+    answered = answer(client, url, f"list tasks of job {job_id}", requests.Page[Listed])
+    return Page(answered.value, skip_token(answered.next))
 
 
 def skip_token(link: str) -> str:
@@ -153,7 +197,7 @@ def skip_token(link: str) -> str:
 
 
 class Fault(msgspec.Struct):
-    """Why a task failed, other than by its exit code, or what is wrong with a node."""
+    """Why a task failed, other than by its exit code, or the fault of a node."""
 
     code: str = ""
     message: str = ""

@@ -130,7 +130,7 @@ def pool_ready(
     """Wait until a pool has its target number of nodes and all accept tasks; returns them. `mend` may reboot a broken
     node. Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
     nodes, and TimedOut at the deadline."""
-    said = ""
+    reported = ""
     with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
         for pause in pace.steps():
             seen = look.pool(client, pool_id)
@@ -144,9 +144,9 @@ def pool_ready(
                 return nodes
             state = _pool_state(seen, nodes)
             _show_nodes(tell, seen, nodes)
-            if state != said:
+            if state != reported:
                 deadline.tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
-                said = state
+                reported = state
             deadline.pause(pause, state)
     raise AssertionError("unreachable")
 
@@ -171,15 +171,15 @@ def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> str:
 
 def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> None:
     """Report the states of a pool's nodes as they change, until the pool is gone or the user interrupts it."""
-    said = ""
+    reported = ""
     with contextlib.suppress(NotFound), Deadline(WATCHED_SECONDS, f"pool {pool_id}", tell) as deadline:
         while True:
             state = show_nodes(client, pool_id, tell)
-            if state != said:
+            if state != reported:
                 deadline.tell(Event("pool.seen", pool_id, f"pool {pool_id}: {state}"))
-                said = state
+                reported = state
             deadline.pause(max(pace.most, 2 * pace.request), state)
-    if not said:
+    if not reported:
         raise NotFound(f"there is no pool {pool_id}", operation=f"watch pool {pool_id}", code="PoolNotFound")
     tell(Event("pool.gone", pool_id, f"pool {pool_id} is gone"))
 

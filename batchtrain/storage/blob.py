@@ -15,7 +15,7 @@ from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
 from batchtrain.service.faults import faults
-from batchtrain.storage.connection import NEVER, Request, Storage, blob_path
+from batchtrain.storage.blob_requests import NEVER, Request, Storage, blob_path
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -181,8 +181,8 @@ def container_link(
     write: bool = False,
     days: int | None = None,
 ) -> str:
-    """A URL that lists and reads a container, and writes to it where asked, for so many days; makes the container
-    when it is to be written to."""
+    """A URL that is valid for `days`: it lists and reads a container, and writes to it if requested. Creates a
+    container for writing."""
     from azure.storage.blob import ContainerSasPermissions, generate_container_sas  # see below
 
     if write:

@@ -20,7 +20,7 @@ from batchtrain.errors import ServiceError, Unreachable
 from batchtrain.service.at_once import Piece
 from batchtrain.service.downloads import partial
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.connection import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
+from batchtrain.storage.blob_requests import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
 from batchtrain.storage.moving import Count, Moved, Moving
 
 RANGE = 8 << 20

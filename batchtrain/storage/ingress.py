@@ -14,12 +14,12 @@ from batchtrain.errors import UsageError
 from batchtrain.plan.ingress import ACTION
 from batchtrain.plan.types import Plan
 from batchtrain.storage import blob
-from batchtrain.storage.connection import Storage
-from batchtrain.storage.moving import NOBODY, Tally, Watcher
+from batchtrain.storage.blob_requests import Storage
+from batchtrain.storage.moving import UNWATCHED, Tally, Watcher
 from batchtrain.storage.upload import Local, upload
 
 
-def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watcher = NOBODY) -> tuple[Tally, ...]:
+def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watcher = UNWATCHED) -> tuple[Tally, ...]:
     """Carry out the plan's uploads of files. Raises UsageError for a source that does not exist, before any upload."""
     steps = [step for step in todo.steps if step.action == ACTION]
     sources = [local_files(Path(recipe.directory) / step.document["source"], step.document) for step in steps]
@@ -30,13 +30,13 @@ def carry_out(todo: Plan, recipe: Recipe, connect: blob.Connect, watcher: Watche
     return tuple(tallies)
 
 
-def bring(storage: Storage, place: str, prefix: str, files: Sequence[Local], watcher: Watcher = NOBODY) -> Tally:
+def bring(storage: Storage, box: str, prefix: str, files: Sequence[Local], watcher: Watcher = UNWATCHED) -> Tally:
     """Bring files below a prefix of a container (`link/container`); those that are the same there are skipped."""
-    container = place.partition("/")[2]
+    container = box.partition("/")[2]
     base = f"{prefix.rstrip('/')}/" if prefix else ""
     blob.make_container(storage, container)
     there = {known.name: known for known in blob.stored(storage, container, base)}
-    tally = Tally(f"{place}/{base}".rstrip("/"), len(files), sum(file.size for file in files), watcher)
+    tally = Tally(f"{box}/{base}".rstrip("/"), len(files), sum(file.size for file in files), watcher)
     named = ((file, base + file.name) for file in files)
     for result in upload(storage, container, named, there, watcher.moved):
         tally.add(result)

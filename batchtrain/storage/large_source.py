@@ -12,7 +12,7 @@ from typing import IO
 
 from batchtrain.config.travel import FileOnDisk, LargeSource
 from batchtrain.errors import PlanError
-from batchtrain.storage.connection import PIECE, Storage
+from batchtrain.storage.blob_requests import PIECE, Storage
 from batchtrain.storage.ingress import bring, walk
 
 LEVEL = 1

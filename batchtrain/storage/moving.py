@@ -1,4 +1,4 @@
-"""What uploads and downloads of several files share: what becomes of each file, and when to stop."""
+"""The common parts of uploads and downloads of several files: the result of each file, and when to stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from batchtrain.errors import NotAllowed, ServiceError, Unreachable
 from batchtrain.service.at_once import AtOnce, Piece
-from batchtrain.storage.connection import LocalFault
+from batchtrain.storage.blob_requests import LocalFault
 
 Count = Callable[[int], None]
 """Receives the number of bytes that moved."""
@@ -20,7 +20,7 @@ _NAMED = 5
 
 
 class Moved(NamedTuple):
-    """What became of a file."""
+    """The result for a file."""
 
     name: str
     bytes: int = 0
@@ -43,7 +43,7 @@ class Moving:
         self._lost = False
 
     def results(self, files: Iterable[Piece[Moved]]) -> Iterator[Moved]:
-        """What became of each file; after a fault of the whole container, no further file is begun."""
+        """The result for each file; after a fault of the whole container, no further file is started."""
         self._crew = AtOnce(self._thread, self._until_lost(files))
         yield from self._crew.results()
 
@@ -70,7 +70,7 @@ class Moving:
         self._crew.add(pieces)
 
     def failed(self, name: str, path: Path, error: Exception) -> Moved:
-        """What became of a file that failed."""
+        """The result for a file that failed."""
         if not isinstance(error, ServiceError):
             return Moved(name, error=ServiceError(_reason(path, error)))
         self._lost |= of_all(error)
@@ -92,9 +92,9 @@ def _reason(path: Path, error: Exception) -> str:
 
 
 class Progress(NamedTuple):
-    """How far the files of one destination are; `name` is the one that was just dealt with."""
+    """The progress of the files of one destination; `name` is the file that was just completed."""
 
-    place: str
+    destination: str
     name: str
     copied: bool
     done: int
@@ -122,14 +122,14 @@ class Watcher(NamedTuple):
     tell: Callable[[Progress], None] = lambda progress: None
 
 
-NOBODY = Watcher()
+UNWATCHED = Watcher()
 
 
 class Tally:
-    """Counts what becomes of the files of one destination."""
+    """Counts the results of the files of one destination."""
 
-    def __init__(self, place: str, files: int, size: int, watcher: Watcher = NOBODY) -> None:
-        self._place, self._files, self._tell = place, files, watcher.tell
+    def __init__(self, destination: str, files: int, size: int, watcher: Watcher = UNWATCHED) -> None:
+        self._destination, self._files, self._tell = destination, files, watcher.tell
         watcher.begin(files, size)
         self._done = self._copied = self._bytes = 0
         self._errors: list[ServiceError] = []
@@ -141,13 +141,13 @@ class Tally:
         self._bytes += result.bytes
         if result.error is not None:
             self._errors.append(result.error)
-        self._tell(Progress(self._place, result.name, result.moved, self._done, self._files, self._bytes))
+        self._tell(Progress(self._destination, result.name, result.moved, self._done, self._files, self._bytes))
 
     @property
     def total(self) -> Total:
         """What was brought. The files that were never begun have failed, too."""
         same = self._done - self._copied - len(self._errors)
-        return Total(self._place, self._files, self._copied, same, self._files - self._copied - same, self._bytes)
+        return Total(self._destination, self._files, self._copied, same, self._files - self._copied - same, self._bytes)
 
     def check(self, what: str = "copied to") -> None:
         """Raise the faults of the files as one error, if there are any. what: as in "were not copied to"."""
@@ -155,9 +155,9 @@ class Tally:
             return
         fatal = next((error for error in self._errors if of_all(error)), None)
         if fatal is not None:
-            text = f"{fatal}; {self._copied:,} of {self._files:,} files were {what} {self._place} before"
+            text = f"{fatal}; {self._copied:,} of {self._files:,} files were {what} {self._destination} before"
             raise type(fatal)(text, operation=fatal.operation, code=fatal.code)
         failed = self.total.failed
         named = "; ".join(str(error) for error in self._errors[:_NAMED])
         more = f"; and {failed - _NAMED:,} more" if failed > _NAMED else ""
-        raise ServiceError(f"{failed:,} of {self._files:,} files were not {what} {self._place}: {named}{more}")
+        raise ServiceError(f"{failed:,} of {self._files:,} files were not {what} {self._destination}: {named}{more}")

@@ -21,21 +21,21 @@ def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
     storages = [factory.file.azure_storage for factory in factories if factory.file is not None]
     wanted = {place_of(storage) for storage in storages if storage is not None and not storage.is_file_share}
     listed: dict[str, Iterable[str]] = {}
-    for place in sorted(wanted):
-        names = _Names(place, connect)
+    for listing in sorted(wanted):
+        names = _Names(listing, connect)
         head = tuple(islice(names, FEW_TASKS + 1))
-        listed[place] = names if len(head) > FEW_TASKS else head
+        listed[listing] = names if len(head) > FEW_TASKS else head
     return listed
 
 
 class _Names:
     """The names of blobs, listed anew by each iteration."""
 
-    def __init__(self, place: str, connect: Connect) -> None:
-        self._place, self._connect = place, connect
+    def __init__(self, listing: str, connect: Connect) -> None:
+        self._listing, self._connect = listing, connect
 
     def __iter__(self) -> Iterator[str]:
-        from batchtrain.storage import blob  # 0.28 s, and only for tasks that are made of files
+        from batchtrain.storage import blob  # 0.28 s, and only for tasks that a file factory makes
 
-        link, container, path = blob.place_of(self._place)
-        return (found.name for found in blob.stored(self._connect(link), container, path))
+        link, container, path = blob.place_of(self._listing)
+        return (stored.name for stored in blob.stored(self._connect(link), container, path))

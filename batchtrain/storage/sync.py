@@ -10,15 +10,20 @@ from batchtrain.errors import ServiceError
 from batchtrain.service.at_once import AtOnce, Piece
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.connection import Storage
+from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.download import download
 from batchtrain.storage.ingress import walk
-from batchtrain.storage.moving import NOBODY, Moved, Tally, Watcher
+from batchtrain.storage.moving import UNWATCHED, Moved, Tally, Watcher
 from batchtrain.storage.upload import Local
 
 
 def get(
-    storage: Storage, container: str, blobs: Sequence[Stored], path: str, destination: Path, watcher: Watcher = NOBODY
+    storage: Storage,
+    container: str,
+    blobs: Sequence[Stored],
+    path: str,
+    destination: Path,
+    watcher: Watcher = UNWATCHED,
 ) -> Tally:
     """Download blobs below `path` to a directory, or the blob `path` itself to a file; files that are the same there
     are skipped."""

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from batchtrain.errors import ServiceError
 from batchtrain.service.at_once import Piece
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.connection import Answer, LocalFault, Request, Span, Storage, blob_path
+from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path
 from batchtrain.storage.moving import Changed, Count, Moved, Moving
 
 BLOCK = 8 << 20

@@ -12,6 +12,7 @@ What every rank prints (the first two lines are CNTK's own):
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -78,7 +79,7 @@ def train(options):
     batch = BATCH * ranks if options.scale_up else BATCH
     how, learner = distributed(scores, options)
     log = "{}{}".format(options.logdir, Communicator.rank()) if options.logdir else None
-    printer = C.logging.ProgressPrinter(tag="Training", log_to_file=log, num_epochs=options.epochs)
+    printer = Printer(tag="Training", log_to_file=log, num_epochs=options.epochs)
     trainer = C.Trainer(scores, (loss, error), [learner], [printer])
     models = os.path.join(options.outputdir, "models")
     os.makedirs(models, exist_ok=True)
@@ -96,6 +97,20 @@ def train(options):
     ).train()
     place = "rank {} of {} host {}".format(Communicator.rank(), ranks, socket.gethostname())
     say("{} learner {} weights {}".format(place, how, digest(scores)))
+
+
+class Printer(C.logging.ProgressPrinter):
+    """Prints CNTK's own lines, and writes the numbers for batchtrain; sums of loss and error are of all samples."""
+
+    def on_write_training_summary(self, samples, updates, summaries, loss, error, milliseconds):
+        super().on_write_training_summary(samples, updates, summaries, loss, error, milliseconds)
+        count = max(samples, 1)
+        rate = samples * 1000 / max(milliseconds, 1)
+        record(epoch=summaries, loss=loss / count, accuracy=1 - error / count, total_samples_per_second=rate)
+
+    def on_write_test_summary(self, samples, updates, summaries, error, milliseconds):
+        super().on_write_test_summary(samples, updates, summaries, error, milliseconds)
+        record(test_accuracy=1 - error / max(samples, 1))
 
 
 def source(directory, name, samples):
@@ -148,6 +163,13 @@ def digest(scores):
     """Of what is learnt by gradients; each rank keeps statistics of its own images for batch normalization."""
     parts = sorted((parameter.uid, parameter.value.tobytes()) for parameter in scores.parameters)
     return hashlib.sha256(b"".join(part for _, part in parts)).hexdigest()
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

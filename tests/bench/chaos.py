@@ -1,9 +1,12 @@
 """Add 100,000 tasks through everything that can go wrong: `python tests/bench/chaos.py [--seed N]`. Not a test.
 
 `batchtrain jobs add` runs again and again against the embedded service behind a proxy. The proxy refuses 1 % of the
-tasks, loses every tenth answer after the service has acted on it, and throttles for a while. The service is killed
-half-way and started again. The client is killed 50 times at random moments, then runs until it succeeds. At the end the
-job has exactly the tasks of its plan. Prints each run, and ends with 1 at a violation.
+tasks, loses every tenth answer after the service has acted on it, and throttles (`--throttle 60`: for a minute). The
+service is killed half-way and started again. The client is killed 50 times at random moments. The tasks come from a
+custom function, and one of them is too large for a request. Near 90 % of all tasks the function repeats an id; when
+this is mended, it raises an error there; when this is mended too, the large task is shortened. Each fault must be named
+with exit code 4 and exact counts. At the end the job has exactly the tasks of its plan. Prints each run, and ends with
+1 at a violation. `tests/e2e/test_chaos.py` is a small version.
 """
 
 from __future__ import annotations
@@ -47,12 +50,30 @@ JOBS = """\
 job_specifications:
 - id: chaos
   tasks:
-  - command: train --seed {}
+  - id: made-{0}
+    command: train --seed {0} {1}
     environment_variables: {LEARNING_RATE: '0.1', DATA: /mnt/data, API_TOKEN: not-for-a-digest}
     task_factory:
-      parametric_sweep:
-        product: [{start: 0, stop: COUNT, step: 1}]
+      custom: {module: chaos_factory, input_args: [COUNT]}
 """
+FACTORY = """from pathlib import Path
+
+
+def generate(count):
+    fault = Path(__file__).with_name("fault").read_text()
+    for number in range(int(count)):
+        if number == AT and fault == "repeat":
+            yield number - 1, "x"
+        if number == AT and fault == "raise":
+            raise ValueError("chaos ends it")
+        yield number, "y" * 1_100_000 if number == 7 and fault != "none" else "x"
+"""
+FAULTS = {
+    "repeat": "of an earlier one",
+    "raise": "ValueError: chaos ends it",
+    "large": "chaos/made-7",
+}
+"""The faults of the custom function, one after the other, and how each is named."""
 ADDING = "/addtaskcollection"
 OWN_HEADERS = ("host", "connection", "content-length", "authorization", "accept-encoding", "transfer-encoding")
 
@@ -64,12 +85,17 @@ class Proxy(BaseHTTPRequestHandler):
     chance = random.Random(0)
     status: server.Status
     throttled_until = 0.0
+    throttle = 0.0
+    """Seconds of the throttling that the next request which adds tasks begins."""
+    answers = 0
     adding = threading.Event()
     """Set by a request that adds tasks."""
     harm: ClassVar[Counter[str]] = Counter()
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
+        if self.throttle and self.path.split("?")[0].endswith(ADDING):
+            Proxy.throttled_until, Proxy.throttle = time.monotonic() + self.throttle, 0.0
         if time.monotonic() < self.throttled_until:
             self.harm["throttled"] += 1
             self._answer(429, {"Retry-After": "0"}, b'{"code":"TooManyRequests"}')
@@ -85,7 +111,8 @@ class Proxy(BaseHTTPRequestHandler):
             return
         if refused and status == 200:
             content = self._with_refused(content, refused)
-        if self.path.split("?")[0].endswith(ADDING) and self.chance.random() < 0.1:
+        Proxy.answers += self.path.split("?")[0].endswith(ADDING)
+        if self.path.split("?")[0].endswith(ADDING) and self.answers % 10 == 5:
             self.harm["answers lost"] += 1
             self.close_connection = True
             return
@@ -156,7 +183,12 @@ class Chaos:
         self.proxy = Server(("127.0.0.1", 0), Proxy)
         threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
         (directory / "pool.yaml").write_text(POOL)
+        self.at = count * 9 // 10
+        """The task at which the custom function fails."""
         (directory / "jobs.yaml").write_text(JOBS.replace("COUNT", str(count)))
+        (directory / "chaos_factory.py").write_text(FACTORY.replace("AT", str(self.at)))
+        self.set_fault("none")
+        self.killer: threading.Timer | None = None
         key = Proxy.status.key
         known = {"ENDPOINT": f"http://127.0.0.1:{self.proxy.server_port}", "ACCESS_KEY": key, "ACCOUNT": "batchtrain"}
         self.environment = {**os.environ, **{f"AZURE_BATCH_{name}": value for name, value in known.items()}}
@@ -197,16 +229,26 @@ class Chaos:
 
     def _checked(self, code: int, stderr: str, stands: int) -> str:
         """Hold the answer of the command against the service; returns what to print."""
-        if code not in (0, 4, 5, -9):
-            self.violations.append(f"exit {code}: {stderr[-400:]}")
+        if code not in (0, 4, 5, -9) or (code == 0 and self.fault != "none"):
+            self.violations.append(f"exit {code} with the fault {self.fault}: {stderr[-400:]}")
         if code != 4:
             return ""
         document = json.loads(stderr.strip().splitlines()[-1])
+        message = str(document["message"])
+        if document["code"] == "TooManyRequests":
+            return message[:90]
         if document.get("added") != stands:
             self.violations.append(f"it counts {document.get('added')} tasks, and the service has {stands}")
-        if document["added"] + len(document["refused"]) != self.count:
-            self.violations.append(f"{document['added']} and {len(document['refused'])} refused are not {self.count}")
-        return str(document["message"])[:90]
+        made = self.at if self.fault in ("repeat", "raise") else self.count
+        if document["added"] + len(document["refused"]) != made:
+            self.violations.append(f"{document['added']} and {len(document['refused'])} refused are not {made}")
+        refused = [task["task"] for task in document["refused"]]
+        self.named |= self.fault != "none" and FAULTS[self.fault] in " ".join(
+            (message, *(f"chaos/{i}" for i in refused))
+        )
+        if ("made-7" in refused) != (self.fault != "none"):
+            self.violations.append(f"made-7 is {'' if 'made-7' in refused else 'not '}refused with {self.fault}")
+        return message[:90]
 
     def kill_emulator(self) -> None:
         """Kill the service, and start the next on its data and port a moment later."""
@@ -215,34 +257,61 @@ class Chaos:
         time.sleep(self.chance.uniform(0.2, 2.0))
         Proxy.status = server.spawn(server.Settings(self.emulator, port=self.port))
 
-    def run(self, kills: int, longest: float) -> None:
+    def set_fault(self, fault: str) -> None:
+        """Choose what the custom function does wrong from now on."""
+        self.fault, self.named = fault, False
+        (self.directory / "fault").write_text(fault)
+
+    def run(self, kills: int, longest: float, throttle: float) -> None:
         subprocess.run(
             [str(SCRIPT), "pool", "add", str(self.directory), "--no-wait"],
-            env=self.environment, cwd=ROOT, check=True, capture_output=True,
+            env=self.environment, cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        for number in range(kills):
-            if number == kills // 2:
-                threading.Timer(self.chance.uniform(1.0, longest), self.kill_emulator).start()
-            if number % 5 == 2:
-                Proxy.throttled_until = time.monotonic() + self.chance.uniform(1.0, longest)
-            self.add(self.chance.uniform(0.0, longest), adding=number % 5 < 2)
+        for order, fault in enumerate(FAULTS):
+            self.set_fault(fault)
+            for number in range(order, kills, len(FAULTS)):
+                self._add_once(number, kills, longest)
+            if order == 1:
+                Proxy.throttle = throttle
+            until = 20
+            while not self.named and until:
+                self.add(None)
+                until -= 1
+            if not self.named:
+                self.violations.append(f"the fault {fault} was not named: {FAULTS[fault]}")
+        if self.killer is not None:
+            self.killer.join()
+        self.set_fault("none")
         for _ in range(50):
             if self.add(None) == 0:
                 break
         names = [task.id for task in self.client.jobs.get("chaos").tasks]
         again = self.add(None)
+        for harm in ("throttled", "refused", "answers lost", "service killed"):
+            if not Proxy.harm[harm]:
+                self.violations.append(f"it was never so: {harm}")
         if again != 0 or len(names) != self.count or len({name.lower() for name in names}) != self.count:
             self.violations.append(f"{len(names)} tasks, {len(set(names))} of them distinct, at last exit {again}")
         print(f"{len(names):,} tasks, {len(set(names)):,} distinct; exit codes {dict(self.codes)}; {dict(Proxy.harm)}")
 
+    def _add_once(self, number: int, kills: int, longest: float) -> None:
+        """Run the command, and kill it at a random moment."""
+        if number == kills // 2:
+            self.killer = threading.Timer(self.chance.uniform(0.0, longest), self.kill_emulator)
+            self.killer.start()
+        if number % 5 == 2:
+            Proxy.throttle = self.chance.uniform(0.0, longest)
+        self.add(self.chance.uniform(0.0, longest), adding=number % 5 < 2)
 
-def main(seed: int, count: int, kills: int, longest: float) -> int:
+
+def main(seed: int, count: int, kills: int, longest: float, throttle: float) -> int:
     with tempfile.TemporaryDirectory() as directory:
         chaos = Chaos(Path(directory), count, seed)
         try:
-            chaos.run(kills, longest)
+            chaos.run(kills, longest, throttle)
         finally:
             chaos.proxy.shutdown()
+            chaos.proxy.server_close()
             server.stop(chaos.emulator)
     for violation in chaos.violations:
         print(f"VIOLATED: {violation}")
@@ -255,5 +324,6 @@ if __name__ == "__main__":
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--longest", type=float, default=4.0, help="The most seconds until the client is killed.")
+    parser.add_argument("--throttle", type=float, default=4.0, help="Seconds of one throttling; the run ends later.")
     given = parser.parse_args()
-    sys.exit(main(given.seed, given.tasks, given.kills, given.longest))
+    sys.exit(main(given.seed, given.tasks, given.kills, given.longest, given.throttle))

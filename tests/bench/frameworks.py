@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from batchtrain.frameworks.base import Shape  # noqa: E402
-from batchtrain.launchers.types import File, Launch  # noqa: E402
+from batchtrain.launchers.launch import File, Launch  # noqa: E402
 from tests import environments  # noqa: E402
 from tests.contract.gang_of_nodes import Gang, gang_of  # noqa: E402
 from tests.launching import launched  # noqa: E402

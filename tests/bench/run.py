@@ -23,6 +23,8 @@ import psutil  # noqa: E402
 
 import batchtrain as bt  # noqa: E402
 from batchtrain.emulator import mapped_images, server  # noqa: E402
+from batchtrain.runs import directory  # noqa: E402
+from batchtrain.runs.extract import Extractor  # noqa: E402
 from tests.conftest import mpi_prefix  # noqa: E402
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
@@ -34,6 +36,7 @@ pool_specification:
   vm_size: STANDARD_D2S_V5
   vm_count: {dedicated: 1}
 """
+PRINTS = 'seq -f "step %.0f loss 0.5" 1000000'
 JOBS = "job_specifications: [{id: one, tasks: [{command: echo hello}]}]\n"
 
 
@@ -166,6 +169,23 @@ def service(place: Path, environment: dict[str, str]) -> None:
     reused = batchtrain(environment, "run", str(recipe), "--local", "--reuse")
     reused()
     line("run --reuse of it, on the pool that stands", seconds(reused, 5), 0.6)
+    printing(recipe, environment)
+
+
+def printing(recipe: Path, environment: dict[str, str]) -> None:
+    """A rank that prints a million lines with numbers: its time in a run that follows it, and what reading costs."""
+    with (recipe / "printed").open("wb") as file:
+        bare = seconds(lambda: subprocess.run(["sh", "-c", PRINTS], stdout=file, check=True), 3)
+    (recipe / "jobs.yaml").write_text(JOBS.replace("echo hello", f"'{PRINTS}'"), encoding="utf-8")
+    batchtrain(environment, "run", str(recipe), "--local", "--runs-dir", str(recipe / "runs"))()
+    (task,) = directory.find(recipe / "runs", "latest").tasks()
+    line("a rank prints 10^6 lines, run follows", task.seconds or 0.0, bare + 0.5, peer=f"(bare {bare:.3f} s)")
+    lines = [f"step {number} loss 0.5" for number in range(1_000_000)]
+    start = time.process_time()
+    extractor = Extractor()
+    for at in range(0, len(lines), 10_000):
+        list(extractor.feed(lines[at : at + 10_000], 0.0))
+    line("metrics of 10^6 lines of one second, cpu", time.process_time() - start, 1.0)
 
 
 def gangs(place: Path, environment: dict[str, str]) -> None:

@@ -1,17 +1,20 @@
 """Print how large the package is: `python tests/bench/size.py`. Not a test: nothing fails.
 
 Lines by folder, the longest files and functions, groups of modules that import each other, and file names that occur
-more than once.
+more than once. `--against COMMIT` prints only the lines by folder, then and now.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import statistics
+import subprocess
 import sys
+import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +33,11 @@ class Function(NamedTuple):
 
 def main() -> None:
     lines = {path: len(path.read_bytes().splitlines()) for kind in CODE for path in modules.PACKAGE.rglob(kind)}
-    report(f"{sum(lines.values()):,} lines in {len(lines)} files, by folder", by_folder(lines))
+    if sys.argv[1:2] == ["--against"]:
+        compare(sys.argv[2], folders_of(lines))
+        return
+    folders = (f"{count:6,}  {folder}" for folder, count in folders_of(lines).most_common())
+    report(f"{sum(lines.values()):,} lines in {len(lines)} files, by folder", folders)
     report("longest files", (f"{count:6,}  {within(path)}" for path, count in longest(lines)))
     functions = [item for path in modules.files() for item in functions_of(path)]
     over = sum(1 for item in functions if item.lines > 50)
@@ -48,11 +55,30 @@ def report(title: str, rows: Iterable[str]) -> None:
     print(title, *rows, "", sep="\n")
 
 
-def by_folder(lines: dict[Path, int]) -> Iterator[str]:
+def compare(commit: str, now: Counter[str]) -> None:
+    """Lines by folder at a commit, now, and the difference; folders with the same number are left out."""
+    archive = subprocess.run(["git", "archive", commit, "batchtrain"], cwd=ROOT, capture_output=True, check=True).stdout
+    then: Counter[str] = Counter()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            path = PurePosixPath(member.name)
+            if (file := tar.extractfile(member)) and any(path.match(kind) for kind in CODE):
+                then[path.parent.as_posix()] += len(file.read().splitlines())
+    rows = [*sorted({*then, *now}), "together"]
+    then["together"], now["together"] = then.total(), now.total()
+    changed = (row for row in rows if then[row] != now[row])
+    report(f"  then     now  change  since {commit}", (_change(then[row], now[row], row) for row in changed))
+
+
+def _change(then: int, now: int, row: str) -> str:
+    return f"{then:6,}  {now:6,}  {now - then:+6,}  {row}"
+
+
+def folders_of(lines: dict[Path, int]) -> Counter[str]:
     folders: Counter[str] = Counter()
     for path, count in lines.items():
         folders[path.relative_to(modules.PACKAGE.parent).parent.as_posix()] += count
-    return (f"{count:6,}  {folder}" for folder, count in folders.most_common())
+    return folders
 
 
 def longest(lines: dict[Path, int]) -> list[tuple[Path, int]]:

@@ -88,7 +88,7 @@ def _line(what: str, counting: Counting, work: Callable[[], object]) -> None:
 def _watched(client: Client, counting: Counting, pace: watch.Pace, seconds: float = 30.0) -> None:
     """Following for some seconds at the pace of Azure, with the output of the first tasks and the failures."""
     job = client.jobs.handle("many")
-    follow = Follow(client, job, lambda event: None)
+    follow = Follow(client.batch, job, lambda event: None)
     deadline = watch.Deadline(seconds, "the bench")
 
     def work() -> None:

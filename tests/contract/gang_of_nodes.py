@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from batchtrain.emulator.interface import NodeSpec, Run
 from batchtrain.emulator.machine.process import ProcessMachine, open_machine
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from tests.waiting import until
 
 Value = TypeVar("Value")

@@ -17,7 +17,7 @@ from batchtrain.emulator.interface import StorageAccount
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.plan import Facts, factory, ingress
 from batchtrain.storage import blob, source, sync
-from batchtrain.storage.connection import Request, Storage, blob_path
+from batchtrain.storage.blob_requests import Request, Storage, blob_path
 from batchtrain.storage.ingress import carry_out
 from batchtrain.storage.moving import Progress, Total, Watcher
 from batchtrain.storage.upload import BLOCK

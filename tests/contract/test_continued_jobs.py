@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.cli.failures import document_of
 from batchtrain.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
@@ -18,7 +19,7 @@ from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreac
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.task_stream import TaskDocument
-from batchtrain.service import submission
+from batchtrain.service import job_addition, standing, submission, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
 from batchtrain.service.submit import Event
@@ -57,6 +58,13 @@ def sweep(count: int) -> Recipe:
     told = recipe(1)
     task = {"command": "train --seed {}", "environment_variables": {"API_TOKEN": TOKEN}, "task_factory": factory}
     return msgspec.structs.replace(told, jobs=(msgspec.convert({"id": "j", "tasks": [task]}, Job),))
+
+
+def listing(count: int, **others: str) -> Recipe:
+    """The same with a row for each task; others: the values that take the place of some."""
+    rows = [{"v": others.get(f"v{number}", f"v{number}")} for number in range(count)]
+    task = {"command": "train {v}", "task_factory": {"list": rows}}
+    return msgspec.structs.replace(recipe(1), jobs=(msgspec.convert({"id": "j", "tasks": [task]}, Job),))
 
 
 def names(client: Client) -> list[str]:
@@ -114,6 +122,42 @@ def test_a_job_that_is_complete_is_left_as_it_is(client: Client) -> None:
     assert add(client, recipe(250))[-1].text == "added 0 tasks; 250 existed already"
 
 
+def unlisted(client: Client, told: Recipe) -> bool:
+    """Whether adding the job again lists no tasks."""
+    with pytest.MonkeyPatch.context() as patch:
+        lists: list[str] = []
+        patch.setattr(job_addition, "listed", lambda client, name: lists.append(name) or standing.listed(client, name))
+        add(client, told)
+    return not lists
+
+
+def test_a_large_job_that_is_complete_is_not_listed(client: Client) -> None:
+    add(client, sweep(1500))
+    assert unlisted(client, sweep(1500))
+    assert add(client, sweep(1500))[-1].text == "added 0 tasks; 1,500 existed already"
+
+
+def test_a_deleted_task_of_a_complete_job_is_added_again(client: Client) -> None:
+    add(client, sweep(1500))
+    client.jobs.handle("j").delete_tasks("task-00007")
+    assert add(client, sweep(1500))[-1].text == "added 1 task; 1,499 existed already"
+    assert unlisted(client, sweep(1500))
+
+
+def test_a_task_that_another_program_added_to_a_complete_job_is_found(client: Client) -> None:
+    add(client, sweep(1500))
+    client.batch.create_task("j", {"id": "mine", "commandLine": "true"})  # type: ignore[arg-type]
+    with pytest.raises(Differs, match="1 of its tasks are not in the plan"):
+        add(client, sweep(1500))
+
+
+def test_a_change_in_the_middle_of_the_values_of_a_complete_job_is_found(client: Client) -> None:
+    add(client, listing(1500))
+    with pytest.raises(Differs, match="1 of its tasks differ from the plan: task-00700"):
+        add(client, listing(1500, v700="w700"))
+    assert unlisted(client, listing(1500))
+
+
 def test_a_plan_with_more_tasks_adds_them(client: Client) -> None:
     add(client, recipe(2))
     assert add(client, recipe(5))[-1].text == "added 3 tasks; 2 existed already"
@@ -122,9 +166,19 @@ def test_a_plan_with_more_tasks_adds_them(client: Client) -> None:
 
 def test_a_plan_with_other_tasks_is_refused_and_adds_nothing(client: Client) -> None:
     add(client, recipe(2))
-    with pytest.raises(Differs, match="2 of its tasks differ from the plan: t0, t1"):
+    with pytest.raises(Differs, match="2 of its tasks differ from the plan: t0, t1;"):
         add(client, recipe(5, command="other"))
     assert names(client) == planned(2)
+
+
+def test_all_tasks_that_differ_are_in_the_error_and_its_document_and_the_first_20_in_its_message(
+    client: Client,
+) -> None:
+    add(client, recipe(30))
+    with pytest.raises(Differs, match=r"30 of its tasks differ from the plan: t0, .*, t19 and 10 more;") as caught:
+        add(client, recipe(30, command="other"))
+    assert caught.value.tasks == tuple(f"t{number}" for number in range(30))
+    assert document_of(caught.value, "", 11)["tasks"] == list(caught.value.tasks)
 
 
 def test_a_plan_with_fewer_tasks_is_refused(client: Client) -> None:
@@ -160,6 +214,18 @@ def test_recreating_a_job_deletes_nothing_that_it_cannot_add_again(client: Clien
     with pytest.raises(NotFound):
         client.jobs.add_all(other, recreate=True)
     assert names(client) == planned(3)
+
+
+def test_a_job_that_was_added_again_is_not_deleted_in_place_of_the_completed_one(client: Client) -> None:
+    add(client, recipe())
+    client.jobs.handle("j").terminate()
+    seen = client.jobs.list()
+    client.jobs.add_all(recipe(), recreate=True)
+    said: list[Event] = []
+    assert not client.jobs.delete_seen(seen, tell=said.append)
+    assert [event.text for event in said] == ["job j was added again meanwhile, and is kept"]
+    assert names(client) == planned(3)
+    assert [job.id for job in client.jobs.delete_seen(client.jobs.list())] == ["j"]
 
 
 def test_recreating_a_job_replaces_its_tasks(client: Client) -> None:
@@ -255,3 +321,17 @@ def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
     add(client, sweep(3000))
     steering.clear_faults(emulator.status)
     assert names(client) == [f"task-{number:05}" for number in range(3000)]
+
+
+def test_the_tasks_of_a_large_job_whose_state_changed_last_are_found_by_their_times(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "PAGE", 10)
+    add(client, sweep(50))
+    job = client.jobs.get("j")
+    for name in ("task-00007", "task-00003"):
+        job.terminate_tasks(name)
+    assert [task.id for task in job.last_tasks(2)] == ["task-00007", "task-00003"]
+    assert [task.id for task in job.last_tasks(5, "completed")] == ["task-00007", "task-00003"]
+    assert len(job.last_tasks(20, "active")) == 20
+    assert not job.last_tasks(2, "running")

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pytest
 
-from batchtrain.emulator import models, properties, reference, server, tokens, wire
+from batchtrain.emulator import models, operations_page, properties, server, tokens, wire
 from batchtrain.emulator.routes import ROUTES
 from batchtrain.emulator.versions import CURRENT
 from tests import judge
@@ -253,7 +253,9 @@ def agrees(sent: Any, shown: Any) -> bool:
     return bool(sent == shown)
 
 
-SECRETS = {field.name for model in reference.bodies() for field in models.fields()[model] if field.effect == "unshown"}
+SECRETS = {
+    field.name for model in operations_page.bodies() for field in models.fields()[model] if field.effect == "unshown"
+}
 
 
 def test_each_property_of_an_action_is_read(inside: Inside, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,7 +284,7 @@ def test_the_table_of_answers_has_the_properties_of_the_sdks_model(name: str) ->
     assert known == judge.fields(wire_properties.sdk_model(SHOWN.get(name, name))).keys()
 
 
-@pytest.mark.parametrize("name", [name for name in reference.bodies() if name != "Nothing"])
+@pytest.mark.parametrize("name", [name for name in operations_page.bodies() if name != "Nothing"])
 def test_the_table_of_bodies_has_the_properties_of_the_sdks_model(name: str) -> None:
     known = {field.name for field in models.fields()[name] if field.until == CURRENT}
     assert known == wire_properties.writable(wire_properties.sdk_model(name)).keys()

@@ -15,8 +15,8 @@ from azure.storage.blob import BlobServiceClient, ContainerClient, ContainerSasP
 
 from batchtrain.emulator import server
 from batchtrain.emulator.interface import STORAGE_ACCOUNT, StorageAccount
+from batchtrain.emulator.machine import output_files
 from batchtrain.emulator.machine import own_storage as own_storage_module
-from batchtrain.emulator.machine import upload
 from batchtrain.emulator.server import Emulator, Settings
 from tests.azurite import require
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, serves, task
@@ -127,7 +127,7 @@ def test_a_failed_task_sends_what_is_asked_for_then(client: BatchClient, box: Co
 def test_an_upload_that_fails_is_the_tasks_failure(
     client: BatchClient, box: ContainerClient, wrong: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(output_files, "PAUSE_SECONDS", 0.0)
     begin(client)
     url = signed(box, read=wrong == "permission", write=wrong != "permission")
     if wrong == "container":
@@ -141,12 +141,12 @@ def test_an_upload_that_fails_is_the_tasks_failure(
 
 
 def test_a_large_file_goes_in_blocks(box: ContainerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "BLOCK", 1 << 20)
+    monkeypatch.setattr(output_files, "BLOCK", 1 << 20)
     file = tmp_path / "large"
     file.write_bytes(os.urandom((3 << 20) + 17))
     url = signed(box, write=True)
     with file.open("rb") as body:
-        upload.put(upload.blob_url(url, "large"), body, {"Content-Type": "x/y"}, lambda: False)
+        output_files.put(output_files.blob_url(url, "large"), body, {"Content-Type": "x/y"}, lambda: False)
     assert box.download_blob("large").readall() == file.read_bytes()
     assert box.get_blob_client("large").get_blob_properties().content_settings.content_type == "x/y"
 

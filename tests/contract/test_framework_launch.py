@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 from tests.contract.gang_of_nodes import TASK, Gang, Outcome, gang_with_python
 from tests.launching import launched
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ from tests.contract.wire_properties import Case
 pytestmark = pytest.mark.process
 
 SEED = 20_261_122
-QUICK, LONG = 600, 10_000
+QUICK, LONG = 600, 10_000 if os.environ.get("BATCHTRAIN_TEST_VARIANTS") else 3_000
 CASES = tuple(wire_properties.cases())
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import plain
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from tests.launching import launched
 
 pytestmark = pytest.mark.process

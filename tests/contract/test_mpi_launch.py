@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 from tests.contract.gang_of_nodes import TASK, Gang, Outcome, gang_of
 from tests.launching import launched
 

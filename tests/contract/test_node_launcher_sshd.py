@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers import steps
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 from tests.contract.test_real_sshd import ADDRESSES, Node, nodes, pytestmark, run
 
 __all__ = ["nodes", "pytestmark"]  # used by pytest

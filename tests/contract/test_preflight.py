@@ -16,7 +16,7 @@ import pytest
 from batchtrain import runtime
 from batchtrain.config import task_resources
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 from tests.contract.gang_of_nodes import TASK, Gang, gang_with_python
 from tests.launching import launched
 

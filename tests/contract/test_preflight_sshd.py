@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from batchtrain.frameworks.base import Fabric
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 from tests.contract.test_preflight import GPUS, SMI, WAYS, by_nodes
 from tests.contract.test_real_sshd import ADDRESSES, Node, nodes, run
 from tests.contract.test_real_sshd import pytestmark as needs_sshd

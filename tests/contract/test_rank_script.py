@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from batchtrain.frameworks.mpi import MPIS
+from batchtrain.launchers import steps
 from tests import needs
 from tests.waiting import until
 
@@ -38,7 +40,7 @@ class Node:
         program = needs.program(SHELLS[shell][0])
         for name in APPLETS if shell == "busybox" else ["sh"]:
             (self.bin / name).symlink_to(program)
-        for name, data in {"rank.sh": runtime.RANK, "sweep.sh": runtime.SWEEP}.items():
+        for name, data in {"rank.sh": steps.RANK.data, "sweep.sh": runtime.SWEEP}.items():
             (self.task / ".batchtrain" / name).write_bytes(data)
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
@@ -131,6 +133,35 @@ def test_the_node_of_a_rank_is_sampled_until_the_rank_ends(node: Node) -> None:
     assert '"cpu_percent"' in (node.task / samples).read_text()
 
 
+HEARS = """
+import os, signal, sys, time
+path, heard = os.environ["BATCHTRAIN_PREEMPTION"], []
+signal.signal(signal.SIGUSR1, lambda *_: heard.append("heard"))
+print(os.path.exists(path), flush=True)
+with open("volatile/scheduledevents.json", "w") as file:
+    file.write('{"Events": [{"EventType": "Preempt", "NotBefore": "Mon, 19 Sep 2016 18:29:47 GMT"}]}')
+while not os.path.exists(path) or len(heard) < len(sys.argv) - 1:
+    time.sleep(0.05)
+print(*heard, open(path).read(), end="")
+"""
+
+
+@pytest.mark.parametrize("name", ["", "SIGUSR1"])
+def test_an_announced_preemption_of_the_node_reaches_its_ranks(name: str, node: Node) -> None:
+    (node.bin / "python3").symlink_to(sys.executable)
+    (node.task / ".batchtrain/preemption.py").write_bytes(runtime.PREEMPTION)
+    (node.task / "volatile").mkdir()
+    (node.task / ".batchtrain-preemption.json").write_text("of an earlier try")
+    own = dict.fromkeys(("AZ_BATCH_TASK_DIR", "AZ_BATCH_NODE_ROOT_DIR"), str(node.task))
+    node.keep({"AZ_BATCH_NODE_IS_DEDICATED": "false", "AZ_BATCH_NODE_ID": "tvm-1", **own})
+    given = {"BATCHTRAIN_PREEMPTION": "/of/the/primary", "BATCHTRAIN_PREEMPTION_SIGNAL": name}
+    hears = (sys.executable, "-c", HEARS, *filter(None, [name]))
+    done = node.run(*hears, BATCHTRAIN_EMULATED_NODE=str(node.task), **given)
+    line = '{"node": "tvm-1", "not_before": 1474309787.0}\n'
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"False\n{'heard ' if name else ''}{line}"
+
+
 def test_a_variable_that_limits_what_shells_read_ends_no_rank(node: Node) -> None:
     """Hardened images set TMOUT, and bash's `read` obeys it."""
     done = node.run("sh", "-c", "sleep 1.5; echo $TMOUT", TMOUT="1")
@@ -160,7 +191,7 @@ def test_a_command_that_is_not_there_is_127(node: Node) -> None:
     assert done.stderr.endswith("exited with code 127\n")
 
 
-@pytest.mark.parametrize("name", ["OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK"])
+@pytest.mark.parametrize("name", sorted({name for mpi in MPIS.values() for name in mpi.rank} - {"PMI_RANK"}))
 def test_the_rank_is_known_under_each_mpis_name(node: Node, name: str) -> None:
     del node.environment["PMI_RANK"]
     assert "rank 12 on" in node.run("false", **{name: "12"}).stderr
@@ -311,7 +342,7 @@ def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> No
 
 def test_a_copy_ends_at_its_limit_and_the_output_goes_on(node: Node) -> None:
     script = node.task / ".batchtrain/rank.sh"
-    script.write_bytes(runtime.RANK.replace(b"ulimit -f 131072", b"ulimit -f 1"))
+    script.write_bytes(steps.RANK.data.replace(b"ulimit -f 131072", b"ulimit -f 1"))
     done = node.run("sh", "-c", "i=0; while [ $i -lt 300 ]; do echo 0123456789; i=$((i+1)); done")
     assert len(done.stdout) == 3300
     assert 0 < (node.task / "ranks/rank-3.stdout.txt").stat().st_size <= 1024

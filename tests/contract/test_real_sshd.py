@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers.types import File, Launch
+from batchtrain.launchers.launch import File, Launch
 from tests import needs
 from tests.contract.test_mpi_launch import PROGRAM, RUNTIMES, VARIABLES
 from tests.launching import launched

@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain import foreseen
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
+from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import LimitReached, ServiceError
 from batchtrain.limits import Limits
@@ -27,6 +29,7 @@ from batchtrain.service import downloads, look
 from batchtrain.service.connect import Account
 from batchtrain.service.submit import Event
 from tests.emulation import FakeMachine
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -61,13 +64,13 @@ def origin(tmp_path: Path) -> Origin:
     return Origin(tmp_path / "runs", ("batchtrain", "run", "x"), {}, {"x/jobs.yaml": b"job_specifications: []\n"})
 
 
-def recipe(*commands: str, **more: Any) -> Recipe:
+def recipe(*commands: str, vm_count: Any = None, **more: Any) -> Recipe:
     listed = [{"id": f"t{n}", "command": text, **more} for n, text in enumerate(commands)]
     image = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
     pool = {
         "id": "p",
         "vm_size": "STANDARD_D2S_V5",
-        "vm_count": {"dedicated": 1},
+        "vm_count": vm_count or {"dedicated": 1},
         "vm_configuration": {"platform_image": image},
     }
     return msgspec.convert({"directory": "x", "pool": pool, "jobs": [{"id": "j", "tasks": listed}]}, Recipe)
@@ -219,6 +222,17 @@ def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client,
     assert latest(origin).metrics_file("t0").read_bytes() == metrics
 
 
+def test_following_reads_what_tasks_are_made_from_once(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, read = recipe("print x"), []
+    client.pools.add(wanted, timeout=60)
+    monkeypatch.setattr(foreseen, "read_made", lambda recipe: read.append(recipe) or {})
+    for recreate in (False, True):
+        follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin, recreate=recreate)
+    assert read == [wanted, wanted]
+
+
 def test_the_directory_of_a_job_that_still_runs_has_no_end(client: Client, origin: Origin) -> None:
     wanted = recipe("wait")
     client.pools.add(wanted, timeout=60)
@@ -270,10 +284,42 @@ def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, ori
     assert len(outputs(latest(origin))) == 4
 
 
-def test_of_many_tasks_the_failed_ones_are_fetched(client: Client, origin: Origin) -> None:
-    run(client, recipe(*["exit 0"] * 20, "exit 1"), tell=lambda _: None, timeout=100, origin=origin)
+def test_of_many_tasks_the_failed_ones_are_fetched_and_the_rest_by_jobs_fetch(client: Client, origin: Origin) -> None:
+    wanted, said = recipe(*["exit 0"] * 20, "exit 1"), []
+    client.pools.add(wanted, timeout=60)
+    follow(client, wanted, tell=lambda event: said.append(event.text), timeout=100, origin=origin)
     assert [path.name for path in (latest(origin).path / "outputs").iterdir()] == ["t20"]
-    assert len(latest(origin).tasks()) == 21
+    assert "20 tasks that succeeded were not fetched: `batchtrain jobs fetch j` fetches them" in said[-1]
+    before = latest(origin).record()
+    assert (before.state, len(latest(origin).tasks())) == ("failed", 21)
+
+    recording, missing = client.jobs.handle("j").fetch(origin)
+    assert (len(list((latest(origin).path / "outputs").iterdir())), missing) == (21, ())
+    assert "not fetched" not in recording.said()
+    assert before.node_hours and latest(origin).record() == before
+
+
+def test_a_node_that_goes_while_its_files_are_fetched_is_one_sentence_and_the_rest_comes(
+    emulator: Emulator, client: Client, origin: Origin
+) -> None:
+    wanted = recipe("wait", "wait", vm_count={"low_priority": 2})
+    client.pools.add(wanted, timeout=60)
+    job = client.jobs.add(wanted)
+    until(lambda: all(task.state == "running" for task in job.tasks))
+    nodes = {task.id: task.node for task in job.tasks}
+    job.terminate()
+    job.wait(timeout=60, check=False)
+
+    def preempt(files: int, size: int) -> None:
+        if (lost := nodes.pop("t0", None)) is not None:
+            steering.befall(emulator.status, lost, "preempt", seconds=600)
+
+    recording, missing = job.fetch(origin, progress=Progress(begin=preempt))
+    assert outputs(latest(origin), "t1") == ["deep/er/file", "größe #?%.txt", "line%0Abreak", "model.pt"]
+    assert outputs(latest(origin), "t0") == []
+    (_, sentence) = recording.said().splitlines()
+    assert sentence.startswith("  4 files were not fetched: fetch files of task j/t0: The task files are unavailable")
+    assert missing == ()  # the disk of a preempted node is gone
 
 
 def test_a_job_that_is_followed_leaves_a_directory_and_stays(client: Client, origin: Origin) -> None:

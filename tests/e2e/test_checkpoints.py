@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from batchtrain.emulator import server, steering
+from batchtrain.emulator import mapped_images, server, steering
 
-from .test_frameworks import COMMAND, JOB, SHARED, befall, interrupted, mapped, started
+from .test_frameworks import COMMAND, JOB, SHARED, befall, interrupted, mapped, recorded, started
 
 pytestmark = pytest.mark.process
 LANGUAGE_MODEL = "PyTorch-Language-Model"
+MPICH = "example/mpich:digits"
 WEIGHTS = re.compile(r"rank (\d) of 2 host \S+ loss \S+ weights ([0-9a-f]{64})")
 
 
@@ -37,6 +38,7 @@ def test_a_training_that_is_preempted_three_times_ends_with_the_weights_of_an_un
     assert begun[3] >= 40
     assert sorted(WEIGHTS.findall(preempted)) == sorted(WEIGHTS.findall(undisturbed))
     assert len({weights for _, weights in WEIGHTS.findall(undisturbed)}) == 1
+    assert recorded(batchtrain.cwd / "runs/latest") >= {"loss", "perplexity", "total_samples_per_second"}
 
 
 def recipe(directory: Path, script: str, **task: Any) -> str:
@@ -54,7 +56,9 @@ def recipe(directory: Path, script: str, **task: Any) -> str:
     }
     train = {"command": f"python3 {SHARED}/train.py", "source": "src", "checkpoint": checkpoint, **task}
     files = {
-        "config": {"global_resources": {"volumes": volumes}},
+        "config": {
+            "global_resources": {"volumes": volumes, "docker_images": [MPICH] if "docker_image" in task else []}
+        },
         "pool": {"pool_specification": pool},
         "jobs": {"job_specifications": [{"id": "training", "auto_complete": True, "tasks": [train]}]},
     }
@@ -111,24 +115,32 @@ print("heard", 0 < checkpoint.preempted() <= 3600)
 
 
 @pytest.mark.parametrize(
-    ("task", "hearing"),
-    [({}, 1), ({"multi_instance": {"num_instances": 2, "pytorch": {"processes_per_node": 1}}}, 2)],
-    ids=["alone", "gang"],
+    ("task", "hearing", "announced"),
+    [
+        ({}, 1, 2),
+        ({"multi_instance": {"num_instances": 2, "pytorch": {"processes_per_node": 1}}}, 2, 1),
+        ({"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich", "processes_per_node": 2}}}, 4, 2),
+    ],
+    ids=["alone", "gang", "mpi"],
 )
 def test_an_announced_preemption_reaches_every_process_of_the_task(
-    task: dict[str, Any], hearing: int, batchtrain: Any, tmp_path: Path
+    task: dict[str, Any], hearing: int, announced: int, batchtrain: Any, tmp_path: Path, mpi_environment: Any
 ) -> None:
+    """Of an MPI, it reaches the ranks of the announced nodes."""
+    if hearing == 4:
+        mapped_images.map_image(batchtrain.home, MPICH, mpi_environment("mpich"))
+        task = {**task, "docker_image": MPICH}
     directory = recipe(tmp_path, HEARS, checkpoint={"signal": "SIGUSR1"}, **task)
     with started(batchtrain, "run", directory, "--local") as process:
         printed: list[str] = []
         for line in process.stdout:
             printed.append(line)
             if "ready" in line and sum("ready" in one for one in printed) == hearing:
-                announce(batchtrain.home, nodes=1 if hearing > 1 else 2)
+                announce(batchtrain.home, announced)
         _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert sum("heard True" in line for line in printed) == hearing, printed
-    if hearing > 1:
+    if hearing == 2:
         assert re.search(r"Azure announces the preemption of node tvmps_", errors), errors
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import environments, needs
+from tests import azurite, environments, needs, recipe_readmes
 from tests.readme_block import README, blocks
 
 ROOT = README.parent
@@ -50,7 +50,9 @@ def _prefix(name: str) -> Path:
 
 NEEDS = {"other-clients": (_az, _old_sdk, _npm)}
 """What else a page's commands find on their machine."""
-MARKS = {"other-clients": (pytest.mark.slow,)}
+MARKS = {"other-clients": (pytest.mark.slow,), "first-sweep": (pytest.mark.slow,)}
+RECIPES = {"first-sweep": "Digits-Sweep"}
+"""Recipes whose environments and storage a page uses."""
 
 
 def _stem(page: Path) -> str:
@@ -79,6 +81,9 @@ def test_the_blocks_of_a_page_run(
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     for prepare in NEEDS.get(page.stem, ()):
         prepare(tmp_path)
+    if recipe := RECIPES.get(page.stem):
+        azurite.require()
+        recipe_readmes.prepare(batchtrain, mpi_environment, recipe)
     path = f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**batchtrain.environment, "PATH": path, "AZURE_CONFIG_DIR": str(tmp_path / "azure")}
     text = page.read_text(encoding="utf-8")

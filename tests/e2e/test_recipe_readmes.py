@@ -12,6 +12,8 @@ import pytest
 from batchtrain.cli import shipped_recipes
 from tests import azurite, recipe_readmes
 
+from .test_frameworks import recorded
+
 pytestmark = pytest.mark.process
 PLANNED = [place.name for place in shipped_recipes.every() if not recipe_readmes.environment_of(place.name)]
 
@@ -27,7 +29,8 @@ def test_a_reader_gets_the_best_of_a_sweep(batchtrain: Any, mpi_environment: Cal
     azurite.require()
     printed = recipe_readmes.follow(batchtrain, mpi_environment, "Digits-Sweep")
     assert "best: 60 results" in printed
-    assert re.search(r"best: best \{.*\} test accuracy 0\.99", printed)
+    assert re.search(r"best: best \{.*\} accuracy 0\.99", printed)
+    assert "test_accuracy" in recorded(batchtrain.cwd / "runs/latest")
 
 
 @pytest.mark.parametrize("recipe", PLANNED)

@@ -84,7 +84,7 @@ def test_python_reuses_a_pool(batchtrain: Shell, recipe: Path, monkeypatch: pyte
     monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(batchtrain.home))
     client, said = bt.connect(local=True), list[Event]()
     for _ in range(2):
-        assert [task.exit_code for task in client.run(bt.load(recipe), reuse=True, tell=said.append)] == [0]
+        assert [task.exit_code for task in client.run(bt.load(recipe), reuse=True, tell=said.append).tasks] == [0]
     kinds = [event.kind for event in said]
     assert (kinds.count("pool.add"), kinds.count("pool.reused"), kinds.count("standing")) == (1, 1, 2)
     with pytest.raises(Differs, match="vmSize"):

@@ -15,7 +15,7 @@ import pytest
 
 from batchtrain.config.load import load
 
-from .test_frameworks import COMMAND, GANG, SHARED, mapped, run
+from .test_frameworks import COMMAND, GANG, SHARED, mapped, recorded, run
 
 pytestmark = [pytest.mark.process, pytest.mark.framework]
 Prepared = Callable[[str], str]
@@ -81,6 +81,7 @@ def resnet(bits: int, in_the_image: Any, directory: str) -> str:
     ends = re.findall(rf"^rank (\d) of 4 host (\S+) learner {bits}-bit weights ([0-9a-f]{{64}})$", printed, re.M)
     assert sorted(int(rank) for rank, _, _ in ends) == [0, 1, 2, 3]
     assert sorted(Counter(host for _, host, _ in ends).values()) == [2, 2]
+    assert recorded(in_the_image.cwd / "runs/latest") >= {"loss", "accuracy", "test_accuracy"}
     (weights,) = {weights for _, _, weights in ends}
     return weights
 
@@ -109,6 +110,7 @@ def test_the_imagenet_program_trains_by_ddp_on_two_nodes(batchtrain: Any, prepar
     ends = re.findall(r"^\[\d:(\d)\]  \*   Acc@1 (\S+) Acc@5 (\S+)$", printed, re.M)
     assert sorted(rank for rank, _, _ in ends) == sorted("0123" * 2)
     assert len(ends) / 2 == 4
+    assert recorded(batchtrain.cwd / "runs/latest") >= {"epoch", "step", "loss", "acc1", "test_acc1"}
     assert len({(first, fifth) for _, first, fifth in ends}) <= 2  # one pair for each epoch: the accuracy is the gang's
 
 
@@ -172,6 +174,9 @@ def test_a_command_line_of_the_mxnet_document_runs(line: str, batchtrain: Any, p
     assert "8 CPU contexts take the place of --gpus 0,1,2,3,4,5,6,7" in printed
     assert ("--kv-store device takes the place of nccl" in printed) == ("nccl" in arguments)
     assert ("Epoch[0] Validation-accuracy=" in printed) == ("VAL" in arguments)
+    names = recorded(batchtrain.cwd / "runs/latest")
+    assert names >= {"epoch", "step", "samples_per_second", "accuracy"}
+    assert ("validation_accuracy" in names) == ("VAL" in arguments)
     assert dlbs(printed)["exp.effective_batch"] == 8
 
 

@@ -139,6 +139,13 @@ def mentions(file: str, word: str) -> bool:
     return word.lower() in f"{file} {text}".lower()
 
 
+@pytest.mark.parametrize("framework", ["ray", "accelerate"])
+def test_a_later_framework_touched_no_other_file_of_the_package(framework: str) -> None:
+    recipe = RECIPES["A framework"]
+    touched = searched(Recipe(recipe.search.replace("jax", framework), ()))
+    assert touched - {file.replace("jax", framework) for file in recipe.files} == set()
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_framework_has_the_files_of_the_recipe(framework: str) -> None:
     own = [file for file in RECIPES["A framework"].files if PurePath(file).stem == "jax"]

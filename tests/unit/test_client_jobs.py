@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended
 from batchtrain.errors import NotFound, PlanError, ServiceError, TaskFailed, Unreachable, UsageError
 from batchtrain.operations import Job, Jobs, Pools
+from batchtrain.service import files
 from batchtrain.service.seen import TaskSeen
 from tests.unit.plan.jobs import recipe
 
@@ -59,10 +61,10 @@ def test_a_name_that_is_neither_is_said_of_the_job_and_no_answer_is_no_absence(e
 def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
     monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], end: str
 ) -> None:
-    monkeypatch.setattr(Job, "_last_lines", lambda *_: lines)
+    monkeypatch.setattr(files, "stderr_end", lambda *_: lines)
     task = TaskSeen("train", "completed", "failure", exit_code=code, node="n")
     with pytest.raises(TaskFailed) as caught:
-        Job(NOBODY, "job").raise_failed((task,))
+        Job(Mock(), "job").raise_failed((task,))
     assert str(caught.value).endswith(end)
 
 

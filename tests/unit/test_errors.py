@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from batchtrain.errors import ConfigError, Problem
+import pytest
+
+import batchtrain as bt
+from batchtrain.errors import ConfigError, Problem, UsageError
 
 KEY = Problem(
     "unknown-key", "`vm_sise` is not known here.", "pool.yaml", 5, 3, "pool.vm_sise", hint="Did you mean `vm_size`?",
@@ -68,3 +71,12 @@ def test_for_machines_what_is_not_known_is_left_out() -> None:
     assert Problem("r", "m").document == {"rule": "r", "message": "m", "level": "error"}
     assert KEY.document["endColumn"] == 10
     assert "source" not in KEY.document
+
+
+def test_a_notebook_shows_an_error_as_its_cause_and_the_users_line() -> None:
+    with pytest.raises(UsageError) as caught:
+        bt.load("/no/directory\x1b[2J")
+    name, *_, line = caught.value._render_traceback_()
+    assert "UsageError" in name
+    assert "/no/directory\\u001b[2J is not a directory" in name
+    assert "bt.load(" in line

@@ -44,11 +44,12 @@ SECTIONS: dict[str, Any] = {
     "pool_specification": {
         "id": "p",
         "vm_size": "STANDARD_D2S_V5",
+        "vm_count": {"dedicated": 1},
         "vm_configuration": {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}},
         "user_accounts": [{"name": "NAME"}],
         "rdp": {"username": "al"},
     },
-    "job_specifications": [{"id": "j", "tasks": [{"id": "t", "command": "train", "docker_image": "a"}]}],
+    "job_specifications": [{"id": "j", "tasks": [{"id": "t", "command": "exit 3", "docker_image": "a"}]}],
 }
 
 FILES = {
@@ -81,25 +82,32 @@ def secret_paths(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 PATHS = [path for name, kind in schema.SECTIONS.items() for path in secret_paths(inspect.type_info(kind), (name,))]
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recipe with the marker in every secret field."""
+def plant(place: Path) -> Path:
+    """Write a recipe with the marker in every secret field; returns its directory."""
     sections = copy.deepcopy(SECTIONS)
     for *path, name in PATHS:
         block = sections
         for step in path:
             block = block.setdefault(step, {})
         block[name] = MARKER
-    place = tmp_path_factory.mktemp("recipe")
     for file, names in FILES.items():
         written = {name: sections[name] for name in names if name in sections}
         (place / f"{file}.json").write_bytes(msgspec.json.encode(written))
     return place
 
 
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plant(tmp_path_factory.mktemp("recipe"))
+
+
 @pytest.fixture
 def seen(directory: Path) -> Examined:
-    return examine(directory, {str(path): path.read_bytes() for path in directory.iterdir()})
+    return examine(directory, files_of(directory))
 
 
 def test_every_property_that_holds_a_secret_is_known_by_its_name() -> None:

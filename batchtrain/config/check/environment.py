@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Gang, Path, Subject
 from batchtrain.config.check.table import ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
+from batchtrain.frameworks import FRAMEWORKS
+from batchtrain.frameworks.mpi import MPIS
 
 ALL = (*READS, *JOBS)
 POSSIBLE = r"[^=\s\x00]+"
@@ -16,15 +18,12 @@ BATCHS = r"AZ_BATCH_\w*|CCP_NODES"
 OURS = r"BATCHTRAIN_\w*|bt_\w*"
 EXPANDED = r"\$(\w+|\{\w+\})"
 SEARCH_PATHS = frozenset({"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LD_PRELOAD"})
-RANKS = frozenset({
-    "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "PMI_RANK", "PMIX_RANK", "MPI_LOCALRANKID",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "SLURM_PROCID",
-})  # fmt: skip
-
-SIZES = frozenset({
-    "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE", "MV2_COMM_WORLD_SIZE", "HOROVOD_SIZE", "SLURM_NTASKS",
-})  # fmt: skip
+RANKS = frozenset({"SLURM_PROCID"}).union(
+    *((*mpi.rank, *mpi.ranks) for mpi in MPIS.values()), *(block.ranks for block in FRAMEWORKS.values())
+)
+SIZES = frozenset({"SLURM_NTASKS"}).union(
+    *(mpi.sizes for mpi in MPIS.values()), *(block.sizes for block in FRAMEWORKS.values())
+)
 PLACING = (
     r"(?:OMPI|PRTE|PMIX)_MCA_(?:plm|ras|rmaps|orte|prte)_\w+|(?:I_MPI_)?HYDRA_(?:HOST_FILE|LAUNCHER|BOOTSTRAP|RMK)\w*"
     r"|I_MPI_PERHOST"

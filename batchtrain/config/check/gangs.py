@@ -10,9 +10,9 @@ from batchtrain.config.check.subject import Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, INFO, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import INSTANCES, whole_number
 from batchtrain.frameworks import FRAMEWORKS, counts
-from batchtrain.frameworks.base import AUTO
+from batchtrain.frameworks.base import AUTO, Fabric
 from batchtrain.frameworks.horovod import HorovodBlock
-from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.frameworks.mpi import MPIS, MpiBlock
 
 BOTH = (*POOL, *JOBS)
 # Words that users write for a number, and their meaning; no image has such commands.
@@ -24,15 +24,18 @@ NUMBER_WORDS = {
 COUNTING = frozenset({"nproc", "auto"})
 A_PROCESS_A_GPU = frozenset({"mpi", *(name for name, block in FRAMEWORKS.items() if block.each == AUTO)})
 """Blocks whose processes use one GPU each; a process of other blocks uses all GPUs of its node."""
-LAUNCHERS = r"mpirun|mpiexec(?:\.hydra)?|mpiexec\.mpich|orterun|prterun|torchrun|deepspeed|horovodrun|srun"
+OF_MPIS = frozenset(name for mpi in MPIS.values() for name in mpi.launchers)
+"""The launchers of MPIs."""
+_COMMANDS = (command for block in FRAMEWORKS.values() for command in block.commands)
+_LAUNCHERS = "|".join((*map(re.escape, sorted(OF_MPIS)), *_COMMANDS, "srun"))
+_MODULES = "|".join(module for block in FRAMEWORKS.values() for module in block.modules)
 RUNNERS = (
     r"(?:/[\w./-]*/)?(?:exec|time|env|nohup|sudo|timeout|nice|ionice|numactl|taskset|chrt|setsid|stdbuf|if|then|do|else"
     r"|while|!)"
 )
 _CALL = (
-    rf"(?:[\w./-]*/)?(?P<launcher>{LAUNCHERS}|accelerate\s+launch|python[\d.]*\s+(?:-\w\s+)*-m\s+(?:"
-    r"torch\.distributed\.(?:run|launch)|torchrun|deepspeed(?:\.launcher\.\w+)?|horovod\.runner\S*"
-    r"|accelerate\.commands\.\w+))(?=[\s;&|)\"']|$)"
+    rf"(?:[\w./-]*/)?(?P<launcher>{_LAUNCHERS}|python[\d.]*\s+(?:-\w\s+)*-m\s+(?:{_MODULES}))"
+    r"(?=[\s;&|)\"']|$)"
 )
 _OPTION = rf"-\S*\s+(?:(?![-\d])(?!{RUNNERS}\s)(?!{_CALL.replace('?P<launcher>', '?:')})[^\s=]+\s+)?"
 """An option of a runner, with its value if that is a separate word."""
@@ -206,7 +209,7 @@ def _network_direct(subject: Subject) -> Found:
     for path, job, task, gang in subject.gangs:
         wanted = task.infiniband if task.infiniband is not None else job.infiniband
         for name, block in gang.launches if wanted is not False else ():
-            if isinstance(block, MpiBlock) and block.runtime.startswith("intelmpi"):
+            if isinstance(block, MpiBlock) and Fabric.NETWORK_DIRECT in block.mpi.fabric:
                 continue
             what, key = (block.runtime, ("runtime",)) if isinstance(block, MpiBlock) else (name, ())
             yield (

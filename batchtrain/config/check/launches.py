@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from batchtrain.config.check.gangs import LAUNCHERS, NESTED
+from batchtrain.config.check.gangs import NESTED, OF_MPIS
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import whole_number
@@ -64,7 +64,7 @@ def _instead(block: Nodes, launcher: str) -> str:
     own, how = block.own_launcher
     if launcher == own:
         return f", and {how} in the block if {own} is intended"
-    if re.fullmatch(LAUNCHERS, launcher) and launcher.startswith(("mpi", "orte", "prte")):
+    if launcher in OF_MPIS:
         return ", or an `mpi` block in place of this one"
     return ""
 

@@ -9,7 +9,6 @@ from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.types import DataVolume, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
-from batchtrain.frameworks.mpi import MpiBlock
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
@@ -307,17 +306,6 @@ def _checkpoint_volumes(subject: Subject) -> Found:
             )
 
 
-def _checkpoint_signals(subject: Subject) -> Found:
-    for path, _, task, gang in subject.gangs:
-        if task.checkpoint is not None and task.checkpoint.signal:
-            for name, block in gang.launches:
-                if isinstance(block, MpiBlock) or block.over_mpi:
-                    yield (
-                        (*path[:-1], "checkpoint", "signal"),
-                        f"the launcher of `{name}` may end before its ranks; read BATCHTRAIN_PREEMPTION instead",
-                    )
-
-
 def _sees_mounts(job: Job, task: Task) -> bool:
     if task.bind_mounts:
         return any(mount.source == "VfsMounts" and not mount.read_only for mount in task.bind_mounts)
@@ -403,8 +391,6 @@ RULES = (
          "Batch Shipyard: volume aliases", _unknown_volumes),
     Rule("checkpoint-volume", ERROR, (*GLOBAL, *READS, *JOBS), "Checkpoints are on a volume that every node mounts.",
          "azure-batch 15.1, MountConfiguration", _checkpoint_volumes),
-    Rule("checkpoint-signal", ERROR, JOBS, "The ranks of an MPI get no signal before a preemption.",
-         "launchers: bash text", _checkpoint_signals),
     Rule("volume-fields", ERROR, (*GLOBAL, *JOBS), "A volume has what its driver needs.", _MOUNT, _volume_fields),
     Rule("volume-driver", WARNING, GLOBAL, "The file system of a volume is one that Batch can mount.", _MOUNT,
          _volume_driver),

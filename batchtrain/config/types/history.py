@@ -105,8 +105,8 @@ GONE: tuple[Gone, ...] = (
     Gone((*POOL, "gpu", "ignore_warnings"), "batchtrain does not check the warnings of `nvidia-smi`"),
     Gone((*POOL, "upload_diagnostics_logs_on_unusable"), "upload them with `az batch node service-logs upload`"),
     *(
-        Gone((*place, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
-        for place in (JOB, TASK, MERGE)
+        Gone((*path, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
+        for path in (JOB, TASK, MERGE)
     ),
     *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
     *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),

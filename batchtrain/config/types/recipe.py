@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from batchtrain import markup
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import saving
+from batchtrain.config.masking import masked_text, secrets_in
 from batchtrain.config.types.base import Block, says
 from batchtrain.config.types.credentials import Credentials
-from batchtrain.config.types.jobs import Job, Task
+from batchtrain.config.types.jobs import Job, MultiInstance, Task
 from batchtrain.config.types.pool import Pool
 from batchtrain.config.types.settings import DataReplication, GlobalResources, Settings
 from batchtrain.errors import Problem
@@ -101,3 +104,47 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         pool = self.pool.id if self.pool else None
         return f"Recipe({self.directory!r}, pool={pool!r}, jobs={[job.id for job in self.jobs]!r})"
+
+    def _repr_html_(self) -> str:
+        warnings = "\n".join(map(str, self.warnings))
+        heads = ("job", "task", "nodes", "launch", "image", "command")
+        return markup.card(
+            markup.head(f"recipe {self.directory.removesuffix('/config')}", note=_nodes(self.pool)),
+            markup.table(heads, self._rows()),
+            markup.fold(f"{len(self.warnings)} warnings", markup.pre(warnings)) if warnings else "",
+        )
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        """Each task in a line, without secrets."""
+        secrets = secrets_in(self)
+        for job in self.jobs:
+            for task in job.tasks[:SHOWN]:
+                gang = task.multi_instance
+                made = "factory" if task.task_factory is not None else ""
+                command = masked_text(task.command or "", secrets)
+                yield (
+                    job.id, task.id or made, str(gang.num_instances) if gang else "", _launch(gang) if gang else "",
+                    task.docker_image or task.singularity_image or "",
+                    command if len(command) <= LONGEST else f"{command[:LONGEST]}…",
+                )  # fmt: skip
+            if len(job.tasks) > SHOWN:
+                yield (job.id, f"and {len(job.tasks) - SHOWN:,} more tasks", "", "", "", "")
+
+
+SHOWN, LONGEST = 10, 160
+"""Tasks of a job, and characters of a command, that a notebook shows."""
+
+
+def _launch(gang: MultiInstance) -> str:
+    """The name of the block that launches a gang."""
+    given = {name: getattr(gang, name) for name in gang.__struct_fields__}
+    return next((name for name, block in given.items() if hasattr(block, "processes_per_node")), "")
+
+
+def _nodes(pool: Pool | None) -> str:
+    """A pool in a sentence."""
+    if pool is None:
+        return "no pool"
+    count = pool.vm_count
+    spot = f", {count.low_priority} of them spot" if count.low_priority else ""
+    return f"pool {pool.id}: {count.dedicated + count.low_priority} × {pool.vm_size}{spot}"

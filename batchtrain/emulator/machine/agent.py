@@ -29,7 +29,7 @@ import sys
 import time
 
 if __name__ == "__main__":
-    sys.path.append(os.path.dirname(__file__))  # the last, because a types.py is there too
+    sys.path.append(os.path.dirname(__file__))  # appended, so that no file there hides a module of Python
     from below import Below  # type: ignore[import-not-found, unused-ignore]  # the same file
 else:
     from batchtrain.emulator.machine.below import Below
@@ -510,7 +510,7 @@ class Supervisor:
 
 
 class Scope:
-    """The agent's side of a supervisor."""
+    """The agent's end of the connection to a supervisor."""
 
     def __init__(self, channel: Channel, supervisor: int) -> None:
         self.channel = channel
@@ -673,7 +673,7 @@ class Agent:
         self._killing = bool(orphans)
 
     def _is_orphan_of_a_run(self, pid: int) -> bool:
-        """A daemon that an ssh session started is a child of the agent, too, and stays."""
+        """A daemon that an ssh session started is also a child of the agent, and continues."""
         return pid not in self._supervisors and pid not in self._sessions and not _is_of_a_session(pid)
 
     # ssh sessions

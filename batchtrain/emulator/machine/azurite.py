@@ -90,8 +90,8 @@ def _script(where: Path) -> Path:
 
 
 def install(node: Node, say: Callable[[str], None], ended: Callable[[], bool] = lambda: False) -> Path:
-    """Install what the lock file names, unless it is there. Blocks until `ended`. Gives Azurite's script; raises
-    StorageMissing."""
+    """Install the packages of the lock file, unless they are installed. Blocks until `ended`. Returns Azurite's script;
+    raises StorageMissing."""
     where = home()
     if not _script(where).is_file():
         try:
@@ -129,26 +129,32 @@ def _install(node: Node, where: Path, ended: Callable[[], bool]) -> None:
 
 
 def _npm(words: Sequence[str], directory: Path, env: dict[str, str], ended: Callable[[], bool]) -> str:
-    """Run npm, with the processes that it starts, until its end, the time limit, or `ended`. Gives what went wrong."""
+    """Run npm, with the processes that it starts, until its end, the time limit, or `ended`. Returns what went
+    wrong."""
     end = time.monotonic() + INSTALL_SECONDS
     alone: Any = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed,
         subprocess.Popen(words, cwd=directory, env=env, stdout=printed, stderr=printed, **alone) as process,
     ):
-        while process.poll() is None:
-            if ended() or time.monotonic() > end:
+        try:
+            while process.poll() is None:
+                if ended():
+                    return "the emulator is stopping"
+                if time.monotonic() > end:
+                    return f"it has not ended after {INSTALL_SECONDS:g} s"
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+        finally:
+            if process.poll() is None:  # also if this process is asked to end
                 os.killpg(process.pid, signal.SIGKILL)
-                return "the emulator is stopping" if ended() else f"it has not ended after {INSTALL_SECONDS:g} s"
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(0.1)
         printed.seek(0)
         return "" if process.returncode == 0 else printed.read() or f"it ended with code {process.returncode}"
 
 
 @contextmanager
 def _locked(path: Path, seconds: float, ended: Callable[[], bool] = lambda: False) -> Iterator[IO[str]]:
-    """Holds a lock file; raises StorageMissing where another process keeps it for so long, or after `ended`."""
+    """Holds a lock file. Raises StorageMissing if another process keeps it until the time limit, or after `ended`."""
     with path.open("w") as file:
         end = time.monotonic() + seconds
         while True:
@@ -236,7 +242,7 @@ class Azurite:
         raise StorageMissing(f"Azurite does not start: {printed.decode(errors='replace').strip()[-500:]}")
 
     def close(self) -> None:
-        """End it, with everything stored. Blocks, but not for an installation, which is ended."""
+        """End it; everything is stored. Blocks, but ends an installation at once."""
         self._ended = True
         with self._starting:
             process, self._process = self._process, None

@@ -282,8 +282,8 @@ def _dissolve(top: int, name: str) -> None:
 
 
 def _each(directory: int, rid: Callable[[str], object]) -> None:
-    """Delete each name of a directory. What fails is tried again while others succeed; then the first remaining error
-    is raised."""
+    """Delete each name of a directory. A failed deletion is tried again while others succeed; then the first remaining
+    error is raised."""
     last_try = False
     while names := _some(directory):
         errors = [error for name in names if (error := _error(rid, name)) is not None]

@@ -92,7 +92,7 @@ class NodePaths(NamedTuple):
     @property
     def mounted(self) -> tuple[Path, ...]:
         """The directories that stand for the mounted file systems of the pool."""
-        return tuple(self.data_dir / mount.place for mount in self.mounts)
+        return tuple(self.data_dir / mount.directory for mount in self.mounts)
 
     def on_machine(self, path: str) -> str:
         """The path on this machine of a path of the node, without links: an engine would follow them as root. Raises

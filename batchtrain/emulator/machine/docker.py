@@ -618,7 +618,9 @@ class ContainerNodes:
             if await self._terminate(engine, made) and grace > 0:
                 await self._gone(engine, made, grace)
         await remove(engine, made.id)
-        if (end := self._ends.pop(made.id, None)) and not end.done():  # it never ran, so the engine reports no end
+        if (
+            end := self._ends.pop(made.id, None)
+        ) and not end.done():  # it never ran, so the engine does not report its end
             end.set_result(engine_failures.KILLED)
 
     async def _terminate(self, engine: Engine, made: _Made) -> bool:

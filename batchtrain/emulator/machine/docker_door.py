@@ -61,7 +61,7 @@ class DockerDoor:
         self._making: set[asyncio.Future[bytes]] = set()
         """Requests that create something; they are completed even if the client is gone."""
         self._ids: set[str] = set()
-        """Ids of what the node created, as far as they are known."""
+        """Known ids of objects that the node created."""
 
     async def open(self) -> None:
         """Listen. Raises OSError if the socket cannot be created."""

@@ -153,7 +153,7 @@ def translate(request: Request, view: View, known: Known) -> Request:
 
 
 def _with(query: tuple[tuple[str, str], ...], changed: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """A name may occur several times (`docker save a b`, `docker build -t a -t b`), and keeps doing so."""
+    """A name may occur several times (`docker save a b`, `docker build -t a -t b`); all its values are kept."""
     given = {name for name, _ in query}
     kept = ((name, changed.get(name, value)) for name, value in query)
     return (*kept, *((name, value) for name, value in changed.items() if name not in given))

@@ -82,8 +82,8 @@ class Door:
 
 
 def _listen(network: str, address: str, port: int) -> socket.socket:
-    """A socket stays in the network in which it was created, and a thread cannot leave a network that it entered: each
-    call uses its own thread."""
+    """Each call uses its own thread: a socket stays in the network in which it was created, and a thread cannot leave a
+    network that it entered."""
     if not network:
         return socket.create_server((address, port))
 

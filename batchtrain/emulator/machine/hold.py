@@ -1,4 +1,5 @@
-"""A program that only waits: what holds a container open. As bytes, because no image can be counted on to be there.
+"""A program that only waits and so keeps a container running. It is stored as bytes, because an image may contain no
+program for that.
 
 As process 1 of a container it lets the kernel reap orphans (SIGCHLD ignored), ignores SIGTERM, and ends by SIGKILL.
 """

@@ -50,7 +50,7 @@ class ImageStore:
                 raise  # the engine fails, not the image
             raise self._unfit(image, str(error), engine_failures.of_pull(str(error))) from None
         if image_id is None:
-            raise self._unfit(image, "it was fetched and is not there", engine_failures.MISC)
+            raise self._unfit(image, "it was fetched, and the engine does not list it", engine_failures.MISC)
         await self._check(image, image_id)
 
     async def _there(self, image: str) -> str | None:

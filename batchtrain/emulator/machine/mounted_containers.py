@@ -23,9 +23,9 @@ from urllib.request import Request
 
 from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Download, StorageAccount
-from batchtrain.emulator.machine import upload
+from batchtrain.emulator.machine import output_files
 from batchtrain.emulator.machine.below import Below
-from batchtrain.emulator.machine.download import (
+from batchtrain.emulator.machine.resource_files import (
     STORAGE_VERSION,
     TIMEOUT_SECONDS,
     DownloadError,
@@ -40,15 +40,15 @@ from batchtrain.emulator.machine.walk import Walk
 logger = logging.getLogger("batchtrain.emulator.machine")
 
 EVERY_SECONDS = 10.0
-"""How often the files of running tasks are copied."""
+"""Seconds between two copies of the files of running tasks."""
 AT_ONCE = 4
 
 Stamp = tuple[int, int]
-"""Size and time of a file: what differs after a change."""
+"""The size and time of a file, which show a change."""
 
 
 class _Pair(NamedTuple):
-    """A file and its blob, when they were last the same."""
+    """A file and its blob, at the last time when they were equal."""
 
     stamp: Stamp
     etag: str
@@ -62,8 +62,8 @@ class _Blob(NamedTuple):
 class MountedContainer:
     """One container and its directory. `copy` may be called from several threads."""
 
-    def __init__(self, data_dir: Path, place: str, container: str) -> None:
-        self._name, self._tree = container, Below(data_dir / place)
+    def __init__(self, data_dir: Path, directory: str, container: str) -> None:
+        self._name, self._tree = container, Below(data_dir / directory)
         self._state = data_dir / "storage" / "mounted" / f"{container}.json"
         self._copying = threading.Lock()
         # An empty directory is a new one, whatever is noted: its container must not be emptied.
@@ -72,7 +72,7 @@ class MountedContainer:
         self._url = ""
 
     def create(self, account: StorageAccount) -> None:
-        """Make the container, unless it is there. Raises OSError."""
+        """Create the container if it does not exist. Raises OSError."""
         try:
             _ask("PUT", f"{container_url(account, self._name)}&restype=container")
             self._pairs.clear()  # a new container: what is missing in it was not deleted
@@ -82,7 +82,7 @@ class MountedContainer:
                 raise
 
     def copy(self, account: StorageAccount) -> None:
-        """Make both the same. A file that cannot be copied is logged, and is tried again the next time."""
+        """Synchronize both. A file that cannot be copied is logged, and is tried again the next time."""
         with self._copying:
             self._url = container_url(account, self._name)
             try:
@@ -104,11 +104,11 @@ class MountedContainer:
                 yield entry.path, _stamp(entry.status)
 
     def _blobs(self) -> Iterator[tuple[str, _Blob]]:
-        for found in listed(Download(self._url, "", container=True)):
-            if self._can_travel(found.name):
+        for blob in listed(Download(self._url, "", container=True)):
+            if self._can_travel(blob.name):
                 yield (
-                    found.name,
-                    _Blob(found.etag.strip('"'), email.utils.parsedate_to_datetime(found.changed).timestamp()),
+                    blob.name,
+                    _Blob(blob.etag.strip('"'), email.utils.parsedate_to_datetime(blob.changed).timestamp()),
                 )
 
     def _can_travel(self, name: str) -> bool:
@@ -118,8 +118,8 @@ class MountedContainer:
         return False
 
     def _act(self, name: str, stamp: Stamp | None, blob: _Blob | None) -> Callable[[], None] | None:
-        """What makes a file and its blob the same. Where both changed, the later one wins, and what exists wins over
-        a deletion."""
+        """The copy or deletion that makes a file and its blob equal. If both changed, the later change wins; an
+        existing file or blob wins over a deletion."""
         pair = self._pairs.get(name)
         file_changed = stamp != (pair.stamp if pair else None)
         blob_changed = (blob.etag if blob else None) != (pair.etag if pair else None)
@@ -138,12 +138,12 @@ class MountedContainer:
     def _try(self, name: str, act: Callable[[], None]) -> None:
         try:
             act()
-        except (OSError, HTTPException, ValueError, DownloadError, upload.UploadError) as error:
+        except (OSError, HTTPException, ValueError, DownloadError, output_files.UploadError) as error:
             self._tell(name, f"is not copied: {error}")
 
     def _send(self, name: str, stamp: Stamp) -> None:
         with open(self._tree.open(name), "rb") as file:
-            etag = upload.put(blob_url(self._url, name), file, {}, lambda: False)
+            etag = output_files.put(blob_url(self._url, name), file, {}, lambda: False)
         self._pairs[name] = _Pair(stamp, etag)
 
     def _fetch(self, name: str, blob: _Blob) -> None:
@@ -163,7 +163,7 @@ class MountedContainer:
         self._pairs.pop(name, None)
 
     def _tell(self, name: str, problem: str) -> None:
-        """In the log, once for each problem of a name."""
+        """Log each problem of a name once."""
         line = f"container {self._name}, mounted: {name} {problem}"
         if line not in self._told:
             self._told.add(line)
@@ -184,8 +184,8 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 def _read(state: Path) -> dict[str, _Pair]:
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(state.read_text(encoding="utf-8"))
-        return {name: _Pair((stamp[0], stamp[1]), etag) for name, (stamp, etag) in found.items()}
+        pairs = json.loads(state.read_text(encoding="utf-8"))
+        return {name: _Pair((stamp[0], stamp[1]), etag) for name, (stamp, etag) in pairs.items()}
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The account's own storage as nodes use it: containers that are mounted, and resource files of auto-storage."""
+"""The account's own storage on the nodes: mounted containers, and resource files of auto-storage."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from batchtrain.emulator.interface import Download, NodeSpec, NodeUnfit, StorageAccount, StorageMissing
 from batchtrain.emulator.machine.azurite import Azurite
-from batchtrain.emulator.machine.download import DownloadError
 from batchtrain.emulator.machine.mounted_containers import EVERY_SECONDS, MountedContainer
+from batchtrain.emulator.machine.resource_files import DownloadError
 from batchtrain.emulator.machine.storage_links import container_url
 
 
 class OwnStorage:
-    """Starts the storage at its first use, and keeps the directories of mounted containers the same as these."""
+    """Starts the storage at its first use, and synchronizes the directories of mounted containers with it."""
 
     def __init__(self, data_dir: Path, living: Callable[[], Collection[NodeSpec]]) -> None:
         """living: the nodes that are up."""
@@ -25,7 +25,7 @@ class OwnStorage:
         self._copying: asyncio.Task[None] | None = None
 
     async def account(self) -> StorageAccount:
-        """Installed and started, if it is not running. Raises StorageMissing."""
+        """The storage, installed and started if it is not running. Raises StorageMissing."""
         return await asyncio.to_thread(self._azurite.ensure)
 
     async def addressed(self, item: Download) -> Download:
@@ -40,11 +40,11 @@ class OwnStorage:
     # Mounted containers ----------------------------------------------------------------------------------------------
 
     async def mount(self, spec: NodeSpec) -> None:
-        """Make the containers that a node mounts, and their directories the same. Raises NodeUnfit."""
+        """Create the containers that a node mounts, and synchronize their directories. Raises NodeUnfit."""
         for mount in spec.mounts:
             if mount.container and mount.container not in self._mounted:
                 try:
-                    made = MountedContainer(self._data_dir, mount.place, mount.container)
+                    made = MountedContainer(self._data_dir, mount.directory, mount.container)
                     await asyncio.to_thread(made.create, await self.account())
                 except (StorageMissing, OSError) as error:
                     message = f"the container {mount.container} cannot be mounted: {error}"
@@ -54,7 +54,7 @@ class OwnStorage:
             self._copying = asyncio.create_task(self._copy_now_and_then())
 
     async def copy(self, spec: NodeSpec) -> None:
-        """Make what a node mounts and the containers the same."""
+        """Synchronize the directories that a node mounts with their containers."""
         names = {mount.container for mount in spec.mounts if mount.container}
         if names:
             with contextlib.suppress(StorageMissing):  # the log says so
@@ -67,12 +67,12 @@ class OwnStorage:
             await self._copy_all(self._living())
 
     async def _copy_all(self, specs: Collection[NodeSpec]) -> None:
-        """Each container once, however many nodes mount it."""
+        """Each container once, even if many nodes mount it."""
         for mounts in {tuple(mount for mount in spec.mounts if mount.container) for spec in specs}:
             await self.copy(NodeSpec("", "", "", "", "", mounts=mounts))
 
     async def close(self, specs: Collection[NodeSpec]) -> None:
-        """Copy what the last commands wrote, and end the storage. specs: the nodes that were up."""
+        """Copy the files of the last commands, and stop the storage. specs: the nodes that were up."""
         if self._copying is not None:
             self._copying.cancel()
         await self._copy_all(specs)

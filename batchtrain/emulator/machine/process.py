@@ -38,13 +38,13 @@ from batchtrain.emulator.interface import (
     Run,
     StorageAccount,
 )
-from batchtrain.emulator.machine import docker_door, hold, packages, pool_key, upload
+from batchtrain.emulator.machine import docker_door, hold, output_files, packages, pool_key
 from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
-from batchtrain.emulator.machine.download import DownloadError, fetch
 from batchtrain.emulator.machine.forwarding import Door, ways
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
+from batchtrain.emulator.machine.resource_files import DownloadError, fetch
 from batchtrain.emulator.machine.threads import in_daemon_thread
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -62,7 +62,7 @@ END_SECONDS = 5.0
 PARALLEL_DOWNLOADS = 4
 PARALLEL_REMOVALS = 2
 SWEEP_ROUNDS, SWEEP_SECONDS = 50, 0.1
-"""Rounds of killing what a dead node left behind, and seconds to wait in each for a process that does not end."""
+"""Rounds of killing the processes of a dead node, and seconds in each to wait for a process that does not end."""
 
 
 class Variable(NamedTuple):
@@ -258,7 +258,7 @@ class ProcessMachine:
         return await self._send(node, run, outcome)
 
     def _command(self, run: Run) -> str:
-        """An environment that stands for an image may have an entry point, like the image."""
+        """The command line; if it is empty, the entry point of the mapped image's environment."""
         if run.image is None or run.command_line.strip():
             return run.command_line
         return mapped_images.entrypoint_of(self._data_dir, run.image)
@@ -352,7 +352,7 @@ class ProcessMachine:
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node. Raises UploadError."""
-        await asyncio.to_thread(upload.send_logs, self._data_dir, _safe(node_id), container_url, directory)
+        await asyncio.to_thread(output_files.send_logs, self._data_dir, _safe(node_id), container_url, directory)
 
     async def storage(self) -> StorageAccount:
         """The account's own storage, started at its first use. Raises StorageMissing."""
@@ -392,7 +392,7 @@ class ProcessMachine:
                 files.make(name)
         except LeadsOut as error:
             raise NodeLost(f"{error}: a task replaced it by a link; a reimage of the node makes it anew") from None
-        # A login shell's /etc/profile sets PATH anew; its user's own profile comes after that.
+        # A login shell's /etc/profile sets PATH again; the user's own profile comes after that.
         files.write(f"{HOME}/.profile", f"PATH={shlex.quote(str(pool.bin))}:$PATH\n".encode())
         return up
 
@@ -412,7 +412,8 @@ class ProcessMachine:
         )
 
     def _environment(self, node: _Node, run: Run) -> dict[str, str]:
-        """The stand-ins are first on PATH whatever the task or its image set; the programs of the image come next."""
+        """Set PATH: the stand-ins come first, even if the task or its image sets PATH; the programs of the image
+        follow."""
         environment = {**node.up.environment, **run.environment}
         stand_ins = node.up.environment["PATH"].partition(":")[0]
         path = [folder for folder in environment["PATH"].split(":") if folder != stand_ins]
@@ -421,7 +422,7 @@ class ProcessMachine:
         return environment
 
     def _prefix(self, image: str | None) -> str | None:
-        """The local environment that stands for an image, with links resolved: a node does not see links in /tmp."""
+        """The local environment of a mapped image, with links resolved: a node does not see links in /tmp."""
         prefix = self._image_prefix(image) if image else None
         return os.path.realpath(prefix) if prefix else None
 
@@ -459,14 +460,14 @@ class ProcessMachine:
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Upload the output files that are due; cancelled with the scope."""
         assert outcome.code is not None
-        due = tuple(item for item in run.uploads if upload.applies(item, outcome.code))
+        due = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
         if not due or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))
-        source = upload.Source(files, node.up.root_inside, run.directory, environment)
+        source = output_files.Source(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(in_daemon_thread(lambda: upload.send(due, source, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(due, source, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -474,7 +475,7 @@ class ProcessMachine:
             called_off.set()
             wait.cancel()
         error = None if wait.cancelled() else wait.exception()
-        if isinstance(error, upload.UploadError):
+        if isinstance(error, output_files.UploadError):
             return outcome._replace(failure=error.code, message=str(error))
         if error is not None:
             return outcome._replace(failure="FileUploadMiscError", message=str(error))
@@ -947,7 +948,7 @@ def _prepare(files: Below, directory: str) -> None:
 
 def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
     """The directories that stand for the mounted file systems of a node's pool."""
-    return [data_dir / mount.place for mount in spec.mounts]
+    return [data_dir / mount.directory for mount in spec.mounts]
 
 
 def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
@@ -955,9 +956,9 @@ def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
     for mount in mounts:
         link = f"fsmounts/{mount.path}"
         with contextlib.suppress(LeadsOut):  # the user linked it to another directory, which exists or not
-            Below(data_dir).make(mount.place)
-        files.link(link, str(data_dir / mount.place))
-        files.write(f"{link}.log", f"{mount.path} is {mount.place} of the emulator's data directory\n".encode())
+            Below(data_dir).make(mount.directory)
+        files.link(link, str(data_dir / mount.directory))
+        files.write(f"{link}.log", f"{mount.path} is {mount.directory} of the emulator's data directory\n".encode())
 
 
 def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:

@@ -39,7 +39,7 @@ def act_of(command_line: str) -> Act:
 
 
 class SimulatedMachine:
-    """Runs nodes that are only names."""
+    """Runs nodes that exist only as records."""
 
     plain_nodes = ""
 
@@ -96,9 +96,9 @@ class SimulatedMachine:
         """Simulated nodes have no directories."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
-        from batchtrain.emulator.machine import upload  # slow to import, and the logs of few nodes are requested
+        from batchtrain.emulator.machine import output_files  # slow to import, and the logs of few nodes are requested
 
-        await asyncio.to_thread(upload.send_logs, self._root.parent, node_id, container_url, directory)
+        await asyncio.to_thread(output_files.send_logs, self._root.parent, node_id, container_url, directory)
 
     async def storage(self) -> StorageAccount:
         raise StorageMissing("a machine that only keeps time has no storage")

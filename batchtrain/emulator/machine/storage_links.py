@@ -9,7 +9,7 @@ import time
 from urllib.parse import urlencode
 
 from batchtrain.emulator.interface import StorageAccount
-from batchtrain.emulator.machine.download import STORAGE_VERSION
+from batchtrain.emulator.machine.resource_files import STORAGE_VERSION
 
 LIFE_SECONDS = 7 * 86_400
 

@@ -84,7 +84,7 @@ class Walk:
         raise StopIteration
 
     def back(self, entry: Entry) -> None:
-        """The next call returns this entry again."""
+        """Return this entry again at the next call."""
         self._back.append(entry)
 
     def pause(self) -> None:

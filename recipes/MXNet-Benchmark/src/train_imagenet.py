@@ -17,6 +17,7 @@ What it prints: the lines of MXNet's Speedometer for each worker, on stderr; at 
     __results.time_data__=[103.2, 104.1]    milliseconds of each step, with --num-batches
 """
 
+import json
 import logging
 import os
 import sys
@@ -118,7 +119,7 @@ def run(options, devices, store, watch):
     if options.phase == "inference":
         infer(module, train, [watch, speed])
     else:
-        fit(options, store, module, (train, validation), (weights, states), [watch, speed])
+        fit(options, store, module, (train, validation), (weights, states), [watch, Recorder(options, watch), speed])
 
 
 def read(options, train):
@@ -163,6 +164,7 @@ def fit(options, store, module, batches, start, callbacks):
         train,
         eval_data=validation,
         eval_metric=metrics(options),
+        eval_end_callback=validated,
         kvstore=store,
         optimizer=kind,
         optimizer_params=settings,
@@ -259,6 +261,31 @@ class Watch:
         if step.nbatch >= (self.warmup if step.epoch == 0 else 1):
             self.times.append(now - self.began)
         self.began = now
+
+
+class Recorder:
+    """What the Speedometer prints, for batchtrain; it comes before the Speedometer, which resets the metrics."""
+
+    def __init__(self, options, watch):
+        self.options, self.watch = options, watch
+
+    def __call__(self, step):
+        if step.nbatch and step.nbatch % self.options.disp_batches == 0 and self.watch.times:
+            latest = self.watch.times[-self.options.disp_batches :]
+            rate = self.options.batch_size * len(latest) / sum(latest)
+            values = dict(step.eval_metric.get_name_value())
+            record(epoch=step.epoch, step=step.nbatch, samples_per_second=rate, **values)
+
+
+def validated(end):
+    record(epoch=end.epoch, **{"validation_" + name: value for name, value in end.eval_metric.get_name_value()})
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def results(options, devices, store, watch):

@@ -17,6 +17,7 @@ What every process prints: value, and in parentheses its mean so far:
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -240,7 +241,7 @@ def learn(
     for epoch in range(first, options.epochs):
         if samplers[0]:
             samplers[0].set_epoch(epoch)
-        rounds(f"Epoch: [{epoch}]", loaders[0], model, device, options, optimizer)
+        rounds(f"Epoch: [{epoch}]", loaders[0], model, device, options, optimizer, epoch)
         accuracy = validate(loaders[1], model, device, options)
         scheduler.step()
         if not distributed or options.rank % max(1, torch.cuda.device_count()) == 0:
@@ -274,10 +275,11 @@ def validate(loader: DataLoader, model: nn.Module, device: torch.device, options
         dist.all_reduce(totals)
     first, fifth, count = totals.tolist()
     print(f" *   Acc@1 {100 * first / count:.3f} Acc@5 {100 * fifth / count:.3f}", flush=True)
+    record(test_acc1=100 * first / count, test_acc5=100 * fifth / count)
     return 100 * first / count
 
 
-def rounds(title, loader, model, device, options, optimizer=None) -> torch.Tensor:  # noqa: ANN001
+def rounds(title, loader, model, device, options, optimizer=None, epoch=0) -> torch.Tensor:  # noqa: ANN001
     """One pass over the images, which trains where an optimizer is given: (right at first, right among five, images)."""
     meters = [Meter("Time", "6.3f"), Meter("Data", "6.3f"), Meter("Loss", ".4e"), Meter("Acc@1", "6.2f"), Meter("Acc@5", "6.2f")]
     if optimizer is None:
@@ -309,7 +311,16 @@ def rounds(title, loader, model, device, options, optimizer=None) -> torch.Tenso
             width = len(str(len(loader)))
             place = f"[{step:{width}d}/{len(loader)}]"
             print("\t".join([title + place, *map(str, meters)]), flush=True)
+            if optimizer:
+                record(epoch=epoch, step=step, loss=loss.last, acc1=first.last, acc5=fifth.last)
     return totals
+
+
+def record(**values: float) -> None:
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 class Meter:

@@ -23,10 +23,12 @@ import argparse
 import gc
 import hashlib
 import json
+import math
 import os
 import random
 import socket
 import sys
+import time
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -78,14 +80,18 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     if rank == 0:
         say(f"begins at step {first}")
 
+    began, steps = time.monotonic(), 0
     for step in range(first + 1, options.steps + 1):
         loss = loss_of(model, text.batch(step, device)[rank::size])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        steps += 1
         if rank == 0 and step % 10 == 0:
             say(f"step {step} loss {loss.item():.4f}")
-            record(step=step, loss=loss.item())
+            rate = steps * BATCH / (time.monotonic() - began)
+            record(step=step, loss=loss.item(), perplexity=math.exp(loss.item()), total_samples_per_second=rate)
+            began, steps = time.monotonic(), 0
         if step % options.save_every == 0 or saver.is_urgent():
             saver.save(step)
     saver.finish()

@@ -47,6 +47,7 @@ def main():
         found = estimator.evaluate(lambda: once(*test))
         line = "chief 0 of 1 host {} step {} accuracy {:.4f}"
         say(line.format(socket.gethostname(), found["global_step"], found["accuracy"]))
+        record(step=found["global_step"], loss=found["loss"], test_accuracy=found["accuracy"])
 
 
 class Teller(tf.estimator.Exporter):
@@ -57,6 +58,7 @@ class Teller(tf.estimator.Exporter):
     def export(self, estimator, export_path, checkpoint_path, eval_result, is_the_final_export):
         line = "evaluator host {} step {} accuracy {:.4f}"
         say(line.format(socket.gethostname(), eval_result["global_step"], eval_result["accuracy"]))
+        record(step=eval_result["global_step"], loss=eval_result["loss"], test_accuracy=eval_result["accuracy"])
 
 
 def network(features, labels, mode):
@@ -85,6 +87,13 @@ def load():
     order = np.random.RandomState(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

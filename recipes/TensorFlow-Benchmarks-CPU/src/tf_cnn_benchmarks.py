@@ -16,6 +16,7 @@ What it prints (the words are stable, so that a program may read them):
 
 import argparse
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -151,6 +152,7 @@ def train(options, parameters, target, cluster, config):
     if options.verify:
         line += " weights " + hashlib.sha256(b"".join(array.tobytes() for array in weights)).hexdigest()
     say(line)
+    record(step=step, test_accuracy=accuracy, total_images_per_second=speed["total"])
     say("-" * 64 + "\ntotal images/sec: {:.2f}\n".format(speed["total"]) + "-" * 64)
     if options.task_index == 0:
         dlbs.report(parameters, results(options, mode.workers, speed))
@@ -237,7 +239,9 @@ def measure(options, workers, session, graph, batches):
         _, loss, summary = session.run([graph["update"], graph["loss"], graph["summary"]], next(batches))
         times.append(time.time() - began)
         if step == 1 or step % options.display_every == 0:
-            say(display(step, options.batch_size * options.num_gpus, times, loss))
+            images = options.batch_size * options.num_gpus
+            say(display(step, images, times, loss))
+            record(step=step, images_per_second=images / np.mean(times), loss=loss)
         if writer and step % options.save_summaries_steps == 0:
             writer.add_summary(summary, step)
     if writer:
@@ -295,6 +299,13 @@ def load():
     order = np.random.RandomState(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def record(**values):
+    """A line of JSON for the metrics of the run, if batchtrain gives a file for them."""
+    if "BATCHTRAIN_METRICS" in os.environ:
+        with open(os.environ["BATCHTRAIN_METRICS"], "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
 
 
 def say(line):

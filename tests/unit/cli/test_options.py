@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import click
+import pytest
 
+from batchtrain.cli import jobs
 from batchtrain.cli.app import root
 
 
@@ -30,3 +32,20 @@ def test_no_command_has_an_option_twice() -> None:
 def test_every_command_says_in_a_sentence_what_it_does() -> None:
     for path, command in commands(root):
         assert (command.help or "").strip(), path
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("tasks term j t1", "task term"),
+        ("tasks del j --state failed", "task del"),
+        ("tasks reactivate j t1", "task reactivate"),
+        ("tasks term", "tasks"),
+        ("tasks term --state failed", "tasks"),
+        ("tasks j extra", "tasks"),
+    ],
+)
+def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str, path: str) -> None:
+    context = click.Context(jobs.command)
+    name, _, left = jobs.command.resolve_command(context, words.split())
+    assert [name, *left] == [*path.split(), *words.split()[len(path.split()) :]]

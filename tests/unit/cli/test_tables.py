@@ -10,6 +10,7 @@ import pytest
 from batchtrain.cli import tables
 from batchtrain.cli.output import escaped
 from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, TaskSeen, nodes_called
+from batchtrain.task_files import FileRow
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 FAILURE = "FailureExitCode: The task exited with an exit code representing a failure"
@@ -53,6 +54,14 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(
 def test_what_a_list_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     printed = " ".join(shown(ROWS["pools"], 60, monkeypatch, capsys).split())
     assert printed.endswith("(-o json has everything)")
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (_, row) = shown([FileRow("wd/output/a\nb\x1b[2J.pt", 3, None, "n")], 80, monkeypatch, capsys).splitlines()
+    assert row.split()[0] == r"wd/output/a\nb\u001b[2J.pt"
+    assert r"loss\u001b[2J" in shown([{"loss\x1b[2J": 1.0}], 80, monkeypatch, capsys)
 
 
 def test_a_short_name_of_a_node_stands_for_its_id() -> None:

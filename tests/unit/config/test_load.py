@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import batchtrain as bt
 from batchtrain.config.load import examine, find, load, read
 from batchtrain.config.unfilled import require_credentials
 from batchtrain.errors import ConfigError, UsageError
@@ -457,3 +458,15 @@ def test_a_name_that_is_wrong_is_not_missed_by_those_that_name_it(tmp_path: Path
     assert {path for path, _ in said(write(tmp_path, pool=POOL, jobs=jobs))} <= {
         "job_specifications[0].tasks[0].id", "job_specifications[0].tasks[1].depends_on[0]",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["pool_specification.vm_sise", "pool_specification.vm_coutn.dedicated"])
+def test_a_misspelt_setting_suggests_the_property_even_if_the_file_has_it(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--set: error: .*Did you mean `vm_(size|count)`\?"):
+        load(write(tmp_path, pool=POOL, jobs=JOBS), settings={path: "4"})
+
+
+def test_a_setting_in_python_may_be_a_number(tmp_path: Path) -> None:
+    recipe = bt.load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": 7})
+    assert recipe.pool is not None
+    assert recipe.pool.vm_count.dedicated == 7

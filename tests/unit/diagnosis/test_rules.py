@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.diagnosis.judge import judged
+from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES

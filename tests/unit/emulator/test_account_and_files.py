@@ -23,7 +23,7 @@ from batchtrain.emulator import (
 )
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
-from batchtrain.emulator.machine import host_load, packages, upload
+from batchtrain.emulator.machine import host_load, output_files, packages
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.scheduler import RunApplication
@@ -287,7 +287,7 @@ def test_mounts_that_cannot_be_are_refused(stage: Stage, wanted: list[object]) -
 
 
 def test_no_source_leads_out_of_the_mounts() -> None:
-    place = mounts.place("nfsMountConfiguration", {"source": "..:/.././/x"})
+    place = mounts.directory("nfsMountConfiguration", {"source": "..:/.././/x"})
     assert place == "mounts/nfs/__/__/_/x"
 
 
@@ -388,7 +388,7 @@ def test_output_files_that_cannot_be_are_refused(stage: Stage, file: object, exp
     ],
 )
 def test_a_condition_goes_by_the_exit_code(condition: str, exit_code: int, due: bool) -> None:
-    assert upload.applies(Upload("x", CONTAINER, condition=condition), exit_code) == due
+    assert output_files.applies(Upload("x", CONTAINER, condition=condition), exit_code) == due
 
 
 @pytest.mark.parametrize(
@@ -428,8 +428,8 @@ def test_a_pattern_means_these_files_under_these_names(
     inside = "/mnt/tasks"
     variables = {"AZ_BATCH_TASK_DIR": f"{inside}/workitems/job/job-1/task"}
     node = Below(root, {inside: root})
-    place = upload.Source(node, inside, "workitems/job/job-1/task", variables)
-    found = upload.matching(Upload(pattern, CONTAINER, path), place)
+    place = output_files.Source(node, inside, "workitems/job/job-1/task", variables)
+    found = output_files.matching(Upload(pattern, CONTAINER, path), place)
     assert {name for _, name in found} == names
 
 

@@ -232,4 +232,4 @@ def test_the_books_are_right_after_every_step_and_all_comes_to_rest(seed: int) -
         assert pool.record.allocation == "steady"
         passing = {"creating", "starting", "leavingpool", "rebooting", "reimaging", "deallocating"}
         assert not {node.state for node in pool.nodes.values()} & passing
-        assert len({node.place for node in pool.nodes.values()}) == len(pool.nodes)
+        assert len({node.number for node in pool.nodes.values()}) == len(pool.nodes)

@@ -52,3 +52,15 @@ def test_an_installation_has_a_time_limit(hanging: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(azurite, "INSTALL_SECONDS", 0.3)
     with pytest.raises(StorageMissing, match=r"cannot be installed by npm: it has not ended after 0\.3 s"):
         Azurite(tmp_path / "data").ensure()
+
+
+def test_an_interrupt_ends_an_installation(hanging: Path, tmp_path: Path) -> None:
+    def interrupt() -> bool:
+        if hanging.exists():
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        azurite.install(azurite.find_node(), lambda _: None, interrupt)
+    npm = psutil.Process(int(hanging.read_text())) if psutil.pid_exists(int(hanging.read_text())) else None
+    assert npm is None or npm.status() == psutil.STATUS_ZOMBIE

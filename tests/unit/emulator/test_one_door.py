@@ -55,7 +55,7 @@ TRUSTED = {
         "_listen": "the node's socket, in the data directory",
         "folder_of": "the folder of sockets, in the data directory",
     },
-    "machine/download.py": {},
+    "machine/resource_files.py": {},
     "machine/handover.py": {},
     "machine/container_output.py": {},
     "machine/mounted_containers.py": {
@@ -97,7 +97,7 @@ TRUSTED = {
         "_own_processes": "/proc",
         "_environment_of": "/proc",
     },
-    "machine/upload.py": {
+    "machine/output_files.py": {
         "_report": "opens a descriptor of a Below",
         "_opened": "opens a descriptor of a Below",
         "send_logs": "agents' logs, in the data directory",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import models, reference, routes
+from batchtrain.emulator import models, operations_page, routes
 from batchtrain.emulator.faults import Fault
 
 PACKAGE = Path(routes.__file__).parent
@@ -49,13 +49,15 @@ def test_an_unknown_path_is_404_and_an_unknown_verb_405(verb: str, path: str, st
 
 def test_the_page_of_operations_is_what_the_tables_say() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "emulator-operations.md"
-    assert page.read_text(encoding="utf-8") == reference.page(), "run python -m batchtrain.emulator.reference"
+    assert page.read_text(encoding="utf-8") == operations_page.page(), (
+        "run python -m batchtrain.emulator.operations_page"
+    )
 
 
 def test_what_is_acted_on_is_named_in_the_emulators_sources() -> None:
     """Nothing is called "acted on" that no code reads."""
     sources = (path for path in PACKAGE.rglob("*.py") if path.name not in ("properties.py", "models.py"))
     words = {word for path in sources for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
-    fields = ((model, field) for model in reference.bodies() for field in models.fields()[model])
-    acted = {field.name for model, field in fields if not reference.effect(model, field) and not field.into}
+    fields = ((model, field) for model in operations_page.bodies() for field in models.fields()[model])
+    acted = {field.name for model, field in fields if not operations_page.effect(model, field) and not field.into}
     assert acted - words <= set(models.RETIRED)

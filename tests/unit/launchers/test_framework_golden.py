@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import node_launcher
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from tests.launching import launched
 from tests.unit.launchers.test_mpi_golden import compare
 

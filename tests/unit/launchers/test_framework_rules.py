@@ -11,7 +11,7 @@ from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mxnet import Rendezvous, rendezvous
 from batchtrain.launchers import mpi, node_launcher, python, steps, variables
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from tests.launching import launched
 
 TWO = Shape(2)

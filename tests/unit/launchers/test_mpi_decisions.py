@@ -11,8 +11,8 @@ from batchtrain import runtime
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mpi import MPIS
 from batchtrain.launchers import mpi
+from batchtrain.launchers.launch import Launch
 from batchtrain.launchers.rules import RULES
-from batchtrain.launchers.types import Launch
 from tests.launching import launched
 
 GANG = runtime.GANG.decode()

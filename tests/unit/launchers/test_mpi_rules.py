@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +14,9 @@ from batchtrain import runtime
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.frameworks.mpi import MPIS
-from batchtrain.launchers.types import Implicit, Launch
+from batchtrain.launchers import steps
+from batchtrain.launchers.launch import Implicit, Launch
+from tests import modules
 from tests.launching import launched
 
 TWO = Shape(2)
@@ -145,7 +151,7 @@ def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
     assert files == {
         ".batchtrain/gang.sh": runtime.GANG,
         ".batchtrain/node.sh": runtime.NODE,
-        ".batchtrain/rank.sh": runtime.RANK,
+        ".batchtrain/rank.sh": steps.RANK.data,
         ".batchtrain/sweep.sh": runtime.SWEEP,
         ".batchtrain/bin/ssh": runtime.SSH,
         ".batchtrain/preflight.sh": runtime.PREFLIGHT,
@@ -157,11 +163,36 @@ def test_the_same_values_give_the_same_launch() -> None:
 
 
 def test_rank_sh_reads_the_number_of_every_mpis_ranks() -> None:
-    [line] = [line for line in runtime.RANK.decode().splitlines() if line.startswith("rank=")]
-    assert {mpi.rank for mpi in MPIS.values()} <= set(re.findall(r"\$\{(\w+):-", line))
+    [line] = [line for line in steps.RANK.data.decode().splitlines() if line.startswith("rank=")]
+    for name in (name for mpi in MPIS.values() for name in mpi.rank):
+        done = subprocess.run(["sh", "-c", f"{line}; echo $rank"], env={name: "3"}, capture_output=True, check=True)
+        assert done.stdout == b"3\n", name
 
 
 def test_gang_sh_blames_a_lost_peer_by_the_codes_that_the_mpis_have_for_it() -> None:
     [digits] = re.findall(r"\*' code 1'\[(\d-\d)\]\)", runtime.GANG.decode())
     codes = {code for code in range(256) if re.fullmatch(rf"1[{digits}]", str(code))}
     assert codes == {code for mpi in MPIS.values() for code in mpi.lost_peer}
+
+
+def _compared(path: Path) -> Iterator[str]:
+    """The texts that a module compares something with: `x == "a"`, `x in ("a", "b")`, `x.startswith("a")`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        parts: list[ast.expr] = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
+            parts = node.args
+        for item in (item for part in parts for item in ast.walk(part)):
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                yield item.value
+
+
+def test_no_module_decides_by_the_name_of_an_mpi() -> None:
+    """But one, a rule about the deprecated intelmpi-ofa; `containers` has packages with such names."""
+    deciding = {
+        path.name
+        for path in modules.files()
+        if path.parent.name != "containers"
+        for text in _compared(path)
+        if text in MPIS
+    }
+    assert deciding == {"older.py"}

@@ -10,7 +10,7 @@ import pytest
 
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import node_launcher, variables
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from tests.launching import launched
 
 CPU = Shape(2)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import File
+from batchtrain.launchers.launch import File
 from tests.unit.plan.jobs import plan, sent_task
 
 VOLUME = {"resources": {"volumes": {"shared_data_volumes": {"share": {"volume_driver": "nfs", "source": "h:/p"}}}}}
@@ -99,6 +99,14 @@ def test_without_a_signal_a_preemption_is_passed_on_by_a_file_alone() -> None:
 def test_a_task_alone_watches_for_a_preemption_in_the_background() -> None:
     ((_, text),) = plan(task=SIGNAL, **VOLUME).launch
     assert '"$BATCHTRAIN_PREEMPTION" $$ SIGUSR1 </dev/null >/dev/null 2>&1 &)' in text
+
+
+def test_the_ranks_of_an_mpi_are_told_the_signal_of_a_preemption() -> None:
+    gang = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
+    ((_, text),) = plan(task={**SIGNAL, **gang}, **VOLUME).launch
+    assert "export BATCHTRAIN_PREEMPTION_SIGNAL=SIGUSR1" in text
+    assert "# ---- .batchtrain/preemption.py" in text
+    assert 'preemption.py" "$BATCHTRAIN_PREEMPTION" $$ SIGUSR1' not in text.partition("# ---- .batchtrain/rank.sh")[0]
 
 
 def test_a_task_without_checkpoints_is_launched_as_ever() -> None:

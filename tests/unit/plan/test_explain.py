@@ -13,8 +13,8 @@ from batchtrain.config.load import Examined, examine, find, read
 from batchtrain.config.source_directory import read_sources
 from batchtrain.custom import read_made
 from batchtrain.errors import PlanError
+from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
-from batchtrain.launchers.types import Implicit
 from batchtrain.plan import Facts, Plan, explain, plan_recipe
 from batchtrain.plan.explain import Explained
 

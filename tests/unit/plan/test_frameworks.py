@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import FRAMEWORKS
-from batchtrain.launchers.types import File
+from batchtrain.launchers.launch import File
 from batchtrain.plan import Plan
 from tests.unit.plan.jobs import H100, bodies, plan
 

@@ -20,7 +20,7 @@ import pytest
 
 from batchtrain.config import check
 from batchtrain.config.types import Recipe
-from batchtrain.launchers.types import Launch
+from batchtrain.launchers.launch import Launch
 from batchtrain.plan import Plan, explain, plan_jobs
 from batchtrain.plan.render import FILE_MARK
 from batchtrain.runtime.launch.environment import defaults_of, environment_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import PlanError
+from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
-from batchtrain.launchers.types import Implicit
 from batchtrain.plan.render import FILE_MARK
 from tests.unit.plan import jobs, pools
 
@@ -158,7 +158,7 @@ def test_a_gang_of_ones_own_network_does_not_get_the_hosts() -> None:
 
 @pytest.mark.parametrize("option", ["--name=x", "--name x", "-d", "--rm", "-itd", "-e A=1 -d", "-e A=1 --rm"])
 def test_options_that_the_plan_gives_itself_are_refused(option: str) -> None:
-    with pytest.raises(PlanError, match="leave it out"):
+    with pytest.raises(PlanError, match="which batchtrain sets; remove it"):
         shown(additional_docker_run_options=[option])
 
 

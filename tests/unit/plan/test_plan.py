@@ -13,8 +13,8 @@ import pytest
 from batchtrain.config import ids, travel
 from batchtrain.config.types import Credentials, Job, Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import File
-from batchtrain.plan import Facts, Plan, PoolFacts, names, payload, plan_jobs, plan_pool, render
+from batchtrain.launchers.launch import File
+from batchtrain.plan import Facts, Plan, PoolFacts, payload, plan_jobs, plan_pool, render, wire_times
 from batchtrain.plan.render import FILE_MARK
 from batchtrain.plan.task_stream import TaskStream
 
@@ -256,7 +256,7 @@ def test_a_command_with_single_quotes_travels_as_a_file() -> None:
     [("00:06:00", "PT6M"), ("1.02:00:00", "P1DT2H"), ("00:00:00", "PT0S"), ("99:99:99", "P4DT4H40M39S")],
 )
 def test_a_span_is_written_as_the_service_normalises_it(span: str, iso: str) -> None:
-    assert names.duration(span) == iso
+    assert wire_times.duration(span) == iso
 
 
 def test_made_task_ids_pass_over_those_that_are_taken() -> None:

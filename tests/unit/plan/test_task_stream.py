@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 from unittest.mock import patch
@@ -14,11 +13,12 @@ from hypothesis import strategies as st
 
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.launchers.types import File
-from batchtrain.plan import Facts, PoolFacts, plan_jobs, wire
+from batchtrain.launchers.launch import File
+from batchtrain.plan import Facts, Plan, PoolFacts, plan_jobs, wire
 from batchtrain.plan import job as job_plan
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.task_stream import TaskStream, document
+from tests.unit.plan.jobs import IMAGE
 
 POOL = PoolFacts("p", "STANDARD_D2S_V5", 1, 0, False, 1)
 STORAGE = {"storage": {"link": {"account": "mine", "account_key": "a2V5"}}}
@@ -95,14 +95,67 @@ def test_a_stream_has_the_documents_that_each_task_alone_would_have(
         [streamed] = [step for step in plan_jobs(recipe, facts, sources).steps if step.action == "task.add"]
     assert isinstance(streamed.body, TaskStream)
     expected = alone.document.get("value", [alone.document])
-    repeated = len({each["id"].lower() for each in expected}) < len(expected)
-    with pytest.raises(PlanError, match="of an earlier one") if repeated else nullcontext():
-        documents = list(streamed.body.documents())
-        assert [json.loads(each.body) for each in documents] == json.loads(json.dumps(expected))
-        assert [each.id for each in documents] == [each["id"] for each in expected]
-        assert streamed.body.count == len(documents)
-        assert streamed.body.first == documents[0]
-        assert streamed.body.last == documents[-1]
+    documents = list(streamed.body.documents())
+    assert [json.loads(each.body) for each in documents] == json.loads(json.dumps(expected))
+    assert [each.id for each in documents] == [each["id"] for each in expected]
+    assert streamed.body.count == len(documents)
+    assert streamed.body.first == documents[0]
+    assert streamed.body.last == documents[-1]
+
+
+def of_factories(*factories: tuple[str | None, dict[str, Any]], made: dict[int, Any] = {}, **job: Any) -> Plan:  # noqa: B006
+    """The plan of a job with a task of each id and factory. made: the rows of custom ones."""
+    tasks = [
+        {"id": task_id, "command": "x", **({"task_factory": factory} if factory else {})}
+        for task_id, factory in factories
+    ]
+    recipe = convert({"directory": "x", "jobs": [{"id": "j", "tasks": tasks, **job}]}, Recipe)
+    return plan_jobs(recipe, Facts(pool=POOL, made={("j", number): rows for number, rows in made.items()}))
+
+
+def grid(*values: int) -> dict[str, Any]:
+    return {"grid": {"a": list(values)}}
+
+
+CUSTOM: dict[str, Any] = {"custom": {"module": "m"}}
+REPEATED = r"tasks\[{}\].task_factory: made task {} has the id `{}` of an earlier one; write all parameters into `id`"
+
+
+def test_an_id_that_two_factories_make_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(PlanError, match=REPEATED.format(1, 1, "T-3")):
+        of_factories(("t-{a}", grid(1, 2, 3)), ("T-{a}", grid(4, 3)))
+
+
+def test_an_id_that_a_short_custom_factory_makes_twice_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(PlanError, match=REPEATED.format(0, 2, "t-1")):
+        of_factories(("t-{0}", CUSTOM), made={0: ((1,), (2,), (1,))})
+
+
+def test_an_id_of_the_merge_task_is_refused_for_a_task_of_a_factory() -> None:
+    with pytest.raises(PlanError, match=REPEATED.format(0, 1, "t-2")):
+        of_factories(("t-{a}", grid(1, 2)), merge_task={"id": "t-2", "command": "x"})
+
+
+def test_examples_of_tasks_that_are_made_later_may_have_one_id() -> None:
+    file = {
+        "file": {
+            "azure_storage": {"storage_account_settings": "link", "remote_path": "c"},
+            "task_filepath": "file_name",
+        }
+    }
+    tasks = [{"id": "t-{file_name}", "command": "x", "task_factory": file}] * 2
+    pool = {"id": "p", "vm_size": "STANDARD_D2S_V5", "vm_configuration": {"platform_image": IMAGE}}
+    document = {"directory": "x", "pool": pool, "credentials": STORAGE, "jobs": [{"id": "j", "tasks": tasks}]}
+    plan_jobs(convert(document, Recipe))
+
+
+@pytest.mark.parametrize("others", [(("t-{a}", grid(5, 150)),), (("t-150", None),)], ids=["factory", "task"])
+def test_an_id_that_two_parts_of_a_stream_have_ends_it(others: Any) -> None:
+    plan = of_factories(("t-{a}", {"grid": {"a": {"start": 100, "stop": 300}}}), *others)
+    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
+    assert isinstance(stream, TaskStream)
+    with pytest.raises(PlanError, match="`t-150`"):
+        list(stream.documents())
 
 
 def test_an_id_that_values_repeat_ends_the_stream_with_its_number() -> None:
@@ -118,6 +171,13 @@ def test_the_number_of_a_long_custom_factory_is_known_at_its_end() -> None:
     stream = streamed_of({"custom": {"module": "m"}}, [(number,) for number in range(101)])
     assert (stream.count, stream.last, stream.largest) == (None, None, None)
     assert sum(1 for _ in stream.documents()) == 101
+
+
+def test_a_long_custom_factory_beside_another_task_is_planned() -> None:
+    plan = of_factories(("t-{0}", CUSTOM), ("one", None), made={0: [(number,) for number in range(150)]})
+    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
+    assert isinstance(stream, TaskStream)
+    assert (stream.count, stream.largest, len(list(stream.documents()))) == (151, None, 151)
 
 
 def test_a_million_tasks_are_counted_without_making_them() -> None:

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from batchtrain.errors import UsageError
-from batchtrain.runs import compare, directory, export, scaling
+from batchtrain.runs import compare, directory, export, scaling_report
 from batchtrain.runs.compare import Statistics, statistics_of
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
 from batchtrain.runs.experiment import COMMAND, COUNT, cases, experiment_of, of_dlbs
-from batchtrain.runs.scaling import Measured
+from batchtrain.runs.scaling_report import Measured
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
@@ -74,14 +74,14 @@ def measured(nodes: int, rate: float | None, batch: int = 8) -> Measured:
 
 
 def test_weak_scaling_is_against_the_smallest_run() -> None:
-    table = scaling.rows([measured(4, 270.0), measured(1, 100.0), measured(2, 180.0)])
+    table = scaling_report.rows([measured(4, 270.0), measured(1, 100.0), measured(2, 180.0)])
     assert [(row.nodes, row.speedup, row.efficiency) for row in table if row.scaling == "weak"] == [
         (1, 1.0, 100.0), (2, 1.8, 90.0), (4, 2.7, 67.5),
     ]  # fmt: skip
 
 
 def test_strong_scaling_is_among_runs_of_the_same_batch_of_all_nodes() -> None:
-    table = scaling.rows([measured(1, 100.0, 16), measured(2, 150.0, 8), measured(2, 180.0, 16)])
+    table = scaling_report.rows([measured(1, 100.0, 16), measured(2, 150.0, 8), measured(2, 180.0, 16)])
     strong = [row for row in table if row.scaling == "strong"]
     assert [(row.case, row.nodes, row.efficiency) for row in strong] == [
         ("effective_batch=16", 1, 100.0), ("effective_batch=16", 2, 75.0),
@@ -89,14 +89,14 @@ def test_strong_scaling_is_among_runs_of_the_same_batch_of_all_nodes() -> None:
 
 
 def test_a_run_without_a_rate_has_an_empty_line() -> None:
-    (row, other) = scaling.rows([measured(1, None), measured(2, 50.0)])[:2]
+    (row, other) = scaling_report.rows([measured(1, None), measured(2, 50.0)])[:2]
     assert (row.speedup, other.speedup, other.efficiency) == (None, 1.0, 100.0)
 
 
 def test_the_report_is_csv_and_one_page_without_network() -> None:
-    table = scaling.rows([measured(1, 100.0), measured(2, 180.0)])
-    assert scaling.as_csv(table).splitlines()[1].startswith("weak,batch=8,1,100.0,1.0,100.0,")
-    page = scaling.as_html("<x>", "images/s", table)
+    table = scaling_report.rows([measured(1, 100.0), measured(2, 180.0)])
+    assert scaling_report.as_csv(table).splitlines()[1].startswith("weak,batch=8,1,100.0,1.0,100.0,")
+    page = scaling_report.as_html("<x>", "images/s", table)
     assert page.count("<svg") == 1 and "&lt;x&gt;" in page and "http" not in page.replace("http-equiv", "")
 
 

@@ -5,8 +5,22 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from batchtrain.runs.extract import PROGRAMS, RATE, Extractor, Pattern, Point, lower_is_better, of_json, split
+from batchtrain.runs import extract
+from batchtrain.runs.extract import (
+    LOWER_IS_BETTER,
+    PROGRAMS,
+    RATE,
+    Extractor,
+    Pattern,
+    Point,
+    lower_is_better,
+    of_json,
+    split,
+)
+from batchtrain.runtime import batchtrain_sweep
 
 
 def points(*lines: str, own: tuple[Pattern, ...] = ()) -> list[Point]:
@@ -188,10 +202,32 @@ def test_of_too_many_lines_some_are_read_and_the_last_result_always() -> None:
     assert len(list(extractor.feed(lines[:10], 6.0))) == 10
 
 
+KINDS = ("total images/sec: 7", "__results.time__=1", "Epoch 2/3", *(f"epoch {n} loss 0.5" for n in range(6)))
+"""Lines at the end of a training, and others."""
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.sampled_from(KINDS), max_size=40)), max_size=9))
+def test_of_lines_in_batches_the_same_are_read_as_one_by_one(batches: list[tuple[int, list[str]]]) -> None:
+    """Each batch comes a second after the one before, or in the same second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extract, "RATE", 4)
+        extractor = Extractor()
+        found, expected, count, now = list[Point](), list[Point](), 0, 0
+        for gap, lines in batches:
+            now, count = now + gap, 0 if gap else count
+            found += extractor.feed(lines, now)
+            for line in lines:
+                count += 1
+                if count <= 4 or count % (count // 4 + 1) == 0 or any(text in line for text in extract.FINAL):
+                    expected += points(line)
+        assert found == expected
+
+
 def test_a_point_is_a_line_with_its_time() -> None:
     assert Point({"loss": 0.5}, rank=1, step=2).line(3.0) == {"t": 3.0, "rank": 1, "step": 2, "loss": 0.5}
     assert of_json(b'{"t": 1.5, "loss": 1, "node": "a"}') == Point({"loss": 1.0}, t=1.5, node="a")
 
 
 def test_losses_and_times_are_best_at_their_lowest() -> None:
+    assert batchtrain_sweep.LOWER_IS_BETTER == LOWER_IS_BETTER
     assert lower_is_better("validation_loss") and lower_is_better("results.time") and not lower_is_better("accuracy")

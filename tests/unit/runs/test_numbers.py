@@ -40,7 +40,7 @@ def write(run: RunDirectory, name: str, text: str) -> Path:
 def test_the_output_of_a_task_becomes_its_metrics_and_a_summary(run: RunDirectory) -> None:
     numbers = recorded(run)
     for text in ("[0:1] epoch 1 loss 9", "[0:0] epoch 1 loss 0.2", "[0:0] epoch 2 loss 0.3", "hello"):
-        numbers.line("train", "stdout", text)
+        numbers.lines("train", "stdout", (text,))
     assert numbers.end({}) == {"train": {"loss": Metric(0.3, 0.2)}}
     assert lines(run)[1] == {"t": 7.0, "rank": 0, "epoch": 1, "loss": 0.2}
     assert numbers.notes == ()
@@ -48,7 +48,7 @@ def test_the_output_of_a_task_becomes_its_metrics_and_a_summary(run: RunDirector
 
 def test_a_programs_own_metrics_replace_those_of_its_output(run: RunDirectory) -> None:
     numbers = recorded(run)
-    numbers.line("train", "stdout", "epoch 1 loss 0.5 accuracy 0.9")
+    numbers.lines("train", "stdout", ("epoch 1 loss 0.5 accuracy 0.9",))
     path = write(run, "3.jsonl", '{"step": 1, "loss": 0.4, "t": 1}\n\n{"step": 2, "loss": 0.3, "rank": 8, "t": 2}\n')
     assert numbers.end({"train": (path,)})["train"] == {"accuracy": Metric(0.9, 0.9), "loss": Metric(0.4, 0.4, 1)}
     assert [line.get("rank") for line in lines(run)] == [None, 3, 8]
@@ -72,8 +72,8 @@ def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> N
     assert "every 2. line was read" in numbers.notes[0]
     flood = recorded(run)
     for _ in range(12_000):
-        flood.line("train", "stdout", "hello")
-    flood.line("train", "stdout", "test accuracy 1")
+        flood.lines("train", "stdout", ("hello",))
+    flood.lines("train", "stdout", ("test accuracy 1",))
     flood.end({})
     assert "came too fast" in flood.notes[0]
 
@@ -86,16 +86,16 @@ def test_samples_of_nodes_are_kept_and_are_no_result(run: RunDirectory) -> None:
 
 def test_several_tasks_are_told_apart(run: RunDirectory) -> None:
     numbers = recorded(run)
-    numbers.line("a", "stdout", "test accuracy 0.5")
-    numbers.line("b", "stdout", "test accuracy 0.6")
-    numbers.line("c", "stdout", "nothing")
+    numbers.lines("a", "stdout", ("test accuracy 0.5",))
+    numbers.lines("b", "stdout", ("test accuracy 0.6",))
+    numbers.lines("c", "stdout", ("nothing",))
     assert set(numbers.end({})) == {"a", "b"}
 
 
 def test_metrics_of_a_task_add_a_pattern_with_its_unit(run: RunDirectory) -> None:
     pattern = MetricPattern(name="speed", pattern=r"speed (\S+)", unit="km/h")
     numbers = recorded(run, pattern)
-    numbers.line("train", "stdout", "speed 12")
+    numbers.lines("train", "stdout", ("speed 12",))
     assert numbers.end({}) == {"train": {"speed": Metric(12.0, 12.0, unit="km/h")}}
 
 
@@ -116,8 +116,8 @@ def test_a_rate_of_zero_does_not_end_the_mean() -> None:
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999"])
 def test_a_printed_value_that_is_not_finite_is_null_and_reported(number: str, run: RunDirectory) -> None:
     numbers = recorded(run)
-    numbers.line("train", "stdout", f"epoch 1 loss {number} accuracy 0.5")
-    numbers.line("train", "stdout", '{"step": 2, "loss": Infinity}')
+    numbers.lines("train", "stdout", (f"epoch 1 loss {number} accuracy 0.5",))
+    numbers.lines("train", "stdout", ('{"step": 2, "loss": Infinity}',))
     found = numbers.end({})["train"]
     assert all(math.isfinite(metric.last) for metric in found.values())
     assert "loss was NaN or infinite" in numbers.notes[0]
@@ -128,7 +128,7 @@ def test_binary_output_gives_no_metric_and_ends_nothing(run: RunDirectory) -> No
     numbers = recorded(run)
     for chunk in (bytes(range(256)) * 8, b"\xff\xfe{\x00", b"\x1b[" * 1000, b"[0:0] \x00\x00"):
         for text in chunk.decode("utf-8", "replace").split("\n"):
-            numbers.line("train", "stdout", text)
+            numbers.lines("train", "stdout", (text,))
     path = write(run, "0.jsonl", "")
     path.write_bytes(bytes(range(256)) * 8 + b'\n{"loss": 1, "step": 1}\n\xff\xfe\n')
     assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(1.0, 1.0, 1)}}

@@ -22,8 +22,8 @@ def test_a_pattern_with_an_invalid_set_means_its_own_text(pattern: str) -> None:
 @pytest.mark.parametrize("line", ["Epoch " + "9" * 5000 + "/3", '{"step":1,"\\ud800":1.0}'])
 def test_an_absurd_line_of_a_program_is_no_metric_and_ends_nothing(line: str, tmp_path: Path) -> None:
     task = _Task(tmp_path / "train.jsonl", ())
-    task.line(line, 1.0)
-    task.line('{"step": 1, "loss": 2.0}', 1.0)
+    task.lines((line,), 1.0)
+    task.lines(('{"step": 1, "loss": 2.0}',), 1.0)
     assert list(task.end()) == ["loss"]
 
 

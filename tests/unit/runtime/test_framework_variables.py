@@ -54,3 +54,9 @@ def test_a_framework_sets_the_variables_that_its_block_names(name: str, keeps: b
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_no_recipe_may_set_what_each_process_is_given(name: str) -> None:
     assert names(name, keeps=False) <= set(FRAMEWORKS[name].why_reserved())
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_ranks_and_sizes_of_a_framework_are_among_its_variables(name: str) -> None:
+    block = FRAMEWORKS[name]
+    assert {*block.ranks, *block.sizes} <= {one for variable in block.variables for one in variable.names}

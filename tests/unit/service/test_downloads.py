@@ -16,13 +16,14 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import pytest
 from azure.batch import BatchClient
+from azure.core.exceptions import ServiceRequestError
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotFound
 from batchtrain.service import connect, downloads
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import Fetched, FileSeen, Wanted, fetch, listed, node_tree, task_tree
-from batchtrain.service.retry import NEAR
+from batchtrain.service.retry import FAR, NEAR
 
 TREE = task_tree("j", "t")
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -147,6 +148,16 @@ def fetched(client: BatchClient, target: Path, *files: FileSeen) -> dict[str, Fe
 
 def content(size: int) -> bytes:
     return bytes(number % 251 for number in range(size))
+
+
+def test_a_directory_of_100_000_files_is_listed_whole_and_any_of_them_fetched(
+    service: Service, client: BatchClient, tmp_path: Path
+) -> None:
+    service.files = {f"wd/output/{number:06}": b"content" for number in range(100_000)}
+    seen = {file.path: file for file in listed(client, TREE)}
+    assert seen.keys() == service.files.keys()
+    got = fetched(client, tmp_path, seen["wd/output/000000"], seen["wd/output/099999"])
+    assert [one.size for one in got.values()] == [7, 7]
 
 
 def test_a_list_goes_over_pages_and_leaves_directories_out(service: Service, client: BatchClient) -> None:
@@ -303,6 +314,25 @@ def test_an_interrupted_call_ends_its_threads(service: Service, client: BatchCli
     some.close()
     assert not [thread for thread in threading.enumerate() if thread.name == downloads.THREAD]
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nobody:
+        asked = 0
+
+        def send_request(self, request: Any, **_: Any) -> Any:
+            self.asked += 1
+            raise ServiceRequestError("no connection")
+
+    def interrupt(error: BaseException) -> bool:
+        batch.stopped.set()  # after the attempt, before the pause
+        return True
+
+    batch = downloads._Batch(Nobody(), print, FAR._replace(first=1e-3, most=1e-3))  # type: ignore[arg-type]
+    monkeypatch.setattr(downloads.retry, "transient", interrupt)
+    download = downloads._Download(batch, Wanted(TREE, FileSeen("f", 64), tmp_path / "f"))
+    download.take((0, 64))
+    assert (batch.client.asked, download._failed) == (1, None)  # type: ignore[attr-defined]
 
 
 def test_a_node_tree_lists_one_directory(service: Service, client: BatchClient) -> None:

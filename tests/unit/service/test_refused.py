@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from batchtrain.errors import ServiceError, TasksRefused
+from batchtrain.errors import ServiceError, TasksRefused, UsageError
 from batchtrain.plan import Plan, Step
+from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.service import retry, submit
 from batchtrain.service.job_addition import Adding
 
@@ -55,8 +56,8 @@ BY_A_PROXY = Answer(413, "no document of the service")
 TOO_LARGE = Answer(413, {"code": "RequestBodyTooLarge", "message": {"value": "It is too large."}})
 
 
-def carry_out(service: Service, adding: Adding = Adding()) -> list[submit.Event]:  # noqa: B008
-    return list(submit.submit(service, PLAN, lambda name: "", lambda path, data: None, None, adding))  # type: ignore[arg-type]
+def carry_out(service: Service, adding: Adding = Adding(), plan: Plan = PLAN) -> list[submit.Event]:  # noqa: B008
+    return list(submit.submit(service, plan, lambda name: "", lambda path, data: None, None, adding))  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +104,25 @@ def test_a_task_that_is_too_large_alone_is_refused_and_the_others_are_added() ->
     with pytest.raises(TasksRefused, match=r"add task j/a: It is too large \(RequestBodyTooLarge\)"):
         carry_out(service)
     assert service.asked == [["a", "b"], ["a"], ["b"]]
+
+
+class Failing:
+    """Tasks of a function that fails after two."""
+
+    count, numbered, rule = None, True, None
+
+    def documents(self) -> Iterator[TaskDocument]:
+        yield from (TaskDocument(name, msgspec.json.encode({"id": name})) for name in "ab")
+        raise UsageError("the custom factory failed after 2 tasks")
+
+
+def test_what_ended_the_making_of_tasks_is_named_beside_the_refused_ones() -> None:
+    plan = Plan((Step("task.add", "j", TaskStream((Failing(),))),))  # type: ignore[arg-type]
+    with pytest.raises(TasksRefused) as caught:
+        carry_out(Service([A_STANDS, B_REFUSED]), plan=plan)
+    assert str(caught.value).startswith(
+        "add task j/b: It is wrong (InvalidPropertyValue); then the custom factory failed after 2 tasks. 1 tasks stand"
+    )
 
 
 def test_an_answer_about_the_job_ends_the_addition() -> None:

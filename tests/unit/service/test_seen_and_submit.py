@@ -1,9 +1,12 @@
 """Tables, and the place where secrets enter a request."""
 
 from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
 
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
-from batchtrain.service.seen import NodeSeen, PoolSeen, Table, node_hours
+from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, Table, TaskSeen, node_hours
 
 POOL = PoolSeen("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
 
@@ -16,8 +19,36 @@ def test_a_table_prints_as_aligned_text() -> None:
 
 def test_a_table_is_html_in_a_notebook_with_its_text_escaped() -> None:
     shown = Table([POOL])._repr_html_()
-    assert "<th>vm_size</th>" in shown
-    assert "<td>p&lt;1&gt;</td>" in shown
+    assert ">vm_size</th>" in shown
+    assert ">p&lt;1&gt;</td>" in shown
+    assert "p<1>" not in shown
+
+
+def test_a_notebook_shows_the_first_rows_of_a_long_table() -> None:
+    shown = Table([POOL] * 103)._repr_html_()
+    assert shown.count("</tr>") == 101
+    assert "and 3 more rows" in shown
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (POOL, ("pool p&lt;1&gt;", "standard_d2s_v5")),
+        (NodeSeen("tvm<1>", "idle", "10.0.0.4"), ("node tvm&lt;1&gt;", "10.0.0.4")),
+        (JobSeen("j", "active", "p", failed=2), ("job j", "failed", "2")),
+        (TaskSeen("t", "completed", failure="<script>"), ("task t", "&lt;script&gt;")),
+    ],
+)
+def test_one_object_is_a_card_in_a_notebook(row: Any, words: tuple[str, ...]) -> None:
+    shown = row._repr_html_()
+    assert [word for word in words if word not in shown] == []
+    assert "<script" not in shown
+
+
+def test_a_cell_stays_in_its_line_and_controls_no_terminal() -> None:
+    table = Table([POOL._replace(id="a\nb\x1b]0;title\x07\u202e.pt")])
+    assert str(table).splitlines()[1].startswith(r"a\nb\u001b]0;title\u0007\u202e.pt  active")
+    assert "\x1b" not in table._repr_html_()
 
 
 def test_an_empty_table_says_so() -> None:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 import pytest
 
-from batchtrain.errors import TimedOut
-from batchtrain.run import FIRST, MOST_FAILED, Follow
+from batchtrain.errors import TimedOut, UsageError
+from batchtrain.following import FIRST, MOST_FAILED, Follow
 from batchtrain.service import retry, tasks, watch
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import FEW, Counts, Glance
 from batchtrain.service.watch import Deadline
 from tests.unit.service.test_retry import Time
 
+NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=timezone.utc)
+
 
 class Answer:
     """An answer of the service."""
+
+    headers: Mapping[str, str] = {}
+    json: Callable[[], Any]
 
     def __init__(self, document: Any) -> None:
         self.content = msgspec.json.encode(document)
@@ -58,7 +65,8 @@ class Service:
         known = list(self.matching(query.get("$filter", "")))
         page: dict[str, Any] = {"value": known[start : start + size]}
         if start + size < len(known):
-            page["odata.nextLink"] = f"http://h/jobs/j/tasks?maxresults={size}&$skiptoken={start + size}"
+            more = urlencode({**query, "$skiptoken": start + size})
+            page["odata.nextLink"] = f"http://h/jobs/j/tasks?{more}"
         return page
 
     def matching(self, where: str) -> Iterator[dict[str, Any]]:
@@ -97,6 +105,48 @@ def test_a_list_follows_its_pages_and_ends_at_its_limit() -> None:
     service = Service(2500)
     assert len(list(tasks.listed(client(service), "j", limit=7))) == 7
     assert [query["maxresults"] for query in service.queries] == ["7"]
+
+
+class Changes(Service):
+    """A job that was created a day ago, whose task N changed its state N + 1 minutes ago."""
+
+    def send_request(self, request: Any, **options: Any) -> Answer:
+        if urlsplit(request.url).path.endswith("/tasks"):
+            return super().send_request(request, **options)
+        answer = Answer({"id": "j", "creationTime": "2026-11-22T12:00:00.1234567Z"})
+        answer.headers = {"Date": "Mon, 23 Nov 2026 12:00:00 GMT"}
+        answer.json = lambda: msgspec.json.decode(answer.content)
+        return answer
+
+    def matching(self, where: str) -> Iterator[dict[str, Any]]:
+        since = re.search("stateTransitionTime gt DateTime'(.*)'", where)
+        for number in range(self.count):
+            time = f"{NOW - timedelta(minutes=number + 1):%Y-%m-%dT%H:%M:%SZ}"
+            if (since is None or time > since[1]) and (tasks.FAILED not in where or number % 100 == 0):
+                yield {"id": f"t{number}", "stateTransitionTime": time}
+
+
+@pytest.mark.parametrize(
+    ("count", "where", "found", "pages"),
+    [
+        (3, "", [2, 1, 0], 5),  # the first page; changes of 1, 8, 64 and 512 seconds
+        (3, tasks.FAILED, [200, 100, 0], 1),  # one page has all of them
+        (1400, "", [*range(1399, -1, -1)], 9),  # even 32,768 seconds are too few, so all pages are read
+    ],
+)
+def test_the_last_changes_of_a_large_job_are_found_without_listing_it(
+    count: int, where: str, found: list[int], pages: int
+) -> None:
+    service = Changes(1400)
+    assert [task.id for task in tasks.last(client(service), "j", count, where)] == [f"t{number}" for number in found]
+    assert len(service.queries) == pages
+
+
+def test_a_state_and_a_time_filter_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "PAGE", 2)
+    service = Changes(1400)
+    assert [task.id for task in tasks.last(client(service), "j", 2, tasks.FAILED)] == ["t100", "t0"]
+    assert service.queries[-1]["$filter"].startswith(f"({tasks.FAILED}) and stateTransitionTime gt")
 
 
 def test_a_wait_does_not_end_while_a_list_disagrees_with_the_counts() -> None:
@@ -165,3 +215,10 @@ def test_after_many_failures_no_further_one_is_shown(monkeypatch: pytest.MonkeyP
     said = shown((30, 40), monkeypatch)
     assert sum(event.kind == "task.failed" for event in said) == MOST_FAILED
     assert sum("further failures" in event.text for event in said) == 1
+
+
+def test_the_filter_of_an_unknown_state_names_the_states() -> None:
+    assert tasks.filter_of("") == ""
+    assert tasks.filter_of("failed") == "executionInfo/result eq 'failure'"
+    with pytest.raises(UsageError, match=r"`done` is no state of tasks; the states are active, running, completed"):
+        tasks.filter_of("done")

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from batchtrain.config.types import Secret, StorageCredentials
 from batchtrain.storage import blob
-from batchtrain.storage.connection import Storage
+from batchtrain.storage.blob_requests import Storage
 
 Handler = http.server.BaseHTTPRequestHandler
 

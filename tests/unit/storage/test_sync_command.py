@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from batchtrain.cli import data
-from batchtrain.cli.accounts import Remote
+from batchtrain.cli.storage_accounts import Remote
 from batchtrain.errors import NotFound
 
 from .blob_server import BlobServer, serve
@@ -20,7 +20,7 @@ def test_a_source_that_is_not_there_deletes_nothing(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(data, "_show", lambda *tallies: None)
     with (
         serve(BlobServer()) as storage,
-        pytest.raises(NotFound, match="link/box/typo is not there; `batchtrain data list link/box` shows what is"),
+        pytest.raises(NotFound, match="link/box/typo does not exist; `batchtrain data list link/box` lists its blobs"),
     ):
         data._down(Remote(storage, "link", "box", "typo"), tmp_path, delete=True)
     assert (tmp_path / "mine").exists()

@@ -16,7 +16,7 @@ from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.service import at_once, retry
 from batchtrain.service.downloads import partial
 from batchtrain.storage import blob, download, sync, upload
-from batchtrain.storage.connection import Storage
+from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, walk
 from batchtrain.storage.moving import Moving, Tally
 

@@ -1,6 +1,6 @@
 """Makes the page about the emulator's operations from the tables that the service uses; pure.
 
-`python -m batchtrain.emulator.reference` prints it.
+`python -m batchtrain.emulator.operations_page` prints it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EFFECTS = {
     "unshown": "taken, never shown",
     "refused": "refused",
 }
-HEAD = """<!-- Written by `python -m batchtrain.emulator.reference` from the service's own tables; do not edit. -->
+HEAD = """<!-- Written by `python -m batchtrain.emulator.operations_page` from the service's tables; do not edit. -->
 
 # The operations of the emulator
 
@@ -62,15 +62,16 @@ def page() -> str:
 
 
 def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
-    """The models of request bodies in the order of their tables, and below them only these effects."""
-    found: set[str] = set()
+    """The models of request bodies in the order of their tables, and the models that they contain through properties
+    with one of these effects."""
+    reached: set[str] = set()
     waiting = [route.body for route in routes.ROUTES if route.body]
     while waiting:
         model = waiting.pop()
-        if model in models.fields() and model not in found:
-            found.add(model)
+        if model in models.fields() and model not in reached:
+            reached.add(model)
             waiting += [field.kind for field in models.fields()[model] if field.effect in effects]
-    return tuple(model for model in models.fields() if model in found)
+    return tuple(model for model in models.fields() if model in reached)
 
 
 def effect(model: str, field: Field) -> str:

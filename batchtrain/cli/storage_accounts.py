@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.cli.options import settings
-from batchtrain.errors import UsageError
+from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Credentials
     from batchtrain.storage.blob import Connect
-    from batchtrain.storage.connection import Storage
+    from batchtrain.storage.blob_requests import Storage
 
 
 class Remote(NamedTuple):
@@ -28,12 +28,17 @@ class Remote(NamedTuple):
         """`link/container`."""
         return f"{self.link}/{self.container}"
 
+    def not_there(self, address: str = "") -> NotFound:
+        """The error for a path without a blob; `address` is how the user wrote it."""
+        address = address or f"{self.box}/{self.path}".rstrip("/")
+        return NotFound(f"{address} does not exist; `batchtrain data list {self.box}` lists its blobs")
 
-def remote(place: str) -> Remote:
+
+def remote(address: str) -> Remote:
     """The account, container and path of `LINK/CONTAINER[/PATH]`."""
     from batchtrain.storage import blob
 
-    link, container, path = blob.place_of(place)
+    link, container, path = blob.place_of(address)
     return Remote(accounts(_credentials())(link), link, container, path)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import deque
-from collections.abc import Iterable
 from datetime import datetime, timezone
 from statistics import median
 from typing import NamedTuple, cast
 
 from batchtrain.catalog.prices import Price, money
-from batchtrain.cli.terminal import plain_text
+from batchtrain.display.terminal import plain_text
+from batchtrain.runs.curves import spark
 from batchtrain.runs.extract import Extractor, Point
 from batchtrain.service.seen import NodeSeen, node_cost, node_hours
 from batchtrain.service.submit import Event
@@ -30,7 +30,6 @@ QUIET_SECONDS = 30.0
 STEPS_FOR_ETA = 5
 """The remaining time is estimated from the fifth step on, by the median of the recent ones."""
 RECENT = 50
-BARS = "▁▂▃▄▅▆▇█"
 RATES = ("images_per_second", "samples_per_second", "total_images_per_second", "total_samples_per_second")
 FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
 """Metrics that are shown first."""
@@ -83,11 +82,13 @@ class View:
         *,
         ranks: int = 0,
         emulated: bool = False,
+        recent: int = RECENT,
         price: Price | None = None,
     ) -> None:
+        """recent: the number of values of a metric that are kept for its curve."""
         self.price = price
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
-        self.expected = ranks
+        self.expected, self._recent = ranks, recent
         self.phase, self.since = "starting", began
         self.nodes: tuple[NodeSeen, ...] = ()
         self.wanted = 0
@@ -143,7 +144,7 @@ class View:
             self.ranks[rank] = known._replace(step=step, rate=rate if rate is not None else known.rate)
         for name, value in values.items() if rank in (None, min(self.ranks, default=0)) else ():
             self.values[name] = value
-            self.history.setdefault(name, deque(maxlen=RECENT)).append(value)
+            self.history.setdefault(name, deque(maxlen=self._recent)).append(value)
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
         if not of > 0 or at > of:
@@ -173,11 +174,11 @@ class View:
         return [_cut(line, width) for line in lines]
 
     def _head(self, width: int, now: float) -> Line:
-        place = f"{self.title} · {self.target}" if width >= 60 else self.title
+        title = f"{self.title} · {self.target}" if width >= 60 else self.title
         usual = "" if self.emulated or width < 60 else USUAL.get(self.phase, "")
         waited = f" {span(now - self.since)} ({usual})" if usual else ""
         return _apart(
-            ((place, "bold"),), ((f"{self.phase}{waited}", "cyan"), (f" {span(now - self.began)}", "")), width
+            ((title, "bold"),), ((f"{self.phase}{waited}", "cyan"), (f" {span(now - self.began)}", "")), width
         )
 
     def _nodes(self, width: int, now: float) -> Line:
@@ -223,8 +224,7 @@ class View:
         return ()
 
     def _numbers(self, width: int) -> Line:
-        names = [name for name in FAVOURITES if name in self.values]
-        names += [name for name in self.values if name not in names and name not in RATES and "_percent" not in name]
+        names = self.names
         rate = next((name for name in RATES if name in self.values), None)
         right: Line = ((f"{self._rate(rate)} {rate.split('_per_')[0].removeprefix('total_')}/s", ""),) if rate else ()
         left: list[Part] = []
@@ -236,6 +236,12 @@ class View:
                 ("  ", ""),
             ]
         return _apart(tuple(left), right, width)
+
+    @property
+    def names(self) -> list[str]:
+        """The metrics that are shown, the usual ones first."""
+        names = [name for name in FAVOURITES if name in self.values]
+        return names + [name for name in self.values if name not in (*names, *RATES) and "_percent" not in name]
 
     def _rate(self, name: str | None) -> str:
         """The rate of all ranks: the sum, if each of them prints its own."""
@@ -275,19 +281,6 @@ def _row(rank: Rank, now: float, width: int) -> Line:
         (f"{rank.number:4} n{rank.node:<3} {step:>7} {rate:>7} {span(silent):>6}  ", style),
         (rank.last, style or "dim"),
     )
-
-
-def spark(values: Iterable[float], width: int) -> str:
-    """A curve of the last values in one line; of more values than columns, the last of each group."""
-    known = [value for value in values if value == value and abs(value) != float("inf")]
-    if len(known) < 2:
-        return ""
-    count = min(len(known), width)
-    picked = [known[(number + 1) * len(known) // count - 1] for number in range(count)]
-    low, high = min(picked), max(picked)
-    if high == low:
-        return BARS[3] * len(picked)
-    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in picked)
 
 
 def span(seconds: float) -> str:

@@ -21,7 +21,7 @@ QUICK = 30.0
 def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool = False, fetch: bool = True) -> Looked:
     """Examine an image. deep: also read its layers, for keys that a later layer hides.
 
-    Pulls an image that the engine does not have, unless told not to. Raises NotFound, ServiceError.
+    Pulls an image that the engine does not have, unless `fetch` is false. Raises NotFound, ServiceError.
     """
     image = engine.image(name)
     if image is None and fetch:

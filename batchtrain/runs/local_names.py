@@ -1,18 +1,16 @@
-"""Names of remote files as names on this machine. Pure."""
+"""Converts names of remote files to names on this machine. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 
 LONGEST = 240
-"""Bytes of one name: file systems take 255, and a partial file needs a suffix."""
+"""Most bytes of one name: file systems take 255, and a partial file needs a suffix."""
 
 
 def safe_path(path: str) -> str:
-    """A remote path as a relative path that stays inside its directory.
-
-    Empty, `.` and `..` parts become `_`; control characters are written as `%0A`; a long name is cut and gets a digest.
-    """
+    """A remote path as a relative path that stays inside its directory. Empty, `.` and `..` parts become `_`; control
+    characters are written as `%0A`; a long name is cut and gets a digest."""
     return "/".join(_safe_name(part) for part in path.split("/"))
 
 
@@ -36,18 +34,18 @@ def _escaped(character: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Eight hex digits that tell texts apart."""
+    """Eight hex digits that distinguish texts."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 class LocalNames:
-    """Gives each remote path a path of its own: two that would become the same file get digests."""
+    """Gives each remote path a unique local path: two that would become the same file get digests."""
 
     def __init__(self) -> None:
         self._taken: dict[str, str] = {}
 
     def of(self, path: str, wanted: str | None = None) -> str:
-        """The local path of a remote one. wanted: what it would be called, if that is not the path itself."""
+        """The local path of a remote one. wanted: the preferred name, if it differs from the path."""
         local = safe_path(path if wanted is None else wanted)
         if self._taken.setdefault(local.casefold(), path) != path:
             head, dot, tail = local.rpartition(".")

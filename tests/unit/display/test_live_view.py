@@ -7,8 +7,9 @@ from datetime import datetime, timezone
 import pytest
 
 from batchtrain.catalog.prices import Price
-from batchtrain.cli.live_view import View, span, spark
-from batchtrain.cli.terminal import terminal_text
+from batchtrain.display.live_view import View, span
+from batchtrain.display.terminal import terminal_text
+from batchtrain.runs.curves import spark
 from batchtrain.service.seen import NodeSeen
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts

@@ -52,9 +52,9 @@ def _of_failed(job: JobRecord, task: TaskRecord) -> Iterator[Finding]:
         yield Finding(rule, subject, cause, evidence, step)
         if rule != "terminated":
             return
-    found = _in_output(task)
-    if found:
-        yield found._replace(subject=subject)
+    finding = _in_output(task)
+    if finding:
+        yield finding._replace(subject=subject)
     elif known and not by_service:
         (rule, cause, step), evidence = known
         yield Finding(rule, subject, cause, evidence, step)
@@ -100,8 +100,11 @@ def _shown(task: TaskRecord) -> tuple[str, ...]:
 def _of_job(job: JobRecord, pool: PoolRecord | None, hints: Iterable[str]) -> Iterator[Finding]:
     subject = f"job {job.id}"
     if job.failure:
-        said, step = service_rules.said(job.failure), "look at the service's message; the job's pool could not be used"
-        yield Finding("job-not-scheduled", subject, "the service could not schedule the job", said, step)
+        cause, step = (
+            "the service could not schedule the job",
+            "look at the service's message; the job's pool could not be used",
+        )
+        yield Finding("job-not-scheduled", subject, cause, service_rules.message_of(job.failure), step)
     if job.reason == "MaxWallClockTimeExpiry":
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
         yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
@@ -136,7 +139,7 @@ def _of_pool(pool: PoolRecord) -> Iterator[Finding]:
     subject = f"pool {pool.id}"
     for failure in pool.resize_errors:
         rule, cause, step = service_rules.of_resize(failure)
-        yield Finding(rule, subject, cause, service_rules.said(failure), step)
+        yield Finding(rule, subject, cause, service_rules.message_of(failure), step)
     if pool.autoscale_error:
         step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", pool.autoscale_error, step)
@@ -161,7 +164,7 @@ def _start_task(node: NodeRecord, subject: str) -> Finding:
     step = "correct it (`additional_node_prep`, or what pool.yaml installs), then reboot the node or recreate the pool"
     for _, reason, line in output_rules.matches(node.start_lines):
         return Finding("start-task-failed", subject, f"{cause}: {reason}", line.strip(), step)
-    evidence = service_rules.said(node.start_failure) if node.start_failure else ""
+    evidence = service_rules.message_of(node.start_failure) if node.start_failure else ""
     last = next((line for line in reversed(node.start_lines) if line.strip()), "")
     return Finding("start-task-failed", subject, cause, last.strip() or evidence, step)
 

@@ -92,8 +92,8 @@ class Answer(NamedTuple):
     @property
     def message(self) -> str:
         """The first line of the service's explanation."""
-        told = _text(self.body, "AuthenticationErrorDetail") or _text(self.body, "Message")
-        return (told.strip().splitlines() or [f"it answers {self.status}"])[0].rstrip(".")
+        detail = _text(self.body, "AuthenticationErrorDetail") or _text(self.body, "Message")
+        return (detail.strip().splitlines() or [f"it answers {self.status}"])[0].rstrip(".")
 
 
 class Request(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.runs.names import LONGEST, LocalNames, safe_path
+from batchtrain.runs.local_names import LONGEST, LocalNames, safe_path
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 
 from batchtrain.emulator.interface import Upload
 from batchtrain.emulator.machine.below import Below
-from batchtrain.emulator.machine.download import STORAGE_VERSION, TIMEOUT_SECONDS, blob_url, opener, shown
+from batchtrain.emulator.machine.resource_files import STORAGE_VERSION, TIMEOUT_SECONDS, blob_url, opener, shown
 from batchtrain.emulator.machine.walk import Walk
 
 OUT, ERR = "fileuploadout.txt", "fileuploaderr.txt"

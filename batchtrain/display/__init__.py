@@ -1,0 +1,1 @@
+"""What a terminal and a notebook show while work is in progress."""

@@ -1,0 +1,164 @@
+"""The progress of a call of the Python API: a card that updates in place in a notebook, lines in a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from batchtrain import markup
+from batchtrain.display.live_view import Line, View, span
+from batchtrain.display.terminal import plain_text, terminal_text
+from batchtrain.errors import printable, short_traceback, shortened
+from batchtrain.service.submit import Event
+
+REDRAWS = 0.25
+"""Seconds between two drawings of a card in which something happened; without an event it is drawn each second."""
+WIDTH = 96
+KEPT_LINES, LAST_LINES, KEPT_VALUES = 500, 10, 2000
+"""Lines of output that a card has at its end, and while it is live; values of a metric for its curve."""
+CURVE_HEIGHT = 120
+_COLORS = {"green": markup.GREEN, "yellow": markup.YELLOW, "red": markup.RED, "cyan": markup.COLORS[0]}
+_STYLES = {"bold": "font-weight:600", "dim": "opacity:.6", **{name: f"color:{c}" for name, c in _COLORS.items()}}
+
+Tell = Callable[[Event], None]
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython: Any = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+
+
+def wanted(chosen: bool | None) -> bool:
+    """Whether progress is shown; by default in a notebook, on a terminal, and in an interactive Python."""
+    if chosen is not None:
+        return chosen
+    return in_notebook() or hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty())
+
+
+@contextlib.contextmanager
+def shown(view: Callable[[], View], interrupted: str) -> Iterator[Tell]:
+    """Show the events that are told until the end of the body. interrupted: what Ctrl-C leaves, as a sentence."""
+    if not in_notebook():
+        yield line
+        return
+    with Card(view(), handle()).drawn(interrupted) as card:
+        yield card
+
+
+def line(event: Event) -> None:
+    """An event as plain text; the output of tasks goes to stdout."""
+    if event.text:
+        own = event.kind == "stdout"
+        print(terminal_text(event.text if own else shortened(event.text)), file=sys.stdout if own else sys.stderr)
+
+
+Draw = Callable[[str, str], None]
+"""Shows an HTML text, with its plain text."""
+
+
+def handle() -> Draw:
+    """A place below the cell whose content is replaced by each call."""
+    display: Any = importlib.import_module("IPython.display").display  # only a notebook has it
+    shown: list[Any] = []
+
+    def draw(html: str, text: str) -> None:
+        content = {"text/html": html, "text/plain": text}
+        if shown:
+            shown[0].update(content, raw=True)
+        else:
+            shown.append(display(content, raw=True, display_id=True))
+
+    return draw
+
+
+class Card:
+    """A view as HTML. A thread draws it, so that a program with many lines is not slowed down."""
+
+    def __init__(self, view: View, draw: Draw, clock: Callable[[], float] = time.time) -> None:
+        self._view, self._draw, self._clock = view, draw, clock
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._lock, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
+
+    def __call__(self, event: Event) -> None:
+        with self._lock:
+            self._view.note(event, self._clock())
+            if event.text:
+                self._lines.append(printable(plain_text(shortened(event.text)).rstrip("\n")))
+        self._news.set()
+
+    @contextlib.contextmanager
+    def drawn(self, interrupted: str) -> Iterator[Card]:
+        """Draw the card until the end of the body; then once more with how it ended."""
+        self._draw(self.html(), self.text())
+        context = contextvars.copy_context()  # names the cell that the output belongs to
+        ticking = threading.Thread(target=context.run, args=(self._tick,), daemon=True)
+        ticking.start()
+        state = "failed"
+        try:
+            yield self
+            state = "done"
+        except KeyboardInterrupt as error:
+            state = "interrupted"
+            # IPython calls it in place of a traceback of all frames
+            error._render_traceback_ = functools.partial(short_traceback, error, interrupted)  # type: ignore[attr-defined]
+            raise
+        finally:
+            self._over.set()
+            self._news.set()
+            ticking.join()
+            self._draw(self.html(state), self.text(state))
+
+    def _tick(self) -> None:
+        while not self._over.is_set():
+            self._news.wait(1.0)
+            self._news.clear()
+            if not self._over.is_set():
+                self._draw(self.html(), self.text())
+            self._over.wait(REDRAWS)
+
+    def html(self, ended: str = "") -> str:
+        """The card now. ended: how the call ended; then the output is folded."""
+        with self._lock:
+            view, now, lines = self._view, self._clock(), list(self._lines)
+            took = span(now - view.began)
+            state = f"{ended} after {took}" if ended else f"{view.phase} {took}"
+            block = [] if ended else view.lines(WIDTH, now)[1:]
+            title = f"{view.title} · {view.target}"
+            curve = _curve(view)
+        output = markup.pre("\n".join(lines if ended else lines[-LAST_LINES:])) if lines else ""
+        folded = markup.fold("output", output, note=f"the last {len(lines):,} lines", open_=ended == "failed")
+        return markup.card(markup.head(title, state), _block(block), curve, folded if ended and lines else output)
+
+    def text(self, ended: str = "") -> str:
+        """The card without HTML."""
+        with self._lock:
+            now = self._clock()
+            if ended:
+                return f"{self._view.title} · {self._view.target}: {ended} after {span(now - self._view.began)}"
+            lines = ["".join(part for part, _ in line).rstrip() for line in self._view.lines(WIDTH, now)]
+            return "\n".join(line for line in [*lines, *list(self._lines)[-LAST_LINES:]] if line)
+
+
+def _curve(view: View) -> str:
+    """The curve of the main metric."""
+    name = next((name for name in view.names if len(view.history[name]) > 1), "")
+    if not name:
+        return ""
+    points = [(float(number), value) for number, value in enumerate(view.history[name])]
+    return markup.figure(f"{name} {view.values[name]:.4g}", {name: points}, CURVE_HEIGHT)
+
+
+def _block(lines: list[Line]) -> str:
+    """The lines of the view in their colours."""
+    rows = ["".join(f'<span style="{_STYLES.get(style, "")}">{markup.text(part)}</span>' for part, style in line)
+            for line in lines if line]  # fmt: skip
+    return f'<pre style="{markup.PRE};background:none;padding:0">{chr(10).join(rows)}</pre>' if rows else ""

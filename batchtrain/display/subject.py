@@ -1,0 +1,41 @@
+"""The view of what is about to run: a recipe, or a job or pool whose recipe is not at hand."""
+
+from __future__ import annotations
+
+import time
+
+from batchtrain.config.types import Recipe
+from batchtrain.display.live_view import RECENT, View
+from batchtrain.plan.cost import price_of
+from batchtrain.service.connect import Account
+
+SHOWN_RANKS = 4
+"""Rows for ranks, if nothing tells how many there are."""
+
+
+def view_of(account: Account, recipe: Recipe | None, title: str = "", *, recent: int = RECENT) -> View:
+    """The view of a recipe's pool and jobs. Without a recipe the ranks show themselves by their lines.
+
+    recent: the number of values of a metric for its curve.
+    """
+    target = "emulator" if account.emulated else f"Azure {account.name}"
+    ranks, price = SHOWN_RANKS, None
+    if recipe is not None:
+        pool, jobs, ranks = recipe.pool, recipe.jobs, _ranks(recipe)
+        title = " ".join(job.id for job in jobs[:2]) or (pool.id if pool else "")
+        target = f"pool {pool.id} · {target}" if pool and jobs else target
+        price = price_of(recipe, account.region)
+    return View(title, target, time.time(), ranks=ranks, emulated=account.emulated, recent=recent, price=price)
+
+
+def _ranks(recipe: Recipe) -> int:
+    """The ranks of the only gang of a recipe; 0 if there is none, or if only the nodes know."""
+    gangs = [task.multi_instance for job in recipe.jobs for task in job.tasks if task.multi_instance]
+    if len(gangs) != 1:
+        return 0
+    count = recipe.pool.vm_count.dedicated + recipe.pool.vm_count.low_priority if recipe.pool else 0
+    nodes = int(gangs[0].num_instances) if str(gangs[0].num_instances).isdigit() else count
+    blocks = (getattr(gangs[0], name) for name in gangs[0].__struct_fields__)
+    each = [getattr(block, "processes_per_node", None) for block in blocks]
+    number = next((str(value) for value in each if value is not None), "1")
+    return nodes * (int(number) if number.isdigit() else 1)

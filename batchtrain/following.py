@@ -1,0 +1,115 @@
+"""Follows the output of the tasks of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from azure.batch import BatchClient
+
+from batchtrain.errors import TaskFailed
+from batchtrain.service import files
+from batchtrain.service.seen import TaskSeen
+from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Counts, Glance
+
+FILES = ("stdout.txt", "stderr.txt")
+FIRST, MOST_FAILED = 4, 20
+"""Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
+
+
+class Followed(Protocol):
+    """The job whose tasks are followed."""
+
+    id: str
+
+    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]: ...
+
+    def failure_of(self, task: TaskSeen) -> TaskFailed: ...
+
+
+class Follow:
+    """Shows the output of a job's tasks: events of kind `stdout` and `stderr`. Of a job with more than FEW tasks, it
+    shows the output of the first ones while they run, and the end of stderr of the tasks that failed.
+    """
+
+    def __init__(
+        self,
+        batch: BatchClient,
+        job: Followed,
+        tell: Callable[[Event], None],
+        *,
+        lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
+    ) -> None:
+        self._batch, self._job, self._tell, self._lines = batch, job, tell, lines
+        self._open: dict[str, list[tuple[str, files.Follower]]] = {}
+        self._closed: set[str] = set()
+        self._failures = 0
+        self._large = False
+        self._counts: Counts | None = None
+
+    def look(self, seen: Glance) -> int:
+        """Show the output since the last call; returns the number of requests that this took."""
+        if seen.counts != self._counts:
+            self._counts = seen.counts
+            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
+        if seen.whole:
+            return self._show_running(seen.first, named=len(seen.first) > 1)
+        if not self._large:
+            self._large = True
+            self._tell(Event("output.shown", self._job.id, _which_output(self._job.id, seen.counts.total)))
+        first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
+        return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
+
+    def show_ended(self, tasks: Iterable[TaskSeen]) -> None:
+        """Show the output of tasks that have ended, unless it was shown."""
+        self._show_running(tasks, named=True)
+
+    def _show_running(self, tasks: Iterable[TaskSeen], *, named: bool) -> int:
+        requests = 0
+        for task in tasks:
+            if task.state in ("running", "completed") and task.id not in self._closed:
+                self._show(task, named)
+                requests += len(FILES)
+        return requests
+
+    def _show(self, task: TaskSeen, named: bool) -> None:
+        ended = task.state == "completed"
+        for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
+            lines = follower.new_lines(task.node, last=ended)
+            if lines:
+                self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
+            for line in lines:
+                text = f"{task.id}: {line}" if named else line
+                self._tell(Event(file.removesuffix(".txt"), task.id, text))
+        if ended:
+            self._closed.add(task.id)
+            del self._open[task.id]
+
+    def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
+        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in FILES]
+
+    def _show_failed(self, count: int) -> int:
+        """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
+        if count <= self._failures or self._failures >= MOST_FAILED:
+            return 0
+        self._failures, requests = count, 1
+        for task in self._job.iter_tasks("failed", limit=MOST_FAILED):
+            if task.id not in self._closed and task.id not in self._open:
+                self._closed.add(task.id)
+                self._tell(Event("task.failed", task.id, str(self._job.failure_of(task))))
+                requests += 2
+        if count >= MOST_FAILED:
+            self._tell(Event("output.shown", self._job.id, _further_failures(self._job.id)))
+        return requests
+
+
+def _which_output(job_id: str, count: int) -> str:
+    return (
+        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} is shown, and how tasks fail;"
+        f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
+    )
+
+
+def _further_failures(job_id: str) -> str:
+    return f"further failures are not shown; `batchtrain jobs tasks {job_id} --state failed` lists them"

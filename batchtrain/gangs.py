@@ -1,0 +1,162 @@
+"""`gang`: a plain function runs as a gang, and its return values come back by rank."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import json
+import re
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import msgspec
+
+from batchtrain.client import Client, connect
+from batchtrain.config.types import Pool, Recipe, Results
+from batchtrain.described import command, suggesting
+from batchtrain.errors import TaskFailed, UsageError
+from batchtrain.frameworks.base import Nodes
+from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.frameworks.pytorch import PyTorchBlock
+from batchtrain.local import own_environment
+from batchtrain.runs.finished import Result
+from batchtrain.runtime import call_function
+from batchtrain.runtime.call_function import pack
+from batchtrain.travelling import travelling
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Returned(tuple[R, ...]):
+    """The return values of a gang: item N is that of rank N. `result` has the logs, metrics and files."""
+
+    result: Result
+
+
+@suggesting
+def gang(
+    *,
+    nodes: int = 1,
+    processes_per_node: int = 1,
+    image: str | None = None,
+    compute: str | Pool | None = None,
+    distribution: MpiBlock | Nodes | None = None,
+    environment_variables: Mapping[str, str] | None = None,
+    timeout: int | None = None,
+    ignore: Iterable[str] = (),
+    local: bool | None = None,
+    client: Client | None = None,
+    unpickle: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, Returned[R]]]:
+    """Run a plain function on every rank of a gang: `gang(nodes=2, processes_per_node=2)(train)(0.1, epochs=3)`.
+
+    The call creates a pool and a job, waits, returns the values by rank, and deletes both. RANK, WORLD_SIZE,
+    MASTER_ADDR and MASTER_PORT are set as for PyTorch, unless `distribution` says otherwise.
+
+    The source of the function travels, with the functions, constants and local modules that it uses; installed
+    packages come from the image. Arguments and values are JSON and numpy arrays.
+
+    nodes, processes_per_node: the size of the gang. image: the container image; without one, the emulator runs this
+    Python, and Azure the python3 of the node. compute: a VM size, or the id of a pool. local: on the emulator, as for
+    `connect`. client: an existing client. timeout: time limit in seconds.
+    unpickle: also send and load values as pickles. Only if you trust what runs on the nodes.
+
+    Raises UsageError for a function or an argument that cannot be sent, and TaskFailed with the traceback of the rank
+    that failed first, caused by an exception of the same type if it is a built-in one.
+    """
+
+    def decorated(function: Callable[P, R]) -> Callable[P, Returned[R]]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Returned[R]:
+            with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
+                write(Path(folder), function, args, kwargs, unpickle=unpickle)
+                where = client or connect(local=local)
+                own = own_environment(where.account) if image is None else None
+                recipe = command(
+                    "python3 -u call_function.py",
+                    name=_id(function),
+                    source=folder,
+                    image=image or own,
+                    instances=nodes,
+                    distribution=distribution or PyTorchBlock(processes_per_node=processes_per_node),
+                    compute=compute,
+                    environment_variables=environment_variables,
+                    timeout=timeout,
+                    ignore=ignore,
+                )
+                return read(where.run(_fetching_all(recipe), check=False), unpickle=unpickle)
+
+        return call
+
+    return decorated
+
+
+def _id(function: Callable[..., Any]) -> str:
+    name = re.sub(r"[^A-Za-z0-9]+", "-", getattr(function, "__name__", "")).strip("-")
+    return f"{name[:40] or 'function'}-{secrets.token_hex(2)}"
+
+
+def _fetching_all(recipe: Recipe) -> Recipe:
+    """The recipe with the results of all nodes."""
+    (job,) = recipe.jobs
+    (task,) = job.tasks
+    task = msgspec.structs.replace(task, results=Results(from_="all"))
+    return msgspec.structs.replace(recipe, jobs=(msgspec.structs.replace(job, tasks=(task,)),))
+
+
+def write(
+    folder: Path, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, unpickle: bool
+) -> None:
+    """Write the function and its arguments for the nodes. Raises UsageError for what cannot be sent."""
+    sent, arrays = travelling(function), dict[str, Any]()
+    try:
+        given = {
+            "args": [pack(value, arrays, unpickle, f"argument {number}") for number, value in enumerate(args, 1)],
+            "kwargs": {name: pack(value, arrays, unpickle, f"argument `{name}`") for name, value in kwargs.items()},
+            "values": pack(sent.values, arrays),
+        }
+    except TypeError as error:
+        raise UsageError(str(error)) from None
+    call = {"module": sent.module, "name": sent.name, "given": given, "unpickle": unpickle}
+    own = Path(call_function.__file__).read_bytes()
+    python = list(sys.version_info[:2])
+    files = {**sent.files, "call_function.py": own, call_function.CALL: json.dumps({**call, "python": python}).encode()}
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    call_function.write_arrays(str(folder / call_function.ARRAYS), arrays)
+
+
+def read(result: Result, *, unpickle: bool) -> Returned[Any]:
+    """The values of all ranks. Raises TaskFailed for the rank that failed first."""
+    answers = {}
+    for path in result.output.rglob("rank-*.json"):
+        answer = json.loads(path.read_bytes())
+        answers[answer["rank"]] = (answer, str(path.with_suffix(".npz")))
+    if result.failure is not None:
+        _fail(result.failure, [answer for answer, _ in answers.values() if "type" in answer])
+    values = Returned(
+        call_function.unpack(answer["value"], call_function.read_arrays(arrays), unpickle)
+        for _, (answer, arrays) in sorted(answers.items())
+    )
+    values.result = result
+    return values
+
+
+def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
+    """Raise what the first failed rank raised."""
+    if not answers:
+        raise failure
+    first = min(answers, key=lambda answer: (answer["rank"] != failure.rank, answer["time"]))
+    raised = f"rank {first['rank']} raised {first['type']}: {first['message']}"
+    failure.args = (f"{raised}\n\n{first['traceback'].rstrip()}",)
+    failure.rank = first["rank"]
+    kind = getattr(builtins, first["type"], None)
+    cause = kind(first["message"]) if isinstance(kind, type) and issubclass(kind, Exception) else None
+    raise failure from cause

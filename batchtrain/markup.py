@@ -1,0 +1,164 @@
+"""HTML for notebooks and reports: tables, folds, curves as inline SVG. Escapes every text, and needs no script."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+Point = tuple[float, float]
+WIDTH, HEIGHT, LEFT, RIGHT, EDGE = 640, 200, 56, 16, 24
+MOST_POINTS = 1000
+COLORS = ("#2f81d6", "#d9730d", "#1a9c74", "#c2519b", "#8a7420", "#7a6fd0")
+"""Of curves that share a figure; each is readable on white and on black."""
+GREEN, YELLOW, RED, GREY = "#1a9c5b", "#b98000", "#d6453d", "#8a8a8a"
+_STATES = {
+    GREEN: ("running", "completed", "done", "succeeded", "idle", "active", "steady", "success"),
+    RED: ("failed", "failure", "unusable", "starttaskfailed", "interrupted"),
+}
+CARD = (
+    "font:13px/1.5 system-ui,sans-serif;max-width:50rem;border:1px solid rgba(128,128,128,.35);border-radius:8px;"
+    "padding:.6rem .9rem;margin:.3rem 0;overflow-x:auto"
+)
+PRE = (
+    "font:12px/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:rgba(128,128,128,.1);"
+    "color:inherit;border-radius:6px;padding:.5rem .7rem;margin:.4rem 0;overflow:auto;max-height:24rem;white-space:pre"
+)
+
+
+def text(value: object) -> str:
+    """A text in which nothing is markup."""
+    return html.escape(str(value))
+
+
+def card(*parts: str) -> str:
+    """Parts in a frame."""
+    return f'<div style="{CARD}">{"".join(parts)}</div>'
+
+
+def head(title: str, state: str = "", note: str = "") -> str:
+    """A title with a state at its right and a note below."""
+    shown = f'<span style="float:right">{badge(state)}</span>' if state else ""
+    below = f'<div style="opacity:.75">{text(note)}</div>' if note else ""
+    return f"<div>{shown}<b>{text(title)}</b></div>{below}"
+
+
+def badge(state: str) -> str:
+    """A state with a dot in its colour."""
+    words = state.lower()
+    color = next((color for color, states in _STATES.items() if words.startswith(states)), GREY)
+    return f'<span style="color:{color}">●</span> {text(state)}'
+
+
+def pre(value: str) -> str:
+    """A text as it is."""
+    return f'<pre style="{PRE}">{text(value)}</pre>'
+
+
+_SHELL = re.compile(
+    r"""(?P<grey>(?:^|(?<=\s))\#[^\n]*)|(?P<green>"(?:[^"\\]|\\.)*"|'[^']*')|(?P<blue>\$\{?[\w@\#?*-]+\}?)"""
+    r"""|(?P<violet>\b(?:if|then|elif|else|fi|for|while|do|done|case|esac|export|exec|trap|set)\b)""",
+    re.M,
+)
+_SHADES = {"grey": GREY, "green": GREEN, "blue": COLORS[0], "violet": COLORS[5]}
+
+
+def shell(value: str) -> str:
+    """A shell script with comments, strings, variables and keywords in colours."""
+    parts, end = [], 0
+    for match in _SHELL.finditer(value):
+        shade = _SHADES[match.lastgroup or "grey"]
+        parts += [text(value[end : match.start()]), f'<span style="color:{shade}">{text(match[0])}</span>']
+        end = match.end()
+    return f'<pre style="{PRE}">{"".join(parts)}{text(value[end:])}</pre>'
+
+
+def columns(figures: str) -> str:
+    """Figures beside each other, where there is room."""
+    grid = "display:grid;grid-template-columns:repeat(auto-fit,minmax(20rem,1fr));gap:0 1rem"
+    return f'<div style="{grid}">{figures}</div>' if figures else ""
+
+
+def fold(title: str, body: str, *, note: str = "", open_: bool = False) -> str:
+    """A body that opens by a click."""
+    small = f' <span style="opacity:.65">{text(note)}</span>' if note else ""
+    summary = f'<summary style="cursor:pointer">{text(title)}{small}</summary>'
+    return f"<details{' open' if open_ else ''}>{summary}{body}</details>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table, or nothing without rows. A column named `state` has dots."""
+    states = {number for number, name in enumerate(heads) if name == "state"}
+    body = "".join(f"<tr>{''.join(_cell(cell, n in states) for n, cell in enumerate(row))}</tr>" for row in rows)
+    top = "".join(f'<th style="text-align:left">{text(cell)}</th>' for cell in heads)
+    return f"<table>{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table>" if body else ""
+
+
+def _cell(value: str, state: bool) -> str:
+    if state and value:
+        return f'<td style="text-align:left;white-space:nowrap">{badge(value)}</td>'
+    return f'<td style="text-align:left;white-space:pre-wrap">{text(value)}</td>'
+
+
+# --- curves ---------------------------------------------------------------------------------------------------------
+
+
+def figure(title: str, curves: Mapping[str, Sequence[Point]], height: int = HEIGHT) -> str:
+    """Curves over each other as SVG, with the lowest and the highest value. A curve needs a point."""
+    kept = {name: points[:: max(len(points) // MOST_POINTS, 1)] for name, points in curves.items() if points}
+    every = [point for points in kept.values() for point in points]
+    if not every:
+        return ""
+    xs, ys = [x for x, _ in every], [y for _, y in every]
+    label = "; ".join(f"{name}: from {short(points[0][1])} to {short(points[-1][1])}" for name, points in kept.items())
+    frame = _Frame(min(xs), max(xs), min(ys), max(ys), height)
+    lines = [frame.line(points, COLORS[n % len(COLORS)]) for n, points in enumerate(kept.values())]
+    legend = "".join(
+        f' <span style="color:{COLORS[n % len(COLORS)]}">━</span> {text(name)}' for n, name in enumerate(kept)
+    )
+    return (
+        f'<figure style="margin:.6rem 0"><figcaption>{text(title)}{legend if len(kept) > 1 else ""}</figcaption>'
+        f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" style="max-width:100%;height:auto" role="img"'
+        f' aria-label="{text(f"{title}: {label}" if len(kept) > 1 else label)}">{frame.axes()}{"".join(lines)}</svg>'
+        "</figure>"
+    )
+
+
+class _Frame:
+    """The part of the plane that a figure shows."""
+
+    def __init__(self, left: float, right: float, low: float, high: float, height: int) -> None:
+        self.left, self.right, self.low, self.high, self.height = left, right, low, high, height
+        self._across = (WIDTH - LEFT - RIGHT) / ((right - left) or 1)
+        self._up = (height - 2 * EDGE) / ((high - low) or 1)
+
+    def line(self, points: Sequence[Point], color: str) -> str:
+        """One curve; a single point is a dot."""
+        at = [
+            f"{LEFT + (x - self.left) * self._across:.1f},{self.height - EDGE - (y - self.low) * self._up:.1f}"
+            for x, y in points
+        ]
+        if len(at) == 1:
+            x, _, y = at[0].partition(",")
+            return f'<circle cx="{x}" cy="{y}" r="3" fill="{color}"/>'
+        return f'<polyline fill="none" stroke="{color}" stroke-width="1.8" points="{" ".join(at)}"/>'
+
+    def axes(self) -> str:
+        """Three lines of a grid, and the ends of both axes."""
+        grid = "".join(
+            f'<path d="M{LEFT} {y:g}H{WIDTH - RIGHT}" stroke="currentColor" stroke-opacity=".15"/>'
+            for y in (EDGE, self.height / 2, self.height - EDGE)
+        )
+        style = 'font-size="11" fill="currentColor" opacity=".7"'
+        ends = (
+            (LEFT - 6, EDGE + 4, "end", self.high),
+            (LEFT - 6, self.height - EDGE + 4, "end", self.low),
+            (LEFT, self.height - 6, "start", self.left),
+            (WIDTH - RIGHT, self.height - 6, "end", self.right),
+        )
+        return grid + "".join(f'<text x="{x}" y="{y}" text-anchor="{a}" {style}>{v:.4g}</text>' for x, y, a, v in ends)
+
+
+def short(value: float) -> str:
+    """A number in at most six digits."""
+    return f"{value:.6g}"

@@ -1,0 +1,245 @@
+"""Runs as objects of the Python API: what one left behind, all of them, and several beside one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain import markup
+from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.runs import compare, directory, report
+from batchtrain.runs.curves import Plot
+from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.service.seen import MOST_ROWS, Table, TaskSeen, aligned
+
+MOST_CURVES = 12
+"""Tasks or runs in one figure."""
+_Curves = dict[str, dict[str, list[markup.Point]]]
+"""By task or run, the curve of each metric."""
+LAST_LINES = 200
+"""Lines of a log that a notebook shows."""
+
+
+class Lines(tuple[str, ...]):
+    """The lines of a log: a tuple that prints as text."""
+
+    def __str__(self) -> str:
+        return "\n".join(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cut = len(self) - LAST_LINES
+        note = f"<i>the last {LAST_LINES} of {len(self):,} lines</i>" if cut > 0 else ""
+        return note + markup.pre("\n".join(self[max(cut, 0) :])) if self else "<i>no lines</i>"
+
+
+class Metrics(dict[str, list[Any]]):
+    """Metrics as columns by name, one row for each step that a rank reported. `pandas.DataFrame(metrics)` takes it."""
+
+    def rows(self, most: int) -> list[dict[str, Any]]:
+        """The first rows for a display, without the time and columns that have no value."""
+        filled = (name for name, column in self.items() if any(value not in (None, "") for value in column))
+        names = [name for name in filled if name != "t"]
+        count = min(most, len(self["t"]) if self else 0)
+        return [{name: _number(self[name][row]) for name in names} for row in range(count)]
+
+    def __str__(self) -> str:
+        return "\n".join(aligned(self.rows(MOST_ROWS), [])) if self.rows(1) else "no metrics"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        more = len(self.get("t", ())) - MOST_ROWS
+        return Table(self.rows(MOST_ROWS))._repr_html_() + (f"<i>and {more:,} more rows</i>" if more > 0 else "")
+
+
+def _number(value: Any) -> Any:
+    return markup.short(value) if isinstance(value, float) else value
+
+
+class FetchedRow(NamedTuple):
+    """A file of a task: where it is, or why it was not fetched."""
+
+    path: str
+    task: str
+    size: int
+    reason: str
+
+
+class Run:
+    """What one job left behind: its record, metrics, curves, logs and files, read from its run directory."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+
+    @property
+    def directory(self) -> RunDirectory:
+        """The run directory with its files as values."""
+        return self._directory
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self.directory.path
+
+    @property
+    def record(self) -> RunRecord:
+        """run.json: state, times, account, commit, summary and failure."""
+        return self.directory.record()
+
+    @property
+    def tasks(self) -> Table[TaskSeen]:
+        """The tasks at their end."""
+        return Table(TaskSeen(*(getattr(task, name) for name in TaskSeen._fields)) for task in self.directory.tasks())
+
+    @property
+    def metrics(self) -> Metrics:
+        """Every value of every metric."""
+        return Metrics(self.directory.metrics().table())
+
+    @property
+    def summary(self) -> Table[compare.MetricRow]:
+        """The last and the best value of each metric."""
+        return Table(compare.metric_rows(self.record))
+
+    def plot(self, *names: str) -> Plot:
+        """The curves of metrics, by default of all; those of several tasks over each other."""
+        curves = {task.id: report.points(self.directory, task.id) for task in self.directory.tasks()[:MOST_CURVES]}
+        return _plot(curves, names)
+
+    def logs(self, task: str | None = None, *, rank: int | None = None, file: str = "stdout") -> Lines:
+        """The output of a task (by default the first), of all ranks or of one. file: `stdout` or `stderr`.
+
+        Raises NotFound if it was not fetched.
+        """
+        name = f"{file}.txt" if rank is None else f"ranks/{rank}.{file}.txt"
+        path = self.directory.logs(task or self._first()) / name
+        try:
+            return Lines(path.read_text(encoding="utf-8", errors="replace").splitlines())
+        except FileNotFoundError:
+            raise NotFound(f"{path} does not exist; `run.files` says what was fetched") from None
+
+    @property
+    def files(self) -> Table[FetchedRow]:
+        """The files of the tasks, as paths in the run directory; with the reason if one was not fetched."""
+        return Table(FetchedRow(f.fetched or f.path, f.task, f.size, f.reason) for f in self.directory.files())
+
+    @property
+    def output(self) -> Path:
+        """The directory with the results of the first task: what it wrote to `output`."""
+        return self.directory.outputs(self._first())
+
+    def _first(self) -> str:
+        for task in self.directory.tasks():
+            return task.id
+        raise NotFound(f"{self.path} has no tasks")
+
+    def __repr__(self) -> str:
+        record = self.record
+        return f"Run({record.id}, {record.state}{', ' if record.summary else ''}{compare.row(record).results})"
+
+    def _repr_html_(self) -> str:
+        record = self.record
+        parts = report.sections(self.directory, record)
+        folded = [markup.fold(name, parts[name]) for name in ("Tasks", "Files", "About") if name in parts]
+        return markup.card(
+            markup.head(record.job, record.state, record.id),
+            report.failure(record),
+            parts.get("Numbers", ""),
+            markup.columns(parts.get("Curves", "")),
+            *folded,
+        )
+
+
+class Result(Run):
+    """The result of `client.run`: a run for each job. With one job, it is the run of this job.
+
+    failure: why the first failed task failed; only with `check=False`, otherwise it is raised.
+    """
+
+    def __init__(self, tasks: Table[TaskSeen], runs: Iterable[RunDirectory], failure: TaskFailed | None = None) -> None:
+        self._tasks, self.runs, self.failure = tasks, tuple(map(Run, runs)), failure
+
+    @property
+    def directory(self) -> RunDirectory:
+        """The directory of the only run. Raises UsageError if there are several."""
+        if len(self.runs) != 1:
+            raise UsageError(f"this recipe has {len(self.runs)} jobs; use result.runs[0], result.runs[1], …")
+        return self.runs[0].directory
+
+    @property
+    def tasks(self) -> Table[TaskSeen]:
+        """The tasks of all jobs at their end."""
+        return self._tasks
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self.runs))
+
+    def _repr_html_(self) -> str:
+        return "".join(run._repr_html_() for run in self.runs)
+
+
+class Comparison:
+    """Runs beside one another: the settings that differ, their metrics, and their curves over each other."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = tuple(runs)
+        self._records = [run.record for run in runs]
+
+    @property
+    def rows(self) -> Table[dict[str, str]]:
+        """The differences: a column for each run."""
+        ids = [record.id for record in self._records]
+        rows = compare.compare(self._records)
+        return Table({"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows)
+
+    def plot(self, *names: str) -> Plot:
+        """The curves of the first task of each run over each other."""
+        curves = {run.record.id: report.points(run.directory, run._first()) for run in self.runs[:MOST_CURVES]}
+        return _plot(curves, names)
+
+    def __repr__(self) -> str:
+        return str(self.rows)
+
+    def _repr_html_(self) -> str:
+        curves = markup.columns(self.plot()._repr_html_())
+        return markup.card(markup.head(f"{len(self.runs)} runs"), self.rows._repr_html_(), curves)
+
+
+class Runs:
+    """The runs of a directory. They need no account."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def get(self, name: str = directory.LATEST) -> Run:
+        """A run by its name, the beginning or the end of its name, its path, or `latest`. Raises NotFound."""
+        return Run(directory.find(self.root, name))
+
+    def list(self) -> Table[compare.RunRow]:
+        """All runs, the oldest first."""
+        return Table(compare.row(run.record()) for run in directory.runs(self.root))
+
+    def compare(self, *runs: str | Run) -> Comparison:
+        """Two or more runs beside one another. Raises NotFound."""
+        if len(runs) < 2:
+            raise UsageError("name at least two runs; `client.runs.list()` lists them")
+        return Comparison([run if isinstance(run, Run) else self.get(run) for run in runs])
+
+    def _repr_html_(self) -> str:
+        return self.list()._repr_html_()
+
+
+def _plot(curves: _Curves, names: Sequence[str]) -> Plot:
+    """A figure for each metric."""
+    known = dict.fromkeys(name for metrics in curves.values() for name in metrics)
+    if unknown := [name for name in names if name not in known]:
+        raise NotFound(f"there is no curve of {unknown[0]}; the metrics with curves are {', '.join(known) or 'none'}")
+    alone = len(curves) == 1
+    return Plot({name: _of_metric(curves, name, alone=alone) for name in names or known})
+
+
+def _of_metric(curves: _Curves, name: str, *, alone: bool) -> dict[str, list[markup.Point]]:
+    return {name if alone else owner: metrics[name] for owner, metrics in curves.items() if name in metrics}

@@ -1,0 +1,125 @@
+"""Calls a function on a node: reads call.json beside this file, and writes the value or the exception of this rank.
+
+Python 3.6, standard library only; numpy where there are arrays. The client packs and unpacks with the same functions.
+"""
+
+import base64
+import importlib
+import json
+import os
+import pickle
+import sys
+import time
+import traceback
+from typing import Any, Dict
+
+ARRAY, TUPLE, PICKLE = "__batchtrain_array__", "__batchtrain_tuple__", "__batchtrain_pickle__"
+MARKS = (ARRAY, TUPLE, PICKLE)
+CALL, ARRAYS = "call.json", "arrays.npz"
+VALUES = {}  # type: Dict[str, Any]
+"""Values of the caller's module, which the module of the function takes from here."""
+RANKS = ("BATCHTRAIN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
+
+
+def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: str = "the value") -> Any:
+    """A value as JSON. Its arrays are put into `arrays`. Raises TypeError with the part that cannot be sent."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple):
+        items = [pack(item, arrays, may_pickle, "%s[%d]" % (where, at)) for at, item in enumerate(value)]
+        return items if type(value) is list else {TUPLE: items}
+    if type(value) is dict and all(type(key) is str and key not in MARKS for key in value):
+        return {key: pack(item, arrays, may_pickle, "%s[%r]" % (where, key)) for key, item in value.items()}
+    if type(value).__module__ == "numpy" and hasattr(value, "dtype") and not value.dtype.hasobject:
+        if type(value).__name__ == "ndarray":
+            name = "a%d" % len(arrays)
+            arrays[name] = value
+            return {ARRAY: name}
+        return pack(value.item(), arrays, may_pickle, where)
+    if may_pickle:
+        return {PICKLE: base64.b64encode(pickle.dumps(value)).decode()}
+    kind = "dict whose keys are not all text" if type(value) is dict else type(value).__qualname__
+    raise TypeError(
+        "%s is a %s, which is neither JSON nor a numpy array; use numbers, text, lists, dicts and arrays, write it to a"
+        " file below `output`, or allow pickle with `unpickle=True`" % (where, kind)
+    )
+
+
+def unpack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False) -> Any:
+    """The value again. A pickle is only loaded if `may_pickle`."""
+    if isinstance(value, list):
+        return [unpack(item, arrays, may_pickle) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if ARRAY in value:
+        return arrays[value[ARRAY]]
+    if TUPLE in value:
+        return tuple(unpack(value[TUPLE], arrays, may_pickle))
+    if PICKLE in value:
+        if not may_pickle:
+            raise TypeError("the value is a pickle, and `unpickle=True` was not given")
+        return pickle.loads(base64.b64decode(value[PICKLE]))
+    return {key: unpack(item, arrays, may_pickle) for key, item in value.items()}
+
+
+def write_arrays(path: str, arrays: Dict[str, Any]) -> None:
+    """The arrays as npz; no file without arrays."""
+    if arrays:
+        import numpy
+
+        numpy.savez(path, **arrays)
+
+
+def read_arrays(path: str) -> Dict[str, Any]:
+    """The arrays of an npz file, without pickles; none without the file."""
+    if not os.path.exists(path):
+        return {}
+    import numpy
+
+    with numpy.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def main() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name)), 0)
+    output = os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "."), "output")
+    os.makedirs(output, exist_ok=True)
+    arrays = {}  # type: Dict[str, Any]
+    try:
+        with open(os.path.join(here, CALL), encoding="utf-8") as file:
+            call = json.load(file)
+        answer = {"value": _called(call, here, arrays)}
+        write_arrays(os.path.join(output, "rank-%d.npz" % rank), arrays)
+    except BaseException as error:  # noqa: BLE001  # whatever it is, the caller gets it
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
+        own = [line for line in lines if os.path.join(here, "call_function.py") not in line]
+        answer = {"type": type(error).__name__, "message": str(error), "traceback": "".join(own)}
+    answer.update(rank=rank, time=time.time())
+    path = os.path.join(output, "rank-%d.json" % rank)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+    os.replace(path + ".new", path)
+    if "type" in answer:
+        sys.stderr.write(answer["traceback"])
+        sys.exit(1)
+
+
+def _called(call: Dict[str, Any], here: str, arrays: Dict[str, Any]) -> Any:
+    if list(sys.version_info[:2]) != call["python"]:
+        raise RuntimeError(
+            "the function was sent by Python %d.%d, and the node runs Python %d.%d (%s); choose an image with the same"
+            " version" % (tuple(call["python"]) + sys.version_info[:2] + (sys.executable,))
+        )
+    sys.path.insert(0, here)
+    given = unpack(call["given"], read_arrays(os.path.join(here, ARRAYS)), may_pickle=True)  # the caller's own
+    VALUES.update(given["values"])
+    function = importlib.import_module(call["module"])  # type: Any
+    for name in call["name"].split("."):
+        function = getattr(function, name)
+    value = function(*given["args"], **given["kwargs"])
+    return pack(value, arrays, call["unpickle"], "what %s returned" % call["name"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The progress of a call: a card in a notebook, lines elsewhere, nothing if it is switched off."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batchtrain.config.types import Secret
+from batchtrain.display import progress
+from batchtrain.display.live_view import View
+from batchtrain.errors import TaskFailed
+from batchtrain.operations import SHOW, displayed
+from batchtrain.service.connect import Account
+from batchtrain.service.submit import Event
+
+HOSTILE = "loss 0.5 <script>alert(1)</script> \x1b]52;c;x\x07"
+
+
+def card(drawn: list[tuple[str, str]]) -> progress.Card:
+    view = View("digits", "emulator", 0.0)
+    return progress.Card(view, lambda html, text: drawn.append((html, text)), clock=lambda: 60.0)
+
+
+def test_a_card_shows_the_output_of_tasks_as_text() -> None:
+    shown = card([])
+    shown(Event("stdout", "train", HOSTILE))
+    html = shown.html()
+    assert "&lt;script&gt;" in html
+    assert "<script" not in html
+    assert "\x1b" not in html + shown.text()
+
+
+def test_a_card_draws_the_curve_of_the_main_metric() -> None:
+    shown = card([])
+    for step in (1, 2, 3):
+        shown(Event("stdout", "train", f"step {step} loss {1 / step}"))
+    assert "<polyline" in shown.html()
+
+
+def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
+    drawn: list[tuple[str, str]] = []
+    with card(drawn).drawn("x") as shown:
+        shown(Event("stdout", "train", "hello"))
+    assert "starting" in drawn[0][1]
+    assert drawn[-1][1] == "digits · emulator: done after 1m00s"
+    assert "<details><summary" in drawn[-1][0]
+    assert "hello" in drawn[-1][0]
+
+
+def test_a_failed_call_leaves_its_output_open() -> None:
+    drawn: list[tuple[str, str]] = []
+    with pytest.raises(TaskFailed), card(drawn).drawn("x") as shown:
+        shown(Event("stderr", "train", "hello"))
+        raise TaskFailed("bad")
+    assert drawn[-1][1].endswith("failed after 1m00s")
+    assert "<details open>" in drawn[-1][0]
+
+
+def test_ctrl_c_is_one_short_frame_that_says_what_stays() -> None:
+    drawn: list[tuple[str, str]] = []
+    with pytest.raises(KeyboardInterrupt) as caught, card(drawn).drawn("the job continues"):
+        raise KeyboardInterrupt
+    assert drawn[-1][1].endswith("interrupted after 1m00s")
+    assert "the job continues" in caught.value._render_traceback_()[0]  # type: ignore[attr-defined]
+
+
+def test_lines_go_to_the_streams_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    progress.line(Event("stdout", "t", HOSTILE))
+    progress.line(Event("pool.wait", "p", "pool p: resizing"))
+    progress.line(Event("tasks.seen", "j", ""))
+    printed = capsys.readouterr()
+    assert printed.out == "loss 0.5 <script>alert(1)</script> \n"
+    assert printed.err == "pool p: resizing\n"
+
+
+@pytest.mark.parametrize(("chosen", "shows"), [(True, True), (False, False), (None, False)])
+def test_display_decides_and_by_default_a_pipe_shows_nothing(
+    chosen: bool | None, shows: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("sys.ps1", raising=False)
+    Things(chosen).add("a thing")
+    assert capsys.readouterr().err == ("adding a thing\n" if shows else "")
+
+
+def test_the_callers_own_tell_replaces_the_display(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[Event] = []
+    Things(True).add("a thing", tell=told.append)
+    assert [event.text for event in told] == ["adding a thing"]
+    assert capsys.readouterr().err == ""
+
+
+class Things:
+    def __init__(self, display: bool | None) -> None:
+        account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
+        self._client = SimpleNamespace(display=display, account=account)
+
+    @displayed("interrupted")
+    def add(self, name: str, *, tell: Any = SHOW) -> None:
+        """Adds a thing."""
+        tell(Event("adding", name, f"adding {name}"))

@@ -1,0 +1,90 @@
+"""Runs as objects: metrics, curves, logs and files of a run directory."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.runs import directory
+from batchtrain.runs.directory import FileRecord, Metric, RunRecord, TaskRecord
+from batchtrain.runs.finished import Result, Run, Runs
+from batchtrain.service.seen import Table, TaskSeen
+
+NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
+HOSTILE = "<script>alert(1)</script>"
+
+
+def made(root: Path, loss: float = 0.5, job: str = "digits") -> Run:
+    run = directory.make(root, job, NOW)
+    summary = {"loss": Metric(loss, loss)}
+    run.write(RunRecord(id=run.name, state="completed", started=NOW, job=job, summary=summary))
+    run.write_tasks([TaskRecord("train", "completed", exit_code=0)])
+    run.write_files([FileRecord(task="train", path="wd/output/m.npz", size=3, fetched="outputs/train/m.npz")])
+    lines = (f'{{"t":{step},"step":{step},"rank":0,"loss":{loss * step}}}' for step in (1, 2, 3))
+    directory.replace(run.metrics_file("train"), "\n".join(lines).encode())
+    directory.replace(run.logs("train") / "stdout.txt", f"first\n{HOSTILE}\n".encode())
+    directory.replace(run.logs("train") / "ranks/1.stdout.txt", b"of rank 1\n")
+    return Run(run)
+
+
+def test_metrics_are_columns_and_display_as_a_table(tmp_path: Path) -> None:
+    metrics = made(tmp_path).metrics
+    assert metrics["loss"] == [0.5, 1.0, 1.5]
+    assert str(metrics).splitlines()[0].split() == ["task", "rank", "step", "loss"]
+    assert metrics._repr_html_().count("<tr>") == 4
+
+
+def test_a_plot_is_svg_in_a_notebook_and_a_curve_in_text(tmp_path: Path) -> None:
+    plot = made(tmp_path).plot("loss")
+    assert plot._repr_html_().count("<polyline") == 1
+    assert str(plot) == "loss: ▁▅█ 1.5"
+
+
+def test_a_curve_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no curve of los; the metrics with curves are loss$"):
+        made(tmp_path).plot("los")
+
+
+def test_logs_are_lines_of_all_ranks_or_of_one_and_never_markup(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    assert run.logs() == ("first", HOSTILE)
+    assert run.logs(rank=1) == ("of rank 1",)
+    assert "<script" not in run.logs()._repr_html_() + run._repr_html_()
+    with pytest.raises(NotFound, match=r"ranks/7\.stdout\.txt does not exist"):
+        run.logs(rank=7)
+
+
+def test_files_and_output_lead_to_what_was_fetched(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    assert [row.path for row in run.files] == ["outputs/train/m.npz"]
+    assert run.output == run.path / "outputs/train"
+
+
+def test_a_result_of_one_job_is_its_run(tmp_path: Path) -> None:
+    result = Result(Table([TaskSeen("train", "completed")]), [made(tmp_path).directory])
+    assert result.logs(rank=1) == ("of rank 1",)
+    assert result._repr_html_() == result.runs[0]._repr_html_()
+
+
+def test_a_result_of_two_jobs_asks_which(tmp_path: Path) -> None:
+    result = Result(Table(), [made(tmp_path, job="a").directory, made(tmp_path, job="b").directory])
+    with pytest.raises(UsageError, match=r"2 jobs; use result.runs\[0\]"):
+        _ = result.metrics
+    assert [run.record.job for run in result.runs] == ["a", "b"]
+
+
+def test_runs_are_compared_by_their_differences_and_curves(tmp_path: Path) -> None:
+    first, second = made(tmp_path, 0.5), made(tmp_path, 0.7)
+    compared = Runs(tmp_path).compare(first.path.name, second)
+    assert [row["name"] for row in compared.rows] == ["loss"]
+    assert compared._repr_html_().count("<polyline") == 2
+    with pytest.raises(UsageError, match="at least two"):
+        Runs(tmp_path).compare(first)
+
+
+def test_all_runs_are_a_table(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert [row.state for row in Runs(tmp_path).list()] == ["completed"]

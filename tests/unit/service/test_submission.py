@@ -1,0 +1,178 @@
+"""The parts of a submission: its queue, its limit of requests, its progress, and its end at a refused task."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.errors import TasksRefused
+from batchtrain.plan import Plan, Step
+from batchtrain.plan.task_stream import TaskDocument
+from batchtrain.service import submission, submit
+from batchtrain.service.connect import CONNECTIONS
+from batchtrain.service.job_addition import Adding
+from batchtrain.service.submission import NEARBY, Belt, Closed, Collection, Gate, Progress, Submission
+from tests.unit.service import test_refused, test_retry
+from tests.unit.service.test_retry import Time
+from tests.waiting import GUARD, until
+
+ONE: Collection = (TaskDocument("a", b'{"id":"a"}'),)
+OTHER: Collection = (TaskDocument("b", b'{"id":"b"}'),)
+
+
+# --- --fail-fast ----------------------------------------------------------------------------------------------------
+
+
+class Refusing(test_refused.Service):
+    """Refuses every task."""
+
+    def send_request(self, request: Any, **_: Any) -> test_refused.Answer:
+        tasks = [task["id"] for task in msgspec.json.decode(request.content)["value"]]
+        self.asked.append(tasks)
+        error = test_refused.REFUSED
+        return test_refused.Answer(
+            200, {"value": [{"taskId": name, "status": "clienterror", "error": error} for name in tasks]}
+        )
+
+
+@pytest.mark.parametrize("fail_fast", [True, False])
+def test_only_with_fail_fast_a_refused_task_ends_the_submission(
+    fail_fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "DISTANT", math.inf)  # NEARBY senders, however slow this machine is
+    service, plan = Refusing(), Plan((Step("task.add", "j", {"value": [{"id": f"t{n}"} for n in range(5000)]}),))
+    with pytest.raises(TasksRefused) as caught:
+        list(submit.submit(service, plan, str, lambda path, data: None, None, Adding(fail_fast=fail_fast)))  # type: ignore[arg-type]
+    assert len(caught.value.refused) == sum(map(len, service.asked))
+    assert (len(service.asked) <= NEARBY) == fail_fast  # each sender stops after its own
+
+
+# --- the queue ------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_belt_takes_no_more_until_a_collection_was_taken() -> None:
+    belt = Belt(1)
+    assert belt.put(ONE, 0.0)
+    assert not belt.put(OTHER, 0.0)
+    assert belt.take() == ONE
+    assert belt.put(OTHER, 0.0)
+    assert belt.waiting
+
+
+def test_what_waits_on_a_closed_belt_is_still_taken() -> None:
+    belt = Belt(2)
+    belt.put(ONE, 0.0)
+    belt.close()
+    with pytest.raises(Closed):
+        belt.put(OTHER, 0.0)
+    assert (belt.take(), belt.take()) == (ONE, None)
+
+
+def test_what_waits_on_a_belt_that_is_closed_now_is_dropped() -> None:
+    belt = Belt(2)
+    belt.put(ONE, 0.0)
+    belt.close(now=True)
+    assert belt.take() is None
+
+
+def test_a_sender_waits_for_a_collection_and_for_the_end() -> None:
+    belt, taken = Belt(1), []
+
+    def take_all() -> None:
+        while item := belt.take():
+            taken.append(item)
+
+    sender = threading.Thread(target=take_all, daemon=True)
+    sender.start()
+    assert belt.put(ONE, GUARD)
+    assert belt.put(OTHER, GUARD)
+    belt.close()
+    sender.join(GUARD)
+    assert (sender.is_alive(), taken) == (False, [ONE, OTHER])
+
+
+# --- the limit of concurrent requests -------------------------------------------------------------------------------
+
+
+def test_a_throttled_answer_halves_the_requests_and_answers_within_a_second_count_once() -> None:
+    time = Time()
+    gate = Gate(64, time.now)
+    limits = []
+    for pause in (0.0, 0.9, 0.1, 1.0):
+        time.sleep(pause)
+        gate.throttle()
+        limits.append(gate.limit)
+    assert limits == [32, 32, 16, 8]
+
+
+def test_at_least_one_request_is_sent_however_often_the_service_throttles() -> None:
+    time = Time()
+    gate = Gate(4, time.now)
+    for _ in range(5):
+        time.sleep(1.0)
+        gate.throttle()
+    assert gate.limit == 1
+    with gate:
+        pass
+
+
+def test_good_answers_raise_the_limit_by_one_for_a_round_of_requests_and_to_its_maximum() -> None:
+    gate = Gate(4, Time().now)
+    gate.throttle()
+    limits = []
+    for _ in range(12):
+        with gate:
+            pass
+        limits.append(gate.limit)
+    assert limits == sorted(limits)
+    assert (limits[0], limits[2], limits[-1]) == (2, 3, 4)
+
+
+def test_a_request_above_the_limit_waits_for_the_end_of_another() -> None:
+    gate, order = Gate(1), []
+    waits = threading.Event()
+
+    def send() -> None:
+        waits.set()
+        with gate:
+            order.append("second")
+
+    with gate:
+        sender = threading.Thread(target=send, daemon=True)
+        sender.start()
+        assert waits.wait(GUARD)
+        until(lambda: order or gate._changed._waiters)  # type: ignore[attr-defined]
+        order.append("first")
+    sender.join(GUARD)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize(("status", "limit"), [(429, CONNECTIONS // 2), (503, CONNECTIONS // 2), (500, CONNECTIONS)])
+def test_only_an_answer_that_asks_for_fewer_requests_slows_a_submission_down(status: int, limit: int) -> None:
+    stands = {"value": [{"taskId": "a", "status": "success"}]}
+    service = test_retry.Service((status, test_retry.EMPTY), (200, stands))
+    sent = Submission(service.client, "j")
+    list(sent.add(ONE))
+    assert (sent.added, sent._gate.limit) == (1, limit)
+
+
+# --- the progress ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("progress", "total", "text"),
+    [
+        (Progress(1000, 2.0), None, "added 1,000 tasks, 500/s"),
+        (Progress(0, 2.0), 100, "added 0 tasks, 0/s"),
+        (Progress(1000, 2.0), 6000, "added 1,000 of 6,000 tasks, 500/s, 10 s left"),
+        (Progress(1000, 2.0, equal=3000), 6000, "added 1,000 of 3,000 tasks, 500/s, 4 s left"),
+        (Progress(100, 1.0), 1_000_000, "added 100 of 1,000,000 tasks, 100/s, 2 h 47 min left"),
+        (Progress(5, 0.0), 5, "added 5 of 5 tasks, 5,000/s, 0 s left"),
+    ],
+)
+def test_progress_is_a_rate_and_the_remaining_time(progress: Progress, total: int | None, text: str) -> None:
+    assert progress.text(total) == text

@@ -1,0 +1,65 @@
+"""The API for asyncio: the same members as the sync API, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchtrain as bt
+from batchtrain import aio, operations
+from batchtrain.errors import NotFound
+from tests import aio_stub
+
+
+@pytest.fixture
+def job() -> Any:
+    return aio.Job(operations.Job(None, "j"))  # type: ignore[arg-type]
+
+
+def test_every_public_member_of_the_sync_api_is_there() -> None:
+    for kind in (bt.Client, operations.Pools, operations.Jobs, operations.Job, operations.JobSchedule):
+        twin = getattr(aio, kind.__name__)
+        assert {name for name in dir(kind) if not name.startswith("_")} <= set(dir(twin))
+
+
+def test_the_types_are_those_of_the_sync_api() -> None:
+    assert Path(aio.__file__).with_suffix(".pyi").read_text() == aio_stub.page()
+
+
+def test_help_shows_the_signature_and_the_text_of_the_sync_method() -> None:
+    assert inspect.signature(aio.Client.run) == inspect.signature(bt.Client.run)
+    assert inspect.getdoc(aio.Job.wait) == inspect.getdoc(operations.Job.wait)
+
+
+def test_a_method_is_awaited_and_gives_its_value_or_its_error(job: Any) -> None:
+    def glance(self: operations.Job, most: int = 1) -> str:
+        if most == 0:
+            raise NotFound("no job")
+        return f"{self.id} {most}"
+
+    twin = aio._awaited("glance", glance)
+    assert asyncio.run(twin(job, most=2)) == "j 2"
+    with pytest.raises(NotFound):
+        asyncio.run(twin(job, most=0))
+
+
+def test_a_method_that_iterates_is_an_async_iterator(job: Any) -> None:
+    def lines(self: operations.Job) -> Iterator[str]:
+        yield from (self.id, "b")
+
+    async def collected() -> list[str]:
+        return [line async for line in aio._awaited("lines", lines)(job)]
+
+    assert asyncio.run(collected()) == ["j", "b"]
+
+
+def test_jobs_come_back_as_twins(job: Any) -> None:
+    handle = asyncio.run(aio.Jobs(operations.Jobs(None)).handle("x"))  # type: ignore[arg-type]
+    assert isinstance(handle, aio.Job)
+    assert handle.id == "x"
+    assert repr(job) == "aio.Job('j')"

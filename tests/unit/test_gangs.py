@@ -1,0 +1,220 @@
+"""`gang`: what travels of a function, what its values become, and what cannot be sent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from batchtrain import gangs
+from batchtrain.errors import TaskFailed, UsageError
+from batchtrain.runs.directory import RunDirectory, TaskRecord
+from batchtrain.runs.finished import Result
+from batchtrain.runtime.call_function import pack, unpack
+from batchtrain.service.seen import Table
+
+NESTED = {"a": [1, 2.5, None, True, "x"], "t": (1, (2,)), "array": numpy.arange(6).reshape(2, 3)}
+
+
+def test_values_are_json_and_arrays_and_come_back_equal() -> None:
+    arrays: dict[str, Any] = {}
+    sent = json.loads(json.dumps(pack(NESTED, arrays)))
+    found = unpack(sent, arrays)
+    assert found["a"] == NESTED["a"]
+    assert found["t"] == (1, (2,))
+    assert (found["array"] == NESTED["array"]).all()
+    assert pack(numpy.float64(0.5), {}) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": [threading.Lock()]}, r"the value\['a'\]\[0\] is a lock, .*`unpickle=True`"),
+        ({1: 2}, "is a dict whose keys are not all text"),
+        ({"__batchtrain_pickle__": "x"}, "is a dict whose keys"),
+        (numpy.array([object()]), "is a ndarray"),
+    ],
+)
+def test_a_value_that_is_neither_is_named_with_its_place(value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        pack(value, {})
+
+
+def test_a_pickle_is_loaded_only_if_it_is_asked_for() -> None:
+    packed = pack({1, 2}, {}, may_pickle=True)
+    assert unpack(packed, {}, may_pickle=True) == {1, 2}
+    with pytest.raises(TypeError, match="`unpickle=True` was not given"):
+        unpack(packed, {})
+
+
+# --- what cannot be sent --------------------------------------------------------------------------------------------
+
+
+def around() -> Any:
+    lock = threading.Lock()
+
+    def inside() -> bool:
+        return lock.locked()
+
+    return inside
+
+
+def yields() -> Iterator[int]:
+    yield 1
+
+
+def plain(*_: Any) -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "message"),
+    [
+        (lambda: 1, (), "a lambda has no source"),
+        (print, (), "builtin_function_or_method; give a function"),
+        (yields, (), "yields is asynchronous or a generator"),
+        (around(), (), r"`lock`, which inside uses, is a lock.*or create it in the function"),
+        (plain, (1, threading.Lock()), "argument 2 is a lock"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is_created(
+    function: Any, args: tuple[Any, ...], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        gangs.write(tmp_path, function, args, {}, unpickle=False)
+
+
+# --- what travels ---------------------------------------------------------------------------------------------------
+
+SCRIPT = """\
+import functools
+import numpy as np
+import near
+from package.part import name
+from batchtrain import gangs
+from pathlib import Path
+
+LIMIT = 7
+TABLE = np.ones(3)
+
+def keep(function):
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+    return call
+
+@keep
+def helper(x: "Unknown" = LIMIT):
+    return near.twice(x)
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+def outer():
+    offset = 3
+    def work(count, scale=1):
+        import later
+        if count == 0:
+            return []
+        values = work(count - 1)
+        return [*values, Point(helper() * scale + offset).x, name, later.WORD, TABLE]
+    return work
+
+gangs.write(Path("sent"), outer(), (1,), {"scale": 10}, unpickle=False)
+"""
+
+
+def test_a_function_of_a_script_travels_with_all_that_it_uses(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "near.py").write_text("import deep\ntwice = deep.twice\n")
+    (tmp_path / "deep.py").write_text("def twice(x): return 2 * x\n")
+    (tmp_path / "later.py").write_text("WORD = 'later'\n")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/__init__.py").write_text("")
+    (tmp_path / "package/part.py").write_text("def name(): pass\nname.__qualname__ = 'name'\n")
+    script = SCRIPT.replace("name, later.WORD", "name(), later.WORD")
+    (tmp_path / "script.py").write_text(script)
+    subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=True)
+    sent = {str(path.relative_to(tmp_path / "sent")) for path in (tmp_path / "sent").rglob("*") if path.is_file()}
+    assert sent == {
+        "arrays.npz", "batchtrain_function.py", "call.json", "call_function.py", "deep.py", "later.py", "near.py",
+        "package/__init__.py", "package/part.py",
+    }  # fmt: skip
+    answer = called(tmp_path / "sent")
+    assert answer["value"][:3] == [143, None, "later"]
+
+
+def test_an_exception_is_an_answer_with_the_functions_own_traceback(tmp_path: Path) -> None:
+    gangs.write(tmp_path, fails, (), {}, unpickle=False)
+    answer = called(tmp_path, code=1)
+    assert (answer["type"], answer["message"], answer["rank"]) == ("ValueError", "no", 3)
+    assert 'raise ValueError("no")' in answer["traceback"]
+    assert "call_function.py" not in answer["traceback"]
+
+
+def test_a_node_with_another_python_says_both_versions(tmp_path: Path) -> None:
+    gangs.write(tmp_path, plain, (), {}, unpickle=False)
+    call = json.loads((tmp_path / "call.json").read_text())
+    (tmp_path / "call.json").write_text(json.dumps({**call, "python": [3, 5]}))
+    assert "was sent by Python 3.5, and the node runs Python 3." in called(tmp_path, code=1)["message"]
+
+
+def fails() -> None:
+    raise ValueError("no")
+
+
+def called(folder: Path, code: int = 0) -> dict[str, Any]:
+    """The answer of rank 3, as a node calls the function."""
+    environment = {"BATCHTRAIN_RANK": "3", "AZ_BATCH_TASK_WORKING_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "call_function.py"], cwd=folder, env=environment, check=False)
+    assert done.returncode == code
+    answer: dict[str, Any] = json.loads((folder / "output/rank-3.json").read_text())
+    return answer
+
+
+ROOT = Path(__file__).parents[2]
+
+
+# --- what comes back ------------------------------------------------------------------------------------------------
+
+
+def result(tmp_path: Path, answers: list[dict[str, Any]], failure: TaskFailed | None = None) -> Result:
+    run = RunDirectory(tmp_path)
+    run.write_tasks([TaskRecord("task", "completed")])
+    for number, answer in enumerate(answers):
+        path = run.outputs("task") / f"n{number}/rank-{answer['rank']}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(answer))
+    return Result(Table(), [run], failure)
+
+
+def test_values_come_back_in_the_order_of_the_ranks(tmp_path: Path) -> None:
+    found = gangs.read(result(tmp_path, [{"rank": 1, "value": "b"}, {"rank": 0, "value": "a"}]), unpickle=False)
+    assert found == ("a", "b")
+    assert found.result.runs[0].path == tmp_path
+
+
+def test_the_exception_of_the_rank_that_failed_first_is_raised(tmp_path: Path) -> None:
+    raised = {"type": "KeyError", "traceback": "T"}
+    said = [{"rank": rank, "message": f"m{rank}", "time": -rank, **raised} for rank in (0, 1)]
+    with pytest.raises(TaskFailed, match="rank 0 raised KeyError: m0\n\nT") as caught:
+        gangs.read(result(tmp_path, said, TaskFailed("x", rank=0)), unpickle=False)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_gang_that_died_without_an_answer_raises_its_own_failure(tmp_path: Path) -> None:
+    with pytest.raises(TaskFailed, match="killed"):
+        gangs.read(result(tmp_path, [], TaskFailed("killed")), unpickle=False)
+
+
+def test_a_misspelt_keyword_suggests_the_nearest() -> None:
+    with pytest.raises(TypeError, match="processes_per_node"):
+        gangs.gang(proceses_per_node=2)  # type: ignore[call-arg]

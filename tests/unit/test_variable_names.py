@@ -1,0 +1,64 @@
+"""A variable is named after the thing it holds: these names say nothing about it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests import modules
+
+EMPTY = {"one", "place", "found", "said", "told"}
+LATER = ("dashboard/", "runs/report.py")
+"""Files that still have such names."""
+
+
+def bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Each parameter and assigned name with its line; the fields of a class, which JSON documents may have, are left
+    out."""
+    fields = {
+        node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and node.value is None
+    }  # `name: type` assigns nothing
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields:
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+def empty_names(code: str) -> list[str]:
+    return [f"line {line}: {name}" for line, name in bound(ast.parse(code)) if name in EMPTY]
+
+
+def test_no_parameter_or_variable_has_an_empty_name() -> None:
+    wrong = {
+        str(path.relative_to(modules.PACKAGE)): names
+        for path in modules.files()
+        if not path.relative_to(modules.PACKAGE).as_posix().startswith(LATER)
+        and (names := empty_names(path.read_text(encoding="utf-8")))
+    }
+    assert wrong == {}, "name each variable after the thing it holds, such as `task` or `path`"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(one): ...",
+        "found = 1",
+        "for place in (): ...",
+        "(lambda said: 0)",
+        "[0 for told in ()]",
+        "if (found := 1): ...",
+        "a.told = 1",
+        "found: int = 1",
+    ],
+)
+def test_an_empty_name_is_found(code: str) -> None:
+    assert empty_names(code) != []
+
+
+def test_a_field_may_have_any_name() -> None:
+    assert empty_names("class Row:\n    found: str\n") == []
