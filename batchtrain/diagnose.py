@@ -12,19 +12,16 @@ from azure.batch import BatchClient, models
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
-from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.service import downloads
+from batchtrain.errors import BatchtrainError, Finding, NotFound
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
 from batchtrain.service.faults import faults
-from batchtrain.service.files import last_lines
+from batchtrain.service.files import end_of, last_lines
 
 TASKS = 20
 """Tasks that are examined: the first failed tasks, otherwise some that wait or run."""
 NODES = 5
 """Nodes whose start task's output is read."""
-TAIL = 256 << 10
-"""Bytes that are read from the end of each output."""
 LINES = 2000
 ENDLESS_DAYS = 10_000_000
 FAILED, NOT_ENDED = "executionInfo/result eq 'failure'", "state eq 'active' or state eq 'running'"
@@ -41,10 +38,13 @@ _TASK = [
 _NODE = ["id", "state", "errors", "startTaskInfo", "isDedicated"]
 
 
-def job(client: BatchClient, job_id: str, task_id: str | None = None, hints: tuple[str, ...] = ()) -> Diagnosis:
+def job(
+    client: BatchClient, job_id: str, task_id: str | None = None, hints: tuple[str, ...] = (), logs: str = ""
+) -> Diagnosis:
     """The diagnosis of a job, or of one of its tasks. Raises NotFound. Changes nothing.
 
-    hints: why its tasks wait, as far as the emulator knows it. At most 20 tasks and 5 nodes are examined.
+    hints: why its tasks wait, as far as the emulator knows it. logs: the directory of this machine that keeps the
+    output of its tasks. At most 20 tasks and 5 nodes are examined.
     """
     unread: list[str] = []
     with faults(f"look at job {job_id}"):
@@ -65,9 +65,16 @@ def job(client: BatchClient, job_id: str, task_id: str | None = None, hints: tup
         succeeded=counts.succeeded,
         failed=counts.failed,
         tasks=tasks,
+        logs=logs,
     )
     there = _pool_or_none(client, pool_id, unread)
     return judged(Record(record, there, hints=hints, unread=tuple(unread)))
+
+
+def task(client: BatchClient, job_id: str, task_id: str) -> tuple[TaskRecord, Finding | None]:
+    """A task, and the cause of its failure as far as itself and its output tell it. Raises NotFound."""
+    (record,) = _tasks(client, job_id, task_id, [])
+    return record, judged(Record(JobRecord(job_id, "", tasks=(record,)), None)).first
 
 
 def pool(client: BatchClient, pool_id: str) -> Diagnosis:
@@ -129,8 +136,7 @@ def _task(client: BatchClient, job_id: str, item: models.BatchTask, unread: list
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:
     """The last lines of a file; none if it is not there, which is usual for a task that did not start."""
     try:
-        size = downloads.size_of(client, tree, path).size
-        content = downloads.read(client, tree, path, max(size - TAIL, 0), size) if size else b""
+        content = end_of(client, tree, path)
     except NotFound:
         return ()
     except BatchtrainError as error:

@@ -264,10 +264,30 @@ class Differs(BatchtrainError):
         super().__init__(message)
 
 
+class Finding(NamedTuple):
+    """One cause of a failure that a rule recognised."""
+
+    rule: str
+    """The name of the rule; `unknown` if no rule fits."""
+    subject: str
+    """What it is about: `task train`, `node tvmps_…`, `pool gpu`, `job digits`."""
+    cause: str
+    evidence: str
+    """The line of output or the service's message that proves it."""
+    next_step: str
+
+    def card(self) -> list[str]:
+        """The finding as lines, without control characters of the tasks' output."""
+        rows = [f"cause  {self.cause} [{self.rule}]", f"where  {self.subject}"]
+        rows += [f"proof  {self.evidence}"] if self.evidence else []
+        return [shortened(printable(row)) for row in (*rows, f"next   {self.next_step}")]
+
+
 class TaskFailed(BatchtrainError):
     """A task failed: the failed rank and its node, the exit code, the exception, and the last lines.
 
-    `raised` is the position of the exception in the task's directory, such as `train.py:208`.
+    `raised` is the position of the exception in the task's directory, such as `train.py:208`. `finding` is its cause
+    with the next step, if the task was examined before its job was deleted.
     """
 
     exit_code = 10
@@ -285,5 +305,6 @@ class TaskFailed(BatchtrainError):
         lines: tuple[str, ...] = (),
     ) -> None:
         self.raised = raised
+        self.finding: Finding | None = None
         self.task, self.rank, self.node, self.code, self.cause, self.lines = task, rank, node, code, cause, lines
         super().__init__(message)

@@ -14,8 +14,27 @@ from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts, Glance
 
 FILES = ("stdout.txt", "stderr.txt")
+LINES_AT_ONCE = 10_000
+"""Most lines of a followed file that are passed on together."""
 FIRST, MOST_FAILED = 4, 20
 """Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
+
+
+def together(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines, LINES_AT_ONCE at a time. The lines before an error come before it."""
+    some: list[str] = []
+    try:
+        for line in lines:
+            some.append(line)
+            if len(some) == LINES_AT_ONCE:
+                yield some
+                some = []
+    except Exception:
+        if some:
+            yield some
+        raise
+    if some:
+        yield some
 
 
 class Followed(Protocol):
@@ -76,12 +95,11 @@ class Follow:
     def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
         for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
-            lines = follower.new_lines(task.node, last=ended)
-            if lines:
+            for lines in together(follower.new_lines(task.node, last=ended)):
                 self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
-            for line in lines:
-                text = f"{task.id}: {line}" if named else line
-                self._tell(Event(file.removesuffix(".txt"), task.id, text))
+                for line in lines:
+                    text = f"{task.id}: {line}" if named else line
+                    self._tell(Event(file.removesuffix(".txt"), task.id, text))
         if ended:
             self._closed.add(task.id)
             del self._open[task.id]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -39,13 +38,23 @@ _BRINGS_PROGRAMS = re.compile(r"(?:^|[\s;&|(])(?:source|\.|eval|module|conda|spa
 
 
 def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """The data directory of this user's emulator; BATCHTRAIN_EMULATOR_DIR overrides it."""
+    """The data directory of this user's emulator; BATCHTRAIN_EMULATOR_DIR overrides it. Raises UsageError if the
+    emulator cannot run here: everything that uses it asks for its directory first."""
+    require_linux()
     chosen = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
     if chosen:
         return Path(chosen).absolute()
     from platformdirs import user_data_path  # only the embedded service needs it
 
     return user_data_path("batchtrain") / "emulator"
+
+
+def require_linux() -> None:
+    """Raise UsageError on another system. The modules of the emulator cannot even be imported on Windows."""
+    if sys.platform != "linux":
+        raise UsageError(
+            "the emulator needs Linux; use an Azure account, or run batchtrain in WSL or a Linux container"
+        )
 
 
 def emulated(environment: Mapping[str, str]) -> Account:
@@ -98,6 +107,8 @@ _USED: dict[Path, int] = {}
 def use(home: Path) -> None:
     """Prevent other processes from stopping the service while this one lives; waits for a process that is stopping
     it."""
+    import fcntl  # not on Windows
+
     if home not in _USED:
         with contextlib.suppress(OSError):  # the emulator reports the problem with its directory
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,6 +119,8 @@ def use(home: Path) -> None:
 @contextlib.contextmanager
 def alone(home: Path) -> Iterator[bool]:
     """Whether no other process uses the emulator of a data directory. Inside the block, none can start to use it."""
+    import fcntl  # not on Windows
+
     if home not in _USED:
         yield True
         return

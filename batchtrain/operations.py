@@ -17,8 +17,17 @@ from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
 from batchtrain.display.subject import view_of
-from batchtrain.errors import Differs, NotFound, PlanError, ServiceError, TaskFailed, UsageError
-from batchtrain.following import Follow
+from batchtrain.errors import (
+    BatchtrainError,
+    Differs,
+    Finding,
+    NotFound,
+    PlanError,
+    ServiceError,
+    TaskFailed,
+    UsageError,
+)
+from batchtrain.following import LINES_AT_ONCE, Follow
 from batchtrain.foreseen import Foreseen, foresee, gathered
 from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
@@ -27,13 +36,14 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
-from batchtrain.runs.directory import root_of
+from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run, Runs
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.failed import failed
 from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
@@ -583,12 +593,15 @@ class Job:
             self.raise_failed()
         return self
 
-    def raise_failed(self, known: Iterable[TaskSeen] | None = None) -> None:
-        """Raise TaskFailed, with its last lines, for the first task that failed. known: all its tasks, if they are
-        listed already."""
+    def raise_failed(self, known: Iterable[TaskSeen] | None = None, *, logs: str = "") -> None:
+        """Raise TaskFailed, with its last lines and its cause, for the first task that failed. known: all its tasks, if
+        they are listed already. logs: the directory of this machine that keeps their output."""
         for task in self._first_not_succeeded() if known is None else known:
             if task.state != "completed" or task.failed:
-                raise self.failure_of(task)
+                error = self.failure_of(task)
+                with contextlib.suppress(BatchtrainError):  # the failure itself matters more
+                    error.finding = self._examined(task.id, logs=logs).first
+                raise error
 
     def _first_not_succeeded(self) -> Iterator[TaskSeen]:
         yield from self.iter_tasks("failed", limit=1)
@@ -605,7 +618,11 @@ class Job:
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""
-        return files.task_file(self._client.batch, self.id, task_id or self._first_task(), file)
+        return b"".join(self.blocks(task_id, file=file))
+
+    def blocks(self, task_id: str | None = None, *, file: str = "stdout.txt") -> Iterator[bytes]:
+        """The bytes of a file of a task as `read` returns them, but 8 MiB at a time. Raises NotFound."""
+        return files.blocks(self._client.batch, task_tree(self.id, task_id or self._first_task()), file)
 
     def logs(
         self,
@@ -621,8 +638,7 @@ class Job:
         Raises NotFound if the task does not exist, TimedOut if following takes longer than `timeout`.
         """
         if not follow:
-            name = task_id or self._first_task()
-            yield from files.task_file(self._client.batch, self.id, name, file).decode("utf-8", "replace").splitlines()
+            yield from files.lines_of(self.blocks(task_id, file=file))
             return
         deadline = watch.Deadline(timeout, f"the end of {file} of {task_id or 'the first task'} of job {self.id}", tell)
         with deadline:
@@ -632,9 +648,9 @@ class Job:
             with deadline:
                 task = self.seen_task(name)
                 state = task.state
-                lines = follower.new_lines(task.node, last=state == "completed")
-            yield from lines
-            if lines:
+                new = follower.new_lines(task.node, last=state == "completed")
+            while lines := _some(new, deadline):
+                yield from lines
                 deadline.news()
             if state == "completed" and follower.missing:
                 raise follower.missing
@@ -692,7 +708,7 @@ class Job:
             recording.end("fetched" if open_tasks else "completed")
         else:
             try:
-                self.raise_failed((failed,))
+                self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
             except TaskFailed as failure:
                 recording.end("failed", failure)
         return recording, recording.unsaved
@@ -780,11 +796,26 @@ class Job:
         root = root_of(str(runs_dir) if runs_dir else None, os.environ)
         return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
 
-    def diagnose(self, task_id: str | None = None) -> Diagnosis:
-        """Why the job, or one of its tasks, fails or waits. Raises NotFound. Changes nothing."""
+    def diagnose(
+        self, task_id: str | None = None, *, hints: tuple[str, ...] = (), runs_dir: str | Path | None = None
+    ) -> Diagnosis:
+        """Why the job, or one task of it, fails or waits. Of a job that is gone, what its newest run directory says.
+
+        hints: why its tasks wait, as far as the emulator knows it. runs_dir: by default BATCHTRAIN_RUNS_DIR or `runs`.
+        """
+        try:
+            return self._examined(task_id, hints=hints)
+        except NotFound as error:
+            root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+            run = recorded_job(root, self._client.account, self.id, None) if error.code == "JobNotFound" else None
+            if run is None:
+                raise
+            return _kept_diagnosis(run)
+
+    def _examined(self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "") -> Diagnosis:
         from batchtrain import diagnose  # compiles the pattern of every rule, and only here
 
-        return diagnose.job(self._client.batch, self.id, task_id)
+        return diagnose.job(self._client.batch, self.id, task_id, hints, logs)
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,
@@ -815,6 +846,27 @@ class Job:
 
 
 # --- what is not asked of Batch -------------------------------------------------------------------------------------
+
+
+def _kept_diagnosis(run: RunDirectory) -> Diagnosis:
+    """What a run directory says about a job that is gone."""
+    from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.diagnosis.record import Record
+
+    record, failure = run.record(), run.record().failure
+    finding = failure.found if failure else None
+    if failure and not finding:
+        finding = Finding(
+            "unknown", f"job {record.job}", failure.message, "", f"read its output in {run.path / 'logs'}"
+        )
+    state = f"{record.state}; the job is gone, and this is from {run.path}"
+    return Diagnosis(f"job {record.job}", state, "", (finding,) if finding else (), (), Record(None, None))
+
+
+def _some(lines: Iterator[str], deadline: watch.Deadline) -> list[str]:
+    """The next lines; the deadline covers only the reading, because who takes the lines may make requests too."""
+    with deadline:
+        return list(itertools.islice(lines, LINES_AT_ONCE))
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:

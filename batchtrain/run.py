@@ -191,6 +191,10 @@ class Recorder:
         """The metrics of the tasks, in the order of the jobs."""
         return tuple(recording.metrics for recording in self._recordings.values())
 
+    def logs(self, job_id: str) -> str:
+        """The directory of the output of a job's tasks; empty if none is kept."""
+        return str(self._recordings[job_id].run.path / "logs") if job_id in self._recordings else ""
+
     @property
     def unsaved(self) -> bool:
         """Whether results are on a node that could not be fetched now, but may be later."""
@@ -258,7 +262,7 @@ class Recorder:
     def say(self) -> None:
         """Say where the results are."""
         for recording in self._recordings.values():
-            self._tell(Event("results", recording.job_id, recording.said()))
+            self._tell(Event("results", recording.job_id, recording.conclusion()))
 
 
 def _work(
@@ -295,7 +299,7 @@ def _all_followed(
         ended.extend(tasks)
         kept.fetch(job.id, tasks)
         try:
-            job.raise_failed(tasks)
+            job.raise_failed(tasks, logs=kept.logs(job.id))
         except TaskFailed as failure:  # made now, while the task's files can still be read
             failures.append(failure)
             kept.end(job.id, "failed", failure)

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +73,20 @@ class Dashboard(NamedTuple):
         status, _, body = self.ask(f"/api/v1{path}")
         assert status == 200, body
         return json.loads(body)
+
+    def events(self, topic: str, enough: Callable[[str], bool], position: str = "") -> tuple[str, str]:
+        """The text of a log's events after a position, until it is enough; and the position then."""
+        headers = {"Authorization": f"Bearer {self.token}", "Last-Event-ID": position}
+        text = ""
+        with urlopen(Request(f"{self.url}/api/v1/events?watch={topic}", headers=headers)) as stream:
+            for line in stream:
+                if line.startswith(b"id: "):
+                    position = line[4:].decode().strip()
+                if line.startswith(b"data: ") and b'"value":{' in line:
+                    text += json.loads(line[6:])["value"]["text"]
+                    if enough(text):
+                        return position, text
+        raise AssertionError(text)
 
 
 @contextmanager

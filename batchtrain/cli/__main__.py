@@ -44,7 +44,7 @@ def _unread(stream: TextIO | None) -> bool:
 
     from batchtrain.cli.options import silence
 
-    if stream is None:
+    if stream is None or not hasattr(select, "poll"):  # Windows has none, and no SIGPIPE either
         return False
     poll = select.poll()
     poll.register(stream.fileno(), 0)

@@ -38,13 +38,12 @@ _bundle = click.option(
 def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
     """Find out why a job fails or waits: the first cause, the line that proves it, and what to do.
 
-    Reads at most 20 tasks; with TASK_ID only that one. Changes nothing.
+    Reads at most 20 tasks; with TASK_ID only that one. Of a job that is gone, its newest run directory tells. Changes
+    nothing.
     """
-    from batchtrain import diagnose
-
     loaded = _recipe()
-    client = settings().connect(loaded)
-    _show(diagnose.job(client.batch, job_id, task_id, tuple(hints(job_id))), bundle, loaded)
+    job = settings().connect(loaded).jobs.handle(job_id)
+    _show(job.diagnose(task_id, hints=tuple(hints(job_id)), runs_dir=settings().runs_dir), bundle, loaded)
 
 
 @click.command("diagnose", cls=Command)

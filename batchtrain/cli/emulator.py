@@ -48,6 +48,9 @@ _data_dir = click.option(
 @click.group(cls=Group)
 def command() -> None:
     """The embedded Azure Batch of this machine."""
+    from batchtrain.local import require_linux
+
+    require_linux()
 
 
 command.add_command(diagnose.of_emulator)

@@ -87,7 +87,7 @@ def fetch(job_id: str | None, everything: bool) -> None:
             settings().origin(), settings=settings_of_job, everything=everything, progress=progress
         )
     if settings().output == "table":
-        say(run.said())
+        say(run.conclusion())
     else:
         show({"run": str(run.run.path), "missing": list(missing)})
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import shlex
 import sys
@@ -289,12 +290,12 @@ def logs(
     job = client.jobs.handle(name)
     whole = not follow and wanted == EVERYTHING and settings().output == "table"
     if whole and not sys.stdout.isatty():
-        sys.stdout.buffer.write(job.read(task_id, file=file))
+        sys.stdout.buffer.writelines(job.blocks(task_id, file=file))
         sys.stdout.flush()
         _say_failed(job, task_id, file)
         return
     if whole:
-        print(_shown(job, task_id, file), end="", flush=True)
+        _print_lines(_text(job, task_id, file), Selection(wanted))
         _say_failed(job, task_id, file)
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
@@ -324,14 +325,16 @@ def _print_lines(lines: Iterator[str], selection: Selection) -> None:
             print(parts.on_terminal(color=color) if on_terminal else line, flush=True)
 
 
-def _shown(job: Job, task_id: str | None, file: str) -> str:
-    """A file as text for a terminal. Raises UsageError for one that is no text."""
-    content = job.read(task_id, file=file)
-    if b"\0" in content[:SEARCHED]:
+def _text(job: Job, task_id: str | None, file: str) -> Iterator[str]:
+    """The lines of a file for a terminal. Raises UsageError for a file that is no text."""
+    from batchtrain.service.files import lines_of  # imports the SDK, as connecting does
+
+    content = job.blocks(task_id, file=file)
+    first = next(content, b"")
+    if b"\0" in first[:SEARCHED]:
         words = ["batchtrain", "jobs", "get", job.id, *([task_id] if task_id else []), file]
-        raise UsageError(f"{file} is no text ({len(content):,} bytes); `{shlex.join(words)}` downloads it")
-    text = "\n".join(content.decode("utf-8", "replace").splitlines())
-    return f"{text}\n" if text else ""
+        raise UsageError(f"{file} is no text; `{shlex.join(words)}` downloads it")
+    return lines_of(itertools.chain((first,), content))
 
 
 def _say_failed(job: Job, task_id: str | None, file: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
 from batchtrain.display.terminal import terminal_text
+from batchtrain.service import retry
 from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 
     from batchtrain.display.live_view import View
 
-HELD_SECONDS = 0.1
-MOST_HELD = 500
-"""How long, and how many, lines of tasks wait to be printed together."""
-REDRAWS = 4
-"""Redraws of a second at most."""
+DRAW_SECONDS = 0.25
+"""The least time between two redraws, and the longest that a line of a task waits for the next one."""
+MOST_HELD = 20_000
+"""Lines that wait to be printed together."""
 SMALLEST = 6
 """Lines that a log needs above the block."""
 
@@ -53,8 +53,8 @@ def block(make: Callable[[], View]) -> Iterator[Callable[[Event], None]]:
     view = make()
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
     with Live(
-        _Shown(view), console=console, refresh_per_second=REDRAWS, transient=True, redirect_stdout=to_terminal
-    ) as screen, _Log(screen.console).flushed() as log:  # fmt: skip
+        _Shown(view), console=console, auto_refresh=False, transient=True, redirect_stdout=to_terminal
+    ) as screen, _Log(screen.console, screen.refresh).flushed() as log:  # fmt: skip
 
         def tell(event: Event) -> None:
             view.note(event, time.time())
@@ -72,37 +72,54 @@ def block(make: Callable[[], View]) -> Iterator[Callable[[Event], None]]:
 
 
 class _Log:
-    """Lines on their way to the terminal above the block. They are printed together, because the block is drawn again
-    after each print."""
+    """Lines on their way to the terminal above the block. A print draws the block again, so lines that come soon after
+    one are printed together."""
 
-    def __init__(self, console: Console) -> None:
-        self._console, self._lines, self._lock = console, list[str](), threading.Lock()
-        self._over = threading.Event()
+    def __init__(
+        self, console: Console, refresh: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console, self._refresh, self._clock = console, refresh, clock
+        self._lines, self._lock, self._over = list[str](), threading.Lock(), threading.Event()
+        self._drawn = float("-inf")
 
     def add(self, line: str) -> None:
         """A line of a task."""
         with self._lock:
             self._lines.append(line)
-            if len(self._lines) >= MOST_HELD:
-                self._print()
+            if self.delay() <= 0 or len(self._lines) >= MOST_HELD:
+                self._draw()
 
     def flush(self) -> None:
         """Print what is held."""
         with self._lock:
-            self._print()
+            if self._lines:
+                self._draw()
 
-    def _print(self) -> None:
+    def delay(self) -> float:
+        """The seconds until the block may be drawn again."""
+        return self._drawn + DRAW_SECONDS - self._clock()
+
+    def tick(self) -> None:
+        """Draw the block with the lines that are held, if it is time."""
+        with self._lock:
+            if self.delay() <= 0:
+                self._draw()
+
+    def _draw(self) -> None:
         from rich.text import Text
 
-        if self._lines:
-            text = Text.from_ansi("\n".join(self._lines))
-            self._lines.clear()
-            self._console.print(text, overflow="ignore", no_wrap=True, crop=False)
+        self._drawn = self._clock()
+        if not self._lines:
+            self._refresh()
+            return
+        text = Text.from_ansi("\n".join(self._lines))
+        self._lines.clear()
+        self._console.print(text, overflow="ignore", no_wrap=True, crop=False)
 
     @contextlib.contextmanager
     def flushed(self) -> Iterator[_Log]:
-        """Print at least every HELD_SECONDS, and what is left at the end."""
-        ticking = threading.Thread(target=self._tick, daemon=True)
+        """Draw every DRAW_SECONDS, and print what is left at the end."""
+        ticking = threading.Thread(target=self._run, daemon=True)
         ticking.start()
         try:
             yield self
@@ -111,9 +128,9 @@ class _Log:
             ticking.join()
             self.flush()
 
-    def _tick(self) -> None:
-        while not self._over.wait(HELD_SECONDS):
-            self.flush()
+    def _run(self) -> None:
+        while not self._over.wait(max(self.delay(), 0.0)):
+            self.tick()
 
 
 class _Shown:
@@ -125,6 +142,7 @@ class _Shown:
     def __rich__(self) -> RenderableType:
         from rich.text import Text
 
+        self._view.answers = retry.ANSWERS.recent()
         width, height = os.get_terminal_size(sys.stderr.fileno())
         lines = self._view.lines(width - 1, time.time())[: max(height - SMALLEST, 1)]
         text = Text("\n", no_wrap=True, overflow="crop")

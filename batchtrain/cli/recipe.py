@@ -87,7 +87,7 @@ def show_(name: str) -> None:
     """Print a recipe's README."""
     recipe = shipped_recipes.find(name)
     text = (recipe / "README.md").read_text(encoding="utf-8")
-    files = [str(file.relative_to(recipe)) for file in sorted(recipe.rglob("*")) if file.is_file()]
+    files = [file.relative_to(recipe).as_posix() for file in sorted(recipe.rglob("*")) if file.is_file()]
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
 
 

@@ -84,7 +84,7 @@ def show_(run: str) -> None:
         for text, at in compare.events(directory):
             print(f"{at:8.1f} s  {text}")
     if record.failure:
-        say(f"failed: {record.failure.message}")
+        say("\n".join((f"failed: {record.failure.message}", *record.failure.card)))
 
 
 @command.command("compare", cls=Command)

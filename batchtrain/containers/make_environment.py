@@ -3,7 +3,6 @@ nothing."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -130,6 +129,8 @@ def make(intended: Intended, say: Say) -> None:
 
 @contextmanager
 def _alone(intended: Intended) -> Iterator[None]:
+    import fcntl  # not on Windows, where no environment is made
+
     intended.prefix.parent.mkdir(parents=True, exist_ok=True)
     with (intended.prefix.parent / f"{intended.name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.actions import ACTIONS, Action
@@ -102,16 +103,16 @@ async def _page(request: Request) -> Response:
 def _answering(row: Document, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
         asked = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
-        found = await run_in_threadpool(
+        answered = await run_in_threadpool(
             _patiently, functools.partial(row.read, connection, asked), connection, budget, row.cost
         )
         headers = {}
-        if isinstance(found, Found):
-            if found.next:
-                query = urlencode({**request.query_params, "skip": found.next})
+        if isinstance(answered, Found):
+            if answered.next:
+                query = urlencode({**request.query_params, "skip": answered.next})
                 headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
-            found = found.value
-        return Response(msgspec.json.encode(found), headers=headers, media_type="application/json")
+            answered = answered.value
+        return Response(msgspec.json.encode(answered), headers=headers, media_type="application/json")
 
     return answer
 
@@ -152,17 +153,22 @@ async def _events(board: Board, request: Request) -> Response:
         raise UsageError(f"watch from 1 to {MOST_WATCHED} documents: /api/v1/events?watch=/jobs&watch=/pools")
     given = request.headers.get("last-event-id", "").split(",")
     positions = given if len(given) == len(names) else [""] * len(names)
-    watching = board.watch(names)
-    viewer = watching.__enter__()
+    for name in names:
+        board.make(name)
+    return _Stream(board, names, positions)
 
-    async def stream() -> AsyncIterator[bytes]:
-        try:
-            async for event in _news(board, viewer, positions):
-                yield event
-        finally:
-            watching.__exit__(None, None, None)
 
-    return StreamingResponse(stream(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+class _Stream(StreamingResponse):
+    """An event stream. Its viewer counts only while it is sent: one who leaves before the start is never counted."""
+
+    def __init__(self, board: Board, names: list[str], positions: list[str]) -> None:
+        super().__init__(iter(()), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._board, self._names, self._positions = board, names, positions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._board.watch(self._names) as viewer:
+            self.body_iterator = _news(self._board, viewer, self._positions)
+            await super().__call__(scope, receive, send)
 
 
 async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIterator[bytes]:
@@ -198,8 +204,8 @@ def _event(kind: str, topic: str, at: float | None, positions: list[str], value:
 
 async def _run_file(connection: Connection, request: Request) -> Response:
     path = request.query_params.get("path", "")
-    found = await run_in_threadpool(recorded.file, connection.runs, request.path_params["run"], path)
-    return FileResponse(found, media_type="text/plain; charset=utf-8", headers={"Content-Disposition": _attached(path)})
+    file = await run_in_threadpool(recorded.file, connection.runs, request.path_params["run"], path)
+    return FileResponse(file, media_type="text/plain; charset=utf-8", headers={"Content-Disposition": _attached(path)})
 
 
 async def _task_file(connection: Connection, budget: Budget, request: Request) -> Response:

@@ -115,7 +115,7 @@ class Board:
         renew: Callable[[], None] = lambda: None,
         clock: retry.Clock = retry.CLOCK,
     ) -> None:
-        self._make, self._budget, self._near, self._renew, self._clock = make, budget, near, renew, clock
+        self.make, self._budget, self._near, self._renew, self._clock = make, budget, near, renew, clock
         self._watched: dict[str, Watched] = {}
         self._viewers: list[Viewer] = []
         self._changed = threading.Condition()
@@ -146,7 +146,7 @@ class Board:
         with self._changed:
             for name in names:
                 if name not in self._watched:
-                    self._watched[name] = Watched(name, self._make(name), self._clock.now())
+                    self._watched[name] = Watched(name, self.make(name), self._clock.now())
             viewer = Viewer([self._watched[name] for name in names])
             for watched in viewer.watched:
                 watched.viewers += 1

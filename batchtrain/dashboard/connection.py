@@ -75,11 +75,11 @@ class Connection:
     def outputs(self, job_id: str, task_id: str) -> TaskOutputs:
         """The output of a task, shared by its viewers."""
         with self._lock:
-            found = self._outputs.pop((job_id, task_id), None) or TaskOutputs(self._reach, job_id, task_id, self.near)
-            self._outputs[job_id, task_id] = found
+            outputs = self._outputs.pop((job_id, task_id), None) or TaskOutputs(self._reach, job_id, task_id, self.near)
+            self._outputs[job_id, task_id] = outputs
             while len(self._outputs) > MOST_TASKS:
                 self._outputs.pop(next(iter(self._outputs)))
-        return found
+        return outputs
 
     @property
     def _reach(self) -> Callable[[], BatchClient]:

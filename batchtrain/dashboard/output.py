@@ -14,7 +14,8 @@ import msgspec
 from batchtrain.dashboard.board import News
 from batchtrain.errors import NotFound, ServiceError
 from batchtrain.runs.extract import Extractor, Point, of_json, split
-from batchtrain.service.files import NO_FILE, NOT_YET, NOTHING_MORE
+from batchtrain.service.downloads import PAST_THE_END
+from batchtrain.service.files import NO_FILE, NOT_YET
 
 Read = Callable[[int, int], bytes]
 """Bytes of the file from a start to before an end."""
@@ -109,7 +110,7 @@ class Output:
         try:
             return self._read(self._end, self._end + BLOCK)
         except ServiceError as error:
-            if error.code in NOTHING_MORE:
+            if error.code in PAST_THE_END:
                 return b""
             if isinstance(error, NotFound) and error.code in NO_FILE:
                 self._end = None  # the task runs again, in a new directory

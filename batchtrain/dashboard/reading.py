@@ -275,5 +275,5 @@ def topic(connection: Connection, url: str) -> Topic:
 
 
 def _watched(document: Document, connection: Connection, asked: Asked) -> Any:
-    found = document.read(connection, asked)
-    return {"rows": found.value, "next": found.next} if isinstance(found, Found) else found
+    answered = document.read(connection, asked)
+    return {"rows": answered.value, "next": answered.next} if isinstance(answered, Found) else answered

@@ -45,15 +45,15 @@ def shown(root: Path, name: str) -> dict[str, Any]:
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
     """The curves of a run, by metric, then by task and rank."""
-    found: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
+    curves_of: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
     for task, point in _run(root, name).points():
         who = point.node or ("" if point.rank is None else str(point.rank))
         key = f"{task} {who}".rstrip()
         step = point.epoch if point.step is None else point.step
         for metric, value in point.values.items():
             if value is not None:
-                found.setdefault(metric, {}).setdefault(key, []).append((step, point.t or 0.0, value))
-    return {metric: {key: columns(values) for key, values in ranks.items()} for metric, ranks in found.items()}
+                curves_of.setdefault(metric, {}).setdefault(key, []).append((step, point.t or 0.0, value))
+    return {metric: {key: columns(values) for key, values in ranks.items()} for metric, ranks in curves_of.items()}
 
 
 def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -75,16 +75,16 @@ def files(run: RunDirectory) -> list[dict[str, Any]]:
     """The logs and results in a run directory."""
     paths = (path for top in ("logs", "outputs", "config") for path in sorted((run.path / top).rglob("*")))
     kept = islice((path for path in paths if path.is_file() and not path.is_symlink()), MOST_FILES)
-    return [{"path": str(path.relative_to(run.path)), "size": path.stat().st_size} for path in kept]
+    return [{"path": path.relative_to(run.path).as_posix(), "size": path.stat().st_size} for path in kept]
 
 
 def file(root: Path, name: str, path: str) -> Path:
     """A file of a run. Raises NotFound, also for a path or a link that leads out of the run."""
     base = _run(root, name).path.resolve()
-    found = (base / path).resolve()
-    if not found.is_relative_to(base) or not found.is_file():
+    target = (base / path).resolve()
+    if not target.is_relative_to(base) or not target.is_file():
         raise NotFound(f"run {name} has no file `{path}`", code="FileNotFound")
-    return found
+    return target
 
 
 def of_job(root: Path, job_id: str, created: datetime | None) -> str:

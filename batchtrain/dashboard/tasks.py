@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
 from batchtrain.errors import UsageError
 from batchtrain.runs.extract import split
 from batchtrain.service import browse, downloads, look
 from batchtrain.service.browse import TaskRow
 from batchtrain.service.failed import failed
-from batchtrain.service.files import stderr_end
 from batchtrain.service.seen import TaskSeen
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
@@ -114,12 +114,13 @@ class TaskOutputs:
         if row.instances < 2:
             return [{"name": "n0", "id": row.node, "pool": row.pool}]
         places = look.places(self._reach(), self.job_id, self.task_id)
-        return [{"name": f"n{number}", "id": place.node, "pool": place.pool} for number, place in enumerate(places)]
+        return [{"name": f"n{number}", "id": node.node, "pool": node.pool} for number, node in enumerate(places)]
 
     def _cause(self, row: TaskRow) -> dict[str, Any] | None:
         if row.state != "completed" or not (row.result == "failure" or row.exit_code):
             return None
-        error = failed(self.job_id, _seen(row), stderr_end(self._reach(), self.job_id, self.task_id))
+        record, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
+        error = failed(self.job_id, _seen(row), record.stderr)
         return {
             "message": str(error),
             "rank": error.rank,
@@ -128,6 +129,7 @@ class TaskOutputs:
             "exception": error.cause,
             "raised": error.raised,
             "lines": list(error.lines),
+            "card": finding.card() if finding else [],
         }
 
     def log(self, path: str, *, start: int | None, end: int | None, limit: int, rank: int | None) -> dict[str, Any]:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from batchtrain import markup
 from batchtrain.diagnosis.record import Record
-from batchtrain.errors import printable, shortened
+from batchtrain.errors import Finding, printable, shortened
 
 SHOWN_OTHERS = 12
 """Further findings that are printed; JSON has all."""
-
-
-class Finding(NamedTuple):
-    """One cause that a rule recognised."""
-
-    rule: str
-    """The name of the rule; `unknown` if no rule fits."""
-    subject: str
-    """What it is about: `task train`, `node tvmps_…`, `pool gpu`, `job digits`."""
-    cause: str
-    evidence: str
-    """The line of output or the service's message that proves it."""
-    next_step: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,13 +33,21 @@ class Diagnosis:
     def __repr__(self) -> str:
         return str(self)
 
+    @property
+    def first(self) -> Finding | None:
+        """The first cause, with the rank or task that failed first; None if no cause was found."""
+        if not self.findings:
+            return None
+        subject = self.findings[0].subject
+        return self.findings[0]._replace(subject=f"{subject}, {self.who}" if self.who else subject)
+
     def rows(self) -> list[str]:
         """The page as lines, without control characters of the tasks' output."""
         rows = [f"{self.subject}: {self.state}"]
         if not self.findings:
             rows.append("no known cause of a failure was found")
-        for finding in self.findings[:1]:
-            rows += ["", *_labelled(finding, self.who)]
+        if self.first:
+            rows += ["", *self.first.card()]
         if self.lines:
             rows += ["", "last lines", *(f"  | {line}" for line in self.lines)]
         others = list(_grouped(self.findings[1:]))
@@ -78,10 +72,3 @@ def _grouped(findings: Iterable[Finding]) -> Iterator[str]:
     for (rule, cause), names in subjects.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         yield f"{', '.join(names[:3])}{more}: {cause} [{rule}]"
-
-
-def _labelled(finding: Finding, who: str) -> list[str]:
-    rows = [f"cause  {finding.cause} [{finding.rule}]", f"where  {', '.join(filter(None, (finding.subject, who)))}"]
-    if finding.evidence:
-        rows.append(f"proof  {finding.evidence}")
-    return [*rows, f"next   {finding.next_step}"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from batchtrain.diagnosis import output_rules, service_rules
-from batchtrain.diagnosis.finding import Diagnosis, Finding
+from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.record import JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
+from batchtrain.errors import Finding
 from batchtrain.service.causes import lines_of
 
 SHOWN_LINES = 5
@@ -78,6 +79,8 @@ def _unknown(job: JobRecord, task: TaskRecord, subject: str) -> Finding:
     where = f"{task.cause.raised}: " if task.cause.raised else ""
     last = next((line for line in reversed(task.stderr or task.stdout) if line.strip()), "")
     read = f"read its output: `batchtrain jobs logs {job.id} --task {task.id}`, and with `--file stderr.txt`"
+    if job.logs:
+        read = f"read its output in {job.logs}/{task.id}"
     step = f"look at {task.cause.raised} of the source, and {read}" if task.cause.raised else read
     return Finding("exception" if exception else "unknown", subject, cause, where + (exception or last.strip()), step)
 

@@ -89,6 +89,8 @@ class JobRecord(NamedTuple):
     failed: int = 0
     tasks: tuple[TaskRecord, ...] = ()
     """The first failed tasks in the order of their end, otherwise some that wait or run."""
+    logs: str = ""
+    """The directory of this machine that keeps the output of its tasks; empty without one."""
 
 
 class Record(NamedTuple):

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from datetime import datetime, timezone
 from statistics import median
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
@@ -100,6 +100,8 @@ class View:
         self._paces: deque[float] = deque(maxlen=RECENT)
         self._stepped: tuple[int, float] | None = None
         self._extractor = Extractor()
+        self.answers: tuple[float, int] | None = None
+        """The seconds since the service answered last, and its answers in the last minute."""
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -163,14 +165,15 @@ class View:
     def height(self) -> int:
         """The number of lines, the same from start to end."""
         if self.expected <= 1:
-            return 4
-        return 4 + 1 + (self.expected if self.expected <= MOST_RANKS else WORST + 1)
+            return 5
+        return 5 + 1 + (self.expected if self.expected <= MOST_RANKS else WORST)
 
     def lines(self, width: int, now: float) -> list[Line]:
         """The block: `height` lines of at most `width` columns."""
         lines = [self._head(width, now), self._nodes(width, now), self._progress(width, now), self._numbers(width)]
         if self.expected > 1:
             lines += self._table(width, now)
+        lines.append(self._last(width, now))
         return [_cut(line, width) for line in lines]
 
     def _head(self, width: int, now: float) -> Line:
@@ -251,19 +254,34 @@ class View:
 
     def _table(self, width: int, now: float) -> list[Line]:
         rows = sorted(self.ranks.values())
-        shown, more = rows, cast("Line", ())
+        shown = rows
         if self.expected > MOST_RANKS:
             shown = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST])
-            more = ((f"{len(rows)} of {self.expected} ranks have printed", "dim"), *self._quiet(now))
         head = "rank node    step      /s  quiet  last line" if width >= 60 else "rank  quiet  last line"
         lines: list[Line] = [((head, "dim"),)]
         lines += [_row(rank, now, width) for rank in shown]
-        if more:
-            lines += [()] * (WORST - len(shown)) + [more]
-        return lines + [()] * (self.height - 4 - len(lines))
+        return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
+
+    def _last(self, width: int, now: float) -> Line:
+        """How many ranks are fine or quiet, and how old what is shown is."""
+        left: list[Part] = []
+        if self.ranks:
+            quiet = len(self._silent(now))
+            fine = f"{len(self.ranks) - quiet} fine" + (f", {quiet} quiet" if quiet else "")
+            of = f" of {self.expected}" if self.expected > MOST_RANKS else ""
+            name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
+            left = [(f"{name}{fine}", "yellow" if quiet else "dim")]
+        if self.answers is None:
+            return tuple(left)
+        seconds, count = self.answers
+        right = f"seen {span(seconds)} ago · {count} requests/min" if width >= 60 else f"{span(seconds)} · {count}/min"
+        return _apart(tuple(left), ((right, "dim"),), width)
+
+    def _silent(self, now: float) -> list[int]:
+        return [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
 
     def _quiet(self, now: float) -> Line:
-        quiet = [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
+        quiet = self._silent(now)
         if not quiet:
             return ()
         names = ", ".join(f"r{number}" for number in quiet[:3])

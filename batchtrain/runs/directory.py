@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import Finding, NotFound, UsageError
 from batchtrain.runs.extract import Point, of_json
 from batchtrain.runs.local_names import safe_path
 
@@ -62,6 +62,18 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     code: int | None = None
     cause: str = ""
+    finding: dict[str, str] = {}
+    """What a diagnosis found before the job was deleted: `rule`, `subject`, `cause`, `evidence`, `next_step`."""
+
+    @property
+    def found(self) -> Finding | None:
+        """The finding; None without one."""
+        return Finding(*(self.finding.get(name, "") for name in Finding._fields)) if self.finding else None
+
+    @property
+    def card(self) -> list[str]:
+        """The finding as lines; empty without one."""
+        return self.found.card() if self.found else []
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,6 +354,8 @@ def find(root: Path, name: str) -> RunDirectory:
     for path in (root / name, Path(name)):
         if name and (path / "run.json").is_file():
             return RunDirectory(path.resolve())
+    if name == LATEST and (every := tuple(runs(root))):  # a file system without links
+        return every[-1]
     matching = [run for run in runs(root) if run.name.startswith(name) or run.name.endswith(name)]
     if len(matching) == 1:
         return matching[0]

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import sys
 
 LONGEST = 240
 """Most bytes of one name: file systems take 255, and a partial file needs a suffix."""
 
 
-def safe_path(path: str) -> str:
-    """A remote path as a relative path that stays inside its directory. Empty, `.` and `..` parts become `_`; control
-    characters are written as `%0A`; a long name is cut and gets a digest."""
-    return "/".join(_safe_name(part) for part in path.split("/"))
+WINDOWS = sys.platform == "win32"
+_DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names that Windows keeps for devices, with any suffix."""
 
 
-def _safe_name(name: str) -> str:
+def safe_path(path: str, *, windows: bool = WINDOWS) -> str:
+    """A remote path as a relative path that stays inside its directory.
+
+    Empty, `.` and `..` parts become `_`; control characters are written as `%0A`; a long name is cut and gets a digest.
+    windows: also change what only Windows refuses.
+    """
+    return "/".join(_safe_name(part, windows) for part in path.split("/"))
+
+
+def _safe_name(name: str, windows: bool) -> str:
     if name in ("", ".", ".."):
         return "_" * max(len(name), 1)
     shown = "".join(character if _is_plain(character) else _escaped(character) for character in name)
+    if windows:
+        shown = re.sub(r'[<>:"|?*]|[. ]$', lambda match: _escaped(match[0]), shown)
+        shown = f"_{shown}" if _DEVICE.fullmatch(shown) else shown
     encoded = shown.encode("utf-8", "surrogateescape")
     if len(encoded) <= LONGEST:
         return shown

@@ -335,7 +335,7 @@ class Recording:
         """The reasons why files that are still on their nodes were not fetched, without duplicates."""
         return tuple(dict.fromkeys(self._again.values()))
 
-    def said(self) -> str:
+    def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
         held = f"{_counted(len(outputs))}, {size(sum(record.size for record in outputs))} in outputs/"
@@ -375,7 +375,8 @@ def _task_record(task: TaskSeen, parameters: dict[str, Any]) -> TaskRecord:
 
 def _failure(error: BaseException) -> Failure:
     if isinstance(error, TaskFailed):
-        return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause)
+        finding = error.finding._asdict() if error.finding else {}
+        return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause, finding)
     return Failure(str(error) or type(error).__name__)
 
 

@@ -48,8 +48,12 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
 
 
 def failure(record: RunRecord) -> str:
-    """Why the run failed."""
-    return f'<p style="white-space:pre-wrap;color:{RED}">{text(record.failure.message)}</p>' if record.failure else ""
+    """Why the run failed, and the cause with its next step."""
+    if record.failure is None:
+        return ""
+    card = text("\n".join(record.failure.card))
+    message = f'<p style="white-space:pre-wrap;color:{RED}">{text(record.failure.message)}</p>'
+    return message + (f"<pre>{card}</pre>" if card else "")
 
 
 def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
@@ -83,8 +87,8 @@ def _files(files: Sequence[FileRecord]) -> str:
 
 
 def _curves(run: RunDirectory, task: TaskRecord) -> str:
-    found = points(run, task.id)
-    named = {f"{task.id}: {name}": values for name, values in list(found.items())[:MOST_CURVES]}
+    curves = points(run, task.id)
+    named = {f"{task.id}: {name}": values for name, values in list(curves.items())[:MOST_CURVES]}
     return "".join(figure(name, {name: values}) for name, values in named.items())
 
 
@@ -92,16 +96,16 @@ def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     """The curve of each metric of a task: its values over steps, else over epochs, else over time; the lowest rank's
     where several have it."""
     path = run.metrics_file(task)
-    found: dict[str, dict[int, list[Point]]] = {}
+    curves: dict[str, dict[int, list[Point]]] = {}
     if not path.exists():
         return {}
     with path.open("rb") as file:
         for number, line in enumerate(file):
-            _take(found, number, line)
-    return {name: ranks[min(ranks)] for name, ranks in found.items() if len(ranks[min(ranks)]) > 1}
+            _take(curves, number, line)
+    return {name: ranks[min(ranks)] for name, ranks in curves.items() if len(ranks[min(ranks)]) > 1}
 
 
-def _take(found: dict[str, dict[int, list[Point]]], number: int, line: bytes) -> None:
+def _take(curves: dict[str, dict[int, list[Point]]], number: int, line: bytes) -> None:
     try:
         values = msgspec.json.decode(line, type=dict[str, object])
     except msgspec.DecodeError:
@@ -111,7 +115,7 @@ def _take(found: dict[str, dict[int, list[Point]]], number: int, line: bytes) ->
     for name, value in values.items():
         plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if name not in _PLACES and plain and isinstance(at, (int, float)) and isinstance(value, (int, float)):
-            ranks = found.setdefault(name, {})
+            ranks = curves.setdefault(name, {})
             ranks.setdefault(rank if isinstance(rank, int) else -1, []).append((float(at), float(value)))
 
 

@@ -19,6 +19,7 @@ from batchtrain.runs.recording import recorded_job
 from batchtrain.runs.summary import Summary
 from batchtrain.service import files, look, tasks
 from batchtrain.service.connect import Account
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.seen import JobSeen, Table
 from batchtrain.service.submit import Event
 
@@ -142,7 +143,7 @@ def _read(
 
 def _end(client: BatchClient, job_id: str, task_id: str) -> bytes:
     try:
-        return files.task_file_end(client, job_id, task_id, "stdout.txt", END)
+        return files.end_of(client, task_tree(job_id, task_id), "stdout.txt", END)
     except BatchtrainError:
         return b""  # a task that never ran, or whose node is gone
 

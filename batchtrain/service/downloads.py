@@ -26,16 +26,20 @@ from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
+from batchtrain.service.positions import read_at, write_at
 from batchtrain.service.requests import API_VERSION, query, quoted
 
 RANGE = 8 << 20
 """Bytes of one request; larger files need several."""
 THREAD = "download"
+OF_THE_SYSTEM = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+"""Links are not followed, and Windows does not change ends of lines."""
 TRIES = 3
 """Most attempts for a file that changes while it is fetched."""
 MOST_NAME = 240
 """Most bytes of a file name that may get a suffix; the file system permits 255."""
-_PAST_THE_END = frozenset({"InvalidRange", "416"})
+PAST_THE_END = frozenset({"InvalidRange", "416"})
+"""Codes of the service: the range begins at the end of the file, or after it."""
 _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
                    "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
 
@@ -256,7 +260,7 @@ class _Download:
         def attempt() -> None:
             nonlocal at
             for chunk in self._stream(at, end):
-                _write(self._fd, chunk, at)
+                write_at(self._fd, chunk, at)
                 update(chunk)
                 at += len(chunk)
                 self._batch.moved(len(chunk))
@@ -286,7 +290,7 @@ class _Download:
                 self._check(response, end - start)
                 yield from response.iter_raw()
         except HttpResponseError as error:
-            if error.status_code and code_of(error) in _PAST_THE_END:
+            if error.status_code and code_of(error) in PAST_THE_END:
                 raise _Changed from None
             raise
 
@@ -304,7 +308,7 @@ class _Download:
         with self._lock:
             if self._fd < 0:
                 self._part.parent.mkdir(parents=True, exist_ok=True)
-                self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+                self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | OF_THE_SYSTEM, 0o666)
 
     # all ranges
 
@@ -382,9 +386,11 @@ class _Download:
 
     def _named(self, digest: str, note: str) -> Fetched:
         """Give the file its name."""
+        os.close(self._fd)  # Windows renames no open file
+        self._fd = -1
         modified = self._wanted.file.modified
         if modified is not None:
-            os.utime(self._fd, (modified.timestamp(), modified.timestamp()))
+            os.utime(self._part, (modified.timestamp(), modified.timestamp()))
         self._part.replace(self._wanted.target)
         return Fetched(self._wanted, self._size, digest, note)
 
@@ -422,16 +428,9 @@ def _resumed(path: Path, file: FileSeen) -> dict[tuple[int, int], bytes]:
     return {(start, end): digest for start, end, digest in there.ranges}
 
 
-def _write(fd: int, chunk: bytes, at: int) -> None:
-    view = memoryview(chunk)
-    while view:
-        written = os.pwrite(fd, view, at)
-        view, at = view[written:], at + written
-
-
 def _blocks(fd: int, start: int, end: int) -> Iterator[bytes]:
     while start < end:
-        block = os.pread(fd, min(1 << 20, end - start), start)
+        block = read_at(fd, min(1 << 20, end - start), start)
         if not block:
             return
         yield block

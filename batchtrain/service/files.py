@@ -1,41 +1,51 @@
-"""Reads files of tasks and nodes: the whole file, its end, or new lines as it grows."""
+"""Reads files of tasks and nodes: block by block, the end, or new lines as it grows. No file is held whole."""
 
 from __future__ import annotations
 
 import codecs
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
 
 from azure.batch import BatchClient
-from azure.core.pipeline import PipelineResponse
-from azure.core.rest import HttpRequest
 
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError
 from batchtrain.service import downloads
+from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
 from batchtrain.service.failed import SEARCHED_LINES
-from batchtrain.service.faults import faults
-from batchtrain.service.requests import API_VERSION, quoted
 
 COMPARED = 64
 """Bytes before the current position that are read again: they show whether it is still the same file."""
 END = 256 * 1024
 """Bytes of the end of a file that are searched for the cause of a failure."""
-NOTHING_MORE = frozenset({"InvalidRange", "416"})
+PIECE = 1 << 16
+"""Bytes that become lines at once: the lines of a whole block need ten times its memory."""
 NO_FILE = frozenset({"FileNotFound", "404"})
 NOT_YET = frozenset({"TaskFilesUnavailable", "OperationInvalidForCurrentState"})
-"""Codes of the service: the range begins at the end of the file, or the task has not written the file or has not
-started."""
+"""Codes of the service: the task has not written the file, or has not started."""
 
 
-def task_file(client: BatchClient, job_id: str, task_id: str, path: str, start: int = 0) -> bytes:
-    """A task's file from byte `start`; empty if there are no more bytes. Raises NotFound."""
-    url = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}/files/{quoted(path)}"
-    return _read(client, url, f"read {path} of task {job_id}/{task_id}", start)
+def blocks(client: BatchClient, tree: Tree, path: str) -> Iterator[bytes]:
+    """A file from its beginning to its end, RANGE bytes at a time. Raises NotFound."""
+    at = 0
+    while content := block(client, tree, path, at):
+        yield content
+        at += len(content)
+        if len(content) < RANGE:
+            return
 
 
-def task_file_end(client: BatchClient, job_id: str, task_id: str, path: str, size: int = END) -> bytes:
-    """The last bytes of a task's file. Raises NotFound."""
-    tree = downloads.task_tree(job_id, task_id)
+def block(client: BatchClient, tree: Tree, path: str, start: int, size: int = RANGE) -> bytes:
+    """The bytes of a file from `start` on, at most `size`; empty at its end. Raises NotFound."""
+    try:
+        return downloads.read(client, tree, path, start, start + size)
+    except ServiceError as error:
+        if error.code in PAST_THE_END:
+            return b""
+        raise
+
+
+def end_of(client: BatchClient, tree: Tree, path: str, size: int = END) -> bytes:
+    """The last bytes of a file. Raises NotFound."""
     length = downloads.size_of(client, tree, path).size
     return downloads.read(client, tree, path, max(length - size, 0), length) if length else b""
 
@@ -43,15 +53,9 @@ def task_file_end(client: BatchClient, job_id: str, task_id: str, path: str, siz
 def stderr_end(client: BatchClient, job_id: str, task_id: str) -> tuple[str, ...]:
     """The last lines of a task's stderr; none if they cannot be read, as for a task that never ran."""
     try:
-        return last_lines(task_file_end(client, job_id, task_id, "stderr.txt"), SEARCHED_LINES)
+        return last_lines(end_of(client, downloads.task_tree(job_id, task_id), "stderr.txt"), SEARCHED_LINES)
     except BatchtrainError:
         return ()
-
-
-def node_file(client: BatchClient, pool_id: str, node_id: str, path: str) -> bytes:
-    """A node's file. Raises NotFound."""
-    url = f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}/files/{quoted(path)}"
-    return _read(client, url, f"read {path} of node {node_id}", 0)
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:
@@ -59,28 +63,25 @@ def last_lines(content: bytes, count: int) -> tuple[str, ...]:
     return tuple(deque(content.decode("utf-8", "replace").splitlines(), maxlen=count))
 
 
-def _read(client: BatchClient, url: str, operation: str, start: int) -> bytes:
-    headers = {"ocp-range": f"bytes={start}-"} if start else {}
-    request = HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
-    try:
-        with faults(operation):
-            # Streamed, or the pipeline would try to decode the file; the hook reads it where it is still retried.
-            return client.send_request(request, stream=True, raw_response_hook=_read_whole).read()
-    except ServiceError as error:
-        if start and error.code in NOTHING_MORE:
-            return b""
-        raise
+def lines_of(content: Iterator[bytes]) -> Iterator[str]:
+    """The lines of a file that comes in blocks, as str.splitlines cuts them."""
+    decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    for piece in _pieces(content):
+        lines = (rest + decoder.decode(piece)).splitlines(keepends=True)
+        rest = "" if not lines or lines[-1].endswith("\n") else lines.pop()
+        yield from (line.splitlines()[0] for line in lines)
+    yield from (rest + decoder.decode(b"", final=True)).splitlines()
 
 
-def _read_whole(response: PipelineResponse[Any, Any]) -> None:
-    response.http_response.read()
+def _pieces(content: Iterator[bytes]) -> Iterator[bytes]:
+    return (whole[at : at + PIECE] for whole in content for at in range(0, len(whole), PIECE))
 
 
 class Follower:
     """Reads a task's growing file from its last position and returns complete lines."""
 
     def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
-        self._client, self._job_id, self._task_id, self._path = client, job_id, task_id, path
+        self._client, self._tree, self._path = client, downloads.task_tree(job_id, task_id), path
         self.missing: NotFound | None = None
         self._node = ""
         self._begin()
@@ -91,32 +92,37 @@ class Follower:
         self._partial = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def new_lines(self, node: str, *, last: bool = False) -> list[str]:
+    def new_lines(self, node: str, *, last: bool = False) -> Iterator[str]:
         """The lines that have come since the last call; with `last`, also an incomplete line at the end.
 
         node: where the task runs. On another node, the file is another one. On the same node, a retry may append to the
-        file or write it anew.
+        file or write it anew. After an error, the next call continues where this one stopped.
         """
         if node != self._node:
             self._node = node
             self._begin()
-        content = self._new_bytes()
-        if content is None:
-            self._begin()
-            content = self._new_bytes() or b""
-        text = self._partial + self._decoder.decode(content, final=last)
-        lines = text.split("\n")
-        self._partial = lines.pop()
-        if last and self._partial:
-            lines.append(self._partial)
-            self._partial = ""
-        return lines
+        for piece in _pieces(self._new_blocks()):
+            *lines, self._partial = (self._partial + self._decoder.decode(piece)).split("\n")
+            yield from lines
+        if last:
+            rest, self._partial = self._partial + self._decoder.decode(b"", final=True), ""
+            yield from (rest,) if rest else ()
+
+    def _new_blocks(self) -> Iterator[bytes]:
+        """What was added to the file; from its beginning if it is not the file that was read before."""
+        added: bytes | None = None
+        while added is None or len(added) == RANGE:
+            added = self._new_bytes()
+            if added is None:
+                self._begin()
+            else:
+                yield added
 
     def _new_bytes(self) -> bytes | None:
-        """The bytes that were added to the file; None if it is not the file that was read before."""
+        """The next RANGE bytes that were added to the file; None if it is not the file that was read before."""
         start = self._offset - len(self._end)
         try:
-            content = task_file(self._client, self._job_id, self._task_id, self._path, start)
+            content = block(self._client, self._tree, self._path, start, len(self._end) + RANGE)
         except NotFound as error:
             if error.code not in NO_FILE:
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -186,6 +187,34 @@ def listen(tell: Tell) -> None:
 # --- the policy -----------------------------------------------------------------------------------------------------
 
 
+class Answers:
+    """When the service answered in the last minute, for a display of a process that has one account."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._times, self._lock = now, deque[float](), threading.Lock()
+
+    def note(self) -> None:
+        """An answer came."""
+        with self._lock:
+            self._times.append(self._now())
+            self._drop()
+
+    def recent(self) -> tuple[float, int] | None:
+        """The seconds since the last answer, and the answers of the last minute; None before the first."""
+        with self._lock:
+            if not self._times:
+                return None
+            self._drop()
+            return self._now() - self._times[-1], len(self._times)
+
+    def _drop(self) -> None:
+        while len(self._times) > 1 and self._times[0] <= self._now() - 60:
+            self._times.popleft()
+
+
+ANSWERS = Answers()
+
+
 class RetryPolicy(HTTPPolicy[Any, Any]):
     """Repeats requests inside an SDK pipeline before they are signed, because each attempt needs its own date."""
 
@@ -211,6 +240,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
                 self.outage.begin(began)
             raise
         self.met = True
+        ANSWERS.note()
         if self.is_transient(response):
             self.outage.begin(began)
         else:

@@ -10,6 +10,7 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
 from batchtrain.service import files, look, retry, submit, tasks
+from batchtrain.service.downloads import node_tree
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import NodeSeen, PoolSeen
 from batchtrain.service.submit import Event
@@ -222,7 +223,7 @@ def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[NodeSeen, ...]
 
 def _start_task_lines(client: BatchClient, pool_id: str, node_id: str) -> tuple[str, ...]:
     try:
-        content = files.node_file(client, pool_id, node_id, "startup/stderr.txt")
+        content = files.end_of(client, node_tree(pool_id, node_id), "startup/stderr.txt")
     except ServiceError as error:
         return (f"(its stderr cannot be read: {error})",)
     return files.last_lines(content, START_TASK_LINES) or ("(its stderr is empty)",)

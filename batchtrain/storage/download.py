@@ -19,6 +19,7 @@ import msgspec
 from batchtrain.errors import ServiceError, Unreachable
 from batchtrain.service.at_once import Piece
 from batchtrain.service.downloads import partial
+from batchtrain.service.positions import write_at
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
 from batchtrain.storage.moving import Count, Moved, Moving
@@ -186,9 +187,7 @@ class _Download:
 
     def _write(self, view: memoryview, at: int) -> None:
         try:
-            while view:
-                written = os.pwrite(self._file.fileno(), view, at)
-                view, at = view[written:], at + written
+            write_at(self._file.fileno(), view, at)
         except OSError as error:
             raise LocalFault(error) from error
 
@@ -220,6 +219,7 @@ class _Download:
             raise ServiceError(f"{self._operation}: its bytes have another MD5 than the one it was stored with")
         self._file.truncate(self._blob.size)
         changed = self._blob.changed.timestamp()
+        self._file.close()  # Windows renames no open file
         os.utime(self._part, (changed, changed))
         self._part.replace(self._target)
         self._notes.unlink(missing_ok=True)

@@ -1,7 +1,8 @@
 """A service that takes task collections and does nothing else: `python tests/bench/task_server.py --latency 0.1`.
 
-It prints its address. It answers each collection with success after the latency, so that a client is measured and not
-a service. One thread serves every connection.
+It prints its address, then the time (of the monotonic clock) of the first collection of each job. It answers each
+collection with success after the latency, so that a client is measured and not a service. One thread serves every
+connection.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import re
+import time
 
 TASK_ID = re.compile(rb'"id": ?"([^"]*)"')
+POOL = b'{"id":"p","state":"active","vmSize":"standard_d2s_v5","allocationState":"steady","taskSlotsPerNode":1}'
 HEAD = b"HTTP/1.1 %s\r\nContent-Type: application/json; odata=minimalmetadata\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -18,6 +21,8 @@ class Sink(asyncio.Protocol):
     """One connection."""
 
     latency = 0.0
+    begun = False
+    """Whether the job that was added last has tasks."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -41,9 +46,15 @@ class Sink(asyncio.Protocol):
 
 
 def answer_to(request: bytes, start: int) -> bytes:
-    """Success for each task of a collection; an empty answer to anything else."""
+    """Success for each task of a collection, and a pool without nodes; an empty answer to anything else."""
+    if request.startswith(b"GET /pools/"):
+        return HEAD % (b"200 OK", len(POOL)) + POOL
     if b"/addtaskcollection" not in request[:2048]:
+        Sink.begun = Sink.begun and not request.startswith(b"POST /jobs?")
         return HEAD % (b"201 Created", 0)
+    if not Sink.begun:
+        Sink.begun = True
+        print(time.monotonic(), flush=True)
     results = (b'{"status":"Success","taskId":"%s"}' % name for name in TASK_ID.findall(request, start))
     body = b'{"value":[' + b",".join(results) + b"]}"
     return HEAD % (b"200 OK", len(body)) + body

@@ -295,7 +295,7 @@ def test_of_many_tasks_the_failed_ones_are_fetched_and_the_rest_by_jobs_fetch(cl
 
     recording, missing = client.jobs.handle("j").fetch(origin)
     assert (len(list((latest(origin).path / "outputs").iterdir())), missing) == (21, ())
-    assert "not fetched" not in recording.said()
+    assert "not fetched" not in recording.conclusion()
     assert before.node_hours and latest(origin).record() == before
 
 
@@ -317,7 +317,7 @@ def test_a_node_that_goes_while_its_files_are_fetched_is_one_sentence_and_the_re
     recording, missing = job.fetch(origin, progress=Progress(begin=preempt))
     assert outputs(latest(origin), "t1") == ["deep/er/file", "größe #?%.txt", "line%0Abreak", "model.pt"]
     assert outputs(latest(origin), "t0") == []
-    (_, sentence) = recording.said().splitlines()
+    (_, sentence) = recording.conclusion().splitlines()
     assert sentence.startswith("  4 files were not fetched: fetch files of task j/t0: The task files are unavailable")
     assert missing == ()  # the disk of a preempted node is gone
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
@@ -17,7 +17,9 @@ from tests import dashboards
 from tests.browsers import browser
 from tests.dashboards import HOSTILE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
-from tests.waiting import until
+from tests.waiting import GUARD, until
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
 @pytest.fixture(scope="module")
@@ -113,25 +115,11 @@ def test_a_stream_that_is_lost_goes_on_where_it_stopped(stage: tuple[BatchServic
     gate = Gate()
     program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
     dashboards.add_job(connect(environment=service.environment).batch, "held", "cpu", wait=dashboards.python(program))
-    position, text = events(running, "/jobs/held/tasks/wait/logs", "", "first")
+    position, text = running.events("/jobs/held/tasks/wait/logs", lambda text: "first" in text)
     assert text == "first\n"
     gate.open()
-    assert events(running, "/jobs/held/tasks/wait/logs", position, "second")[1] == "second\n"
-
-
-def events(running: Dashboard, topic: str, position: str, wanted: str) -> tuple[str, str]:
-    """The text of a log's events after a position, until it has a word; and the position then."""
-    headers = {"Authorization": f"Bearer {running.token}", "Last-Event-ID": position}
-    text = ""
-    with urlopen(Request(f"{running.url}/api/v1/events?watch={topic}", headers=headers)) as stream:
-        for line in stream:
-            if line.startswith(b"id: "):
-                position = line[4:].decode().strip()
-            if line.startswith(b"data: ") and b'"value":{' in line:
-                text += json.loads(line[6:])["value"]["text"]
-            if wanted in text:
-                return position, text
-    raise AssertionError(text)
+    _, text = running.events("/jobs/held/tasks/wait/logs", lambda text: "second" in text, position)
+    assert text == "second\n"
 
 
 def test_without_an_account_recorded_runs_are_shown(tmp_path: Path) -> None:
@@ -199,37 +187,81 @@ def test_a_page_has_no_barrier(chromium: Any, running: Dashboard, name: str, sch
 
 
 @pytest.mark.browser
-def test_a_training_is_followed_from_its_pool_to_its_curve_and_its_model_comes_home(
+def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[BatchService, Dashboard]) -> None:
+    service, running = stage
+    gate = Gate()
+    program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
+    dashboards.add_job(connect(environment=service.environment).batch, "live", "cpu", train=dashboards.python(program))
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/jobs/live/tasks/train")
+    page.wait_for_selector(".log .line >> text=first")
+    assert "second" not in page.inner_text(".log")
+    gate.open()
+    page.wait_for_selector(".log .line >> text=second")
+    page.context.close()
+
+
+HIDDEN = """hidden => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.mark.browser
+def test_a_hidden_page_closes_its_stream_and_loses_nothing(
     chromium: Any, stage: tuple[BatchService, Dashboard]
 ) -> None:
     service, running = stage
     gate = Gate()
-    program = (
-        "for epoch in range(1, 9):\n"
-        "  print(f'[0:0] epoch {epoch} loss {1 / epoch}', flush=True)\n"
-        f"  if epoch == 4: {gate.wait}\n"
-        "open('model.bin', 'wb').write(bytes(4096))"
-    )
-    dashboards.add_job(connect(environment=service.environment).batch, "live", "cpu", train=dashboards.python(program))
+    program = f"print('before', flush=True)\n{gate.wait}\nfor n in range(1000): print('line', n)"
+    dashboards.add_job(connect(environment=service.environment).batch, "asleep", "cpu", t=dashboards.python(program))
     page = signed_in(chromium, running)
-    page.click("nav >> text=Pools")
-    page.click("main >> text=cpu")
-    page.click(".heat a.run")
-    page.wait_for_selector("dt >> text=Running tasks")
-    page.click("nav >> text=Jobs")
-    page.click("main td a >> text=live")
-    page.click("main td a >> text=train")
-    page.wait_for_selector(".log .line >> text=epoch 4")
-    page.wait_for_selector(".charts canvas")
-    assert "epoch 5" not in page.inner_text(".log")
+    page.goto(f"{running.url}/jobs/asleep/tasks/t")
+    page.wait_for_selector(".log .line >> text=before")
+    streams: list[Any] = []
+    page.on("request", lambda request: streams.append(request) if "/events?" in request.url else None)
+    with page.expect_event("requestfailed", lambda request: "/events?" in request.url):
+        page.evaluate(HIDDEN, arg=True)
     gate.open()
-    page.wait_for_selector(".log .line >> text=epoch 8")
-    page.wait_for_selector("h1 + .state >> text=succeeded")
-    page.click("text=List the files")
-    with page.expect_download() as download:
-        page.click("[aria-label='Download wd/model.bin']")
-    assert Path(download.value.path()).read_bytes() == bytes(4096)
+    ended(running, "asleep", "t")
+    assert streams == [] and "line" not in page.inner_text(".log")
+    page.evaluate(HIDDEN, arg=False)
+    page.wait_for_selector(".log .line >> text=line 999")
+    assert [stream.headers.get("last-event-id") is not None for stream in streams] == [True]
+    assert page.inner_text(".log").split("\n") == ["before", *(f"line {number}" for number in range(1000))]
     page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.mpi
+def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_comes_home(
+    chromium: Any, trained: Any, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    with dashboards.dashboard(trained.environment, "--local", runs=runs) as running:
+        page = signed_in(chromium, running)
+        page.set_default_timeout(GUARD * 1000)
+        training = trained.start("run", str(RECIPES / "mpi4py-MPICH"), "--local", "--keep")
+        page.click("nav >> text=Pools")
+        page.click("main >> text=digits-mpich")
+        page.wait_for_selector(".heat a >> nth=1")
+        page.click("nav >> text=Jobs")
+        page.click("main td a >> text=digits")
+        page.click("main td a >> text=train")
+        page.wait_for_selector(".log .line >> text=test accuracy")
+        page.wait_for_selector(".charts canvas")
+        page.wait_for_selector("h1 + .state >> text=succeeded")
+        page.click("text=List the files")
+        with page.expect_download() as download:
+            page.click("[aria-label='Download wd/output/weights.npz']")
+        out, err = training.communicate(timeout=GUARD)
+        assert training.returncode == 0, err
+        (accuracy,) = re.findall(r"^test accuracy [\d.]+$", out, flags=re.M)
+        assert accuracy in page.inner_text(".log")
+        model = runs / "latest" / "outputs" / "train" / "weights.npz"
+        assert Path(download.value.path()).read_bytes() == model.read_bytes()
+        page.context.close()
 
 
 @pytest.mark.browser

@@ -88,3 +88,15 @@ def test_the_diagnosis_of_the_emulator_works_while_it_runs_and_while_it_does_not
     assert running() == "warn"
     batchtrain("emulator", "start", "--port", "0")
     assert running() == "ok"
+
+
+def test_the_cause_of_a_failed_run_is_shown_at_its_end_and_kept_when_the_job_is_gone(
+    batchtrain: Shell, tmp_path: Path
+) -> None:
+    recipe = planted(batchtrain, tmp_path, POOL, [{"id": "full", "command": COMMANDS["disk-full"]}])
+    ended = batchtrain("run", recipe, "--local", code=10)
+    assert "cause  a disk of the node is full [disk-full]\nwhere  task full" in ended.stderr
+    page = batchtrain("jobs", "diagnose", "planted", "--local").stdout
+    assert "the job is gone, and this is from" in page
+    assert "cause  a disk of the node is full [disk-full]\nwhere  task full" in page
+    assert "disk-full" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")

@@ -59,16 +59,19 @@ def test_a_failed_rank_is_told_with_its_exception_and_where_the_rest_is(trained:
     failing = f"{COMMAND}=python -m mpi4py {TRAIN} --fail-rank 3 --fail-by raise"
     lines, code = on_screen(trained, "run", str(RECIPES / "mpi4py-MPICH"), "--local", "--set", failing)
     assert code == 10
+    (failure,) = (number for number, line in enumerate(lines) if line.startswith("batchtrain: task"))
     assert re.fullmatch(
         r"batchtrain: task digits/train failed: rank 3 on node tvmps_[0-9a-f]{4}…_d: RuntimeError: rank 3 was told to"
         r" fail \(exited with code 1 through MPI_Abort\)",
-        lines[-2],
+        lines[failure],
     )
     assert re.fullmatch(
         r"raised at .*recipes/mpi4py-MPICH/src/train.py:\d+; its output is above,"
         r" and in \S+/runs/\S+",
-        lines[-1],
+        lines[failure + 1],
     )
+    assert lines[failure + 2].startswith("cause  the program raised RuntimeError: rank 3 was told to fail")
+    assert lines[-1].startswith("next   ")
     assert [line for line in lines if "killed by signal" in line] == []
 
 

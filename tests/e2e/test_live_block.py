@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests import dashboards
+from tests.dashboards import Dashboard
+from tests.waiting import GUARD, until
 
 from .conftest import SCRIPT, Shell
 
@@ -71,6 +74,40 @@ def test_eight_ranks_of_a_thousand_lines_arrive_once_and_in_order(batchtrain: Sh
         assert lines == [f"rank {rank} line {number}" for number in range(1, 1001)]
 
 
+def test_the_dashboard_has_each_line_of_eight_ranks_once_and_in_order(batchtrain: Shell, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=runs) as running:
+        training = batchtrain.start("run", recipe(tmp_path, COUNT, 4), "--local", "--keep")
+        _, text = running.events("/jobs/digits/tasks/train/logs", lambda text: text.count("line") >= 8000)
+        assert in_order(text.splitlines())
+        out, err = training.communicate(timeout=GUARD)
+        assert training.returncode == 0, err
+        assert in_order(parts := list(log(running)))
+        assert parts == out.splitlines() == text.splitlines()
+        third = running.get("/jobs/digits/tasks/train/logs?rank=3&limit=4000000")["text"].splitlines()
+        assert third == [line for line in parts if " rank 3 " in line]
+
+
+def log(running: Dashboard) -> Iterator[str]:
+    """The lines of the log, in parts of 64 KiB."""
+    text, at, size = "", 0, 1
+    while at < size:
+        part = running.get(f"/jobs/digits/tasks/train/logs?start={at}&limit=65536")
+        text, at, size = text + part["text"], part["end"], part["size"]
+    return iter(text.splitlines())
+
+
+def test_a_rank_that_prints_100_000_lines_at_once_loses_none(batchtrain: Shell, tmp_path: Path) -> None:
+    ran = batchtrain("run", recipe(tmp_path, "seq 100000", 1), "--local")
+    ranks = batchtrain.cwd / "runs" / "latest" / "logs" / "train" / "ranks"
+    wanted = [str(number) for number in range(1, 100_001)]
+    shown = [line.split("] ", 1) for line in ran.stdout.splitlines()]
+    for rank in range(2):
+        assert (ranks / f"{rank}.stdout.txt").read_text().splitlines() == wanted
+        assert [row[1] for row in shown if len(row) == 2 and row[0].endswith(f":{rank}")] == wanted
+
+
 @pytest.fixture
 def terminal(batchtrain: Shell) -> Iterator[Callable[..., str]]:
     """Runs tmux with a server of its own; the first call starts it."""
@@ -104,9 +141,11 @@ def test_the_block_stands_below_the_log_and_goes_with_ctrl_c(
     block = rows[head:]
     assert block[1].startswith("nodes  n0 n1 ")
     assert block[2].startswith("step   █")
-    assert [row.split()[:2] for row in block[-4:]] == [["0", "n0"], ["1", "n0"], ["2", "n1"], ["3", "n1"]]
+    assert [row.split()[:2] for row in block[-5:-1]] == [["0", "n0"], ["1", "n0"], ["2", "n1"], ["3", "n1"]]
+    assert re.fullmatch(r"4 ranks: .* +seen \d+s ago · \d+ requests/min", block[-1]), block[-1]
     terminal("resize-window", "-x", "40")
     until(lambda: "2/2 nodes" in terminal("capture-pane", "-p"))
+    until(lambda: re.search(r"^4 fine +\d+s · \d+/min$", terminal("capture-pane", "-p"), re.M))
     terminal("send-keys", "C-c")
     until(lambda: "ended with 130" in terminal("capture-pane", "-p"))
     assert "2/2 nodes" not in terminal("capture-pane", "-p")

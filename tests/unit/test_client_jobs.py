@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended
-from batchtrain.errors import NotFound, PlanError, ServiceError, TaskFailed, Unreachable, UsageError
+from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.operations import Job, Jobs, Pools
 from batchtrain.service import files
 from batchtrain.service.seen import TaskSeen
@@ -63,9 +63,7 @@ def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
 ) -> None:
     monkeypatch.setattr(files, "stderr_end", lambda *_: lines)
     task = TaskSeen("train", "completed", "failure", exit_code=code, node="n")
-    with pytest.raises(TaskFailed) as caught:
-        Job(Mock(), "job").raise_failed((task,))
-    assert str(caught.value).endswith(end)
+    assert str(Job(Mock(), "job").failure_of(task)).endswith(end)
 
 
 def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:

@@ -144,7 +144,7 @@ class Service:
         self.id = name
         return self
 
-    def raise_failed(self, tasks: Any) -> None:
+    def raise_failed(self, tasks: Any, **_: Any) -> None:
         if self.failure:
             raise self.failure
 
@@ -280,7 +280,7 @@ def test_every_job_is_followed_to_its_end_and_the_first_failure_counts(
     watched: list[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, said = Service(), list[Event]()
-    monkeypatch.setattr(service, "raise_failed", lambda tasks: raises(TaskFailed(f"{service.id} failed")))
+    monkeypatch.setattr(service, "raise_failed", lambda tasks, **_: raises(TaskFailed(f"{service.id} failed")))
     outcome = runs(service, said, "one", "two")
     assert (str(outcome.failure), len(outcome.tasks)) == ("one failed", 2)
     assert [event.text for event in said if event.kind == "job.failed"] == ["one failed; the next jobs continue"]
@@ -347,7 +347,7 @@ def test_what_somebody_added_in_place_of_ours_is_left(
     watched: list[BaseException],
 ) -> None:
     class Replaced(Service):
-        def raise_failed(self, tasks: Any) -> None:
+        def raise_failed(self, tasks: Any, **_: Any) -> None:
             self.created["job"] = "t2"  # somebody deleted our job and added one of the same id
 
     service, said = Replaced(), list[Event]()

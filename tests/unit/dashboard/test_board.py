@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from batchtrain.dashboard.app import application
 from batchtrain.dashboard.board import Board, DocumentTopic, Viewer
 from batchtrain.dashboard.budget import Budget, Unlimited
-from batchtrain.errors import ServiceError
+from batchtrain.dashboard.connection import Connection
+from batchtrain.dashboard.guard import Keys
+from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.service.retry import Clock
 from tests.waiting import until
 
@@ -95,3 +102,41 @@ def test_an_unchanged_document_is_no_news() -> None:
     topic.read()
     news = topic.since("")
     assert news is not None and topic.since(news.position) is None
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.4"])
+def test_a_viewer_who_leaves_before_the_stream_has_started_is_not_counted(version: str, tmp_path: Path) -> None:
+    source = Source()
+    with contextlib.closing(board(source, Unlimited(), near=True)) as watched:
+        app = application(Connection(None, tmp_path), watched, Unlimited(), Keys("token", "session", "cookie"))
+        scope = {
+            "type": "http",
+            "asgi": {"spec_version": version},
+            "method": "GET",
+            "path": "/api/v1/events",
+            "query_string": b"watch=/jobs",
+            "headers": [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer token")],
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(_: Any) -> None:
+            raise OSError("the viewer has left")
+
+        with contextlib.suppress(Exception):
+            asyncio.run(app(scope, receive, send))
+        assert watched._viewers == []
+        assert watched._watched == {}
+
+
+def test_a_401_in_the_middle_is_shown_and_reading_goes_on_when_the_sign_in_works_again() -> None:
+    source = Source()
+    with contextlib.closing(board(source, Unlimited(), near=True)) as watched, watch(watched, "/jobs") as viewer:
+        (topic,) = viewer.watched
+        until(lambda: topic.at)
+        source.error = NotAllowed("read the jobs: the token has expired; sign in again", code="AuthenticationFailed")
+        assert until(lambda: topic.trouble) == "read the jobs: the token has expired; sign in again"
+        assert topic.topic.since("") is not None
+        source.error = None
+        until(lambda: not topic.trouble)

@@ -173,3 +173,10 @@ def test_equal_causes_of_many_tasks_are_one_row() -> None:
 
 def test_the_page_of_causes_lists_every_rule() -> None:
     assert causes_page.PAGE.read_text(encoding="utf-8") == causes_page.page(), "run `python -m tests.causes_page`"
+
+
+def test_where_the_output_is_kept_is_named_in_place_of_a_command_that_needs_the_job() -> None:
+    (gone,) = judged(Record(job(failed("bye"), logs="runs/1/logs"), POOL)).findings
+    (there,) = judged(Record(job(failed("bye")), POOL)).findings
+    assert gone.next_step == "read its output in runs/1/logs/train"
+    assert "`batchtrain jobs logs digits --task train`" in there.next_step

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
 from batchtrain.catalog.prices import Price
+from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.runs.curves import spark
+from batchtrain.service.retry import Answers
 from batchtrain.service.seen import NodeSeen
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts
+from tests import block_pictures
 
 BEGAN = 1_800_000_000.0
 ALLOCATED = datetime.fromtimestamp(BEGAN, timezone.utc)
@@ -28,6 +33,7 @@ def trained(ranks: int = 3, steps: int = 12) -> View:
             if rank < ranks - 1 or step < 3:
                 line = f"[{rank * 2 // ranks}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
                 view.note(Event("stdout", "train", line), BEGAN + 60 + 10 * step)
+    view.answers = 2.0, 18
     return view
 
 
@@ -45,6 +51,7 @@ def test_the_block_at_80_columns() -> None:
         "   0 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
         "   1 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
         "   2 n1         2     303  1m45s  step 2/30 loss 1.0000 303.0 images/sec",
+        "3 ranks: 2 fine, 1 quiet                           seen 2s ago · 18 requests/min",
     ]
 
 
@@ -66,6 +73,7 @@ def test_the_block_at_40_columns() -> None:
         "   0     5s  step 12/30 loss 0.1667 303…",
         "   1     5s  step 12/30 loss 0.1667 303…",
         "   2  1m45s  step 2/30 loss 1.0000 303.…",
+        "2 fine, 1 quiet              2s · 18/min",
     ]
 
 
@@ -82,7 +90,7 @@ def test_the_block_keeps_its_height_and_its_width(width: int, ranks: int) -> Non
 def test_a_large_gang_shows_the_quietest_ranks() -> None:
     rows = shown(trained(64), 80, BEGAN + 185)
     assert len(rows) == 11
-    assert rows[-1] == "64 of 64 ranks have printed  1 quiet: r63"
+    assert rows[-1].startswith("64 of 64 ranks: 63 fine, 1 quiet  ")
     assert any(row.startswith("  63 ") for row in rows)
 
 
@@ -138,3 +146,71 @@ def test_spans_of_time() -> None:
 )
 def test_a_line_of_a_task_cannot_take_over_the_terminal(line: str, safe: str) -> None:
     assert terminal_text(line) == safe
+
+
+class Screen:
+    """A terminal that notes when it was drawn, with its clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.drawn: list[float] = []
+        self.waited: list[float] = []
+
+    def print(self, text: Any, **_: Any) -> None:
+        self.refresh()
+        self.waited += [self.now - float(line) for line in text.plain.split("\n")]
+
+    def refresh(self) -> None:
+        self.drawn.append(self.now)
+
+
+def test_the_block_is_drawn_four_times_a_second_and_no_line_waits_longer_than_that() -> None:
+    screen: Any = Screen()
+    log = _Log(screen, screen.refresh, lambda: screen.now)
+    for hundredth in range(400):
+        screen.now = hundredth / 100
+        log.tick()
+        if hundredth % 3 == 0:
+            log.add(f"{screen.now}")
+    log.flush()
+    assert min(later - earlier for earlier, later in itertools.pairwise(screen.drawn[:-1])) >= DRAW_SECONDS
+    assert len(screen.waited) == 134
+    assert max(screen.waited) <= DRAW_SECONDS
+
+
+def test_a_line_after_a_pause_is_drawn_at_once() -> None:
+    screen: Any = Screen()
+    log = _Log(screen, screen.refresh, lambda: screen.now)
+    log.tick()
+    screen.now = 0.3
+    log.add("0.3")
+    assert screen.waited == [0.0]
+
+
+def test_answers_are_those_of_the_last_minute() -> None:
+    now = [0.0]
+    answers = Answers(lambda: now[0])
+    assert answers.recent() is None
+    for second in (1.0, 30.0, 61.5):
+        now[0] = second
+        answers.note()
+    now[0] = 64.0
+    assert answers.recent() == (2.5, 2)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
+    long = "j" * 64
+    view = View(long, f"pool {long} · Azure {long}", BEGAN, ranks=2)
+    node = NodeSeen(f"tvmps_{'a' * 64}_d", "running", "", allocated=ALLOCATED)
+    view.note(Event("nodes.seen", long, "", (1, (node,))), BEGAN + 1)
+    view.note(Event("stdout", long, f"[0:0] {long}: step 1/2 loss 0.5"), BEGAN + 2)
+    rows = shown(view, width, BEGAN + 3)
+    assert max(map(len, rows)) <= width and len(rows) == view.height
+    assert rows[0].endswith("running 3s") and "…" in rows[0]
+
+
+@pytest.mark.parametrize("width", block_pictures.WIDTHS)
+def test_the_pictures_of_the_documentation_show_the_block_of_today(width: int) -> None:
+    kept = (block_pictures.IMAGES / f"live-block-{width}.svg").read_text(encoding="utf-8")
+    assert kept == block_pictures.picture(width), "run `python -m tests.block_pictures`"

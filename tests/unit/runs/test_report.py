@@ -5,16 +5,22 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
+from batchtrain.errors import Finding
 from batchtrain.runs import directory, report
 from batchtrain.runs.directory import Failure, FileRecord, RunDirectory, RunRecord, TaskRecord
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 HOSTILE = "<script>alert(1)</script>"
+FOUND = Finding("disk-full", "task train", "a disk is full", HOSTILE, "free space")
 
 
 def made(tmp_path: Path, metrics: str) -> RunDirectory:
     run = directory.make(tmp_path, "digits", NOW)
-    run.write(RunRecord(id=run.name, state="failed", started=NOW, job="digits", failure=Failure(HOSTILE)))
+    run.write(
+        RunRecord(
+            id=run.name, state="failed", started=NOW, job="digits", failure=Failure(HOSTILE, finding=FOUND._asdict())
+        )
+    )
     run.write_tasks([TaskRecord("train", "completed", exit_code=7)])
     run.write_files([FileRecord(task="train", path=f"wd/output/{HOSTILE}", size=3, reason="the disk is full")])
     directory.replace(run.metrics_file("train"), metrics.encode())
@@ -35,3 +41,11 @@ def test_a_metric_is_a_curve_over_its_steps_and_no_line_breaks_it(tmp_path: Path
     assert report.points(run, "train") == {"loss": [(10.0, 2.0), (30.0, 0.5)]}
     assert '<polyline fill="none"' in report.html(run)
     assert "train: loss: from 2 to 0.5" in report.html(run)
+
+
+def test_the_cause_of_a_failure_is_on_the_page_with_the_next_step(tmp_path: Path) -> None:
+    run = made(tmp_path, "")
+    failure = run.record().failure
+    assert failure is not None and failure.found == FOUND
+    page = report.html(run)
+    assert "cause  a disk is full [disk-full]" in page and "next   free space" in page

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
+from azure.batch import BatchClient
 
-from batchtrain.service import files
+from batchtrain.errors import NotFound, ServiceError, Unreachable
+from batchtrain.service import downloads, files
+from batchtrain.service.downloads import RANGE, task_tree
 from batchtrain.service.files import Follower
 
 LONG = "".join(f"step {number}\n" for number in range(40))
@@ -17,32 +21,46 @@ class File:
 
     content = b""
 
-    def read(self, client: Any, job_id: str, task_id: str, path: str, start: int = 0) -> bytes:
-        return self.content[start:]
+    def __init__(self) -> None:
+        self.bodies: list[int] = []
+        """The bytes of each answer."""
+        self.fault: ServiceError | None = None
+
+    def read(self, client: Any, tree: downloads.Tree, path: str, start: int, end: int) -> bytes:
+        if self.fault and self.bodies:
+            fault, self.fault = self.fault, None
+            raise fault
+        if start >= len(self.content):
+            raise ServiceError("past the end", code="InvalidRange")
+        self.bodies.append(len(self.content[start:end]))
+        return self.content[start:end]
+
+
+CLIENT = cast("BatchClient", None)
 
 
 @pytest.fixture
 def file(monkeypatch: pytest.MonkeyPatch) -> File:
     made = File()
-    monkeypatch.setattr(files, "task_file", made.read)
+    monkeypatch.setattr(downloads, "read", made.read)
     return made
 
 
 @pytest.fixture
 def follower() -> Follower:
-    return Follower(None, "j", "t", "stdout.txt")  # type: ignore[arg-type]
+    return Follower(CLIENT, "j", "t", "stdout.txt")
 
 
 def after(follower: Follower, file: File, text: str, node: str = "n0") -> list[str]:
     file.content = text.encode()
-    return follower.new_lines(node)
+    return list(follower.new_lines(node))
 
 
 def test_only_complete_lines_are_given_and_each_once(follower: Follower, file: File) -> None:
     assert after(follower, file, LONG + "grö") == LONG.splitlines()
     assert after(follower, file, LONG + "größe\n") == ["größe"]
     assert after(follower, file, LONG + "größe\nend") == []
-    assert follower.new_lines("n0", last=True) == ["end"]
+    assert list(follower.new_lines("n0", last=True)) == ["end"]
 
 
 def test_a_retry_on_another_node_is_read_from_its_beginning_even_if_it_is_longer(
@@ -64,3 +82,51 @@ def test_a_file_that_is_written_anew_on_the_same_node_is_read_from_its_beginning
 def test_a_retry_that_appends_to_the_file_repeats_nothing(follower: Follower, file: File) -> None:
     after(follower, file, LONG)
     assert after(follower, file, LONG + LONG) == LONG.splitlines()
+
+
+BIG = b"".join(b"line %d \xc3\xb6\n" % number for number in range(RANGE // 6))
+
+
+def _read(file: File, follower: Follower) -> list[str]:
+    return list(files.lines_of(files.blocks(CLIENT, task_tree("j", "t"), "stdout.txt")))
+
+
+def _followed(file: File, follower: Follower) -> list[str]:
+    return list(follower.new_lines("n0", last=True))
+
+
+@pytest.mark.parametrize("read", [_read, _followed])
+def test_a_large_file_comes_in_ranges_and_no_answer_is_larger_than_one(
+    file: File, follower: Follower, read: Callable[[File, Follower], list[str]]
+) -> None:
+    file.content = BIG
+    assert read(file, follower) == BIG.decode().splitlines()
+    assert max(file.bodies) <= RANGE + files.COMPARED
+    assert len(file.bodies) == len(BIG) // RANGE + 1
+
+
+def test_the_bytes_of_a_large_file_are_those_of_its_ranges(file: File) -> None:
+    file.content = BIG[: 2 * RANGE]
+    content = list(files.blocks(CLIENT, task_tree("j", "t"), "stdout.txt"))
+    assert [len(block) for block in content] == [RANGE, RANGE]
+    assert b"".join(content) == file.content
+
+
+@pytest.mark.parametrize("fault", [Unreachable("no answer"), NotFound("gone", code="FileNotFound")])
+def test_a_fault_between_two_ranges_loses_and_repeats_no_line(
+    file: File, follower: Follower, fault: ServiceError
+) -> None:
+    file.content, file.fault = BIG, fault
+    lines: list[str] = []
+    try:
+        lines.extend(follower.new_lines("n0"))
+    except Unreachable:
+        assert not isinstance(fault, NotFound)
+    lines += follower.new_lines("n0", last=True)
+    assert lines == BIG.decode().splitlines()
+
+
+@pytest.mark.parametrize("text", ["a\r\nb\r\n", "a\x0cb\u2028c", "\n\n", "a\r" * 5, "", "no end"])
+def test_lines_of_blocks_are_those_of_the_whole_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PIECE", 1)
+    assert list(files.lines_of(iter([text.encode()]))) == text.splitlines()

@@ -26,10 +26,11 @@ from azure.core.pipeline.transport import HttpTransport
 from azure.core.rest._requests_basic import RestRequestsTransportResponse
 
 from batchtrain.config.types import Secret
-from batchtrain.errors import AlreadyExists, Differs, ServiceError, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
 from batchtrain.service import connect, files, look, retry, submit
 from batchtrain.service.connect import Account
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=timezone.utc)
@@ -159,7 +160,7 @@ def test_a_file_that_is_cut_off_is_read_again(monkeypatch: pytest.MonkeyPatch) -
         return read(self)
 
     monkeypatch.setattr(RestRequestsTransportResponse, "read", once)
-    assert files.task_file(service.client, "j", "t", "stdout.txt") == b'"whole"'
+    assert b"".join(files.blocks(service.client, task_tree("j", "t"), "stdout.txt")) == b'"whole"'
     assert len(service.transport.sent) == 2
 
 
@@ -470,3 +471,13 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
         f"cannot be\nreached for {retry.QUIET:g} s",
     ):
         assert line in text
+
+
+def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step() -> None:
+    refused = (401, {"code": "AuthenticationFailed", "message": {"value": "The token has expired."}})
+    service = Service((206, "step 1\n"), refused)
+    follower = files.Follower(service.client, "j", "t", "stdout.txt")
+    assert list(follower.new_lines("n")) == []
+    with pytest.raises(NotAllowed) as caught:
+        list(follower.new_lines("n"))
+    assert "\n" not in str(caught.value) and "az login" in str(caught.value)

@@ -66,6 +66,7 @@ export function cause(found, to) {
   if (!found) return null;
   return h("section", { class: "card bad cause", "aria-label": "Why it failed" },
     h("h2", null, "Why it failed"), h("p", null, short(found.message)),
+    found.card?.length ? h("pre", { tabindex: "0", class: "finding" }, short(found.card.join("\n"))) : null,
     found.raised && h("p", { class: "quiet" }, "raised at ", h("code", null, found.raised)),
     found.lines?.length ? h("pre", { tabindex: "0" }, found.lines.slice(-8).join("\n")) : null,
     to && h("p", null, to));
