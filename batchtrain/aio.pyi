@@ -55,6 +55,8 @@ class Client:
         reuse: bool = ...,
         check: bool = ...,
         runs_dir: str | Path | None = ...,
+        max_price: float | None = ...,
+        max_duration: float | None = ...,
     ) -> Result: ...
 
 class Pools:

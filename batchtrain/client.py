@@ -14,6 +14,7 @@ from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.foreseen import gathered
+from batchtrain.limits import Limits
 from batchtrain.local import emulated
 from batchtrain.operations import SHOW, Operations, Tell, displayed
 from batchtrain.plan import diff, plan_recipe
@@ -123,6 +124,8 @@ class Client(Operations):
         reuse: bool = False,
         check: bool = True,
         runs_dir: str | Path | None = None,
+        max_price: float | None = None,
+        max_duration: float | None = None,
     ) -> Result:
         """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Returns the
         result: tasks, metrics, curves, logs and files. Raises TaskFailed if a task failed (unless `check` is off), and
@@ -130,10 +133,13 @@ class Client(Operations):
 
         timeout: seconds for each wait; by default what the wall-clock limits need, otherwise 24 hours. reuse: use the
         existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
-        directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`.
+        directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes
+        may cost, in the currency of the catalogue, and the most seconds; raises LimitReached after the results are
+        fetched.
         """
         origin = Origin(root_of(str(runs_dir) if runs_dir else None, os.environ))
-        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin)
+        limits = Limits(max_price, max_duration)
+        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits)
         if error := (outcome.failure if check else None) or outcome.standing:
             raise error
         return Result(outcome.tasks, outcome.runs, outcome.failure)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchtrain.catalog.prices import Hour, Price
 from batchtrain.errors import BatchtrainError, Differs, NotFound, ServiceError, TimedOut, Unreachable
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import CLOCK_STEP
@@ -79,6 +80,8 @@ class Created:
         self.ended: set[str] = set()
         """The jobs whose tasks have ended."""
         self.pool: PoolSeen | None = None
+        self.price: Price | None = None
+        """The price of a node of it, if it is known."""
 
     def tell(self, event: Event) -> None:
         """Note an event and pass it on."""
@@ -123,8 +126,7 @@ class Created:
         seen = self.pool
         if seen is None or self._client.account.emulated:
             return ""
-        counts = f"{seen.dedicated} dedicated, {seen.spot} spot"
-        return f"; an hour of pool {seen.id} is {seen.dedicated + seen.spot} node hours of {seen.vm_size} ({counts})"
+        return f"; {Hour(seen.id, seen.vm_size, seen.dedicated, seen.spot, self.price)}"
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 

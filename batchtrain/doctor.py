@@ -14,9 +14,10 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
 from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.config.image_names import EXAMPLE
-from batchtrain.config.scaling import scaling_of
+from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
+from batchtrain.plan import cost
 from batchtrain.service import arm, look
 from batchtrain.service.connect import Account
 from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
@@ -330,7 +331,7 @@ def _dedicated(facts: Facts) -> Check:
     if quota is None:
         return Check("quota", NOT_CHECKED, f"the account lists no quota for the family of {pool.vm_size}")
     of = family if seen.by_family else "dedicated cores"
-    return _compared("quota", facts, _most(pool, spot=False), quota, of, spot=False)
+    return _compared("quota", facts, most_nodes(pool).dedicated, quota, of, spot=False)
 
 
 def _spot(facts: Facts) -> Check:
@@ -339,19 +340,9 @@ def _spot(facts: Facts) -> Check:
         return Check("spot quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
     if region.account.spot_cores is None:
         return Check("spot quota", NOT_CHECKED, "the account lists no quota for spot nodes")
-    nodes = _most(pool, spot=True)
-    return _compared("spot quota", facts, nodes, region.account.spot_cores, "spot cores", spot=True)
-
-
-def _most(pool: Pool, *, spot: bool) -> int:
-    """The maximum number of nodes of the pool; for a custom formula only the initial number is known."""
-    count = pool.vm_count.low_priority if spot else pool.vm_count.dedicated
-    scaling = scaling_of(pool)
-    scenario = scaling.scenario if scaling is not None and not scaling.formula else None
-    if scenario is None:
-        return count
-    most = scenario.maximum_vm_count
-    return max(count, (most.low_priority if spot else most.dedicated) or 0)
+    return _compared(
+        "spot quota", facts, most_nodes(pool).low_priority, region.account.spot_cores, "spot cores", spot=True
+    )
 
 
 def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot: bool) -> Check:
@@ -385,6 +376,16 @@ def _nodes(pool: PoolSeen, spot: bool) -> int:
     return max(pool.spot, pool.target_spot) if spot else max(pool.dedicated, pool.target_dedicated)
 
 
+def _cost(facts: Facts) -> Check:
+    hour = cost.hour_of(facts.recipe, facts.account.region) if facts.recipe is not None else None
+    if hour is None:
+        return Check("cost", NOT_CHECKED, NO_RECIPE)
+    if hour.cost is not None or facts.account.emulated:
+        return Check("cost", OK, str(hour))
+    where = f" --location {facts.account.region or 'REGION'}"
+    return Check("cost", OK, str(hour), f"batchtrain catalog refresh --prices{where} reads the price")
+
+
 def _pool(facts: Facts) -> Pool | None:
     return facts.recipe.pool if facts.recipe is not None else None
 
@@ -395,5 +396,5 @@ def _same(seen: ImageSeen, wanted: Any) -> bool:
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
-    _signed_in, _clock, _pools, _jobs, _image, _registry, _size, _settings, _sold, _dedicated, _spot,
+    _signed_in, _clock, _pools, _jobs, _image, _registry, _size, _settings, _sold, _dedicated, _spot, _cost,
 )  # fmt: skip

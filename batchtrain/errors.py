@@ -247,6 +247,12 @@ class TimedOut(BatchtrainError):
     exit_code = 6
 
 
+class LimitReached(BatchtrainError):
+    """A run has cost or lasted as much as it may. Its results were fetched, and what it created was deleted."""
+
+    exit_code = 7
+
+
 class Differs(BatchtrainError):
     """The existing object differs from the plan; the message shows the difference and the solution. `tasks` are the ids
     of the job's tasks that differ."""

@@ -12,6 +12,7 @@ from batchtrain.created import Created
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
+    LimitReached,
     NotFound,
     TaskFailed,
     TimedOut,
@@ -19,20 +20,25 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.following import Follow
+from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.plan.cost import price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import look, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
 from batchtrain.service.submit import Event
+from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
     from batchtrain.operations import Job, Operations, Tell
 
+ENDING_SECONDS = 120.0
+"""For the tasks to end that were terminated at a limit."""
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""
 
@@ -59,6 +65,7 @@ def run(
     reuse: bool = False,
     origin: Origin | None = None,
     progress: Progress = QUIET,
+    limits: Limits = UNLIMITED,
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -67,19 +74,22 @@ def run(
     if the service cannot be reached, or if results are still on a node. With `keep`, everything is kept. With `reuse`,
     an existing pool that matches the plan is used, and the pool is kept; a completed job of the same id is replaced.
     timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
-    without it.
+    without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
     """
     _refuse_endless(recipe)
+    guard = Guard(limits, price_for(limits, recipe, client.account), now)
     foreseen = client.foresee(recipe)
     if origin is not None:
         directory.check(origin.root)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
     kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Created(client, kept.tell, keep=("pool",) if reuse else ())
+    made = Created(client, guarded(kept.tell, guard), keep=("pool",) if reuse else ())
+    made.price = price_of(recipe, client.account.region)
     try:
-        outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept)
+        outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept, guard)
         kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
     except BaseException as error:
+        guard.armed = False
         made.settle(error)
         left = keep or leaves(error, added=made.added, submitted=made.submitted)
         unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (TimedOut, Unreachable)))
@@ -92,6 +102,16 @@ def run(
     made.say_left()
     kept.say()
     return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
+
+
+def guarded(tell: Tell, guard: Guard) -> Tell:
+    """Pass events on, then let the guard take them."""
+
+    def tell_and_note(event: Event) -> None:
+        tell(event)
+        guard.note(event)
+
+    return tell_and_note
 
 
 def follow(
@@ -120,7 +140,7 @@ def follow(
             recipe, tell=made.tell, timeout=timeout, foreseen=foreseen, fail_fast=fail_fast, recreate=recreate
         )
         made.submitted = True
-        outcome = _all_followed(client, recipe, made, None, kept)
+        outcome = _all_followed(client, recipe, made, None, kept, Guard(UNLIMITED, None, now))
     except BaseException as error:
         made.settle(error)
         kept.end_all("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", error)
@@ -212,9 +232,12 @@ class Recorder:
 
         ask: whether the service is asked. Another Ctrl-C ends the fetching, and nothing is kept for it.
         """
-        state, unsaved = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", False
+        limit, unsaved = isinstance(error, LimitReached), False
+        state = "interrupted" if limit or isinstance(error, KeyboardInterrupt) else "failed"
         if ask and submitted and self._recordings and state == "interrupted":
-            self._tell(Event("results.fetch", "", "interrupted; fetching the results (Ctrl-C again skips them)"))
+            skips = "Ctrl-C skips them" if limit else "Ctrl-C again skips them"
+            text = f"{error if limit else 'interrupted'}; fetching the results ({skips})"
+            self._tell(Event("results.fetch", "", text))
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
@@ -250,6 +273,7 @@ def _work(
     replaced: Mapping[str, str],
     timeout: float | None,
     kept: Recorder,
+    guard: Guard,
 ) -> Outcome:
     starts = POOL_SECONDS if timeout is None else timeout
     if needs_pool(recipe):
@@ -259,16 +283,18 @@ def _work(
         _replace(client, job_id, created, made.tell)
     client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
     made.submitted = True
-    return _all_followed(client, recipe, made, timeout, kept)
+    return _all_followed(client, recipe, made, timeout, kept, guard)
 
 
-def _all_followed(client: Operations, recipe: Recipe, made: Created, timeout: float | None, kept: Recorder) -> Outcome:
+def _all_followed(
+    client: Operations, recipe: Recipe, made: Created, timeout: float | None, kept: Recorder, guard: Guard
+) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
     ended: list[TaskSeen] = []
     failures: list[TaskFailed] = []
     for number, settings in enumerate(recipe.jobs, 1):
         job = client.jobs.handle(settings.id)
-        tasks = _followed(client, job, settings, made.tell, timeout, kept)
+        tasks = _followed(client, job, settings, made.tell, timeout, kept, guard)
         made.ended.add(job.id)
         ended.extend(tasks)
         kept.fetch(job.id, tasks)
@@ -284,13 +310,37 @@ def _all_followed(client: Operations, recipe: Recipe, made: Created, timeout: fl
 
 
 def _followed(
-    client: Operations, job: Job, settings: JobSettings, tell: Tell, timeout: float | None, kept: Recorder
+    client: Operations,
+    job: Job,
+    settings: JobSettings,
+    tell: Tell,
+    timeout: float | None,
+    kept: Recorder,
+    guard: Guard,
 ) -> tuple[TaskSeen, ...]:
-    """Show the output of a job's tasks until all have ended; returns the tasks."""
+    """Show the output of a job's tasks until all have ended; returns the tasks. At a limit they are terminated, shown
+    to their last line, and LimitReached is raised."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
     follow = Follow(client.batch, job, deadline.tell, lines=kept.lines)
-    watch.tasks_ended(client.batch, job.id, deadline, client.pace, follow.look)
+
+    def look_within_limits(seen: Glance) -> int:
+        requests = follow.look(seen)
+        if guard.due():
+            pool_id = look.job_state(client.batch, job.id)[1]
+            watch.show_nodes(client.batch, pool_id, tell)
+            requests += 3
+        guard.check()
+        return requests
+
+    try:
+        watch.tasks_ended(client.batch, job.id, deadline, client.pace, look_within_limits)
+    except LimitReached:
+        job.terminate()
+        with contextlib.suppress(TimedOut):
+            ends = watch.Deadline(ENDING_SECONDS, watch.tasks_of(job.id), tell)
+            watch.tasks_ended(client.batch, job.id, ends, client.pace, follow.look)
+        raise
     tasks = job.tasks
     if settings.merge_task is not None:
         follow.show_ended(task for task in tasks if task.id == merge_id(settings.merge_task))
@@ -332,11 +382,11 @@ def seconds_for(job: JobSettings) -> float:
 def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
     """Whether everything is kept after an error: a running training is worth more than the cost of its nodes.
 
-    added: some task was added. submitted: everything was. Everything is deleted after Ctrl-C, after a refused
-    submission, and if the work was deleted. A deadline, a lost connection, and a bug of batchtrain are unrelated to the
-    training.
+    added: some task was added. submitted: everything was. Everything is deleted after Ctrl-C, at a limit, after a
+    refused submission, and if the work was deleted. A deadline, a lost connection, and a bug of batchtrain are
+    unrelated to the training.
     """
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, LimitReached)):
         return False
     if isinstance(error, (TimedOut, Unreachable)):
         return True

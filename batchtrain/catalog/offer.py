@@ -10,8 +10,10 @@ import fnmatch
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from batchtrain.catalog import prices as price_table
 from batchtrain.catalog import sizes as size_table
 from batchtrain.catalog import vm_images as image_table
+from batchtrain.catalog.prices import Price, Prices
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 
@@ -21,6 +23,8 @@ class Catalog(NamedTuple):
 
     own_sizes: tuple[VmSize, ...] = ()
     own_images: tuple[Image, ...] = ()
+    prices: tuple[Prices, ...] = ()
+    """By region; the built-in tables have none."""
 
     def size(self, name: str) -> VmSize | None:
         """The size of that name, ignoring case, `Standard_` optional. Returns None if it is unknown."""
@@ -31,6 +35,10 @@ class Catalog(NamedTuple):
     def image(self, publisher: str, offer: str, sku: str) -> Image | None:
         """The image of that reference, ignoring case. Returns None if it is unknown."""
         return image_table.find(publisher, offer, sku, self.own_images) or image_table.find(publisher, offer, sku)
+
+    def price(self, size: str, region: str) -> Price | None:
+        """The price of an hour of a size in a region; see `prices.find`."""
+        return price_table.find(self.prices, size, region)
 
     def nearest_sizes(self, name: str) -> tuple[str, ...]:
         """At most three names of sizes similar to `name`."""
@@ -56,7 +64,8 @@ class Catalog(NamedTuple):
         """This catalogue's own entries over another's."""
         sizes = {size_table.key(size.name): size for size in (*other.own_sizes, *self.own_sizes)}
         images = {image[:3]: image for image in (*other.own_images, *self.own_images)}
-        return Catalog(tuple(sizes.values()), tuple(images.values()))
+        prices = {listed.region: listed for listed in (*other.prices, *self.prices)}
+        return Catalog(tuple(sizes.values()), tuple(images.values()), tuple(prices.values()))
 
 
 def matching_sizes(sizes: Iterable[VmSize], pattern: str) -> tuple[VmSize, ...]:

@@ -33,6 +33,7 @@ class PlannedRow(NamedTuple):
     case: str
     nodes: int
     node_hours: float
+    cost: str
     state: str
 
 
@@ -76,7 +77,8 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
         return
     todo = [case for case in planned if case.digest not in done]
     if todo:
-        say(f"{len(todo)} runs, about {hours:.2f} node hours at {minutes:g} minutes each")
+        cost = f" ({cost})" if (cost := _total(todo, minutes)) else ""
+        say(f"{len(todo)} runs, about {hours:.2f} node hours{cost} at {minutes:g} minutes each")
         settings().confirm(f"Start {len(todo)} runs?")
         _run_all(todo, planned, folder, parallel)
     _report(experiment, planned, folder, file.stem)
@@ -149,7 +151,19 @@ def _digest(recipe: Recipe) -> str:
 
 def _row(planned: Planned, minutes: float, done: dict[str, str]) -> PlannedRow:
     state = "done" if planned.digest in done else "to run"
-    return PlannedRow(planned.case.name, planned.nodes, planned.nodes * minutes / 60, state)
+    return PlannedRow(planned.case.name, planned.nodes, planned.nodes * minutes / 60, _total([planned], minutes), state)
+
+
+def _total(planned: list[Planned], minutes: float) -> str:
+    """What runs of so many minutes cost; empty if a price is unknown."""
+    from batchtrain.catalog.prices import money
+
+    hours = [settings().hour_of(case.recipe) for case in planned]
+    costs = [hour.cost for hour in hours if hour is not None and hour.cost is not None]
+    currencies = {hour.price.currency for hour in hours if hour is not None and hour.price is not None}
+    if len(costs) < len(planned) or len(currencies) != 1:
+        return ""
+    return money(sum(costs) * minutes / 60, currencies.pop())
 
 
 # --- what has run ----------------------------------------------------------------------------------------------------
@@ -278,7 +292,8 @@ def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> I
         if planned_case.digest not in done:
             continue
         run = RunDirectory(folder.parent / done[planned_case.digest])
-        metric = run.record().summary.get(experiment.metric)
+        record = run.record()
+        metric = record.summary.get(experiment.metric)
         series: dict[str, list[float]] = {}
         for _, point in run.points():
             for name, value in point.values.items():
@@ -286,6 +301,7 @@ def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> I
                     series.setdefault(name, []).append(value)
         values = max(series.values(), key=len, default=[])
         statistics = compare.statistics_of(values)
+        rate, cost = metric.last if metric else None, compare.cost(record)
         yield scaling_report.Measured(
-            planned_case.case.values, planned_case.nodes, metric.last if metric else None, run.name, statistics
+            planned_case.case.values, planned_case.nodes, rate, run.name, statistics, record.node_hours, cost
         )

@@ -11,7 +11,7 @@ import click
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound
+from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
@@ -194,25 +194,39 @@ def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
 @command.command(cls=Command)
 @click.option("--location", metavar="REGION", help="The region. Default: the region of the account.")
 @click.option("--subscription", metavar="ID", help="The subscription. Default: the subscription of the account.")
+@click.option("--prices", is_flag=True, help="Read the prices of the region instead. Needs no sign-in.")
+@click.option("--currency", default="USD", show_default=True, metavar="CODE", help="Currency of the prices.")
 @click.option("--to", "target", metavar="FILE", help="File to write. Default: the catalog.yaml of the user.")
 @common
-def refresh(location: str | None, subscription: str | None, target: str | None) -> None:
-    """Write a catalog.yaml with the sizes that Batch supports in a region and that the built-in tables lack or describe
-    differently.
+def refresh(location: str | None, subscription: str | None, prices: bool, currency: str, target: str | None) -> None:
+    """Write the sizes that Batch supports in a region, and that the built-in tables lack or describe differently, to a
+    catalog.yaml. With --prices: what an hour of each size costs there.
 
-    Uses Azure Resource Manager: needs a sign-in with Microsoft Entra ID and the role Reader.
+    The sizes come from Azure Resource Manager, which needs a sign-in with Microsoft Entra ID and the role Reader. The
+    prices come from Azure's public Retail Prices API.
     """
     import os
 
-    from batchtrain.catalog.offer import Catalog
     from batchtrain.config import catalog_file
-    from batchtrain.config.load import load_credentials
-    from batchtrain.service import arm
-    from batchtrain.service.connect import account_of
 
     file = Path(target) if target else catalog_file.user_directory(os.environ) / catalog_file.NAMES[0]
     if file.is_file() and not file.read_text(encoding="utf-8", errors="replace").startswith(f"# {MADE_BY}"):
         settings().confirm(f"{file} was not made by this command. Replace it?")
+    if prices:
+        _refresh_prices(file, location, currency)
+    else:
+        _refresh_sizes(file, location, subscription)
+
+
+def _refresh_sizes(file: Path, location: str | None, subscription: str | None) -> None:
+    """Replace the sizes and the images of the file; its prices are kept."""
+    import os
+
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.config.load import load_credentials
+    from batchtrain.service import arm
+    from batchtrain.service.connect import account_of
+
     credentials = load_credentials(settings().configdir or ".", settings().files)
     account = account_of(credentials, os.environ)
     endpoint = account.endpoint if account else ""
@@ -221,9 +235,47 @@ def refresh(location: str | None, subscription: str | None, target: str | None) 
     region = arm.region(asked, endpoint, subscription or known, location)
     say(f"listing the sizes that Batch supports in {region.location}, subscription {region.subscription}")
     fresh = arm.corrections(arm.batch_sizes(asked, *region), Catalog())
-    heading = f"{MADE_BY} on {date.today()} for {region.location};\nthe next time it is replaced."
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(catalog_file.text_of(fresh, heading), encoding="utf-8")
+    _write(file, fresh._replace(prices=_before(file).prices), region.location)
     names = [size.name for size in fresh.own_sizes]
     summary = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the built-in tables are up to date"
     show({"file": str(file), "location": region.location, "sizes": names}, f"wrote {file}, {summary}")
+
+
+def _refresh_prices(file: Path, location: str | None, currency: str) -> None:
+    """Replace the prices of the region in the file; everything else is kept."""
+    import os
+
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.config import user_settings
+    from batchtrain.config.load import load_credentials
+    from batchtrain.plan.cost import region_for
+    from batchtrain.service import prices
+    from batchtrain.service.connect import CA_VARIABLE
+
+    credentials = load_credentials(settings().configdir or ".", settings().files)
+    region = (location or region_for(credentials, os.environ)).lower()
+    if not region:
+        raise UsageError("no account says which region: give --location REGION, such as --location westeurope")
+    url = user_settings.load().prices_url
+    say(f"reading the prices of {region} from {url or prices.URL}")
+    fresh = prices.read(region, date.today(), currency=currency, url=url, ca=os.environ.get(CA_VARIABLE) or None)
+    _write(file, Catalog(prices=(fresh,)).above(_before(file)), region)
+    count = f"{len(fresh.dedicated)} prices of dedicated nodes and {len(fresh.spot)} of spot nodes in {currency}"
+    document = {"file": str(file), "location": region, **_plain(fresh)}
+    show(document, f"wrote {file}, {count}")
+
+
+def _before(file: Path) -> Catalog:
+    """The entries of the file; none if it is not there."""
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.config import catalog_file
+
+    return catalog_file.read(file) if file.is_file() else Catalog()
+
+
+def _write(file: Path, catalog: Catalog, location: str) -> None:
+    from batchtrain.config import catalog_file
+    from batchtrain.runs.directory import replace
+
+    heading = f"{MADE_BY} on {date.today()} for {location};\nthe next time it is replaced."
+    replace(file, catalog_file.text_of(catalog, heading).encode())

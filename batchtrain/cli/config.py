@@ -210,6 +210,7 @@ class Setting(NamedTuple):
 @common
 def set_(name: str, value: str) -> None:
     """Store a setting of this user. `set registry NAME`: recipes take their images from NAME instead of `example`.
+    `set prices_url URL`: `catalog refresh --prices` reads URL instead of Azure's Retail Prices API.
 
     An empty VALUE removes the setting.
     """

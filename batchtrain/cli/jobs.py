@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.seen import ScheduleSeen
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from batchtrain.cli.log_lines import Selection
     from batchtrain.client import Client
     from batchtrain.config.types import Recipe
     from batchtrain.operations import Job
@@ -31,6 +35,37 @@ SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
 Result = TypeVar("Result")
 Other = TypeVar("Other")
+
+
+def _numbers(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[int]:
+    from batchtrain.cli.log_lines import numbers
+
+    try:
+        return numbers(value) if value is not None else frozenset()
+    except ValueError:
+        raise click.BadParameter(f"`{value}` is no list of numbers; write it as 0,3 or 0-7") from None
+
+
+def _pattern(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(value) if value is not None else None
+    except re.error as error:
+        raise click.BadParameter(f"`{value}` is no regular expression: {error}") from None
+
+
+def _since(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    from datetime import datetime, timedelta, timezone
+
+    from batchtrain.config.times import duration, moment
+
+    if value is None:
+        return None
+    since, ago = moment(value), duration(value.removesuffix("ago"))
+    if since is None and ago is not None and ago < 10 * 365 * 86400:
+        since = datetime.now(timezone.utc) - timedelta(seconds=ago)
+    if since is None:
+        raise click.BadParameter(f"`{value}` is no time; write it as 10m, 2h or 2027-01-31T09:00Z")
+    return since
 
 
 _job_id = click.argument("job_id", required=False, shell_complete=ids("jobs"))
@@ -216,35 +251,78 @@ def _show_ended(job: Job) -> None:
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended.")
 @click.option(
+    "--rank", "ranks", callback=_numbers, metavar="N,N", help="Only lines of these ranks, such as 0,3 or 0-7."
+)
+@click.option("--node", "nodes", callback=_numbers, metavar="N,N", help="Only lines of these nodes, such as n1.")
+@click.option("--grep", "pattern", callback=_pattern, metavar="REGEX", help="Only lines that match.")
+@click.option("--since", callback=_since, metavar="TIME", help="Only from this time on: 10m ago, or 2027-01-31T09:00Z.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A JSON document for each line, with `rank` and `node`; -o jsonl."
+)
+@click.option(
     "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to follow."
 )
 @common
-def logs(job_id: str | None, task_id: str | None, file: str, follow: bool, timeout: float) -> None:
-    """Print the output or another file of a task. Output to a pipe or a file is byte for byte."""
+def logs(
+    job_id: str | None,
+    task_id: str | None,
+    file: str,
+    follow: bool,
+    ranks: frozenset[int],
+    nodes: frozenset[int],
+    pattern: re.Pattern[str] | None,
+    since: datetime | None,
+    as_json: bool,
+    timeout: float,
+) -> None:
+    """Print the output or another file of a task: all its ranks. Output to a pipe or a file is byte for byte.
+
+    --since uses the times that the program writes into its lines, in UTC unless they name a zone. A line without a time
+    is as old as the line before it.
+    """
+    from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted
+
+    if as_json:
+        settings().output = "jsonl"
+    wanted = Wanted(ranks, nodes, pattern, since)
     name, loaded = named(job_id)
     client = settings().connect(loaded)
     job = client.jobs.handle(name)
-    if not follow and settings().output == "table" and not sys.stdout.isatty():
+    whole = not follow and wanted == EVERYTHING and settings().output == "table"
+    if whole and not sys.stdout.isatty():
         sys.stdout.buffer.writelines(job.blocks(task_id, file=file))
         sys.stdout.flush()
         _say_failed(job, task_id, file)
         return
-    if not follow and settings().output == "table":
-        for line in _text(job, task_id, file):
-            print(line)
+    if whole:
+        _print_lines(_text(job, task_id, file), Selection(wanted))
         _say_failed(job, task_id, file)
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
+    selection = Selection(wanted)
     with waiting("job", name, client) if follow else contextlib.nullcontext():
-        if settings().output in ("json", "yaml", "csv"):
-            show(list(lines))
-            return
-        for line in lines:
-            if settings().output == "jsonl":
-                show({"line": line})
-            else:
-                print(line, flush=True)
-    _say_failed(job, task_id, file)
+        _print_lines(lines, selection)
+    selection.check(file)
+    if settings().output not in ("json", "yaml", "csv"):
+        _say_failed(job, task_id, file)
+
+
+def _print_lines(lines: Iterator[str], selection: Selection) -> None:
+    """Print the chosen lines as they come."""
+    from batchtrain.cli.log_lines import read
+    from batchtrain.cli.output import colored
+
+    chosen = ((line, parts) for line in lines if selection.takes(parts := read(line)))
+    form, on_terminal = settings().output, sys.stdout.isatty()
+    if form in ("json", "yaml", "csv"):
+        show([line for line, _ in chosen])
+        return
+    color = colored(sys.stdout)
+    for line, parts in chosen:
+        if form == "jsonl":
+            show(parts.document)
+        else:
+            print(parts.on_terminal(color=color) if on_terminal else line, flush=True)
 
 
 def _text(job: Job, task_id: str | None, file: str) -> Iterator[str]:

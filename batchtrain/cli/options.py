@@ -21,6 +21,7 @@ from batchtrain.errors import UsageError, shortened
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from batchtrain.catalog.prices import Hour
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
@@ -112,6 +113,13 @@ class Settings:
         from batchtrain.config import load
 
         return load.load(directory, settings=self.values, ignore=self.ignore).recipe
+
+    def hour_of(self, recipe: Recipe) -> Hour | None:
+        """An hour of the recipe's pool, with its price where this command would run. Sends no request."""
+        from batchtrain.plan import cost
+
+        region = None if self.local else cost.region_for(recipe.credentials, os.environ)
+        return cost.hour_of(recipe, region)
 
     def connect(
         self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
@@ -281,6 +289,18 @@ def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
     if value is not None and not 0 <= value < float("inf"):
         raise click.BadParameter("write a number of seconds, 0 or more")
     return value
+
+
+def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """A time such as 90s, 30m, 1h30m or 2d, in seconds."""
+    if value is None:
+        return None
+    from batchtrain.config.times import duration
+
+    length = duration(value)
+    if not length or not 0 < length < float("inf"):
+        raise click.BadParameter(f"`{value}` is not a time; write it as 90s, 30m, 1h30m or 2d")
+    return length
 
 
 def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:

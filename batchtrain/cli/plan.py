@@ -37,12 +37,15 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
     plan = _planned(examined.recipe)
+    hour = settings().hour_of(examined.recipe)
     if settings().output == "table":
         for warning in plan.warnings:
             say(str(warning))
-        print(render.as_text(plan))
+        print(render.as_text(plan), flush=True)
+        if hour is not None:
+            say(str(hour))
     else:
-        show(render.as_document(plan))
+        show({**render.as_document(plan), "cost": hour.document if hour else None})
     return 0
 
 

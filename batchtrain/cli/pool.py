@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from batchtrain.config.types import Recipe
 
 
+LEAST_IDLE = 300.0
 _pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
 
 
@@ -38,10 +39,22 @@ command.add_command(diagnose.of_pool)
 @click.option(
     "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
 )
+@click.option(
+    "--idle-to-zero",
+    callback=options.duration,
+    metavar="TIME",
+    help="No nodes after this time without a task, such as 30m.",
+)
 @common
-def add(directory: str | None, no_wait: bool, timeout: float) -> None:
-    """Create the pool of pool.yaml and wait until its nodes are ready for tasks."""
+def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: float | None) -> None:
+    """Create the pool of pool.yaml and wait until its nodes are ready for tasks.
+
+    With --idle-to-zero an autoscale formula removes all nodes after a time without a task; a new task brings them back.
+    """
     loaded = settings().load(directory, needs=("pool_specification",))
+    assert loaded.recipe.pool is not None
+    if idle_to_zero is not None:
+        loaded = _idling(loaded, idle_to_zero)
     assert loaded.recipe.pool is not None
     client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
@@ -50,6 +63,24 @@ def add(directory: str | None, no_wait: bool, timeout: float) -> None:
     with live.block(view) as shown, standing(client, shown) as tell:
         seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
     show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
+
+
+def _idling(loaded: Loaded, idle: float) -> Loaded:
+    """The recipe with a formula that removes the nodes of its pool after so many seconds without a task."""
+    from msgspec.structs import replace
+
+    from batchtrain.config.types import Autoscale
+    from batchtrain.plan.autoscale import idle_to_zero
+
+    pool = loaded.recipe.pool
+    assert pool is not None
+    if pool.autoscale is not None:
+        raise UsageError(f"pool {pool.id} has `autoscale` already; remove it, or leave out --idle-to-zero")
+    if idle < LEAST_IDLE:
+        raise UsageError("--idle-to-zero takes at least 5m, because Azure evaluates a formula every 5 minutes")
+    autoscale = Autoscale(evaluation_interval="00:05:00", formula=idle_to_zero(pool.vm_count, idle))
+    recipe = replace(loaded.recipe, pool=replace(pool, autoscale=autoscale))
+    return loaded._replace(recipe=recipe)
 
 
 @command.command(cls=Command)

@@ -15,9 +15,9 @@ import click
 
 from batchtrain.cli import live, options
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, results_last, say, seconds, settings
+from batchtrain.cli.options import common, duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
-from batchtrain.errors import ServiceError
+from batchtrain.errors import ServiceError, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.client import Client
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from batchtrain.errors import TaskFailed
     from batchtrain.run import Outcome
     from batchtrain.service.seen import TaskSeen
+
+
+MAX_PRICE = "End the run when its nodes have cost this, by the prices of the catalogue. The emulator counts the same."
 
 
 @click.command("run", cls=Command)
@@ -37,13 +40,28 @@ if TYPE_CHECKING:
 )
 @click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
+@click.option("--max-price", type=click.FloatRange(min=0, min_open=True), metavar="AMOUNT", help=MAX_PRICE)
+@click.option(
+    "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
+)
 @common
-def command(directory: str | None, timeout: float | None, keep: bool, reuse: bool) -> None:
+def command(
+    directory: str | None,
+    timeout: float | None,
+    keep: bool,
+    reuse: bool,
+    max_price: float | None,
+    max_duration: float | None,
+) -> None:
     """Create the pool and the jobs, show the output, fetch the results, delete everything, and exit with the result.
 
-    Results are the files below `output` in the working directory of each task, or what its `results` say.
+    Results are the files below `output` in the working directory of each task, or what its `results` say. At
+    --max-price or --max-duration the tasks are terminated, the results are fetched, and the exit code is 7.
     """
+    if keep and max_price is not None:
+        raise UsageError("--max-price deletes the pool at its limit, and --keep keeps it; give one of them")
     from batchtrain.cli.progress import bar
+    from batchtrain.limits import Limits
     from batchtrain.run import run
 
     chosen = settings()
@@ -65,6 +83,7 @@ def command(directory: str | None, timeout: float | None, keep: bool, reuse: boo
                 reuse=reuse,
                 origin=chosen.origin(source),
                 progress=progress,
+                limits=Limits(max_price, max_duration),
             )
             _report(outcome)
             if not keep and outcome.failure is None and outcome.standing is None and chosen.output == "table":

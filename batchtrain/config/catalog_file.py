@@ -1,5 +1,5 @@
-"""The user's `catalog.yaml` with sizes and images that the tables lack or describe wrongly: finds, reads, checks and
-writes it.
+"""The user's `catalog.yaml` with prices, and with sizes and images that the tables lack or describe wrongly: finds,
+reads, checks and writes it.
 
 The file is searched in the configuration directory and at BATCHTRAIN_CATALOG, otherwise in the user's configuration
 directory (`batchtrain catalog refresh` writes it there); the file nearest to the recipe wins.
@@ -19,6 +19,7 @@ from msgspec import Meta
 from batchtrain.catalog import sizes as size_table
 from batchtrain.catalog import vm_images as image_table
 from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.config import document
@@ -32,6 +33,7 @@ SEE = "docs/how-to/check-before-you-pay.md"
 MOST = 1_000_000
 """No machine has more of anything."""
 Word = Annotated[str, Meta(min_length=1)]
+Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Capability = Literal["docker", "rdma", "nvidia", "rocm", "intelmpi", "gen2", "volta"]
 
 
@@ -66,6 +68,16 @@ class ImageEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     capabilities: tuple[Capability, ...] | None = None
     retired: str | None = None
     replacement: str | None = None
+
+
+class PricesEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of `prices`: a region, and the price of an hour of each size there."""
+
+    region: Annotated[str, Meta(pattern=r"^[a-z0-9]{1,50}$(?!\n)")]
+    currency: Annotated[str, Meta(pattern=r"^[A-Z]{3}$(?!\n)")] = "USD"
+    read: date | None = None
+    dedicated: dict[str, Amount] = {}
+    spot: dict[str, Amount] = {}
 
 
 def load(directory: str | Path | None = None, environment: Mapping[str, str] | None = None) -> Catalog:
@@ -119,6 +131,7 @@ def text_of(catalog: Catalog, heading: str) -> str:
     data = {
         "sizes": [_entry(size, VmSize("", "", 0, 0)) for size in catalog.own_sizes],
         "images": [_entry(image, Image("", "", "", "")) for image in catalog.own_images],
+        "prices": [_entry(prices, Prices("", "")) for prices in catalog.prices],
     }
     body = yaml.safe_dump({name: rows for name, rows in data.items() if rows}, sort_keys=False, width=120)
     lines = [f"# {line}".rstrip() for line in heading.splitlines()]
@@ -129,23 +142,28 @@ def text_of(catalog: Catalog, heading: str) -> str:
 
 
 class _Kind(NamedTuple):
-    """One of the two lists of the file."""
+    """One of the lists of the file."""
 
     entry: type[Any]
     singular: str
 
 
-_KINDS = {"sizes": _Kind(SizeEntry, "size"), "images": _Kind(ImageEntry, "image")}
+_KINDS = {
+    "sizes": _Kind(SizeEntry, "size"),
+    "images": _Kind(ImageEntry, "image"),
+    "prices": _Kind(PricesEntry, "price list of a region"),
+}
 
 
 def _catalog(parsed: Document, problems: list[Problem]) -> Catalog:
     if not isinstance(parsed.data, dict):
-        problems.append(_problem(parsed, (), "type", "the file must be a mapping with `sizes` and `images`"))
+        problems.append(_problem(parsed, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`"))
         return Catalog()
     problems.extend(_unknown(parsed, (), key, _KINDS) for key in parsed.data if key not in _KINDS)
     sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(parsed, "sizes", problems))))
     images = tuple(filter(None, (_image(entry, problems) for entry in _entries(parsed, "images", problems))))
-    return Catalog(sizes, images)
+    prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(parsed, "prices", problems))
+    return Catalog(sizes, images, prices)
 
 
 class _Read(NamedTuple):
@@ -285,7 +303,7 @@ def _dotted(path: document.Path) -> str:
     return text
 
 
-def _entry(value: VmSize | Image, default: VmSize | Image) -> dict[str, Any]:
+def _entry(value: VmSize | Image | Prices, default: VmSize | Image | Prices) -> dict[str, Any]:
     """A value as an entry: what differs from the default, in plain words."""
     shown: dict[str, Any] = {}
     for name, own, usual in zip(value._fields, value, default, strict=True):

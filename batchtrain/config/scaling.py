@@ -27,6 +27,19 @@ def least_of(pool: Pool) -> VmCount:
     return VmCount() if pool.autoscale == "to_zero" else pool.vm_count
 
 
+def most_nodes(pool: Pool) -> VmCount:
+    """The maximum number of nodes of a pool; for a custom formula only the initial number is known."""
+    scaling = scaling_of(pool)
+    scenario = scaling.scenario if scaling is not None and not scaling.formula else None
+    if scenario is None:
+        return pool.vm_count
+    most = scenario.maximum_vm_count
+    return VmCount(
+        dedicated=max(pool.vm_count.dedicated, most.dedicated or 0),
+        low_priority=max(pool.vm_count.low_priority, most.low_priority or 0),
+    )
+
+
 def most_of(least: int, maximum: int | None) -> int | None:
     """The maximum of a kind of node: below 0 means no limit (None); by default the minimum."""
     if maximum is None:

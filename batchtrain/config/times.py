@@ -10,6 +10,20 @@ _MOMENT = re.compile(
 )
 
 
+_DURATION = re.compile(r"(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m)?(?:([0-9.]+)s?)?")
+
+
+def duration(text: str) -> float | None:
+    """Seconds from a text such as `90`, `90s`, `30m`, `1h30m` or `2d`. Returns None if the text is no duration."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or not any(match.groups()):
+        return None
+    try:
+        return sum(float(part) * unit for part, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True) if part)
+    except ValueError:  # two decimal points
+        return None
+
+
 def moment(text: str) -> datetime | None:
     """A time in UTC, the default zone. Returns None if the text is not a time. Fractions of a second are dropped."""
     match = _MOMENT.fullmatch(text.strip())

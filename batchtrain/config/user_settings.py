@@ -23,6 +23,8 @@ class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     registry: str = ""
     """The registry, optionally with a path, that has the images of recipes; it replaces `example` in their names."""
+    prices_url: str = ""
+    """The URL that `catalog refresh --prices` reads; by default that of Azure's public Retail Prices API."""
 
 
 def file(environment: Mapping[str, str] | None = None) -> Path:
@@ -44,7 +46,8 @@ def load(environment: Mapping[str, str] | None = None) -> UserSettings:
         if problems:
             raise msgspec.ValidationError(problems[0].message)
         settings = msgspec.convert(parsed.data or {}, UserSettings)
-        checked("registry", settings.registry)
+        for name, value in msgspec.structs.asdict(settings).items():
+            checked(name, value)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}. Correct the file, or delete it") from None
     return settings
@@ -53,10 +56,14 @@ def load(environment: Mapping[str, str] | None = None) -> UserSettings:
 def checked(name: str, value: str) -> str:
     """The value of a setting. Raises UsageError if there is no such setting, or if it cannot have the value."""
     if name not in UserSettings.__struct_fields__:
-        hint = did_you_mean(name, UserSettings.__struct_fields__) or "The settings are: registry."
+        names = UserSettings.__struct_fields__
+        hint = did_you_mean(name, names) or f"The settings are: {', '.join(names)}."
         raise UsageError(f"there is no setting called `{name}`. {hint}")
     text = value.strip().rstrip("/")
-    if text and not is_name(f"{text}/image:tag"):
+    if name == "prices_url":
+        if text and not text.startswith(("https://", "http://")):
+            raise UsageError(f"`{value}` is not a URL; write one that begins with https://")
+    elif text and not is_name(f"{text}/image:tag"):
         raise UsageError(f"`{value}` is not a registry; write SERVER, SERVER/PATH, or a user of Docker Hub")
     return text
 

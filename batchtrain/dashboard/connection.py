@@ -8,7 +8,9 @@ from pathlib import Path
 
 from azure.batch import BatchClient
 
+from batchtrain.catalog.prices import Price
 from batchtrain.client import NEXT_COMMANDS, Client
+from batchtrain.config import catalog_file
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.local import running
@@ -48,6 +50,15 @@ class Connection:
     def near(self) -> bool:
         """Whether the account is on this machine, or there is none."""
         return self.account is None or loopback(self.account.endpoint)
+
+    def price(self, size: str) -> Price | None:
+        """The price of a node, by the user's catalogue; None if it is unknown, and on the emulator."""
+        if self.account is None or self.account.region is None:
+            return None
+        try:
+            return catalog_file.load().price(size, self.account.region)
+        except BatchtrainError:  # a broken catalogue; every command reports it
+            return None
 
     def renew(self) -> None:
         """Connect to the emulator again if it has another address."""

@@ -91,8 +91,10 @@ def pools(connection: Connection, _: Asked) -> list[dict[str, Any]]:
 
 
 def pool(connection: Connection, asked: Asked) -> dict[str, Any]:
-    """One pool."""
-    return look.pool(connection.batch, asked.names["pool"])._asdict()
+    """One pool, with the price of an hour of its nodes."""
+    seen = look.pool(connection.batch, asked.names["pool"])
+    price = connection.price(seen.vm_size)
+    return {**seen._asdict(), "price": price._asdict() if price else None}
 
 
 def nodes(connection: Connection, asked: Asked) -> list[dict[str, Any]]:

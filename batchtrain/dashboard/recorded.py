@@ -129,6 +129,7 @@ def _row(run: RunDirectory) -> dict[str, Any] | None:
         "nodes": record.nodes,
         "vm_size": record.vm_size,
         "node_hours": record.node_hours,
+        "cost": compare.cost(record),
         "settings": record.settings,
         "results": ranked[:3],
         "failure": record.failure.message if record.failure else "",

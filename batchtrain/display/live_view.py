@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import deque
+from datetime import datetime, timezone
 from statistics import median
 from typing import NamedTuple
 
+from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
 from batchtrain.runs.curves import spark
 from batchtrain.runs.extract import Extractor, Point
-from batchtrain.service.seen import NodeSeen
+from batchtrain.service.seen import NodeSeen, node_cost, node_hours
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts
 
@@ -73,9 +75,18 @@ class View:
     """Everything that the block shows. `note` takes the events as they come."""
 
     def __init__(
-        self, title: str, target: str, began: float, *, ranks: int = 0, emulated: bool = False, recent: int = RECENT
+        self,
+        title: str,
+        target: str,
+        began: float,
+        *,
+        ranks: int = 0,
+        emulated: bool = False,
+        recent: int = RECENT,
+        price: Price | None = None,
     ) -> None:
         """recent: the number of values of a metric that are kept for its curve."""
+        self.price = price
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
         self.expected, self._recent = ranks, recent
         self.phase, self.since = "starting", began
@@ -179,9 +190,10 @@ class View:
         ready = sum(node.state in ("idle", "running") for node in self.nodes)
         total = max(self.wanted, len(self.nodes))
         if width < 60:
-            return ((f"{ready}/{total} nodes", "green" if ready == total else "yellow"), *self._quiet(now))
-        hours = self._hours(now)
-        right = f"{ready} of {total}" + (f"   {hours:.2f} node hours" if hours else "")
+            count = (f"{ready}/{total} nodes", "green" if ready == total else "yellow")
+            return (count, (self._spent(now), ""), *self._quiet(now))
+        hours = node_hours(self.nodes, datetime.fromtimestamp(now, timezone.utc))
+        right = f"{ready} of {total}" + (f"   {hours:.2f} node hours{self._spent(now)}" if hours else "")
         states: dict[str, list[str]] = {}
         for number, node in enumerate(self.nodes):
             states.setdefault(node.state, []).append(f"n{number}")
@@ -191,9 +203,11 @@ class View:
             left.append((f"{named} {state}  ", "green" if state in ("idle", "running") else "yellow"))
         return _apart(tuple(left), ((right, ""),), width)
 
-    def _hours(self, now: float) -> float:
-        starts = [node.allocated.timestamp() for node in self.nodes if node.allocated]
-        return sum(max(now - start, 0.0) for start in starts) / 3600
+    def _spent(self, now: float) -> str:
+        """What the nodes have cost so far; empty without prices."""
+        moment = datetime.fromtimestamp(now, timezone.utc)
+        cost = node_cost(self.nodes, self.price, moment) if self.price else None
+        return f"   {money(cost, self.price.currency)}" if cost and self.price else ""
 
     def _progress(self, width: int, now: float) -> Line:
         if self.step is not None:

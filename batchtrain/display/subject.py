@@ -6,6 +6,7 @@ import time
 
 from batchtrain.config.types import Recipe
 from batchtrain.display.live_view import RECENT, View
+from batchtrain.plan.cost import price_of
 from batchtrain.service.connect import Account
 
 SHOWN_RANKS = 4
@@ -18,12 +19,13 @@ def view_of(account: Account, recipe: Recipe | None, title: str = "", *, recent:
     recent: the number of values of a metric for its curve.
     """
     target = "emulator" if account.emulated else f"Azure {account.name}"
-    ranks = SHOWN_RANKS
+    ranks, price = SHOWN_RANKS, None
     if recipe is not None:
         pool, jobs, ranks = recipe.pool, recipe.jobs, _ranks(recipe)
         title = " ".join(job.id for job in jobs[:2]) or (pool.id if pool else "")
         target = f"pool {pool.id} · {target}" if pool and jobs else target
-    return View(title, target, time.time(), ranks=ranks, emulated=account.emulated, recent=recent)
+        price = price_of(recipe, account.region)
+    return View(title, target, time.time(), ranks=ranks, emulated=account.emulated, recent=recent, price=price)
 
 
 def _ranks(recipe: Recipe) -> int:

@@ -14,6 +14,8 @@ from batchtrain.config.schema import dotted
 from batchtrain.config.types import MOST_NODES, Job, Pool, Scenario, VmCount, seconds_of
 from batchtrain.errors import PlanError
 
+ENOUGH_SAMPLES = 70
+"""Percent of the samples of a time that are there; the last ones come late."""
 TASKS = {"active_tasks": "$ActiveTasks", "pending_tasks": "$PendingTasks"}
 """Scenarios that follow the work, and the variable each looks at."""
 
@@ -31,6 +33,22 @@ def formula(pool: Pool, jobs: Iterable[Job] = ()) -> str | None:
     if autoscale.scenario is None:
         return None
     return formula_of(autoscale.scenario, least_of(pool), tasks_a_node(pool, jobs))
+
+
+def idle_to_zero(count: VmCount, seconds: float) -> str:
+    """The nodes of a pool while there is work, and no nodes after so many seconds without a task; a new task brings
+    them back. A pool without enough samples, such as a new one, keeps its nodes."""
+    samples = "$PendingTasks.GetSample(lookback)"
+    lines = [
+        "// idle_to_zero: all nodes while a task waits or runs, and none after the lookback without one.",
+        f"lookback = {_interval(int(seconds))};",
+        "percent = $PendingTasks.GetSamplePercent(lookback);",
+        f"busy = percent >= {ENOUGH_SAMPLES} ? max({samples}) : 1;",
+        f"$TargetDedicatedNodes = busy > 0 ? {count.dedicated} : 0;",
+        f"$TargetLowPriorityNodes = busy > 0 ? {count.low_priority} : 0;",
+        "$NodeDeallocationOption = taskcompletion;",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def tasks_a_node(pool: Pool, jobs: Iterable[Job]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from batchtrain.catalog.prices import money
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
 from batchtrain.service.statistics import p95
@@ -21,6 +22,8 @@ class RunRow(NamedTuple):
     seconds: float | None
     nodes: int
     vm_size: str
+    node_hours: float | None
+    cost: str
     results: str
 
 
@@ -45,13 +48,27 @@ def row(record: RunRecord) -> RunRow:
     """A run as one row."""
     results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
-        record.id, record.state, record.started, seconds(record), record.nodes, record.vm_size, ", ".join(results)
+        record.id,
+        record.state,
+        record.started,
+        seconds(record),
+        record.nodes,
+        record.vm_size,
+        record.node_hours,
+        cost(record),
+        ", ".join(results),
     )
 
 
 def seconds(record: RunRecord) -> float | None:
     """How long a run took."""
     return (record.ended - record.started).total_seconds() if record.ended else None
+
+
+def cost(record: RunRecord) -> str:
+    """What a run cost; empty if that is unknown."""
+    known = record.cost
+    return money(known.run, known.currency) if known is not None and known.run is not None else ""
 
 
 MAIN = ("throughput", "test_accuracy", "accuracy", "loss")
@@ -115,6 +132,8 @@ _SETTINGS: dict[str, Any] = {
     "vm_size": lambda record: record.vm_size,
     "commit": lambda record: record.commit.id[:12] if record.commit else "",
     "seconds": lambda record: f"{seconds(record):.1f}" if record.ended else "",
+    "node_hours": lambda record: "" if record.node_hours is None else f"{record.node_hours:.2f}",
+    "cost": cost,
 }
 
 

@@ -76,6 +76,20 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.found.card() if self.found else []
 
 
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run costs, by the prices of its catalogue; a value of None is unknown."""
+
+    currency: str
+    region: str
+    dedicated: float | None
+    """The price of an hour of a dedicated node."""
+    spot: float | None
+    hour: float | None
+    """An hour of all nodes that the pool may have."""
+    run: float | None = None
+    """The whole run."""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """run.json."""
 
@@ -93,6 +107,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     vm_size: str = ""
     nodes: int = 0
     node_hours: float | None = None
+    cost: Cost | None = None
+    """None without prices, and on the emulator."""
     phases: dict[str, float] = {}
     """Seconds by part of the run: `pool`, `preparation`, `start`, `training`, `fetch`, as far as they are known."""
     command: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ UNITS = {
     "network_out_mb": "MB/s",
 }
 
-_PREFIX = re.compile(r"^\[(\d+):(\d+|[A-Za-z]+(?: \d+)?)\] |^\[\d+,(\d+)\]<std(?:out|err)>: ?")
+PREFIX = re.compile(r"^\[(\d+):(\d+|[A-Za-z]+(?: \d+)?)\] |^\[\d+,(\d+)\]<std(?:out|err)>: ?")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
 _NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|NaN|inf|Infinity)"
 
@@ -147,16 +147,16 @@ def _has_final(text: str) -> bool:
 
 def split(text: str) -> tuple[int | None, str]:
     """The rank of a line, and the line as its process printed it. A line that was redrawn has its last state."""
-    match = _PREFIX.match(text) if text.startswith("[") else None
+    match = PREFIX.match(text) if text.startswith("[") else None
     line = text[match.end() :] if match else text
     if "\r" in line:
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
     if "\x1b" in line or "\b" in line:
         line = _ESCAPES.sub("", line).replace("\b", "")
-    return (_number_of(match[2] or match[3]) if match else None), line.rstrip("\n")
+    return (number_of(match[2] or match[3]) if match else None), line.rstrip("\n")
 
 
-def _number_of(role: str) -> int | None:
+def number_of(role: str) -> int | None:
     """The number of a rank, or of a role such as `worker 1`."""
     digits = role.rpartition(" ")[2]
     return int(digits) if digits.isdigit() else None

@@ -16,16 +16,19 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
+from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
-from batchtrain.runs import directory, report, results
+from batchtrain.runs import compare, directory, report, results
 from batchtrain.runs.directory import (
     Commit,
+    Cost,
     EventRecord,
     Failure,
     Metric,
@@ -38,7 +41,7 @@ from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import look, tasks
 from batchtrain.service.connect import Account, patience
-from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_hours
+from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
 from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
@@ -275,11 +278,20 @@ class Recording:
                 ended=ended,
                 failure=_failure(error) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
+                cost=self._cost(ended),
                 phases=phases(self._moments, self.run.tasks(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
             )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
+
+    def _cost(self, ended: datetime | None) -> Cost | None:
+        cost = self._record.cost
+        if cost is None or ended is None:
+            return cost
+        price = Price(self._record.vm_size, cost.region, cost.currency, cost.dedicated, cost.spot)
+        spent = node_cost(tuple(self._nodes.values()), price, ended, since=self._record.started)
+        return msgspec.structs.replace(cost, run=spent)
 
     def _preparation(self) -> float | None:
         """The seconds of the slowest start task of the nodes that started in this run."""
@@ -338,6 +350,8 @@ class Recording:
         if self._left:
             what = "1 task that succeeded was" if self._left == 1 else f"{self._left:,} tasks that succeeded were"
             lines.append(f"{what} not fetched: `batchtrain jobs fetch {self.job_id}` fetches them while the job exists")
+        if self._record.cost is not None and self._record.cost.run is not None:
+            lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
 
@@ -389,11 +403,20 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         settings={path: masked_text(text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
+        cost=_planned_cost(recipe, account),
     )
     try:
         return Recording(client, account, run, record, job).of(recipe, plan, origin)
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
+
+
+def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
+    hour = hour_of(recipe, account.region)
+    if hour is None or hour.price is None:
+        return None
+    _, region, currency, dedicated, spot = hour.price
+    return Cost(currency=currency, region=region, dedicated=dedicated, spot=spot, hour=hour.cost)
 
 
 def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:

@@ -22,6 +22,8 @@ class Measured(NamedTuple):
     rate: float | None
     run: str
     statistics: Statistics | None = None
+    node_hours: float | None = None
+    cost: str = ""
 
 
 class ScalingRow(NamedTuple):
@@ -37,6 +39,8 @@ class ScalingRow(NamedTuple):
     median: float | None
     p95: float | None
     deviation: float | None
+    node_hours: float | None
+    cost: str
     run: str
 
 
@@ -66,7 +70,8 @@ def _row(scaling: str, case: str, run: Measured, first: Measured | None) -> Scal
     speedup = run.rate / first.rate if run.rate and first and first.rate else None
     efficiency = 100 * speedup * first.nodes / run.nodes if speedup is not None and first else None
     mean, median, p95, deviation = run.statistics or (None, None, None, None)
-    return ScalingRow(scaling, case, run.nodes, run.rate, speedup, efficiency, mean, median, p95, deviation, run.run)
+    numbers = (run.rate, speedup, efficiency, mean, median, p95, deviation, run.node_hours)
+    return ScalingRow(scaling, case, run.nodes, *numbers, run.cost, run.run)
 
 
 def _case(run: Measured, *, strong: bool) -> str:

@@ -16,6 +16,7 @@ from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy
 from azure.core.pipeline.transport import RequestsTransport
 
+from batchtrain.catalog.prices import region_of
 from batchtrain.config.types import Aad, Credentials, Secret
 from batchtrain.errors import UsageError
 from batchtrain.service import entra
@@ -60,6 +61,12 @@ class Account(NamedTuple):
     def option(self) -> str:
         """The options with which another command reaches it."""
         return " --local" if self.emulated else ""
+
+    @property
+    def region(self) -> str | None:
+        """Its region, by its endpoint, whose prices apply; empty if it is unknown. None for the emulator, which costs
+        nothing."""
+        return None if self.emulated else region_of(self.endpoint)
 
 
 def account_of(credentials: Credentials | None, environment: Mapping[str, str]) -> Account | None:

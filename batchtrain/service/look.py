@@ -34,7 +34,7 @@ Value = TypeVar("Value")
 _POOL = ["id", "state", "allocationState", "vmSize", "currentDedicatedNodes", "targetDedicatedNodes",
          "currentLowPriorityNodes", "targetLowPriorityNodes", "enableInterNodeCommunication", "taskSlotsPerNode",
          "resizeErrors"]  # fmt: skip
-_NODE = ["id", "state", "ipAddress", "startTaskInfo", "errors", "allocationTime"]
+_NODE = ["id", "state", "ipAddress", "startTaskInfo", "errors", "allocationTime", "isDedicated"]
 _JOB = ["id", "state", "creationTime", "executionInfo", "poolInfo"]
 _SCHEDULE = ["id", "state", "executionInfo"]
 
@@ -262,6 +262,7 @@ def _node(item: models.BatchNode) -> NodeSeen:
         errors=tuple(f"{error.code}: {error.message}" for error in item.errors or ()),
         allocated=item.allocation_time,
         prepared=_span(start) if start else None,
+        dedicated=item.is_dedicated is not False,
     )
 
 

@@ -1,4 +1,4 @@
-"""JSON over https with an Entra token, for services that Batch's own SDK does not cover."""
+"""JSON over https, usually with an Entra token, for services that Batch's own SDK does not cover."""
 
 from __future__ import annotations
 
@@ -21,18 +21,24 @@ Json = dict[str, Any]
 
 
 class Rest:
-    """One service: its URL and the credential. Tokens are sent only to that host, over https."""
+    """One service: its URL and the credential. Tokens are sent only to that host, over https.
 
-    def __init__(self, base: str, credential: TokenCredential, scope: str, *, ca: str | None = None) -> None:
-        if urlsplit(base).scheme != "https":
+    Without a credential, requests are not signed, and http is allowed.
+    """
+
+    def __init__(
+        self, base: str, credential: TokenCredential | None = None, scope: str = "", *, ca: str | None = None
+    ) -> None:
+        if credential is not None and urlsplit(base).scheme != "https":
             raise UsageError(f"{base} would get the token unencrypted; the URL must begin with https://")
-        self._base, self._host = base.rstrip("/"), urlsplit(base).netloc
+        self._base, self._host = base.rstrip("/"), _host(base)
+        sign = [policies.BearerTokenCredentialPolicy(credential, scope)] if credential is not None else []
         self._client: PipelineClient[Any, Any] = PipelineClient(
             base,
             policies=[
                 policies.UserAgentPolicy(f"batchtrain/{__version__}"),
                 RetryPolicy(patience(base)),
-                policies.BearerTokenCredentialPolicy(credential, scope),
+                *sign,
             ],
             connection_verify=ca or True,
         )
@@ -45,17 +51,19 @@ class Rest:
         """Change a document; returns the new one. Raises as `get` does."""
         return self._send(HttpRequest("PATCH", self._base + path, params=dict(query), json=body), operation)
 
-    def listed(self, path: str, operation: str, query: Mapping[str, str]) -> Iterator[Json]:
+    def listed(
+        self, path: str, operation: str, query: Mapping[str, str], *, items: str = "value", link: str = "nextLink"
+    ) -> Iterator[Json]:
         """The items of every page of a list. Raises as `get` does."""
         page = self.get(path, operation, query)
         while True:
-            yield from page.get("value", ())
-            link = page.get("nextLink")
-            if not link:
+            yield from page.get(items) or ()
+            following = page.get(link)
+            if not following:
                 return
-            if urlsplit(link).netloc != self._host:
-                raise ServiceError(f"{operation}: the next page is on another host, {urlsplit(link).netloc}")
-            page = self._send(HttpRequest("GET", link), operation)
+            if _host(following) != self._host:
+                raise ServiceError(f"{operation}: the next page is on another host, {urlsplit(following).netloc}")
+            page = self._send(HttpRequest("GET", following), operation)
 
     def close(self) -> None:
         """Close its connections."""
@@ -75,3 +83,9 @@ class Rest:
         text = str(message or response.reason or "refused").strip().splitlines()[0].rstrip(".")
         request_id = response.headers.get("x-ms-request-id", "")
         raise failure(operation, str(code or response.status_code), text, request_id, status=response.status_code)
+
+
+def _host(url: str) -> str:
+    """Host and port; the port of the scheme may be written or not."""
+    parts = urlsplit(url)
+    return parts.netloc.removesuffix(":443" if parts.scheme == "https" else ":80")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from batchtrain import markup
+from batchtrain.catalog.prices import Price
 from batchtrain.errors import printable, shortened
 
 Row = TypeVar("Row")
@@ -51,6 +52,8 @@ class NodeSeen(NamedTuple):
     allocated: datetime | None = None
     prepared: float | None = None
     """Seconds that its start task took; None if it has none or has not ended."""
+    dedicated: bool = True
+    """Whether it is no spot node."""
 
     def _repr_html_(self) -> str:
         return row_card("node", self)
@@ -143,6 +146,12 @@ def node_hours(nodes: Iterable[NodeSeen], now: datetime, *, since: datetime | No
     """The hours for which the nodes have existed (since a time), which are billed whether tasks run or not."""
     lived = (now - (max(node.allocated, since) if since else node.allocated) for node in nodes if node.allocated)
     return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
+
+
+def node_cost(nodes: Sequence[NodeSeen], price: Price, now: datetime, *, since: datetime | None = None) -> float | None:
+    """What the nodes have cost (since a time). Returns None if a price that it needs is unknown."""
+    hours = [node_hours((node for node in nodes if node.dedicated is kind), now, since=since) for kind in (True, False)]
+    return price.of(*hours)
 
 
 class Table(tuple[Row, ...], Generic[Row]):

@@ -11,8 +11,10 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.core.exceptions import HttpResponseError
 
+from batchtrain.config.types import VmCount
 from batchtrain.emulator import server, steering
 from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.plan.autoscale import idle_to_zero
 from tests.contract.conftest import connect, eventually, job, pool, task
 
 pytestmark = pytest.mark.process
@@ -50,6 +52,21 @@ def nodes(client: BatchClient) -> int:
 
 def steps(emulator: Emulator, minutes: float) -> None:
     steering.advance(emulator.status, timedelta(minutes=minutes))
+
+
+def test_a_pool_that_idles_to_zero_loses_its_nodes_and_a_task_brings_them_back(
+    emulator: Emulator, client: BatchClient
+) -> None:
+    scaled(client, idle_to_zero(VmCount(dedicated=3), 1800))
+    eventually(lambda: nodes(client) == 3)
+    steps(emulator, 15)
+    assert nodes(client) == 3
+    steps(emulator, 25)
+    eventually(lambda: nodes(client) == 0)
+    client.create_job(job())
+    client.create_task("job", task("late", command="sleep 60"))
+    steps(emulator, 10)
+    eventually(lambda: nodes(client) == 3)
 
 
 def test_a_pool_grows_with_its_tasks_and_shrinks_after_them(emulator: Emulator, client: BatchClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import msgspec
 import pytest
 
 from batchtrain import foreseen
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import ServiceError
+from batchtrain.errors import LimitReached, ServiceError
+from batchtrain.limits import Limits
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
@@ -101,6 +105,19 @@ def test_a_run_leaves_logs_results_and_what_it_was(client: Client, origin: Origi
     assert not client.pools.list()
 
 
+def test_a_run_on_an_account_with_prices_records_what_it_cost(emulator: Emulator, origin: Origin) -> None:
+    client = Client(Account(emulator.endpoint, emulator.account, Secret(emulator.key)))
+    prices = Prices("westeurope", "USD", {"Standard_D2s_v5": 3600.0})
+    said = list[Event]()
+    priced = msgspec.structs.replace(recipe("true"), catalog=Catalog(prices=(prices,)))
+    outcome = run(client, priced, tell=said.append, timeout=60, origin=origin)
+    record = outcome.runs[0].record()
+    assert record.cost is not None
+    assert record.node_hours
+    assert (record.cost.hour, record.cost.run) == (3600.0, pytest.approx(record.node_hours * 3600))
+    assert any("this run cost " in event.text for event in said)
+
+
 def test_the_results_of_a_failed_task_come_too(client: Client, origin: Origin) -> None:
     outcome = run(client, recipe("exit 7"), tell=lambda _: None, timeout=60, origin=origin)
     assert outcome.failure is not None
@@ -123,6 +140,30 @@ def test_ctrl_c_fetches_what_there_is_and_then_deletes(client: Client, origin: O
         run(client, recipe("print now", "wait"), tell=interrupting("stdout"), timeout=60, origin=origin)
     assert latest(origin).record().state == "interrupted"
     assert "model.pt" in outputs(latest(origin))
+    assert not client.pools.list()
+
+
+def test_at_a_limit_the_tasks_end_the_results_come_and_everything_is_deleted(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, said = timedelta(0), list[Event]()
+
+    def tell(event: Event) -> None:
+        nonlocal later
+        said.append(event)
+        if event.kind == "stdout":
+            later = timedelta(days=1)
+
+    monkeypatch.setattr("batchtrain.run.now", lambda: datetime.now(timezone.utc) + later)
+    with pytest.raises(LimitReached, match="at most 7,200 s are allowed"):
+        run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin, limits=Limits(seconds=7200))
+    record = latest(origin).record()
+    assert (record.state, record.failure.message[:20] if record.failure else "") == (
+        "interrupted",
+        "the run has lasted 8",
+    )
+    assert [task.state for task in latest(origin).tasks()] == ["completed", "completed"]
+    assert "model.pt" in outputs(latest(origin), "t1")
     assert not client.pools.list()
 
 

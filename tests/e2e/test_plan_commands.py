@@ -34,6 +34,14 @@ def small(batchtrain: Shell, tmp_path: Path) -> Shell:
     return batchtrain
 
 
+def test_a_plan_ends_with_what_an_hour_of_the_pool_is(small: Shell, tmp_path: Path) -> None:
+    assert "an hour of pool p is 1 node hours of STANDARD_D2S_V5" in small("config", "plan").stderr
+    (tmp_path / "catalog.yaml").write_text("prices: [{region: westeurope, dedicated: {Standard_D2s_v5: 0.12}}]\n")
+    assert "an hour of pool p costs 0.12 USD in westeurope" in small("config", "plan").stderr
+    assert json.loads(small("config", "plan", "-o", "json").stdout)["cost"]["hour"] == 0.12
+    assert json.loads(small("config", "plan", "--local", "-o", "json").stdout)["cost"]["hour"] is None
+
+
 def test_explain_tells_where_a_property_is_set_and_what_it_becomes(small: Shell) -> None:
     told = small("config", "explain", "pool_specification.vm_count.dedicated").stdout
     assert "pool_specification.vm_count.dedicated = 1   (pool.yaml:4)" in told

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from batchtrain import doctor
 from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.check_result import Check
 from batchtrain.config.types import (
@@ -83,6 +84,7 @@ def test_a_recipe_that_fits_passes_every_check() -> None:
             "region",
             "quota",
             "spot quota",
+            "cost",
         ),
         "ok",
     )
@@ -91,8 +93,22 @@ def test_a_recipe_that_fits_passes_every_check() -> None:
 def test_without_a_recipe_the_account_alone_is_checked() -> None:
     found = {one.check: one.result for one in doctor.checks(facts(recipe=None))}
     assert [name for name, result in found.items() if result == "not checked"] == [
-        "image", "registry", "VM size", "region", "quota", "spot quota",
+        "image", "registry", "VM size", "region", "quota", "spot quota", "cost",
     ]  # fmt: skip
+
+
+def test_an_hour_of_the_pool_is_priced_where_the_catalogue_has_its_price() -> None:
+    prices = Prices("japaneast", "USD", {"Standard_D4s_v5": 0.25}, {"Standard_D4s_v5": 0.05})
+    chosen = structs.replace(recipe(dedicated=2, spot=2), catalog=Catalog(prices=(prices,)))
+    assert check("cost", facts(recipe=chosen)).found == (
+        "an hour of pool train costs 0.60 USD in japaneast: 4 node hours of STANDARD_D4S_V5 (2 dedicated, 2 spot)"
+    )
+
+
+def test_without_a_price_an_hour_is_node_hours_and_the_command_that_reads_prices() -> None:
+    seen = check("cost", facts())
+    assert seen.found == "an hour of pool train is 2 node hours of STANDARD_D4S_V5 (2 dedicated, 0 spot)"
+    assert seen.next_step == "batchtrain catalog refresh --prices --location japaneast reads the price"
 
 
 def test_an_account_that_refuses_fails_and_nothing_else_is_held_against_it() -> None:

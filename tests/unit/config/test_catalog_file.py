@@ -73,6 +73,8 @@ def test_a_day_of_retirement_is_read(tmp_path: Path) -> None:
         ("sizes: {}\n", 1, "sizes", "`sizes` must be a list"),
         ("sizes:\n- A1\n", 2, "sizes[0]", "a size must be a mapping"),
         ("images:\n- {publisher: a, offer: b, sku: c}\n", 2, "images[0]", "a:b:c is not in the tables"),
+        ("prices:\n- {currency: USD}\n", 2, "prices[0]", "`region` is missing"),
+        ("prices:\n- {region: x, spot: {A1: -1}}\n", 2, "prices[0].spot", "expected `float` >= 0"),
         ("size: []\n", 1, "size", "`size` is not known here."),
         ("- 1\n", 1, "", "the file must be a mapping"),
     ],

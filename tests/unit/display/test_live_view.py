@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.catalog.prices import Price
 from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
@@ -52,6 +53,14 @@ def test_the_block_at_80_columns() -> None:
         "   2 n1         2     303  1m45s  step 2/30 loss 1.0000 303.0 images/sec",
         "3 ranks: 2 fine, 1 quiet                           seen 2s ago · 18 requests/min",
     ]
+
+
+def test_with_a_price_the_block_shows_what_the_nodes_have_cost() -> None:
+    view = View("digits", "", BEGAN, price=Price("D4s_v5", "westeurope", "USD", 0.24, 0.05))
+    nodes = tuple(NodeSeen(f"n{number}", "idle", "", allocated=ALLOCATED, dedicated=number < 2) for number in range(3))
+    view.note(Event("nodes.seen", "gpu2", "", (3, nodes)), BEGAN)
+    assert shown(view, 80, BEGAN + 3600)[1].endswith("3 of 3   3.00 node hours   0.53 USD")
+    assert shown(view, 40, BEGAN + 3600)[1] == "3/3 nodes   0.53 USD"
 
 
 def test_the_block_at_40_columns() -> None:

@@ -270,3 +270,24 @@ def test_the_text_is_the_golden_one(name: str) -> None:
     )
     text = autoscale.formula_of(asked, VmCount(dedicated=1), 2)
     assert text == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ([0.0] * 60, (0, 0)),
+        ([1.0] + [0.0] * 58, (3, 1)),
+        ([0.0] * 59 + [1.0], (3, 1)),
+        ([0.0] * 20, (3, 1)),
+        ([], (3, 1)),
+    ],
+    ids=["idle for the whole time", "a task just within the time", "a task now", "too few samples", "a new pool"],
+)
+def test_a_pool_that_idles_to_zero_keeps_its_nodes_until_the_time_is_over(
+    tasks: list[float], expected: tuple[int, int]
+) -> None:
+    formula = autoscale.idle_to_zero(VmCount(dedicated=3, low_priority=1), 1800)
+    times = [MONDAY - timedelta(seconds=30) * n for n in range(len(tasks))][::-1]
+    result = evaluate(formula, Seen(MONDAY, {"$PendingTasks": tuple(zip(times, tasks, strict=True))}))
+    assert (result.dedicated, result.low_priority) == expected
+    assert "lookback = TimeInterval_Minute * 30;" in formula

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from batchtrain.errors import UsageError
@@ -136,6 +137,19 @@ def test_runs_of_four_batch_sizes_are_compared(tmp_path: Path) -> None:
 def test_a_run_is_one_line_with_its_main_results(tmp_path: Path) -> None:
     row = compare.row(made(tmp_path, "j", 8, zeta=Metric(1, 1), throughput=Metric(909, 909)).record())
     assert (row.seconds, row.results) == (90.0, "throughput 909, zeta 1")
+
+
+def test_a_run_shows_what_it_cost_and_without_prices_its_node_hours(tmp_path: Path) -> None:
+    record = made(tmp_path, "j", 8).record()
+    cost = directory.Cost(currency="USD", region="westeurope", dedicated=0.2, spot=None, hour=0.8, run=1.25)
+    priced = msgspec.structs.replace(record, node_hours=6.25, cost=cost)
+    assert (compare.row(priced).cost, compare.row(priced).node_hours, compare.row(record).cost) == (
+        "1.25 USD",
+        6.25,
+        "",
+    )
+    rows = {row.name: row.values for row in compare.compare([record, priced])}
+    assert (rows["cost"], rows["node_hours"]) == (("", "1.25 USD"), ("", "6.25"))
 
 
 def dlbs_parse(text: str) -> dict[str, Any]:

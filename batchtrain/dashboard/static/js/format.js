@@ -39,6 +39,9 @@ export function number(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+/** An amount: with two decimals, and small ones with two digits. */
+export const money = (amount, currency) => `${amount >= 0.1 || !amount ? amount.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) : Number(amount.toPrecision(2))} ${currency}`;
+
 export const count = (value) => (value ?? 0).toLocaleString("en-US");
 
 export const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;

@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
-import { count, duration, lasted, plural, short } from "./format.js";
+import { count, duration, lasted, money, plural, short } from "./format.js";
 import { bar, copy, crumbs, document_, empty, facts, head, id, kind, link, path, right, row, state, table, tabs, trouble, when } from "./parts.js";
 
 const LETTERS = { waitingforstarttask: "w", starttaskfailed: "f", leavingpool: "l" };
@@ -45,12 +45,21 @@ export const pool = {
         Size: seen.vm_size, Dedicated: target(seen.dedicated, seen.target_dedicated), Spot: target(seen.spot, seen.target_spot),
         "Slots per node": seen.slots, "Inter-node communication": seen.inter_node ? "yes" : "no",
         "Node hours": nodes && nodes.reduce((sum, node) => sum + (node.node_hours ?? 0), 0).toFixed(2),
+        "Cost": seen.price && nodes && spent(seen.price, nodes),
       }),
       tabs("Views of the pool", [["Nodes", context.with({ view: "" }), view === "nodes"], ["Request", context.with({ view: "request" }), view === "request"]]),
       view === "request" ? request(context) : nodes ? heat(context, nodes, seen?.slots ?? 1) : h("p", { class: "quiet" }, "Loading…"),
     ];
   },
 };
+
+// What the nodes have cost, and what an hour of them costs; empty if a price is unknown.
+function spent(price, nodes) {
+  const of = (node) => (node.dedicated ? price.dedicated : price.spot);
+  if (nodes.some((node) => of(node) === null)) return "";
+  const sum = (value) => nodes.reduce((total, node) => total + value(node), 0);
+  return `${money(sum((node) => of(node) * (node.node_hours ?? 0)), price.currency)} (${money(sum(of), price.currency)} an hour in ${price.region})`;
+}
 
 function request(context) {
   const document = context.once(`${path("pools", context.params.pool)}/plan`);

@@ -3,9 +3,13 @@
 import { url } from "./api.js";
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
-import { bytes, count, duration, moment, number, short } from "./format.js";
+import { bytes, count, duration, moment, money, number, short } from "./format.js";
 import { FileView } from "./log.js";
 import { command, crumbs, empty, facts, head, id, kind, link, more, outcome, path, right, row, state, table, trouble, when } from "./parts.js";
+
+const cost = (known) => known && [
+  known.run !== null && money(known.run, known.currency), known.hour !== null && `${money(known.hour, known.currency)} an hour in ${known.region}`,
+].filter(Boolean).join("; ");
 
 const result = (run) => (run.state === "completed" ? state("succeeded") : state(run.state));
 
@@ -21,7 +25,7 @@ export const list = {
       : !runs.rows.length ? empty(`No run is recorded in ${context.account.runs_dir}. Start one:`, "batchtrain run recipes/MPI-Digits --local", "batchtrain dashboard --runs-dir DIR")
       : [
         h("p", { class: "filters" }, chosen.length > 1 ? h("a", { class: "button", href: `/runs/compare?${chosen.map((name) => `id=${encodeURIComponent(name)}`).join("&")}` }, `Compare ${chosen.length} runs`) : h("span", { class: "quiet" }, "Choose two or more runs to compare them.")),
-        table(["", "Run", "Outcome", "#Time", "Started", "Nodes", "Results", "Settings"], runs.rows.map((run) => runRow(context, run, chosen)), "Runs"),
+        table(["", "Run", "Outcome", "#Time", "#Cost", "Started", "Nodes", "Results", "Settings"], runs.rows.map((run) => runRow(context, run, chosen)), "Runs"),
         more(context, runs.next, runs.rows.length),
       ],
     ];
@@ -40,7 +44,7 @@ function choose(context, chosen, name) {
 
 const runRow = (context, run, chosen) => row(run.id, [
   h("td", { class: "check" }, h("input", { type: "checkbox", "aria-label": `Compare ${run.id}`, checked: chosen.includes(run.id), onchange: () => choose(context, chosen, run.id) })),
-  link(path("runs", run.id), run.id), result(run), right(duration(run.seconds)), when(run.started), h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
+  link(path("runs", run.id), run.id), result(run), right(duration(run.seconds)), right(run.cost || (run.node_hours === null ? "" : `${run.node_hours.toFixed(2)} h`)), when(run.started), h("span", { class: "line1" }, run.nodes ? `${run.nodes} × ${run.vm_size}` : ""),
   run.results.map((each) => `${each.name} ${number(each.last)}`).join(", "), h("span", { class: "cut" }, Object.entries(run.settings).map(([name, value]) => `${name}=${value}`).join(", ")),
 ]);
 
@@ -62,7 +66,7 @@ export const run = {
       seen.failure && h("section", { class: "card bad cause" }, h("h2", null, "Why it failed"), h("p", null, short(seen.failure.message))),
       facts({
         Started: moment(seen.started), Time: duration(seen.seconds), Account: seen.account, Pool: seen.pool && `${seen.pool} (${seen.nodes} × ${seen.vm_size})`,
-        "Node hours": seen.node_hours?.toFixed(2), Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
+        "Node hours": seen.node_hours?.toFixed(2), Cost: cost(seen.cost), Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
         Command: command(seen.command.join(" ")), Settings: Object.entries(seen.settings).map(([name, value]) => `${name}=${value}`).join(", "),
       }),
       seen.metrics.length ? [h("h2", null, "Results"), table(["Metric", "#Last", "#Best", "#Step", "Unit"], seen.metrics.map((metric) => row(metric.metric, [metric.metric, right(metric.last), right(metric.best), right(metric.step ?? ""), metric.unit])), "Results")] : null,

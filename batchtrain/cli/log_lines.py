@@ -1,0 +1,119 @@
+"""Lines of the output of a task: whose they are, which are shown, and how they look on a terminal. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import NamedTuple
+
+from batchtrain.config.times import moment
+from batchtrain.display.terminal import terminal_text
+from batchtrain.errors import UsageError
+from batchtrain.runs.extract import PREFIX, number_of
+
+COLORS = (36, 33, 35, 32, 34, 31)
+"""Of the prefixes of ranks, in turn."""
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
+_NUMBERS = re.compile(r"n?\d{1,9}(?:-n?\d{1,9})?(?:,n?\d{1,9}(?:-n?\d{1,9})?)*")
+MOST = 100_000
+
+
+class LogLine(NamedTuple):
+    """A line with the node and the rank that printed it; None if the line does not name them."""
+
+    text: str
+    node: int | None = None
+    rank: int | None = None
+    prefix: str = ""
+
+    @property
+    def document(self) -> dict[str, object]:
+        """For programs."""
+        return {"line": self.text, "rank": self.rank, "node": None if self.node is None else f"n{self.node}"}
+
+    def on_terminal(self, *, color: bool) -> str:
+        """For a terminal: safe, with its prefix in the colour of its rank."""
+        text = terminal_text(self.text)
+        if not self.prefix or not color:
+            return self.prefix + text
+        number = self.rank if self.rank is not None else self.node or 0
+        return f"\x1b[{COLORS[number % len(COLORS)]}m{self.prefix.rstrip()}\x1b[0m {text}"
+
+
+def read(line: str) -> LogLine:
+    """A line of a task: `[NODE:RANK] text` of a framework, `[1,RANK]<stdout>: text` of Open MPI, or any other text."""
+    match = PREFIX.match(line) if line.startswith("[") else None
+    if match is None:
+        return LogLine(line)
+    node = int(match[1]) if match[1] else None
+    return LogLine(line[match.end() :], node, number_of(match[2] or match[3]), match[0])
+
+
+class Wanted(NamedTuple):
+    """Which lines are shown; by default all."""
+
+    ranks: frozenset[int] = frozenset()
+    nodes: frozenset[int] = frozenset()
+    pattern: re.Pattern[str] | None = None
+    since: datetime | None = None
+
+
+EVERYTHING = Wanted()
+
+
+class Selection:
+    """Chooses lines in their order."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._times: dict[int | None, datetime] = {}
+        """The last time that each rank wrote into a line."""
+        self.seen = self.named = self.timed = 0
+        """Lines in all, lines that name a rank or a node, and lines with a time."""
+
+    def takes(self, line: LogLine) -> bool:
+        """Whether a line is shown."""
+        wanted = self._wanted
+        self.seen += 1
+        self.named += line.rank is not None or line.node is not None
+        return (
+            (not wanted.ranks or line.rank in wanted.ranks)
+            and (not wanted.nodes or line.node in wanted.nodes)
+            and self._is_late(line)
+            and (wanted.pattern is None or wanted.pattern.search(line.text) is not None)
+        )
+
+    def _is_late(self, line: LogLine) -> bool:
+        """Whether the line is not from before the time; a line without a time is as old as the one before it."""
+        if self._wanted.since is None:
+            return True
+        match = _MOMENT.search(line.text)
+        time = moment(match[0].replace(",", ".")) if match else None
+        if time is not None:
+            self.timed += 1
+            self._times[line.rank] = time
+        last = self._times.get(line.rank)
+        return last is not None and last >= self._wanted.since
+
+    def check(self, file: str) -> None:
+        """Raise UsageError if the lines lack what they were chosen by."""
+        if self.seen and not self.timed and self._wanted.since is not None:
+            raise UsageError(f"no line of {file} has a time, such as 2026-11-23 15:12:25, so --since cannot choose any")
+        if self.seen and not self.named and (self._wanted.ranks or self._wanted.nodes):
+            raise UsageError(
+                f"no line of {file} names its rank. The files of the ranks are in wd/ranks of each node:"
+                " `batchtrain jobs get JOB TASK 'ranks/*' --all-nodes` fetches them"
+            )
+
+
+def numbers(text: str) -> frozenset[int]:
+    """The numbers in `0,3-5` or `n0,n1`. Raises ValueError."""
+    if not _NUMBERS.fullmatch(text.strip()):
+        raise ValueError(text)
+    chosen: set[int] = set()
+    for part in text.replace("n", "").strip().split(","):
+        first, _, last = part.partition("-")
+        if int(last or first) - int(first) > MOST:
+            raise ValueError(text)
+        chosen.update(range(int(first), int(last or first) + 1))
+    return frozenset(chosen)

@@ -1,0 +1,102 @@
+"""What ends a run before its tasks do: a price and a duration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from batchtrain.catalog.prices import Price, money
+from batchtrain.config.types import Recipe
+from batchtrain.errors import LimitReached, UsageError
+from batchtrain.plan.cost import price_of
+from batchtrain.service.connect import Account
+from batchtrain.service.seen import NodeSeen, node_cost
+from batchtrain.service.submit import Event
+
+LOOK_SECONDS = 60.0
+"""Between two looks at the nodes, while the tasks run."""
+WAITS = frozenset({"nodes.seen", "waiting"})
+"""Events of a wait, which may be ended; others are told between two requests that belong together."""
+
+
+class Limits(NamedTuple):
+    """The most that a run may cost, in the currency of the catalogue, and its longest duration in seconds."""
+
+    price: float | None = None
+    seconds: float | None = None
+
+
+UNLIMITED = Limits()
+
+
+def price_for(limits: Limits, recipe: Recipe, account: Account) -> Price | None:
+    """The price that a limit needs; None without a limit. The emulator counts what the nodes would cost on Azure.
+
+    Raises UsageError if the price is unknown.
+    """
+    if limits.price is None or recipe.pool is None:
+        return None
+    price = price_of(recipe, account.region or "")
+    count = recipe.pool.vm_count
+    if price is None or price.of(count.dedicated, count.low_priority) is None:
+        region = account.region or "REGION"
+        raise UsageError(
+            f"a limit of the price needs what an hour of {recipe.pool.vm_size} costs, which the catalogue does not have"
+            f" for this region; `batchtrain catalog refresh --prices --location {region}` reads it"
+        )
+    return price
+
+
+class Guard:
+    """Ends the waits of a run with LimitReached when it has cost or lasted as much as it may."""
+
+    def __init__(self, limits: Limits, price: Price | None, clock: Callable[[], datetime]) -> None:
+        self._limits, self._price, self._clock = limits, price, clock
+        self._began = self._looked = clock()
+        self._nodes: dict[str, tuple[NodeSeen, datetime]] = {}
+        """Every node that was seen, and when it was seen last: one that is gone costs nothing more."""
+        self._present: set[str] = set()
+        self.armed = limits != UNLIMITED
+
+    def note(self, event: Event) -> None:
+        """Take an event of a wait. Raises LimitReached."""
+        if event.kind == "nodes.seen" and isinstance(event.data, tuple):
+            self._looked = self._clock()
+            self._present = {node.id for node in event.data[1]}
+            self._nodes |= {node.id: (node, self._looked) for node in event.data[1]}
+        if event.kind in WAITS:
+            self.check()
+
+    def due(self) -> bool:
+        """Whether the nodes are to be looked at again."""
+        return (
+            self.armed and self._price is not None and self._clock() - self._looked >= timedelta(seconds=LOOK_SECONDS)
+        )
+
+    def check(self) -> None:
+        """Raise LimitReached if a limit is reached. Nothing is raised after that."""
+        if not self.armed:
+            return
+        lasted, most = (self._clock() - self._began).total_seconds(), self._limits.seconds
+        if most is not None and lasted >= most:
+            self._end(f"the run has lasted {lasted:,.0f} s, and at most {most:,.0f} s are allowed")
+        cost, price, limit = self.cost, self._price, self._limits.price
+        if cost is not None and price is not None and limit is not None and cost >= limit:
+            spent, allowed = money(cost, price.currency), money(limit, price.currency)
+            self._end(f"the nodes have cost {spent} since the run began, and at most {allowed} is allowed")
+
+    @property
+    def cost(self) -> float | None:
+        """What the nodes have cost since the run began; None without prices."""
+        if self._price is None:
+            return None
+        now, total = self._clock(), 0.0
+        for node, seen in self._nodes.values():
+            until = now if node.id in self._present else seen
+            total += node_cost((node,), self._price, until, since=self._began) or 0.0
+        return total
+
+    def _end(self, text: str) -> None:
+        self.armed = False
+        raise LimitReached(text)

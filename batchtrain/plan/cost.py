@@ -1,0 +1,46 @@
+"""What an hour of a recipe's pool costs, from the prices of its catalogue. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from batchtrain.catalog.prices import Hour, Price, region_of
+from batchtrain.config.scaling import most_nodes
+from batchtrain.config.types import Credentials, Pool, Recipe
+from batchtrain.errors import PlanError
+from batchtrain.plan.image import is_windows
+
+
+def price_of(recipe: Recipe, region: str | None) -> Price | None:
+    """The price of a node of the recipe's pool in a region; None if it is unknown. Prices are those of Linux nodes.
+
+    region: empty if it is unknown; None for the emulator, which costs nothing.
+    """
+    pool = recipe.pool
+    if region is None or pool is None or not recipe.catalog.prices or _runs_windows(pool, recipe):
+        return None
+    return recipe.catalog.price(pool.vm_size, region)
+
+
+def _runs_windows(pool: Pool, recipe: Recipe) -> bool:
+    try:
+        return is_windows(pool, recipe.catalog)
+    except PlanError:
+        return False  # an unknown image; the plan refuses it
+
+
+def hour_of(recipe: Recipe, region: str | None) -> Hour | None:
+    """An hour of the recipe's pool, at most; None without a pool."""
+    pool = recipe.pool
+    if pool is None:
+        return None
+    count = most_nodes(pool)
+    most = pool.autoscale is not None
+    return Hour(pool.id, pool.vm_size, count.dedicated, count.low_priority, price_of(recipe, region), most)
+
+
+def region_for(credentials: Credentials | None, environment: Mapping[str, str]) -> str:
+    """The region of the account that would be used, by its endpoint; empty if that does not tell it."""
+    batch = credentials.batch if credentials is not None else None
+    own = batch.account_service_url if batch is not None else None
+    return region_of(own or environment.get("AZURE_BATCH_ENDPOINT", ""))

@@ -1,0 +1,75 @@
+"""Azure's public Retail Prices API: what an hour of each VM size costs in a region. Needs no sign-in.
+
+Source: Microsoft Learn, "Azure Retail Prices REST API overview" (api-version 2023-01-01-preview): pages of `Items` with
+`NextPageLink`; values in a filter are case-sensitive. Untested on Azure (untested-on-azure.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
+
+from batchtrain.catalog.prices import Prices
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.service.rest import Rest
+
+URL = "https://prices.azure.com/api/retail/prices"
+VERSION = "2023-01-01-preview"
+OTHER_PRODUCTS = ("Windows", "CloudServices", "Cloud Services", "Dedicated Host", "Promo")
+"""Words in the names of products that are not Linux virtual machines."""
+SPOT, LOW_PRIORITY = " Spot", " Low Priority"
+
+
+def read(region: str, today: date, *, currency: str = "USD", url: str = "", ca: str | None = None) -> Prices:
+    """The prices of a region. Raises UsageError for a malformed region or URL, NotFound if the region has no prices,
+    and another ServiceError if the API does not answer."""
+    if not region.isalnum() or not region.isascii():
+        raise UsageError(
+            f"`{region}` is no name of a region such as westeurope; `az account list-locations` lists them"
+        )
+    if not (len(currency) == 3 and currency.isascii() and currency.isalpha() and currency.isupper()):
+        raise UsageError(f"`{currency}` is no currency; write a code such as USD or EUR")
+    where = url or URL
+    operation = f"read the prices of {region} from {where}"
+    query = {
+        "api-version": VERSION,
+        "currencyCode": f"'{currency}'",
+        "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and priceType eq 'Consumption'",
+    }
+    api = Rest(where, ca=ca)
+    try:
+        prices = of(api.listed("", operation, query, items="Items", link="NextPageLink"), region, currency, today)
+    finally:
+        api.close()
+    if not prices.dedicated and not prices.spot:
+        raise NotFound(f"{where} lists no VM sizes in {region}; `az account list-locations` lists the regions")
+    return prices
+
+
+def of(items: Iterable[Mapping[str, Any]], region: str, currency: str, today: date) -> Prices:
+    """The prices in the items of the API. Spot nodes cost the price of spot VMs, else of low-priority VMs."""
+    by_kind: dict[str, dict[str, tuple[str, float]]] = {"": {}, SPOT: {}, LOW_PRIORITY: {}}
+    for item in items:
+        if not _is_linux_node(item, today):
+            continue
+        kind = next((kind for kind in (SPOT, LOW_PRIORITY) if str(item.get("skuName", "")).endswith(kind)), "")
+        began, name = str(item.get("effectiveStartDate", "")), item["armSkuName"]
+        if began >= by_kind[kind].get(name, ("", 0.0))[0]:
+            by_kind[kind][name] = (began, float(item["retailPrice"]))
+    dedicated, spot, low = ({name: price for name, (_, price) in sorted(by_kind[kind].items())} for kind in by_kind)
+    return Prices(region, currency, dedicated, {**low, **spot}, today)
+
+
+def _is_linux_node(item: Mapping[str, Any], today: date) -> bool:
+    """Whether it is the price of an hour of a Linux VM that applies now."""
+    product = str(item.get("productName", ""))
+    return (
+        item.get("unitOfMeasure") == "1 Hour"
+        and item.get("type") == "Consumption"
+        and str(item.get("armSkuName") or "").startswith("Standard_")
+        and not any(word in product for word in OTHER_PRODUCTS)
+        and float(item.get("retailPrice") or 0) > 0
+        and not item.get("tierMinimumUnits")
+        and str(item.get("effectiveStartDate", ""))[:10] <= today.isoformat()
+    )
