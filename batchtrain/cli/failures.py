@@ -14,6 +14,7 @@ import click
 
 from batchtrain.cli.hints import pasted, terminal_width, wrapped
 from batchtrain.cli.options import FORMATS, Settings
+from batchtrain.display.terminal import plain_text
 from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
 
 INTERRUPTED = 130
@@ -99,7 +100,7 @@ def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> None:
         _print(pasted(chosen.rest, chosen.target, chosen.credentials_options))
         return
     if error.lines:
-        lines = (OF_A_NODE.sub('"…/', shortened(line)) for line in error.lines)
+        lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
         print("its last lines:", *(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.errors import TaskFailed, shortened
+from batchtrain.errors import TaskFailed, printable, shortened
 from batchtrain.service.causes import Cause, cause
 from batchtrain.service.seen import TaskSeen
 
@@ -21,7 +21,7 @@ def failed(job_id: str, task: TaskSeen, lines: tuple[str, ...]) -> TaskFailed:
     reason = cause(lines, task.exit_code)
     how = _rank_end(reason) if reason.who else _task_end(task, reason.exception, lines)
     return TaskFailed(
-        shortened(f"task {job_id}/{task.id} failed{how}{_meaning(task, reason, lines)}"),
+        shortened(printable(f"task {job_id}/{task.id} failed{how}{_meaning(task, reason, lines)}")),
         task=f"{job_id}/{task.id}",
         rank=reason.rank,
         node=reason.node or task.node,

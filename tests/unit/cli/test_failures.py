@@ -1,0 +1,26 @@
+"""A failed task's output cannot move the cursor of the terminal that shows its failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.cli import failures
+from batchtrain.cli.options import Settings
+from batchtrain.service.failed import failed
+from batchtrain.service.seen import TaskSeen
+
+STDERR = (
+    "Traceback (most recent call last):",
+    '  File "train.py", line 3, in <module>',
+    "    raise ValueError(text)",
+    "ValueError: \x1b[2Jgone",
+    "epoch 1\repoch 2",
+)
+
+
+def test_escape_sequences_of_a_failed_task_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    error = failed("job", TaskSeen("train", "completed", "failure", exit_code=1, node="n"), STDERR)
+    assert failures.report(error, Settings()) == error.exit_code
+    printed = capsys.readouterr().err
+    assert "\x1b" not in printed and "\r" not in printed
+    assert "ValueError: " in printed and "gone" in printed and "  epoch 2\n" in printed
