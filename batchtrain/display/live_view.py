@@ -52,6 +52,7 @@ PHASES = {
     "deleted": "deleting",
 }
 """The phase that begins with an event."""
+READY = ("idle", "running")
 USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a first image pull takes minutes"}
 """What usually takes how long; not said about the emulator."""
 
@@ -187,7 +188,7 @@ class View:
     def _nodes(self, width: int, now: float) -> Line:
         if not self.nodes and not self.wanted:
             return ()
-        ready = sum(node.state in ("idle", "running") for node in self.nodes)
+        ready = sum(node.state in READY for node in self.nodes)
         total = max(self.wanted, len(self.nodes))
         if width < 60:
             count = (f"{ready}/{total} nodes", "green" if ready == total else "yellow")
@@ -196,11 +197,12 @@ class View:
         right = f"{ready} of {total}" + (f"   {hours:.2f} node hours{self._spent(now)}" if hours else "")
         states: dict[str, list[str]] = {}
         for number, node in enumerate(self.nodes):
-            states.setdefault(node.state, []).append(f"n{number}")
+            # the nodes are listed while the pool starts, and not while tasks run: idle may be out of date, ready is not
+            states.setdefault("ready" if node.state in READY else node.state, []).append(f"n{number}")
         left: list[Part] = [("nodes  ", "dim")]
         for state, names in states.items():
             named = " ".join(names) if len(names) <= 4 else f"{len(names)}"
-            left.append((f"{named} {state}  ", "green" if state in ("idle", "running") else "yellow"))
+            left.append((f"{named} {state}  ", "green" if state == "ready" else "yellow"))
         return _apart(tuple(left), ((right, ""),), width)
 
     def _spent(self, now: float) -> str:

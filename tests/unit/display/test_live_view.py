@@ -44,7 +44,7 @@ def shown(view: View, width: int, now: float) -> list[str]:
 def test_the_block_at_80_columns() -> None:
     assert shown(trained(), 80, BEGAN + 185) == [
         "digits · pool gpu2 · Azure westeurope                              running 3m05s",
-        "nodes  n0 n1 running                                    2 of 2   0.10 node hours",
+        "nodes  n0 n1 ready                                      2 of 2   0.10 node hours",
         "step   ████████████░░░░░░░░░░░░░░░░░░ 12/30  40 %  ETA 3m00s",
         "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁                                            909 images/s",
         "rank node    step      /s  quiet  last line",
