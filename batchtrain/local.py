@@ -176,6 +176,17 @@ def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     return StorageCredentials(account=answer["account"], account_key=Secret(answer["key"]), endpoint=answer["endpoint"])
 
 
+def login(account: Account, node_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """How this machine runs commands on a node of the emulator: the words of `ssh`, and of the relay to a port."""
+    from batchtrain.emulator import server  # only the embedded service needs it
+
+    if not account.home:
+        raise UsageError("this emulator runs under another user or on another machine; log in there")
+    with emulator_faults():
+        answer = server.ask("GET", server.at(Path(account.home)), f"login/{node_id}")
+    return tuple(answer["ssh"]), tuple(answer["relay"])
+
+
 def depot(account: Account) -> str:
     """The storage link for task files that the emulator keeps. Empty for Azure."""
     return DEPOT if account.emulated and account.home else ""

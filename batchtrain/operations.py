@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from batchtrain import markup
+from batchtrain import logins, markup
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
@@ -49,7 +49,6 @@ from batchtrain.service.job_addition import ONCE, Adding
 from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.seen import (
     MOST_ROWS,
-    Endpoint,
     JobSeen,
     NodeSeen,
     PoolSeen,
@@ -171,12 +170,6 @@ class Operations:
             tell(event)
 
 
-def ssh_line(user: str, key: str, endpoint: Endpoint) -> str:
-    """The command that logs in to a node."""
-    words = ["ssh", *(("-i", key) if key else ()), "-p", str(endpoint.port), f"{user}@{endpoint.address}"]
-    return shlex.join(words)
-
-
 class Pools:
     """The pools of an account."""
 
@@ -268,12 +261,13 @@ class Pools:
         pool = recipe.pool
         if pool is None or pool.ssh is None:
             return
-        own = pool.ssh.ssh_public_key or pool.ssh.ssh_public_key_data
-        key = pool.ssh.ssh_private_key or ("" if own else str(Placeholders(recipe).key_pair()))
+        key = logins.key_of(recipe)
         for endpoint in look.endpoints(self._client.batch, pool.id, SSH_PORT):
             tell(
                 Event(
-                    "node.login", endpoint.node, f"{ssh_line(pool.ssh.username, key, endpoint)}  # node {endpoint.node}"
+                    "node.login",
+                    endpoint.node,
+                    f"{shlex.join(logins.words(pool.ssh.username, key, endpoint))}  # node {endpoint.node}",
                 )
             )
 
@@ -325,6 +319,33 @@ class Pools:
         """Fetch the files of a node that the patterns mean to a directory."""
         node_id = self._node(pool_id, node)
         return get_node_files(self._client.files, pool_id, node_id, patterns, Path(directory), progress)
+
+    def ssh(self, pool_id: str, node: str, command: str = "", *, recipe: Recipe | None = None) -> int:
+        """Run a shell command on a node, or a shell, with the stdin and stdout of this process; returns its exit code.
+
+        recipe: the files with the login of the pool (`ssh`), which a node of Azure needs. Raises NotFound, UsageError.
+        """
+        return logins.run(self._login(pool_id, node, recipe), command)
+
+    def forward(
+        self,
+        pool_id: str,
+        node: str,
+        port: int,
+        *,
+        local_port: int | None = None,
+        recipe: Recipe | None = None,
+        ready: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Forward a port of 127.0.0.1 (by default the same number; 0: a free one) to a port of a node until Ctrl-C.
+
+        ready: receives the port of this machine.
+        """
+        logins.forward(self._login(pool_id, node, recipe), port, port if local_port is None else local_port, ready)
+
+    def _login(self, pool_id: str, node: str, recipe: Recipe | None) -> logins.Login:
+        client = self._client
+        return logins.login(client.account, client.batch, pool_id, self._node(pool_id, node), recipe)
 
     def _node(self, pool_id: str, name: str) -> str:
         """The id of a node of a pool. Raises NotFound."""
@@ -720,6 +741,22 @@ class Job:
         """
         recording, _ = self.fetch(Origin(root_of(str(runs_dir) if runs_dir else None, os.environ)))
         return Run(recording.run)
+
+    def exec(self, command: str, task_id: str | None = None, *, recipe: Recipe | None = None) -> int:
+        """Run a shell command in the working directory and with the environment of a running task (by default the first
+        task), on the node of its primary; in its container, if it has one. Returns the exit code of the command.
+
+        recipe: the files with the login of the pool (`ssh`), which a node of Azure needs. Raises NotFound, UsageError.
+        """
+        task = self.seen_task(task_id)
+        if task.state != "running":
+            raise UsageError(
+                f"task {self.id}/{task.id} is {task.state}, not running; `batchtrain jobs files {self.id} {task.id}`"
+                " lists the files that it has left"
+            )
+        primary = look.places(self._client.batch, self.id, task.id)[0]
+        target = logins.login(self._client.account, self._client.batch, primary.pool, primary.node, recipe)
+        return logins.run(target, logins.inside(primary.directory, command))
 
     def terminate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
         """Terminate tasks. Raises ServiceError at the end if some were refused."""

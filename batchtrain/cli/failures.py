@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -146,7 +147,7 @@ def _form(chosen: Settings) -> str:
     """The output format, also if the command line failed before `-o` was parsed."""
     if chosen.output != "table":
         return chosen.output
-    for option, value in zip(sys.argv[1:], [*sys.argv[2:], ""], strict=True):
+    for option, value in itertools.pairwise([*sys.argv[1:], ""]):
         name, _, joined = option.partition("=")
         if name in ("-o", "--output") and (joined or value) in FORMATS:
             return joined or value

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live, options
+from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live, logins, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
@@ -95,6 +95,7 @@ command.add_command(job_tasks.tasks)
 for member in job_operations.MEMBERS:
     command.add_command(member)
 command.add_command(diagnose.of_job)
+command.add_command(logins.exec_)
 
 
 @command.command(cls=Command)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchtrain.cli import diagnose, live, options
+from batchtrain.cli import diagnose, live, logins, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, seconds, settings, standing, tell, waiting
@@ -31,6 +31,8 @@ def command() -> None:
 
 
 command.add_command(diagnose.of_pool)
+command.add_command(logins.ssh)
+command.add_command(logins.forward)
 
 
 @command.command(cls=Command)

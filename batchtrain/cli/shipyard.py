@@ -111,7 +111,7 @@ ANSWERS: Mapping[str, Answer] = {
     "pool nodes zap": Answer("jobs term", "It ends the tasks and with them their containers."),
     "pool rdp": Answer("pool login", "It creates the login of `rdp` in pool.yaml on every node."),
     "pool resize": Answer("pool resize"),
-    "pool ssh": _LOGIN,
+    "pool ssh": Answer("pool ssh", "`batchtrain pool login` creates the login and prints one `ssh` per node."),
     "pool stats": Answer("pool show", "`batchtrain pool list` shows the paid hours."),
     "pool user add": _LOGIN,
     "pool user del": Answer(

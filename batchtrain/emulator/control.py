@@ -14,7 +14,7 @@ from batchtrain.emulator import injection, job_preparation, wire
 from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.interface import StorageMissing
+from batchtrain.emulator.interface import NodeLost, StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.world import World
@@ -52,6 +52,8 @@ class Control:
                 return Reply(200, {"missing": await docker_engine.missing()})
             case "POST", "storage":
                 return await self._storage()
+            case "GET", "login":
+                return self._login(rest)
             case "GET", "hints":
                 return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
@@ -108,6 +110,14 @@ class Control:
         except StorageMissing as missing:
             raise Fault("InvalidPropertyValue", Reason=str(missing)) from None
         return Reply(200, account._asdict())
+
+    def _login(self, node_id: str) -> Reply:
+        """How this machine runs commands on a node."""
+        try:
+            return Reply(200, self.driver.machine.login(node_id)._asdict())
+        except NodeLost as error:
+            reason = f"{error}; `batchtrain pool show` lists the nodes and their states"
+            raise Fault("InvalidPropertyValue", Reason=reason) from None
 
     async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
         """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to

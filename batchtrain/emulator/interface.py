@@ -222,6 +222,15 @@ class NodeUnfit(Exception):
         self.code = code
 
 
+class NodeLogin(NamedTuple):
+    """Programs of this machine, as words, that reach a node: `ssh` takes what follows the host, `relay` a port."""
+
+    ssh: tuple[str, ...]
+    """Ends with the host; options of ssh may follow, then the command."""
+    relay: tuple[str, ...]
+    """A command for the node that connects its stdin, a socket, with the port given as its last word."""
+
+
 class Machine(Protocol):
     """Drives real nodes. Every method may be called concurrently for different nodes; all use one event loop."""
 
@@ -248,6 +257,9 @@ class Machine(Protocol):
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node below `directory` of a storage container."""
+
+    def login(self, node_id: str) -> NodeLogin:
+        """How this machine runs commands on a node. Raises NodeLost if it is not up."""
 
     async def storage(self) -> StorageAccount:
         """The account's own storage, started at its first use. Raises StorageMissing."""

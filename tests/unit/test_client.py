@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 import msgspec
 import pytest
 
 from batchtrain.client import truth, where
 from batchtrain.config.types import Credentials, Secret
 from batchtrain.errors import UsageError
-from batchtrain.operations import ssh_line
+from batchtrain.logins import words
 from batchtrain.service.connect import Account, account
 from batchtrain.service.seen import Endpoint
 
@@ -63,4 +65,4 @@ def test_signing_in_by_token_needs_https() -> None:
     ("key", "line"), [("my key", "ssh -i 'my key' -p 49001 al@1.2.3.4"), ("", "ssh -p 49001 al@1.2.3.4")]
 )
 def test_a_login_is_said_as_the_command_that_uses_it(key: str, line: str) -> None:
-    assert ssh_line("al", key, Endpoint("n", "1.2.3.4", 49001)) == line
+    assert shlex.join(words("al", key, Endpoint("n", "1.2.3.4", 49001))) == line

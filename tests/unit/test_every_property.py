@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -14,7 +15,7 @@ import pytest
 from azure.batch import models
 from azure.batch._utils.model_base import Model
 
-from batchtrain import operations
+from batchtrain import logins, operations
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.left_out import LEFT_OUT
@@ -322,7 +323,7 @@ def logged_in(seen: Seen) -> list[Any]:
     """The key of the command that logs in to a node."""
     login = seen.recipe.pool.ssh if seen.recipe.pool else None
     node = Endpoint("tvm", "20.0.0.1", 50000)
-    return [operations.ssh_line(login.username, login.ssh_private_key or "", node)] if login else []
+    return [shlex.join(logins.words(login.username, login.ssh_private_key or "", node))] if login else []
 
 
 def key_pair(seen: Seen) -> list[str]:

@@ -31,11 +31,13 @@ ALLOWED: dict[str, set[str]] = {
     "pytest_plugin": {"testing"},
     "placeholders": {"errors", "config", "plan", "service", "storage"},
     "local": {"errors", "config", "frameworks", "plan", "service", "emulator", "placeholders"},
+    "logins": {"config", "errors", "local", "placeholders", "plan", "runtime", "service"},
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
     "display": {"catalog", "config", "errors", "markup", "plan", "runs", "service"},
     "following": {"errors", "service"},
     "task_files": {"errors", "runs", "service"},
     "operations": {
+        "logins",
         "display",
         "following",
         "markup",

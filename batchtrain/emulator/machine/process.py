@@ -30,6 +30,7 @@ from batchtrain.emulator.interface import (
     Download,
     Exit,
     Mount,
+    NodeLogin,
     NodeLost,
     NodeSpec,
     NodeUnfit,
@@ -353,6 +354,12 @@ class ProcessMachine:
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node. Raises UploadError."""
         await asyncio.to_thread(output_files.send_logs, self._data_dir, _safe(node_id), container_url, directory)
+
+    def login(self, node_id: str) -> NodeLogin:
+        """How this machine runs commands on a node. Raises NodeLost."""
+        spec = self._node(node_id).spec
+        relay = (sys.executable, "-I", "-S", str(HERE / "relay.py"))
+        return NodeLogin((*_ssh_words(self._pool(spec.pool_id).peers), spec.address), relay)
 
     async def storage(self) -> StorageAccount:
         """The account's own storage, started at its first use. Raises StorageMissing."""
@@ -1025,8 +1032,11 @@ def _write_program(path: Path, text: str) -> None:
 
 
 def _ssh_program(peers: Path) -> str:
-    words = [sys.executable, "-I", "-S", str(HERE / "ssh.py"), str(peers)]
-    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'
+    return f'#!/bin/sh\nexec {shlex.join(_ssh_words(peers))} "$@"\n'
+
+
+def _ssh_words(peers: Path) -> tuple[str, ...]:
+    return sys.executable, "-I", "-S", str(HERE / "ssh.py"), str(peers)
 
 
 def _nvidia_smi_program(spec: NodeSpec) -> str:

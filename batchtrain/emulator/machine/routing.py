@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from batchtrain.emulator.interface import Exit, Machine, NodeSpec, NodeUp, Run, StorageAccount
+from batchtrain.emulator.interface import Exit, Machine, NodeLogin, NodeSpec, NodeUp, Run, StorageAccount
 from batchtrain.emulator.machine.simulated import SimulatedMachine
 
 
@@ -38,6 +38,9 @@ class RoutingMachine:
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         await self._of(node_id).send_logs(node_id, container_url, directory)
+
+    def login(self, node_id: str) -> NodeLogin:
+        return self._of(node_id).login(node_id)
 
     async def storage(self) -> StorageAccount:
         return await self.real.storage()

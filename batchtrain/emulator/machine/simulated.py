@@ -15,7 +15,16 @@ from typing import NamedTuple
 
 from batchtrain.emulator import wire
 from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, StorageAccount, StorageMissing
+from batchtrain.emulator.interface import (
+    Exit,
+    NodeLogin,
+    NodeLost,
+    NodeSpec,
+    NodeUp,
+    Run,
+    StorageAccount,
+    StorageMissing,
+)
 
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)([smhd]?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})\b")
@@ -99,6 +108,9 @@ class SimulatedMachine:
         from batchtrain.emulator.machine import output_files  # slow to import, and the logs of few nodes are requested
 
         await asyncio.to_thread(output_files.send_logs, self._root.parent, node_id, container_url, directory)
+
+    def login(self, node_id: str) -> NodeLogin:
+        raise NodeLost(f"node {node_id} is simulated and runs no commands")
 
     async def storage(self) -> StorageAccount:
         raise StorageMissing("a machine that only keeps time has no storage")

@@ -22,6 +22,7 @@ VALUE_OPTIONS = frozenset("bceilmopBDEFIJLOPQRSwW")
 FORWARD_OPTIONS = frozenset("LRDWNOQ")
 """Options that need the real protocol: refused instead of ignored."""
 
+SHELL = 'exec "${SHELL:-/bin/sh}"'
 USAGE = "usage: ssh [options] [user@]host [command [argument ...]]"
 
 
@@ -133,6 +134,15 @@ def starts_open_mpi(command: str) -> bool:
     return any(os.path.basename(word) in ("orted", "prted") for word in command.replace(";", " ").split())
 
 
+def _on_a_terminal(command: str) -> str:
+    """The command on a terminal of its own, so that Ctrl-C ends it and not this program."""
+    words = (
+        f"import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn({['/bin/sh', '-c', command or SHELL]!r})))"
+    )
+    quoted = words.replace("'", "'\\''")
+    return f"exec '{sys.executable}' -I -S -c '{quoted}'"
+
+
 def _log_in(peers: str, request: Request) -> int:
     # `_socket`, not `socket`: the imports of the latter (enum, selectors) double the start-up time of this program.
     from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
@@ -151,7 +161,8 @@ def _log_in(peers: str, request: Request) -> int:
     except OSError:
         return _fail(f"ssh: connect to host {request.host} port {request.port}: Connection refused")
     stdio = _stdio(request)
-    body = os.fsencode(f"{client}\0{40000 + os.getpid() % 20000}\0{request.command}")
+    command = _on_a_terminal(request.command) if "t" in request.flags and os.isatty(stdio[0]) else request.command
+    body = os.fsencode(f"{client}\0{40000 + os.getpid() % 20000}\0{command}")
     data = len(body).to_bytes(4, "big") + body
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in stdio)
     try:
