@@ -843,11 +843,15 @@ class Job:
         try:
             return self._examined(task_id, hints=hints)
         except NotFound as error:
-            root = root_of(str(runs_dir) if runs_dir else None, os.environ)
-            run = recorded_job(root, self._client.account, self.id, None) if error.code == "JobNotFound" else None
+            run = self.recorded(runs_dir) if error.code == "JobNotFound" else None
             if run is None:
                 raise
             return _kept_diagnosis(run)
+
+    def recorded(self, runs_dir: str | Path | None = None) -> RunDirectory | None:
+        """Its newest run directory, also of a job that is gone; None if there is none. runs_dir: as for `diagnose`."""
+        root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+        return recorded_job(root, self._client.account, self.id, None)
 
     def _examined(self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "") -> Diagnosis:
         from batchtrain import diagnose  # compiles the pattern of every rule, and only here

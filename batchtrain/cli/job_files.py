@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -92,6 +97,45 @@ def fetch(job_id: str | None, everything: bool) -> None:
         show({"run": str(run.run.path), "missing": list(missing)})
     if missing:
         raise ServiceError(f"files of job {name} were not fetched: {'; '.join(missing)}")
+
+
+@click.command(cls=Command)
+@click.argument("job_id", required=False, shell_complete=ids("jobs"))
+@click.option("--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Port on 127.0.0.1.")
+@common
+def tensorboard(job_id: str | None, port: int) -> None:
+    """Fetch a job and show its metrics and event files in TensorBoard until Ctrl-C.
+
+    TensorBoard reads the run directory: the metrics, which are exported for it, and event files among the results. For
+    a job that is gone, it is the newest run directory of that job. The exit code is that of TensorBoard.
+    """
+    from batchtrain.cli.progress import bar
+    from batchtrain.runs import export
+
+    directories = (str(Path(sys.executable).parent), *os.get_exec_path())
+    program = shutil.which("tensorboard", path=os.pathsep.join(directories))
+    if program is None:
+        raise UsageError(
+            "TensorBoard is not installed: `pip install tensorboard` installs it here, and"
+            " `batchtrain runs export --tensorboard` writes its event files for one elsewhere"
+        )
+    name, loaded = named(job_id)
+    job = settings().connect(loaded).jobs.handle(name)
+    try:
+        with bar() as progress:
+            recording, _ = job.fetch(settings().origin(), progress=progress)
+        run = recording.run
+    except NotFound as error:
+        kept = job.recorded(settings().runs_dir)
+        if kept is None:
+            raise
+        run = kept
+        say(f"{error}; this is its run directory {run.path}")
+    count = export.write_tensorboard(run, run.path / "export" / "tensorboard")
+    say(f"{count} values of {run.path}; TensorBoard is at http://127.0.0.1:{port} until Ctrl-C")
+    with contextlib.suppress(KeyboardInterrupt):
+        code = subprocess.call([program, "--logdir", str(run.path), "--host", "127.0.0.1", "--port", str(port)])
+        raise SystemExit(code)
 
 
 def named(job_id: str | None) -> tuple[str, Loaded | None]:

@@ -91,6 +91,7 @@ def command() -> None:
 command.add_command(job_files.files)
 command.add_command(job_files.get)
 command.add_command(job_files.fetch)
+command.add_command(job_files.tensorboard)
 command.add_command(job_tasks.tasks)
 for member in job_operations.MEMBERS:
     command.add_command(member)

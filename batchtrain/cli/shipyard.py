@@ -83,9 +83,7 @@ ANSWERS: Mapping[str, Answer] = {
     "jobs term": Answer("jobs term"),
     **_all("keyvault", "add, del, list", _KEY_VAULT),
     "misc mirror-images": Answer("images mirror"),
-    "misc tensorboard": Answer(
-        "runs export", "`--tensorboard` writes event files; start TensorBoard on their directory."
-    ),
+    "misc tensorboard": Answer("jobs tensorboard"),
     **_all("monitor", "add, create, destroy, list, remove, ssh, start, status, suspend", _MONITOR),
     "pool add": Answer("pool add", "For `--recreate`, delete the pool first."),
     "pool autoscale disable": Answer("pool resize", "Before, disable the formula: `az batch pool autoscale disable`."),
