@@ -248,7 +248,8 @@ class TimedOut(BatchtrainError):
 
 
 class LimitReached(BatchtrainError):
-    """A run has cost or lasted as much as it may. Its results were fetched, and what it created was deleted."""
+    """A run has cost or lasted as much as it may. Its results were fetched, and what it created was deleted, unless
+    results could not be fetched: then it is kept, and the last lines of `run` name it."""
 
     exit_code = 7
 

@@ -77,6 +77,8 @@ def run(
     without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
     """
     _refuse_endless(recipe)
+    if limits.price is not None and (keep or reuse):
+        raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     guard = Guard(limits, price_for(limits, recipe, client.account), now)
     foreseen = client.foresee(recipe)
     if origin is not None:
@@ -87,6 +89,7 @@ def run(
     made.price = price_of(recipe, client.account.region)
     try:
         outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept, guard)
+        guard.armed = False  # a limit ends the work, and not the cleaning up after it
         kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
     except BaseException as error:
         guard.armed = False
@@ -328,8 +331,10 @@ def _followed(
         requests = follow.look(seen)
         if guard.due():
             pool_id = look.job_state(client.batch, job.id)[1]
-            watch.show_nodes(client.batch, pool_id, tell)
-            requests += 3
+            requests += 1
+            if pool_id:
+                watch.show_nodes(client.batch, pool_id, tell)
+                requests += 2
         guard.check()
         return requests
 

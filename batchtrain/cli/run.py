@@ -58,8 +58,9 @@ def command(
     Results are the files below `output` in the working directory of each task, or what its `results` say. At
     --max-price or --max-duration the tasks are terminated, the results are fetched, and the exit code is 7.
     """
-    if keep and max_price is not None:
-        raise UsageError("--max-price deletes the pool at its limit, and --keep keeps it; give one of them")
+    if (keep or reuse) and max_price is not None:
+        kept_by = "--keep" if keep else "--reuse"
+        raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
     from batchtrain.cli.progress import bar
     from batchtrain.limits import Limits
     from batchtrain.run import run

@@ -145,9 +145,9 @@ def schedule(client: BatchClient, schedule_id: str) -> ScheduleSeen:
 
 
 def job_state(client: BatchClient, job_id: str) -> tuple[str, str]:
-    """A job's state and its pool. Raises NotFound."""
+    """A job's state and its pool; the pool is empty as long as an auto pool does not exist. Raises NotFound."""
     with faults(f"look at job {job_id}"):
-        job = _job(client.get_job(job_id, select=["id", "state", "poolInfo"]))
+        job = _job(client.get_job(job_id, select=["id", "state", "poolInfo", "executionInfo"]))
     return job.state, job.pool
 
 
@@ -294,7 +294,7 @@ def _job(item: models.BatchJob) -> JobSeen:
     return JobSeen(
         id=item.id,
         state=_word(item.state),
-        pool=(item.pool_info.pool_id or "") if item.pool_info else "",
+        pool=(item.pool_info.pool_id if item.pool_info else "") or (info.pool_id if info else "") or "",
         created=item.creation_time,
         ended=info.end_time if info else None,
         reason=(info.termination_reason or "") if info else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
+from batchtrain.limits import Limits
 from batchtrain.run import leaves, run, seconds_for
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
@@ -170,9 +172,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     return raised
 
 
-def runs(service: Service, said: list[Event], *jobs: str, **how: bool) -> Any:
+def runs(service: Service, said: list[Event], *jobs: str, **how: Any) -> Any:
     listed = [{"id": name, "tasks": [{"command": "x"}]} for name in jobs or ("j",)]
-    return run(service, recipe(jobs=listed), tell=said.append, **how)  # type: ignore[arg-type]
+    return run(service, recipe(jobs=listed), tell=said.append, **how)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +192,24 @@ def test_a_pool_that_still_stands_is_an_error_though_the_tasks_ended_well(
     assert "the tasks ended well, but pool p could not be deleted, and nodes cost money" in str(outcome.standing)
     assert str(outcome.standing).endswith("delete by: batchtrain pool del p")
     assert [event.kind for event in said if event.kind in ("leftover", "deleted")] == ["leftover", "deleted"]
+
+
+def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
+    watched: list[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = iter(range(100))
+    monkeypatch.setattr("batchtrain.run.now", lambda: datetime(2026, 11, 23, next(hours) % 24, tzinfo=timezone.utc))
+    service = Service()
+    monkeypatch.setattr(service, "gone", lambda *_, tell, **how: tell(Event("waiting", "p", "")))
+    outcome = runs(service, [], limits=Limits(seconds=60))
+    assert (outcome.failure, outcome.standing) == (None, None)
+    assert "p" in service.deleted
+
+
+@pytest.mark.parametrize("how", ["keep", "reuse"])
+def test_a_limit_of_the_price_refuses_to_keep_the_pool(how: str) -> None:
+    with pytest.raises(UsageError, match="give one of them"):
+        runs(Service(), [], limits=Limits(price=1.0), **{how: True})
 
 
 @pytest.mark.parametrize("name", ["p", "j"])
