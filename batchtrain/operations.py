@@ -27,7 +27,7 @@ from batchtrain.errors import (
     TaskFailed,
     UsageError,
 )
-from batchtrain.following import LINES_AT_ONCE, Follow
+from batchtrain.following import Follow, together
 from batchtrain.foreseen import Foreseen, foresee, gathered
 from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
@@ -670,7 +670,7 @@ class Job:
                 task = self.seen_task(name)
                 state = task.state
                 new = follower.new_lines(task.node, last=state == "completed")
-            while lines := _some(new, deadline):
+            for lines in _read(new, deadline):
                 yield from lines
                 deadline.news()
             if state == "completed" and follower.missing:
@@ -846,7 +846,7 @@ class Job:
             run = self.recorded(runs_dir) if error.code == "JobNotFound" else None
             if run is None:
                 raise
-            return _kept_diagnosis(run)
+            return _kept_diagnosis(run, task_id)
 
     def recorded(self, runs_dir: str | Path | None = None) -> RunDirectory | None:
         """Its newest run directory, also of a job that is gone; None if there is none. runs_dir: as for `diagnose`."""
@@ -889,12 +889,14 @@ class Job:
 # --- what is not asked of Batch -------------------------------------------------------------------------------------
 
 
-def _kept_diagnosis(run: RunDirectory) -> Diagnosis:
-    """What a run directory says about a job that is gone."""
+def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
+    """What a run directory says about a job that is gone, or about one task of it."""
     from batchtrain.diagnosis.finding import Diagnosis
     from batchtrain.diagnosis.record import Record
 
     record, failure = run.record(), run.record().failure
+    if failure and task_id and failure.task != f"{record.job}/{task_id}":
+        failure = None  # of another task
     finding = failure.found if failure else None
     if failure and not finding:
         finding = Finding(
@@ -904,10 +906,15 @@ def _kept_diagnosis(run: RunDirectory) -> Diagnosis:
     return Diagnosis(f"job {record.job}", state, "", (finding,) if finding else (), (), Record(None, None))
 
 
-def _some(lines: Iterator[str], deadline: watch.Deadline) -> list[str]:
-    """The next lines; the deadline covers only the reading, because who takes the lines may make requests too."""
-    with deadline:
-        return list(itertools.islice(lines, LINES_AT_ONCE))
+def _read(lines: Iterator[str], deadline: watch.Deadline) -> Iterator[list[str]]:
+    """Lines, many at a time. The deadline covers only the reading: who takes the lines may make requests too."""
+    parts = together(lines)
+    while True:
+        with deadline:
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:

@@ -113,7 +113,7 @@ def numbers(text: str) -> frozenset[int]:
     chosen: set[int] = set()
     for part in text.replace("n", "").strip().split(","):
         first, _, last = part.partition("-")
-        if int(last or first) - int(first) > MOST:
+        if not 0 <= int(last or first) - int(first) <= MOST:
             raise ValueError(text)
         chosen.update(range(int(first), int(last or first) + 1))
     return frozenset(chosen)

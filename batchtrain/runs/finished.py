@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain import markup
-from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.runs import compare, directory, report
 from batchtrain.runs.curves import Plot
 from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -25,7 +25,7 @@ class Lines(tuple[str, ...]):
     """The lines of a log: a tuple that prints as text."""
 
     def __str__(self) -> str:
-        return "\n".join(self)
+        return "\n".join(map(printable, self))
 
     __repr__ = __str__
 

@@ -95,7 +95,9 @@ def ranks_in(directory: str) -> "list[int]":
     for name in os.listdir(directory):
         if name.endswith(".pid"):
             with open(os.path.join(directory, name)) as file:
-                processes.append(int(file.readline()))
+                line = file.readline()
+            if line.strip():  # else it is just being written, by a rank that starts
+                processes.append(int(line))
     return processes
 
 

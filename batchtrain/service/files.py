@@ -65,12 +65,16 @@ def last_lines(content: bytes, count: int) -> tuple[str, ...]:
 
 def lines_of(content: Iterator[bytes]) -> Iterator[str]:
     """The lines of a file that comes in blocks, as str.splitlines cuts them."""
-    decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    decoder, parts = codecs.getincrementaldecoder("utf-8")("replace"), list[str]()
     for piece in _pieces(content):
-        lines = (rest + decoder.decode(piece)).splitlines(keepends=True)
-        rest = "" if not lines or lines[-1].endswith("\n") else lines.pop()
+        text = decoder.decode(piece)
+        if text.splitlines() == [text]:  # of a line that is longer than a piece: joined once, when it ends
+            parts.append(text)
+            continue
+        lines = "".join((*parts, text)).splitlines(keepends=True)
+        parts = [] if not lines or lines[-1].endswith("\n") else [lines.pop()]
         yield from (line.splitlines()[0] for line in lines)
-    yield from (rest + decoder.decode(b"", final=True)).splitlines()
+    yield from "".join((*parts, decoder.decode(b"", final=True))).splitlines()
 
 
 def _pieces(content: Iterator[bytes]) -> Iterator[bytes]:
@@ -89,7 +93,7 @@ class Follower:
     def _begin(self) -> None:
         self._offset = 0
         self._end = b""
-        self._partial = ""
+        self._partial: list[str] = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def new_lines(self, node: str, *, last: bool = False) -> Iterator[str]:
@@ -102,10 +106,14 @@ class Follower:
             self._node = node
             self._begin()
         for piece in _pieces(self._new_blocks()):
-            *lines, self._partial = (self._partial + self._decoder.decode(piece)).split("\n")
-            yield from lines
+            text = self._decoder.decode(piece)
+            self._partial.append(text)
+            if "\n" in text:
+                *lines, rest = "".join(self._partial).split("\n")
+                self._partial = [rest]
+                yield from lines
         if last:
-            rest, self._partial = self._partial + self._decoder.decode(b"", final=True), ""
+            rest, self._partial = "".join((*self._partial, self._decoder.decode(b"", final=True))), []
             yield from (rest,) if rest else ()
 
     def _new_blocks(self) -> Iterator[bytes]:

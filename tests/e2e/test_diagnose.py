@@ -99,4 +99,5 @@ def test_the_cause_of_a_failed_run_is_shown_at_its_end_and_kept_when_the_job_is_
     page = batchtrain("jobs", "diagnose", "planted", "--local").stdout
     assert "the job is gone, and this is from" in page
     assert "cause  a disk of the node is full [disk-full]\nwhere  task full" in page
+    assert "disk-full" not in batchtrain("jobs", "diagnose", "planted", "other", "--local").stdout
     assert "disk-full" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")

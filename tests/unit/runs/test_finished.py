@@ -88,3 +88,10 @@ def test_runs_are_compared_by_their_differences_and_curves(tmp_path: Path) -> No
 def test_all_runs_are_a_table(tmp_path: Path) -> None:
     made(tmp_path)
     assert [row.state for row in Runs(tmp_path).list()] == ["completed"]
+
+
+def test_printed_logs_cannot_control_a_terminal(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    directory.replace(run.directory.logs("train") / "stdout.txt", b"\x1b]52;c;aGk=\x07done\n")
+    assert "\x1b" not in str(run.logs()) and "done" in repr(run.logs())
+    assert "\x1b" in run.logs()[0]

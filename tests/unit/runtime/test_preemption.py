@@ -62,3 +62,9 @@ def test_the_announcement_on_an_emulated_node_is_written_for_the_program(
     (tmp_path / preemption.EMULATED).write_text(json.dumps({"Events": [EVENT]}))
     preemption.main([str(tmp_path / "file"), str(os.getpid())])
     assert json.loads((tmp_path / "file").read_text()) == {"node": "tvm-1", "not_before": MOMENT}
+
+
+def test_the_file_of_a_rank_that_just_starts_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "0.pid").write_text("17\n", encoding="utf-8")
+    (tmp_path / "1.pid").touch()
+    assert preemption.ranks_in(str(tmp_path)) == [17]

@@ -130,3 +130,13 @@ def test_a_fault_between_two_ranges_loses_and_repeats_no_line(
 def test_lines_of_blocks_are_those_of_the_whole_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PIECE", 1)
     assert list(files.lines_of(iter([text.encode()]))) == text.splitlines()
+
+
+def test_a_line_longer_than_many_pieces_is_one_line(
+    follower: Follower, file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PIECE", 3)
+    assert after(follower, file, "a\n" + "b" * 100) == ["a"]
+    assert after(follower, file, "a\n" + "b" * 100 + "c\nd") == ["b" * 100 + "c"]
+    assert list(follower.new_lines("n0", last=True)) == ["d"]
+    assert list(files.lines_of(iter([b"a\n" + b"b" * 100 + b"\nc"]))) == ["a", "b" * 100, "c"]
