@@ -11,7 +11,6 @@ import msgspec
 from batchtrain import markup
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import saving
-from batchtrain.config.masking import masked_text, secrets_in
 from batchtrain.config.types.base import Block, says
 from batchtrain.config.types.credentials import Credentials
 from batchtrain.config.types.jobs import Job, MultiInstance, Task
@@ -116,6 +115,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
     def _rows(self) -> Iterator[tuple[str, ...]]:
         """Each task in a line, without secrets."""
+        from batchtrain.config.masking import masked_text, secrets_in  # imports this package
+
         secrets = secrets_in(self)
         for job in self.jobs:
             for task in job.tasks[:SHOWN]:
