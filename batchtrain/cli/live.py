@@ -57,7 +57,8 @@ def block(make: Callable[[], View]) -> Iterator[Callable[[Event], None]]:
     ) as screen, _Log(screen.console, screen.refresh).flushed() as log:  # fmt: skip
 
         def tell(event: Event) -> None:
-            view.note(event, time.time())
+            with log.lock:  # another thread draws the view
+                view.note(event, time.time())
             if event.kind == "stderr" or (event.kind == "stdout" and to_terminal):
                 log.add(terminal_text(options.own_shortened(event.text)))
             else:
@@ -79,19 +80,19 @@ class _Log:
         self, console: Console, refresh: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console, self._refresh, self._clock = console, refresh, clock
-        self._lines, self._lock, self._over = list[str](), threading.Lock(), threading.Event()
+        self._lines, self.lock, self._over = list[str](), threading.Lock(), threading.Event()
         self._drawn = float("-inf")
 
     def add(self, line: str) -> None:
         """A line of a task."""
-        with self._lock:
+        with self.lock:
             self._lines.append(line)
             if self.delay() <= 0 or len(self._lines) >= MOST_HELD:
                 self._draw()
 
     def flush(self) -> None:
         """Print what is held."""
-        with self._lock:
+        with self.lock:
             if self._lines:
                 self._draw()
 
@@ -101,7 +102,7 @@ class _Log:
 
     def tick(self) -> None:
         """Draw the block with the lines that are held, if it is time."""
-        with self._lock:
+        with self.lock:
             if self.delay() <= 0:
                 self._draw()
 
