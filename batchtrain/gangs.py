@@ -18,7 +18,7 @@ import msgspec
 from batchtrain.client import Client, connect
 from batchtrain.config.types import Pool, Recipe, Results
 from batchtrain.described import command, suggesting
-from batchtrain.errors import TaskFailed, UsageError
+from batchtrain.errors import NotFound, TaskFailed, UsageError
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
@@ -67,7 +67,8 @@ def gang(
     unpickle: also send and load values as pickles. Only if you trust what runs on the nodes.
 
     Raises UsageError for a function or an argument that cannot be sent, and TaskFailed with the traceback of the rank
-    that failed first, caused by an exception of the same type if it is a built-in one.
+    that failed first, caused by an exception of the same type if it is a built-in one. NotFound names the ranks whose
+    values were not fetched.
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, Returned[R]]:
@@ -89,7 +90,8 @@ def gang(
                     timeout=timeout,
                     ignore=ignore,
                 )
-                return read(where.run(_fetching_all(recipe), check=False), unpickle=unpickle)
+                size = nodes * processes_per_node if distribution is None else None
+                return read(where.run(_fetching_all(recipe), check=False), unpickle=unpickle, size=size)
 
         return call
 
@@ -133,20 +135,51 @@ def write(
     call_function.write_arrays(str(folder / call_function.ARRAYS), arrays)
 
 
-def read(result: Result, *, unpickle: bool) -> Returned[Any]:
-    """The values of all ranks. Raises TaskFailed for the rank that failed first."""
-    answers = {}
-    for path in result.output.rglob("rank-*.json"):
-        answer = json.loads(path.read_bytes())
-        answers[answer["rank"]] = (answer, str(path.with_suffix(".npz")))
+def read(result: Result, *, unpickle: bool, size: int | None = None) -> Returned[Any]:
+    """The values of all ranks. size: their number; without it, the ranks themselves say it.
+
+    Raises TaskFailed for the rank that failed first, and NotFound for values that were not fetched.
+    """
+    answers = _answers(result.output)
+    if size is None:
+        size = max((max(answer.get("size", 0), rank + 1) for rank, (answer, _) in answers.items()), default=1)
+    answers = {rank: answers[rank] for rank in range(size) if rank in answers}
     if result.failure is not None:
         _fail(result.failure, [answer for answer, _ in answers.values() if "type" in answer])
+    if missing := [rank for rank in range(size) if rank not in answers]:
+        names = f"rank {missing[0]}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
+        why = _reason(result, f"rank-{missing[0]}.json")
+        raise NotFound(f"the values of {names} of {size} are not in {result.path}{why}")
+    for rank, (answer, arrays) in answers.items():
+        if answer.get("arrays") and not arrays.exists():
+            raise NotFound(f"the arrays of rank {rank} are not in {result.path}{_reason(result, arrays.name)}")
     values = Returned(
-        call_function.unpack(answer["value"], call_function.read_arrays(arrays), unpickle)
-        for _, (answer, arrays) in sorted(answers.items())
+        call_function.unpack(answer["value"], call_function.read_arrays(str(arrays)), unpickle)
+        for answer, arrays in answers.values()
     )
     values.result = result
     return values
+
+
+def _answers(output: Path) -> dict[int, tuple[dict[str, Any], Path]]:
+    """What each rank wrote, with the path of its arrays; the newest if it ran on several nodes."""
+    answers: dict[int, tuple[dict[str, Any], Path]] = {}
+    for path in output.glob("*/rank-*.json"):
+        match = re.fullmatch(r"rank-(\d+)\.json", path.name)
+        if match is None:
+            continue
+        rank, answer = int(match[1]), json.loads(path.read_bytes())
+        if rank not in answers or answer.get("time", 0) > answers[rank][0].get("time", 0):
+            answers[rank] = answer, path.with_suffix(".npz")
+    return answers
+
+
+def _reason(result: Result, name: str) -> str:
+    """Why a file of the ranks was not fetched, if it is known."""
+    for file in result.directory.files():
+        if file.path.endswith(f"/{name}") and not file.fetched and file.reason:
+            return f": {name} was not fetched, because {file.reason.partition(';')[0]}"
+    return f": {name} is missing"
 
 
 def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:

@@ -11,7 +11,7 @@ import pickle
 import sys
 import time
 import traceback
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
 ARRAY, TUPLE, PICKLE = "__batchtrain_array__", "__batchtrain_tuple__", "__batchtrain_pickle__"
 MARKS = (ARRAY, TUPLE, PICKLE)
@@ -19,6 +19,7 @@ CALL, ARRAYS = "call.json", "arrays.npz"
 VALUES = {}  # type: Dict[str, Any]
 """Values of the caller's module, which the module of the function takes from here."""
 RANKS = ("BATCHTRAIN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
+SIZES = ("BATCHTRAIN_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
 
 def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: str = "the value") -> Any:
@@ -82,20 +83,20 @@ def read_arrays(path: str) -> Dict[str, Any]:
 
 def main() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
-    rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name)), 0)
+    rank, size = _number(RANKS, 0), _number(SIZES, 1)
     output = os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "."), "output")
     os.makedirs(output, exist_ok=True)
     arrays = {}  # type: Dict[str, Any]
     try:
         with open(os.path.join(here, CALL), encoding="utf-8") as file:
             call = json.load(file)
-        answer = {"value": _called(call, here, arrays)}
+        answer = {"value": _called(call, here, arrays)}  # type: Dict[str, Any]
         write_arrays(os.path.join(output, "rank-%d.npz" % rank), arrays)
     except BaseException as error:  # noqa: BLE001  # whatever it is, the caller gets it
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         own = [line for line in lines if os.path.join(here, "call_function.py") not in line]
         answer = {"type": type(error).__name__, "message": str(error), "traceback": "".join(own)}
-    answer.update(rank=rank, time=time.time())
+    answer.update(rank=rank, size=size, arrays=len(arrays), time=time.time())
     path = os.path.join(output, "rank-%d.json" % rank)
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(answer, file)
@@ -103,6 +104,11 @@ def main() -> None:
     if "type" in answer:
         sys.stderr.write(answer["traceback"])
         sys.exit(1)
+
+
+def _number(names: Sequence[str], default: int) -> int:
+    """The first of the variables that is set."""
+    return next((int(os.environ[name]) for name in names if os.environ.get(name)), default)
 
 
 def _called(call: Dict[str, Any], here: str, arrays: Dict[str, Any]) -> Any:

@@ -14,8 +14,8 @@ import numpy
 import pytest
 
 from batchtrain import gangs
-from batchtrain.errors import TaskFailed, UsageError
-from batchtrain.runs.directory import RunDirectory, TaskRecord
+from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.runs.directory import FileRecord, RunDirectory, TaskRecord
 from batchtrain.runs.finished import Result
 from batchtrain.runtime.call_function import pack, unpack
 from batchtrain.service.seen import Table
@@ -150,6 +150,7 @@ def test_a_function_of_a_script_travels_with_all_that_it_uses(tmp_path: Path) ->
     }  # fmt: skip
     answer = called(tmp_path / "sent")
     assert answer["value"][:3] == [143, None, "later"]
+    assert (answer["rank"], answer["size"], answer["arrays"]) == (3, 1, 1)
 
 
 def test_an_exception_is_an_answer_with_the_functions_own_traceback(tmp_path: Path) -> None:
@@ -200,6 +201,31 @@ def test_values_come_back_in_the_order_of_the_ranks(tmp_path: Path) -> None:
     found = gangs.read(result(tmp_path, [{"rank": 1, "value": "b"}, {"rank": 0, "value": "a"}]), unpickle=False)
     assert found == ("a", "b")
     assert found.result.runs[0].path == tmp_path
+
+
+def test_a_rank_without_a_value_is_named_with_the_run_directory(tmp_path: Path) -> None:
+    fetched = result(tmp_path, [{"rank": 0, "value": "a"}, {"rank": 2, "value": "c", "size": 5}])
+    for size, ranks in ((4, "1, 3 of 4"), (None, "1, 3, 4 of 5")):
+        with pytest.raises(NotFound, match=f"the values of ranks {ranks} are not in {tmp_path}"):
+            gangs.read(fetched, unpickle=False, size=size)
+
+
+def test_files_that_the_function_wrote_are_not_values(tmp_path: Path) -> None:
+    fetched = result(tmp_path, [{"rank": 0, "value": "a"}])
+    (fetched.output / "n0/rank-stats.json").write_text("{}")
+    (fetched.output / "n0/deep").mkdir()
+    (fetched.output / "n0/deep/rank-0.json").write_text('{"rank": 0, "value": "other", "time": 9}')
+    assert gangs.read(fetched, unpickle=False, size=1) == ("a",)
+
+
+def test_arrays_that_were_not_fetched_are_named_with_the_reason(tmp_path: Path) -> None:
+    fetched = result(tmp_path, [{"rank": 0, "value": {"__batchtrain_array__": "a0"}, "arrays": 1}])
+    with pytest.raises(NotFound, match=r"the arrays of rank 0 are not in .*: rank-0.npz is missing$"):
+        gangs.read(fetched, unpickle=False)
+    record = FileRecord(task="task", path="wd/output/rank-0.npz", size=9, reason="`results.max_size` is 5; fetch it")
+    fetched.directory.write_files([record])
+    with pytest.raises(NotFound, match=r"rank-0.npz was not fetched, because `results.max_size` is 5$"):
+        gangs.read(fetched, unpickle=False)
 
 
 def test_the_exception_of_the_rank_that_failed_first_is_raised(tmp_path: Path) -> None:
