@@ -190,6 +190,15 @@ def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
     raised = f"rank {first['rank']} raised {first['type']}: {first['message']}"
     failure.args = (f"{raised}\n\n{first['traceback'].rstrip()}",)
     failure.rank = first["rank"]
-    kind = getattr(builtins, first["type"], None)
-    cause = kind(first["message"]) if isinstance(kind, type) and issubclass(kind, Exception) else None
-    raise failure from cause
+    raise failure from _built_in(first["type"], first["message"])
+
+
+def _built_in(name: str, message: str) -> Exception | None:
+    """The built-in exception of this name; None for others, and for those that need more than a message."""
+    kind = getattr(builtins, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        return None
+    try:
+        return kind(message)
+    except Exception:  # noqa: BLE001  # such as UnicodeDecodeError, which takes five arguments
+        return None

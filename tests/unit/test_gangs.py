@@ -236,6 +236,14 @@ def test_the_exception_of_the_rank_that_failed_first_is_raised(tmp_path: Path) -
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+@pytest.mark.parametrize("kind", ["UnicodeDecodeError", "ExceptionGroup", "SystemExit", "OwnError"])
+def test_an_exception_that_cannot_be_made_again_keeps_its_traceback(kind: str, tmp_path: Path) -> None:
+    raised = {"rank": 0, "message": "m", "time": 0, "type": kind, "traceback": "T"}
+    with pytest.raises(TaskFailed, match=f"rank 0 raised {kind}: m\n\nT") as caught:
+        gangs.read(result(tmp_path, [raised], TaskFailed("x", rank=0)), unpickle=False)
+    assert caught.value.__cause__ is None
+
+
 def test_a_gang_that_died_without_an_answer_raises_its_own_failure(tmp_path: Path) -> None:
     with pytest.raises(TaskFailed, match="killed"):
         gangs.read(result(tmp_path, [], TaskFailed("killed")), unpickle=False)
