@@ -113,7 +113,8 @@ sample() { # SECONDS
   printf ', "network_out_mb": %s' "$(hundredths $(((now[4] - before[4]) / 10000 / $1)))"
 }
 
-hundredths() { printf '%d.%02d' $(($1 / 100)) $(($1 % 100)); }
+# A sum over network interfaces falls if one of them goes away; that counts as 0.
+hundredths() { printf '%d.%02d' $(($1 < 0 ? 0 : $1 / 100)) $(($1 < 0 ? 0 : $1 % 100)); }
 
 # The mean use of the GPUs and the memory that is used on all of them.
 gpu_sample() {

@@ -204,3 +204,13 @@ def test_samples_end_when_their_caller_has_ended(machine: Machine) -> None:
     text = f"BATCHTRAIN_SAMPLE_SECONDS=1 {sampling} >/dev/null & echo $!"
     shell = subprocess.run(["bash", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     until(lambda: not Path(f"/proc/{int(shell.stdout)}").exists())
+
+
+def test_a_counter_that_falls_is_written_as_0() -> None:
+    """The sum over network interfaces falls if one of them goes away; `0.-48` is not JSON."""
+    script = (Path(runtime.__file__).parent / "node.sh").read_text(encoding="utf-8")
+    (line,) = (line for line in script.splitlines() if line.startswith("hundredths()"))
+    printed = subprocess.run(
+        ["bash", "-c", f"{line}; hundredths -48; echo; hundredths 1234"], capture_output=True, text=True
+    )
+    assert printed.stdout == "0.00\n12.34"
