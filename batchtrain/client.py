@@ -137,7 +137,7 @@ class Client(Operations):
         may cost, in the currency of the catalogue, and the most seconds; raises LimitReached after the results are
         fetched.
         """
-        origin = Origin(root_of(str(runs_dir) if runs_dir else None, os.environ))
+        origin = Origin(root_of(runs_dir, os.environ))
         limits = Limits(max_price, max_duration)
         outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits)
         if error := (outcome.failure if check else None) or outcome.standing:

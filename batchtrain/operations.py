@@ -739,7 +739,7 @@ class Job:
 
         runs_dir: where run directories are; by default BATCHTRAIN_RUNS_DIR or `runs`.
         """
-        recording, _ = self.fetch(Origin(root_of(str(runs_dir) if runs_dir else None, os.environ)))
+        recording, _ = self.fetch(Origin(root_of(runs_dir, os.environ)))
         return Run(recording.run)
 
     def exec(self, command: str, task_id: str | None = None, *, recipe: Recipe | None = None) -> int:
@@ -830,7 +830,7 @@ class Job:
         """
         from batchtrain.runs.sweep import sweep  # compiles the patterns of all programs
 
-        root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+        root = root_of(runs_dir, os.environ)
         return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
 
     def diagnose(
@@ -850,7 +850,7 @@ class Job:
 
     def recorded(self, runs_dir: str | Path | None = None) -> RunDirectory | None:
         """Its newest run directory, also of a job that is gone; None if there is none. runs_dir: as for `diagnose`."""
-        root = root_of(str(runs_dir) if runs_dir else None, os.environ)
+        root = root_of(runs_dir, os.environ)
         return recorded_job(root, self._client.account, self.id, None)
 
     def _examined(self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "") -> Diagnosis:

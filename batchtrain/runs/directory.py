@@ -298,7 +298,7 @@ class RunDirectory(NamedTuple):
 # --- all runs -------------------------------------------------------------------------------------------------------
 
 
-def root_of(chosen: str | None, environment: Mapping[str, str]) -> Path:
+def root_of(chosen: str | Path | None, environment: Mapping[str, str]) -> Path:
     """The directory of all runs: --runs-dir, else BATCHTRAIN_RUNS_DIR, else `runs`."""
     return Path(chosen or environment.get(ROOT_VARIABLE) or ROOT)
 
