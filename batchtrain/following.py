@@ -94,7 +94,9 @@ class Follow:
 
     def _show(self, task: TaskSeen, named: bool) -> None:
         ended = task.state == "completed"
-        for file, follower in self._open.setdefault(task.id, self._followers(task.id)):
+        if task.id not in self._open:
+            self._open[task.id] = [(file, files.Follower(self._batch, self._job.id, task.id, file)) for file in FILES]
+        for file, follower in self._open[task.id]:
             for lines in together(follower.new_lines(task.node, last=ended)):
                 self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
                 for line in lines:
@@ -103,9 +105,6 @@ class Follow:
         if ended:
             self._closed.add(task.id)
             del self._open[task.id]
-
-    def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
-        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in FILES]
 
     def _show_failed(self, count: int) -> int:
         """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""

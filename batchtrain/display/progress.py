@@ -46,7 +46,7 @@ def wanted(chosen: bool | None) -> bool:
 
 @contextlib.contextmanager
 def shown(view: Callable[[], View], interrupted: str) -> Iterator[Tell]:
-    """Show the events that are told until the end of the body. interrupted: what Ctrl-C leaves, as a sentence."""
+    """Yield a function that shows events, until the body ends. interrupted: a sentence, what Ctrl-C leaves."""
     if not in_notebook():
         yield line
         return

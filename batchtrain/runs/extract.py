@@ -20,7 +20,6 @@ FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth",
 """Texts of lines that are always read: they come once, at the end."""
 COUNTERS = {"step": "step", "global_step": "step", "iteration": "step", "batch": "step", "epoch": "epoch"}
 """Keys of a JSON line that give its position, with the name of the counter."""
-LOWER_IS_BETTER = ("loss", "error", "time", "latency", "perplexity", "_ms", "_us", "seconds")
 UNITS = {
     "images_per_second": "images/s",
     "total_images_per_second": "images/s",
@@ -202,11 +201,6 @@ def finite(value: float | str) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
-
-
-def lower_is_better(name: str) -> bool:
-    """Whether the best value of a metric is the lowest."""
-    return any(word in name.lower() for word in LOWER_IS_BETTER)
 
 
 # --- the user's patterns ---------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from batchtrain.runs.directory import Metric
-from batchtrain.runs.extract import UNITS, Point, lower_is_better
+from batchtrain.runs.extract import UNITS, Point
+from batchtrain.runtime.batchtrain_sweep import lower_is_better
 
 TOTAL_RATES = ("total_images_per_second", "results.throughput", "total_samples_per_second")
 """Rates of the whole job; the first that exists is used."""

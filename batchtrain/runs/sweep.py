@@ -14,9 +14,10 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.runs.directory import Metric, RunDirectory, points_of
-from batchtrain.runs.extract import RATE, Extractor, Pattern, lower_is_better
+from batchtrain.runs.extract import RATE, Extractor, Pattern
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runs.summary import Summary
+from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service import files, look, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree

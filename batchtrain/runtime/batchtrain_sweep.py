@@ -24,7 +24,6 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 RESULT = "result.json"
 LOWER_IS_BETTER = ("loss", "error", "time", "latency", "perplexity", "_ms", "_us", "seconds")
-"""The same as in `batchtrain/runs/extract.py`."""
 
 
 class Row(NamedTuple):

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "plan": {"markup", "errors", "catalog", "launchers", "frameworks", "config"},
     "service": {"markup", "errors", "plan", "config", "catalog", "version"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
-    "runs": {"markup", "errors", "catalog", "config", "plan", "service", "version"},
+    "runs": {"markup", "errors", "catalog", "config", "plan", "runtime", "service", "version"},
     "containers": {"errors", "check_result", "config", "service", "shipped"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},

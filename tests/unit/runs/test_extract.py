@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 
 from batchtrain.runs import extract
 from batchtrain.runs.extract import (
-    LOWER_IS_BETTER,
     PROGRAMS,
     RATE,
     Extractor,
     Pattern,
     Point,
-    lower_is_better,
     of_json,
     split,
 )
-from batchtrain.runtime import batchtrain_sweep
+from batchtrain.runtime.batchtrain_sweep import lower_is_better
 
 
 def points(*lines: str, own: tuple[Pattern, ...] = ()) -> list[Point]:
@@ -229,5 +227,4 @@ def test_a_point_is_a_line_with_its_time() -> None:
 
 
 def test_losses_and_times_are_best_at_their_lowest() -> None:
-    assert batchtrain_sweep.LOWER_IS_BETTER == LOWER_IS_BETTER
     assert lower_is_better("validation_loss") and lower_is_better("results.time") and not lower_is_better("accuracy")

@@ -317,7 +317,7 @@ def test_an_interrupted_call_ends_its_threads(service: Service, client: BatchCli
 
 
 def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nobody:
+    class NoServer:
         asked = 0
 
         def send_request(self, request: Any, **_: Any) -> Any:
@@ -328,7 +328,7 @@ def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch
         batch.stopped.set()  # after the attempt, before the pause
         return True
 
-    batch = downloads._Batch(Nobody(), print, FAR._replace(first=1e-3, most=1e-3))  # type: ignore[arg-type]
+    batch = downloads._Batch(NoServer(), print, FAR._replace(first=1e-3, most=1e-3))  # type: ignore[arg-type]
     monkeypatch.setattr(downloads.retry, "transient", interrupt)
     download = downloads._Download(batch, Wanted(TREE, FileSeen("f", 64), tmp_path / "f"))
     download.take((0, 64))
