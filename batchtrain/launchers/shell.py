@@ -37,11 +37,6 @@ def script(*blocks: str) -> str:
     return "\n\n".join(part for part in blocks if part) + "\n"
 
 
-def exports(values: dict[str, str]) -> str:
-    """One `export` of several variables."""
-    return "export " + " ".join(f"{name}={word(value)}" for name, value in values.items())
-
-
 def continued(*lines: str) -> str:
     """One command over several lines; empty lines are dropped."""
     first, *rest = (line for line in lines if line)
