@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 Point = tuple[float, float]
 WIDTH, HEIGHT, LEFT, RIGHT, EDGE = 640, 200, 56, 16, 24
 MOST_POINTS = 1000
+LONG_CELL = 40
+"""Characters of a cell from which on it may break within a word."""
 COLORS = ("#2f81d6", "#d9730d", "#1a9c74", "#c2519b", "#8a7420", "#7a6fd0")
 """Of curves that share a figure; each is readable on white and on black."""
 GREEN, YELLOW, RED, GREY = "#1a9c5b", "#b98000", "#d6453d", "#8a8a8a"
@@ -16,6 +18,8 @@ _STATES = {
     GREEN: ("running", "completed", "done", "succeeded", "idle", "active", "steady", "success"),
     RED: ("failed", "failure", "unusable", "starttaskfailed", "interrupted"),
 }
+AS_IT_IS = 'class="mathjax_ignore tex2jax_ignore"'
+"""Notebooks typeset what is between two `$`, such as variables of a command, except in elements of these classes."""
 CARD = (
     "font:13px/1.5 system-ui,sans-serif;max-width:50rem;border:1px solid rgba(128,128,128,.35);border-radius:8px;"
     "padding:.6rem .9rem;margin:.3rem 0;overflow-x:auto"
@@ -33,7 +37,7 @@ def text(value: object) -> str:
 
 def card(*parts: str) -> str:
     """Parts in a frame."""
-    return f'<div style="{CARD}">{"".join(parts)}</div>'
+    return f'<div {AS_IT_IS} style="{CARD}">{"".join(parts)}</div>'
 
 
 def head(title: str, state: str = "", note: str = "") -> str:
@@ -91,13 +95,18 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     states = {number for number, name in enumerate(heads) if name == "state"}
     body = "".join(f"<tr>{''.join(_cell(cell, n in states) for n, cell in enumerate(row))}</tr>" for row in rows)
     top = "".join(f'<th style="text-align:left">{text(cell)}</th>' for cell in heads)
-    return f"<table>{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table>" if body else ""
+    return (
+        f"<table {AS_IT_IS}>{f'<thead><tr>{top}</tr></thead>' if top else ''}<tbody>{body}</tbody></table>"
+        if body
+        else ""
+    )
 
 
 def _cell(value: str, state: bool) -> str:
     if state and value:
         return f'<td style="text-align:left;white-space:nowrap">{badge(value)}</td>'
-    return f'<td style="text-align:left;white-space:pre-wrap">{text(value)}</td>'
+    wrap = ";overflow-wrap:anywhere" if len(value) > LONG_CELL else ""
+    return f'<td style="text-align:left;white-space:pre-wrap{wrap}">{text(value)}</td>'
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------

@@ -116,15 +116,17 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     def _rows(self) -> Iterator[tuple[str, ...]]:
         """Each task in a line, without secrets."""
         from batchtrain.config.masking import masked_text, secrets_in  # imports this package
+        from batchtrain.config.task_resources import instances
 
         secrets = secrets_in(self)
         for job in self.jobs:
             for task in job.tasks[:SHOWN]:
                 gang = task.multi_instance
+                nodes = str(instances(str(gang.num_instances), self.pool) or gang.num_instances) if gang else ""
                 made = "factory" if task.task_factory is not None else ""
                 command = masked_text(task.command or "", secrets)
                 yield (
-                    job.id, task.id or made, str(gang.num_instances) if gang else "", _launch(gang) if gang else "",
+                    job.id, task.id or made, nodes, _launch(gang) if gang else "",
                     task.docker_image or task.singularity_image or "",
                     command if len(command) <= LONGEST else f"{command[:LONGEST]}…",
                 )  # fmt: skip
