@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -263,14 +264,14 @@ class Listed(msgspec.Struct, rename="camel"):
 
 
 def seen(item: Listed) -> TaskSeen:
-    """A task as the user sees it."""
+    """A task as the user sees it. Tasks share equal texts, for there may be a million."""
     info = item.execution_info or Execution()
     return TaskSeen(
         id=item.id,
-        state=item.state,
-        result=info.result.lower(),
+        state=sys.intern(item.state),
+        result=sys.intern(info.result.lower()),
         exit_code=info.exit_code,
-        node=item.node_info.node_id if item.node_info else "",
+        node=sys.intern(item.node_info.node_id) if item.node_info else "",
         seconds=info.seconds,
         failure=str(info.failure_info or ""),
         retries=info.retry_count,
