@@ -232,7 +232,7 @@ class Recording:
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
         settings = {}
-        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
+        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE):
             with contextlib.suppress(msgspec.DecodeError):
                 settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
         return settings

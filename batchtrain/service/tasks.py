@@ -159,16 +159,16 @@ def _moments(created: Creation) -> Iterator[str]:
         seconds *= FURTHER
 
 
-def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
-    """The value of an environment variable of each task of a job that has it."""
+def variable(client: BatchClient, job_id: str, name: str) -> Iterator[tuple[str, str]]:
+    """The tasks of a job that have an environment variable, each with its value."""
     tasks = listed(client, job_id, select="id,environmentSettings")
-    return {task.id: item.value for task in tasks for item in task.environment_settings if item.name == name}
+    return ((task.id, item.value) for task in tasks for item in task.environment_settings if item.name == name)
 
 
 def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
     named = {}
-    for task_id, text in variable(client, job_id, PARAMETERS).items():
+    for task_id, text in variable(client, job_id, PARAMETERS):
         with contextlib.suppress(msgspec.DecodeError):
             named[task_id] = msgspec.json.decode(text, type=dict[str, Any])
     return named
