@@ -177,14 +177,14 @@ def first(directory: Path) -> First:
         known = {"ENDPOINT": printed.readline().strip(), "ACCESS_KEY": KEY, "ACCOUNT": "batchtrain"}
         environment = {**os.environ, **{f"AZURE_BATCH_{name}": value for name, value in known.items()}}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        start, used = time.monotonic(), _children()
+        start, used = time.monotonic(), children()
         words = [str(SCRIPT), "jobs", "add", str(directory)]
         ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
-        return First(float(printed.readline()) - start, _children() - used)
+        return First(float(printed.readline()) - start, children() - used)
 
 
-def _children() -> float:
+def children() -> float:
     """The processor time of all processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

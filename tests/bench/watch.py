@@ -25,6 +25,7 @@ from batchtrain.run import Follow  # noqa: E402
 from batchtrain.service import watch  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402
 from tests.bench.emulator import SIMULATED, Service, emulator, send  # noqa: E402
+from tests.bench.submit import children  # noqa: E402
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
 NODES, SLOTS = 200, 4
@@ -102,11 +103,11 @@ def _watched(client: Client, counting: Counting, pace: watch.Pace, seconds: floa
 
 def _command(service: Service, *words: str, most: str = "") -> None:
     environment = {**os.environ, **service.status.environment}
-    start = time.perf_counter()
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has compiled modules
+    start, used = time.perf_counter(), children()
     done = subprocess.run([SCRIPT, "jobs", *words], env=environment, capture_output=True, check=True, cwd="/")
-    took = time.perf_counter() - start
-    lines = len(done.stdout.splitlines())
-    print(f"{'batchtrain jobs ' + ' '.join(words):55} {took:8.3f} s{most:8} {lines:8} lines", flush=True)
+    took, cpu, lines = time.perf_counter() - start, children() - used, len(done.stdout.splitlines())
+    print(f"{'batchtrain jobs ' + ' '.join(words):55} {took:8.3f} s{most} (cpu {cpu:6.3f} s) {lines} lines", flush=True)
 
 
 if __name__ == "__main__":
