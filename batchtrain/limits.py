@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -51,8 +52,14 @@ def price_for(limits: Limits, recipe: Recipe, account: Account) -> Price | None:
 class Guard:
     """Ends the waits of a run with LimitReached when it has cost or lasted as much as it may."""
 
-    def __init__(self, limits: Limits, price: Price | None, clock: Callable[[], datetime]) -> None:
-        self._limits, self._price, self._clock = limits, price, clock
+    def __init__(
+        self,
+        limits: Limits,
+        price: Price | None,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._limits, self._price, self._clock, self._sleep = limits, price, clock, sleep
         self._began = self._looked = clock()
         self._nodes: dict[str, tuple[NodeSeen, datetime]] = {}
         """Every node that was seen, and when it was seen last: one that is gone costs nothing more."""
@@ -86,15 +93,32 @@ class Guard:
             spent, allowed = money(cost, price.currency), money(limit, price.currency)
             self._end(f"the nodes have cost {spent} since the run began, and at most {allowed} is allowed")
 
+    def sleep(self, seconds: float) -> None:
+        """Pause a wait, but not longer than until a limit is reached. Raises LimitReached."""
+        self._sleep(min(seconds, self._left()) if self.armed else seconds)
+        self.check()
+
+    def _left(self) -> float:
+        """The seconds until the first limit is reached, if the nodes stay as they are."""
+        now, lefts = self._clock(), [float("inf")]
+        if self._limits.seconds is not None:
+            lefts.append(self._limits.seconds - (now - self._began).total_seconds())
+        if self._price is not None and self._limits.price is not None:
+            cost = self._cost(now, self._price)
+            hour = self._cost(now + timedelta(hours=1), self._price) - cost
+            lefts += [(self._limits.price - cost) / hour * 3600] if hour else []
+        return max(min(lefts), 0.0)
+
     @property
     def cost(self) -> float | None:
         """What the nodes have cost since the run began; None without prices."""
-        if self._price is None:
-            return None
-        now, total = self._clock(), 0.0
+        return None if self._price is None else self._cost(self._clock(), self._price)
+
+    def _cost(self, now: datetime, price: Price) -> float:
+        total = 0.0
         for node, seen in self._nodes.values():
             until = now if node.id in self._present else seen
-            total += node_cost((node,), self._price, until, since=self._began) or 0.0
+            total += node_cost((node,), price, until, since=self._began) or 0.0
         return total
 
     def _end(self, text: str) -> None:

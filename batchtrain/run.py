@@ -26,7 +26,7 @@ from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
-from batchtrain.service import look, watch
+from batchtrain.service import look, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.seen import Table, TaskSeen
@@ -324,7 +324,8 @@ def _followed(
     """Show the output of a job's tasks until all have ended; returns the tasks. At a limit they are terminated, shown
     to their last line, and LimitReached is raised."""
     seconds = seconds_for(settings) if timeout is None else timeout
-    deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
+    clock = retry.CLOCK._replace(sleep=guard.sleep)
+    deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
     follow = Follow(client.batch, job, deadline.tell, lines=kept.lines)
 
     def look_within_limits(seen: Glance) -> int:
@@ -335,7 +336,6 @@ def _followed(
             if pool_id:
                 watch.show_nodes(client.batch, pool_id, tell)
                 requests += 2
-        guard.check()
         return requests
 
     try:

@@ -140,7 +140,7 @@ def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
     """Each task with the last and the best value of its metrics, and its run directory."""
     tasks = iter(outcome.tasks)
     for run, metrics in zip(outcome.runs, outcome.metrics, strict=True):
-        for task in itertools.islice(tasks, len(run.tasks())):
+        for task in itertools.islice(tasks, sum(1 for _ in run.each_task())):
             yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(run.path)}
 
 

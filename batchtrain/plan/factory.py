@@ -5,6 +5,7 @@ Names of files and the results of the user's function are in the Facts, and ever
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat, zip_longest
@@ -25,7 +26,7 @@ from batchtrain.config.types import (
     Task,
     TaskFactory,
 )
-from batchtrain.errors import PlanError, Problem
+from batchtrain.errors import BatchtrainError, PlanError, Problem
 from batchtrain.plan import inputs
 from batchtrain.plan.types import OFFLINE, Facts
 
@@ -127,7 +128,13 @@ class Made(NamedTuple):
 
     def counted(self) -> Made:
         """The same with its size, for which all rows are read if it is not known."""
-        return self if self.size is not None else self._replace(size=sum(1 for _ in self.rows()))
+        return self if self.size is not None else self._replace(size=sum(1 for _ in self.ahead(self.rows())))
+
+    def ahead(self, values: Iterable[Result]) -> Iterator[Result]:
+        """The values, read before the tasks are sent. They end where the user's function fails or yields a bad task;
+        sending the tasks raises the error again, after the tasks before it."""
+        with contextlib.suppress(*((BatchtrainError,) if self.spot.factory.custom else ())):
+            yield from values
 
     @property
     def example(self) -> bool:

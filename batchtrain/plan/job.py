@@ -208,7 +208,7 @@ def _group(item: Task, made: Made | None, span: ids.Span | None) -> Callable[[],
         return lambda: span
     if made is None:
         return lambda: [str(item.id)]
-    return lambda: [str(task.id) for task in islice(made.tasks(), ids.MOST_CHARACTERS)]
+    return lambda: [str(task.id) for task in islice(made.ahead(made.tasks()), ids.MOST_CHARACTERS)]
 
 
 def _builder(around: Frame, groups: Sequence[ids.Group | Callable[[], ids.Group]]) -> Callable[..., Built]:

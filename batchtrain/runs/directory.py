@@ -233,11 +233,11 @@ class RunDirectory(NamedTuple):
 
     def write_tasks(self, tasks: Iterable[TaskRecord]) -> None:
         """Replace tasks.jsonl."""
-        replace(self.path / "tasks.jsonl", b"".join(map(line_of, tasks)))
+        replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
 
     def write_files(self, files: Iterable[FileRecord]) -> None:
         """Replace files.jsonl."""
-        replace(self.path / "files.jsonl", b"".join(map(line_of, files)))
+        replace_lines(self.path / "files.jsonl", map(line_of, files))
 
     def add_event(self, event: EventRecord) -> None:
         """Append a line to events.jsonl."""
@@ -284,7 +284,11 @@ class RunDirectory(NamedTuple):
 
     def tasks(self) -> tuple[TaskRecord, ...]:
         """The lines of tasks.jsonl."""
-        return tuple(_lines(self.path / "tasks.jsonl", TaskRecord))
+        return tuple(self.each_task())
+
+    def each_task(self) -> Iterator[TaskRecord]:
+        """The same, one by one."""
+        return _lines(self.path / "tasks.jsonl", TaskRecord)
 
     def files(self) -> tuple[FileRecord, ...]:
         """The lines of files.jsonl."""
@@ -382,10 +386,16 @@ def _point(link: Path, name: str) -> None:
 
 def replace(path: Path, content: bytes) -> None:
     """Write a file by rename: a reader sees the old one or the new one."""
+    replace_lines(path, (content,))
+
+
+def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """The same with lines that are made as they are written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        fresh.write_bytes(content)
+        with fresh.open("wb") as file:
+            file.writelines(lines)
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)

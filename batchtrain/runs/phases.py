@@ -45,11 +45,9 @@ def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | N
 
 
 def _span(tasks: Iterable[TaskRecord]) -> float | None:
-    times = [
-        (task.started, task.started + timedelta(seconds=task.seconds))
-        for task in tasks
-        if task.started is not None and task.seconds is not None
-    ]
-    if not times:
-        return None
-    return (max(end for _, end in times) - min(start for start, _ in times)).total_seconds()
+    first = last = None
+    for task in tasks:
+        if task.started is not None and task.seconds is not None:
+            end = task.started + timedelta(seconds=task.seconds)
+            first, last = min(first or task.started, task.started), max(last or end, end)
+    return (last - first).total_seconds() if first and last else None

@@ -8,7 +8,7 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -167,10 +167,8 @@ class Recording:
     ) -> None:
         """Fetch the logs and results of tasks that have run. all_tasks: also of many. everything: of any size."""
         began, known = now(), tuple(ended)
-        parameters = self._parameters
-        records = tuple(_task_record(task, parameters.get(task.id, {})) for task in known)
-        self._finished = self._record.state in ENDED and self.run.tasks() == records
-        self.run.write_tasks(records)
+        self._finished = self._record.state in ENDED and self.run.tasks() == tuple(self._records(known))
+        self.run.write_tasks(self._records(known))
         try:
             for task in self._chosen(known, all_tasks=all_tasks):
                 for done in self._bring(task, everything, progress):
@@ -183,6 +181,9 @@ class Recording:
             self._write_nodes()
             self._moments = self._moments._replace(ended=began)
             self._fetching += (now() - began).total_seconds()
+
+    def _records(self, known: Iterable[TaskSeen]) -> Iterator[TaskRecord]:
+        return (TaskRecord(**task._asdict(), parameters=self._parameters.get(task.id, {})) for task in known)
 
     def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
         wanted = self._settings(task.id).results or Results()
@@ -231,7 +232,7 @@ class Recording:
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
         settings = {}
-        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE).items():
+        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE):
             with contextlib.suppress(msgspec.DecodeError):
                 settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
         return settings
@@ -279,7 +280,7 @@ class Recording:
                 failure=_failure(error) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
                 cost=self._cost(ended),
-                phases=phases(self._moments, self.run.tasks(), self._preparation(), self._fetching),
+                phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
             )
         self.run.write(self._record)
@@ -300,7 +301,7 @@ class Recording:
 
     def _added_metrics(self) -> dict[str, Metric]:
         """The metrics of tasks that were fetched after the end of the run."""
-        known = frozenset(task.id for task in self.run.tasks() if self.run.metrics_file(task.id).exists())
+        known = frozenset(task.id for task in self.run.each_task() if self.run.metrics_file(task.id).exists())
         self._read_lines(known)
         return self._summary(known)
 
@@ -367,10 +368,6 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1024
     raise AssertionError("unreachable")
-
-
-def _task_record(task: TaskSeen, parameters: dict[str, Any]) -> TaskRecord:
-    return TaskRecord(**task._asdict(), parameters=parameters)
 
 
 def _failure(error: BaseException) -> Failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -35,7 +36,7 @@ def html(run: RunDirectory) -> str:
 
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     """The parts of a report that have content, by their titles."""
-    tasks = run.tasks()[:MOST_ROWS]
+    tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
     numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
     parts = {
         "About": table((), _facts(record)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
@@ -158,16 +159,16 @@ def _moments(created: Creation) -> Iterator[str]:
         seconds *= FURTHER
 
 
-def variable(client: BatchClient, job_id: str, name: str) -> dict[str, str]:
-    """The value of an environment variable of each task of a job that has it."""
+def variable(client: BatchClient, job_id: str, name: str) -> Iterator[tuple[str, str]]:
+    """The tasks of a job that have an environment variable, each with its value."""
     tasks = listed(client, job_id, select="id,environmentSettings")
-    return {task.id: item.value for task in tasks for item in task.environment_settings if item.name == name}
+    return ((task.id, item.value) for task in tasks for item in task.environment_settings if item.name == name)
 
 
 def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
     named = {}
-    for task_id, text in variable(client, job_id, PARAMETERS).items():
+    for task_id, text in variable(client, job_id, PARAMETERS):
         with contextlib.suppress(msgspec.DecodeError):
             named[task_id] = msgspec.json.decode(text, type=dict[str, Any])
     return named
@@ -263,14 +264,14 @@ class Listed(msgspec.Struct, rename="camel"):
 
 
 def seen(item: Listed) -> TaskSeen:
-    """A task as the user sees it."""
+    """A task as the user sees it. Tasks share equal texts, for there may be a million."""
     info = item.execution_info or Execution()
     return TaskSeen(
         id=item.id,
-        state=item.state,
-        result=info.result.lower(),
+        state=sys.intern(item.state),
+        result=sys.intern(info.result.lower()),
         exit_code=info.exit_code,
-        node=item.node_info.node_id if item.node_info else "",
+        node=sys.intern(item.node_info.node_id) if item.node_info else "",
         seconds=info.seconds,
         failure=str(info.failure_info or ""),
         retries=info.retry_count,

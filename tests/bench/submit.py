@@ -3,7 +3,7 @@
 Every client is a process of its own and adds the same tasks (three environment variables, container settings) to the
 same server, one after the other. `sink` only answers, so that the client is measured; `emulator` is the
 embedded service. `cpu` is the processor time of the client for one task. The last line is the time from the start of
-`batchtrain jobs add` to its first tasks at the sink.
+`batchtrain jobs add` to its first tasks at the sink, with compiled modules, as an installation has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -165,17 +164,30 @@ def sink(latency: float) -> Iterator[Place]:
         yield Place(printed.readline().strip(), "batchtrain", KEY)
 
 
-def first(directory: Path) -> float:
-    """Seconds from the start of `batchtrain jobs add` to its first collection."""
-    recipe(20_000, "first").save(directory)
+class First(NamedTuple):
+    """Seconds of `batchtrain jobs add` with 101 tasks: until its first collection, and of the processor for all."""
+
+    wall: float
+    cpu: float
+
+
+def first(directory: Path) -> First:
+    recipe(101, "first").save(directory)
     with serving(0.0) as printed:
         known = {"ENDPOINT": printed.readline().strip(), "ACCESS_KEY": KEY, "ACCOUNT": "batchtrain"}
         environment = {**os.environ, **{f"AZURE_BATCH_{name}": value for name, value in known.items()}}
-        start = time.monotonic()
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        start, used = time.monotonic(), children()
         words = [str(SCRIPT), "jobs", "add", str(directory)]
         ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
-        return float(printed.readline()) - start
+        return First(float(printed.readline()) - start, children() - used)
+
+
+def children() -> float:
+    """The processor time of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager
@@ -201,8 +213,9 @@ def main(arguments: argparse.Namespace) -> None:
                 with SERVERS[name](latency) as place:
                     compare(name, place, latency, count)
     with tempfile.TemporaryDirectory() as directory:
-        taken_first = statistics.median(first(Path(directory, str(number))) for number in range(3))
-    print(f"first tasks {taken_first:.2f} s after the start of `batchtrain jobs add` (≤ 0.5 s)")
+        taken_first = sorted(first(Path(directory, str(number))) for number in range(5))[2]
+    wall, cpu = taken_first
+    print(f"first tasks {wall:.2f} s after the start of `batchtrain jobs add` (≤ 0.5 s), cpu {cpu:.2f} s")
     if arguments.million:
         with sink(0.0) as place:
             taken = measured("ours", place, 1_000_000)

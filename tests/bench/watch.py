@@ -25,6 +25,7 @@ from batchtrain.run import Follow  # noqa: E402
 from batchtrain.service import watch  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402
 from tests.bench.emulator import SIMULATED, Service, emulator, send  # noqa: E402
+from tests.bench.submit import children  # noqa: E402
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"
 NODES, SLOTS = 200, 4
@@ -64,7 +65,9 @@ def main() -> None:
         _line("all tasks", counting, lambda: sum(1 for _ in job.iter_tasks()))
         _line("the last 20 tasks", counting, lambda: job.last_tasks(20))
         _line("stats", counting, job.stats)
-        for words in (("show", "many"), ("tasks", "many", "--state", "failed"), ("tasks", "many")):
+        _command(service, "show", "many", most=" (≤ 1 s)")
+        failed = ("tasks", "many", "--state", "failed")
+        for words in ((*failed, "--tail", "20"), failed, ("tasks", "many")):
             _command(service, *words)
 
 
@@ -98,14 +101,13 @@ def _watched(client: Client, counting: Counting, pace: watch.Pace, seconds: floa
     _line("followed at the pace of Azure", counting, work)
 
 
-def _command(service: Service, *words: str) -> None:
+def _command(service: Service, *words: str, most: str = "") -> None:
     environment = {**os.environ, **service.status.environment}
-    start = time.perf_counter()
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has compiled modules
+    start, used = time.perf_counter(), children()
     done = subprocess.run([SCRIPT, "jobs", *words], env=environment, capture_output=True, check=True, cwd="/")
-    took = time.perf_counter() - start
-    print(
-        f"{'batchtrain jobs ' + ' '.join(words):45} {took:8.3f} s {len(done.stdout.splitlines()):8} lines", flush=True
-    )
+    took, cpu, lines = time.perf_counter() - start, children() - used, len(done.stdout.splitlines())
+    print(f"{'batchtrain jobs ' + ' '.join(words):55} {took:8.3f} s{most} (cpu {cpu:6.3f} s) {lines} lines", flush=True)
 
 
 if __name__ == "__main__":

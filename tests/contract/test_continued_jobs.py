@@ -15,7 +15,7 @@ from batchtrain.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, Differs, NotFound, TimedOut, Unreachable
+from batchtrain.errors import AlreadyExists, Differs, NotFound, TasksRefused, TimedOut, Unreachable
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.task_stream import TaskDocument
@@ -115,6 +115,20 @@ def test_a_malformed_task_is_refused_and_the_others_stand(client: Client) -> Non
     assert not list(sent.add([*others, malformed]))
     assert [(refused.task, refused.code) for refused in sent.refused] == [("bad", "InvalidRequestBody")]
     assert names(client) == ["a", "b", "c", "t0"]
+
+
+@pytest.mark.parametrize("job", [{}, {"merge_task": {"id": "all", "command": "merge"}}], ids=["task", "merge"])
+@pytest.mark.parametrize("task_id", [None, "c-{0}"])
+@pytest.mark.parametrize("bad", ["raise ValueError('no more')", "yield ()"])
+def test_a_custom_factory_beside_another_task_adds_every_task_before_its_failure(
+    bad: str, task_id: str | None, job: dict[str, Any], client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(f"def generate():\n    yield from range(150)\n    {bad}\n", encoding="utf-8")
+    many = {"id": task_id, "command": "train {0}", "task_factory": {"custom": {"module": "mine"}}}
+    jobs = (msgspec.convert({"id": "j", "tasks": [many, {"command": "one"}], **job}, Job),)
+    with pytest.raises(TasksRefused, match=r"150 of 15[1-3] tasks stand, 0 were refused") as caught:
+        add(client, msgspec.structs.replace(recipe(1), directory=str(tmp_path), jobs=jobs))
+    assert (caught.value.exit_code, caught.value.added, len(names(client))) == (4, 150, 150)
 
 
 def test_a_job_that_is_complete_is_left_as_it_is(client: Client) -> None:

@@ -82,6 +82,25 @@ def test_four_trainings_of_different_batch_sizes_are_compared(trained: Any, tmp_
     assert "until all nodes are there" in trained("runs", "show", runs[0]).stdout
 
 
+def test_without_rank_logs_the_ranks_leave_no_files_and_the_rest_comes_home(trained: Any, tmp_path: Path) -> None:
+    command = (
+        f"{COMMAND}=python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 1 --output $AZ_BATCH_TASK_WORKING_DIR/output"
+    )
+    without = f"{COMMAND.removesuffix('command')}multi_instance.rank_logs=false"
+    done = trained("run", str(RECIPE), "--local", "--keep", "--set", command, "--set", without)
+    (accuracy,) = re.findall(r"^test accuracy ([\d.]+)$", done.stdout, flags=re.M)
+    home = tmp_path / "runs/latest"
+    record = json.loads((home / "run.json").read_text())
+    assert record["state"] == "completed"
+    assert record["summary"]["test_accuracy"]["last"] == float(accuracy)
+    assert accuracy in (home / "logs/train/stdout.txt").read_text()
+    assert (home / "outputs/train/weights.npz").is_file()
+    listed = json.loads(trained("jobs", "files", "digits", "train", "--all-nodes", "--local", "-o", "json").stdout)
+    assert len({row["node"] for row in listed}) == 2
+    kept = [row["path"] for row in listed if row["path"].startswith("wd/ranks/") and row["path"].endswith(".txt")]
+    assert (kept, (home / "logs/train/ranks").exists()) == ([], False)
+
+
 def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:
     """The same file by each of the other ways."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()

@@ -58,6 +58,18 @@ def test_a_run_ends_when_its_nodes_have_cost_the_limit() -> None:
         guard.note(Event("waiting", "", ""))
 
 
+@pytest.mark.parametrize(("limits", "hours"), [(Limits(price=3.0), 1.5), (Limits(price=3.0, seconds=1800), 0.5)])
+def test_a_pause_ends_when_a_limit_is_reached(limits: Limits, hours: float) -> None:
+    clock = Clock()
+    began = clock.now
+    guard = Guard(limits, PRICE, clock, lambda seconds: clock.pass_(seconds / 3600))
+    guard.note(seen(clock, "a", "b"))
+    guard.sleep(60)
+    with pytest.raises(LimitReached):
+        guard.sleep(86400)
+    assert (clock.now - began).total_seconds() == pytest.approx(hours * 3600)
+
+
 def test_a_node_that_is_gone_costs_nothing_more() -> None:
     clock = Clock()
     guard = Guard(Limits(price=100.0), PRICE, clock)

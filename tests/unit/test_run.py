@@ -12,6 +12,7 @@ from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
     ConfigError,
+    LimitReached,
     NotFound,
     PlanError,
     QuotaReached,
@@ -115,6 +116,9 @@ class Service:
     def foresee(self, recipe: Any) -> None:
         pass
 
+    def terminate(self) -> None:
+        pass
+
     def creation(self, kind: str, name: str) -> Creation:
         return Creation(self.created[kind], 0.0)
 
@@ -204,6 +208,13 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
     outcome = runs(service, [], limits=Limits(seconds=60))
     assert (outcome.failure, outcome.standing) == (None, None)
     assert "p" in service.deleted
+
+
+def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = iter([lambda deadline: deadline.pause(3600), lambda deadline: None])
+    monkeypatch.setattr("batchtrain.run.watch.tasks_ended", lambda _client, _job, deadline, *_: next(waits)(deadline))
+    with pytest.raises(LimitReached):
+        runs(Service(), [], limits=Limits(seconds=0), timeout=0.1)
 
 
 @pytest.mark.parametrize("how", ["keep", "reuse"])

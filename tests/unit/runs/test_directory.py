@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -61,11 +62,22 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
         run.write(RunRecord(id="x", state="failed", started=NOW, job="j"))
     assert run.record().state == "running"
     assert [path.name for path in run.path.iterdir()] == ["run.json"]
+
+
+def test_the_lines_of_many_tasks_are_not_held_at_once(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    tracemalloc.start()
+    try:
+        run.write_tasks(TaskRecord(id=f"t{number}", state="completed") for number in range(10_000))
+        assert sum(1 for _ in run.each_task()) == 10_000
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_run_is_found_by_name_part_and_latest(tmp_path: Path) -> None:

@@ -222,3 +222,9 @@ def test_the_filter_of_an_unknown_state_names_the_states() -> None:
     assert tasks.filter_of("failed") == "executionInfo/result eq 'failure'"
     with pytest.raises(UsageError, match=r"`done` is no state of tasks; the states are active, running, completed"):
         tasks.filter_of("done")
+
+
+def test_tasks_share_equal_texts() -> None:
+    document = b'{"id":"t","state":"completed","executionInfo":{"result":"Success"},"nodeInfo":{"nodeId":"tvm-1"}}'
+    one, other = (tasks.seen(msgspec.json.decode(document, type=tasks.Listed)) for _ in range(2))
+    assert (one.state is other.state, one.result is other.result, one.node is other.node) == (True, True, True)
