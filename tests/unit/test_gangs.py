@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
 import threading
@@ -70,10 +71,6 @@ def yields() -> Iterator[int]:
     yield 1
 
 
-def plain(*_: Any) -> int:
-    return 1
-
-
 @pytest.mark.parametrize(
     ("function", "args", "message"),
     [
@@ -81,7 +78,7 @@ def plain(*_: Any) -> int:
         (print, (), "builtin_function_or_method; give a function"),
         (yields, (), "yields is asynchronous or a generator"),
         (around(), (), r"`lock`, which inside uses, is a lock.*or create it in the function"),
-        (plain, (1, threading.Lock()), "argument 2 is a lock"),
+        (statistics.mean, (1, threading.Lock()), "argument 2 is a lock"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_anything_is_created(
@@ -154,22 +151,19 @@ def test_a_function_of_a_script_travels_with_all_that_it_uses(tmp_path: Path) ->
 
 
 def test_an_exception_is_an_answer_with_the_functions_own_traceback(tmp_path: Path) -> None:
-    gangs.write(tmp_path, fails, (), {}, unpickle=False)
+    gangs.write(tmp_path, statistics.mean, ([],), {}, unpickle=False)
     answer = called(tmp_path, code=1)
-    assert (answer["type"], answer["message"], answer["rank"]) == ("ValueError", "no", 3)
-    assert 'raise ValueError("no")' in answer["traceback"]
+    assert (answer["type"], answer["rank"]) == ("StatisticsError", 3)
+    assert answer["message"] == "mean requires at least one data point"
+    assert "raise StatisticsError" in answer["traceback"]
     assert "call_function.py" not in answer["traceback"]
 
 
 def test_a_node_with_another_python_says_both_versions(tmp_path: Path) -> None:
-    gangs.write(tmp_path, plain, (), {}, unpickle=False)
+    gangs.write(tmp_path, statistics.mean, ([1],), {}, unpickle=False)
     call = json.loads((tmp_path / "call.json").read_text())
     (tmp_path / "call.json").write_text(json.dumps({**call, "python": [3, 5]}))
     assert "was sent by Python 3.5, and the node runs Python 3." in called(tmp_path, code=1)["message"]
-
-
-def fails() -> None:
-    raise ValueError("no")
 
 
 def called(folder: Path, code: int = 0) -> dict[str, Any]:
