@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import importlib.util
 import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from batchtrain.errors import UsageError
@@ -19,6 +20,7 @@ from batchtrain.runtime.call_function import pack
 MODULE = "batchtrain_function"
 """The module on the node that holds the source of a function of a notebook or a script."""
 _INSTALLED = ("site-packages", "dist-packages")
+_READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 class Travelling(NamedTuple):
@@ -82,8 +84,9 @@ class _Text:
         _take_imports(tree, self._files)
         around = inspect.getclosurevars(thing).nonlocals if isinstance(thing, FunctionType) else {}
         known = {**getattr(thing, "__globals__", self._function.__globals__), **around}
-        for used in _names(tree):
-            if used in known and used not in (*self._parts, *self._imports, *self.values):
+        for used in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
+            new = used in known and used not in (*self._parts, *self._imports, *self.values)
+            if new and not _everywhere(used, known[used]):
                 self._use(used, known[used])
         del self._parts[name]  # after its parts, because decorators and defaults run at once
         self._parts[name] = f"\n\n{source}"
@@ -116,16 +119,23 @@ def _source(thing: Any) -> str:
         ) from None
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
-    """The names that code reads; annotations are not evaluated."""
-    for field, value in ast.iter_fields(tree):
-        if field in ("annotation", "returns"):
-            continue
-        for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, ast.Name) and not hasattr(builtins, node.id):
-                yield node.id
-            if isinstance(node, ast.AST):
-                yield from _names(node)
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code reads from its module."""
+    assigned: set[str] = set()
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_NAME":
+            assigned.add(step.argval)
+        elif step.opname in _READS and step.argval not in assigned:
+            yield step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _everywhere(name: str, value: Any) -> bool:
+    """Whether a name is one that Python gives every module (`__name__`), or IPython every notebook (its `open`)."""
+    of_ipython = str(getattr(value, "__module__", "")).startswith(("IPython.", "ipykernel."))
+    return (of_ipython and hasattr(builtins, name)) or (name.startswith("__") and hasattr(ast, name))
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import runpy
 import statistics
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from batchtrain import gangs
 from batchtrain.errors import NotFound, TaskFailed, UsageError
 from batchtrain.runs.directory import FileRecord, RunDirectory, TaskRecord
 from batchtrain.runs.finished import Result
-from batchtrain.runtime.call_function import pack, unpack
+from batchtrain.runtime.call_function import TUPLE, pack, unpack
 from batchtrain.service.seen import Table
 
 NESTED = {"a": [1, 2.5, None, True, "x"], "t": (1, (2,)), "array": numpy.arange(6).reshape(2, 3)}
@@ -148,6 +150,38 @@ def test_a_function_of_a_script_travels_with_all_that_it_uses(tmp_path: Path) ->
     answer = called(tmp_path / "sent")
     assert answer["value"][:3] == [143, None, "later"]
     assert (answer["rank"], answer["size"], answer["arrays"]) == (3, 1, 1)
+
+
+def test_a_local_variable_is_not_the_global_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        import threading
+        data = model = threading.Lock()
+        dir = "a global with the name of a built-in"
+        def open(): return threading.Lock()
+        open.__module__ = "IPython.core.interactiveshell"  # IPython has its own
+
+        class Kept:
+            model = __name__
+            same = model
+
+        def work(data: model = 1):
+            open
+            return data, [model for model in "ab"], dir, Kept.same
+    """
+    name = "a global with the name of a built-in"
+    assert returned(script, tmp_path, monkeypatch) == [1, ["a", "b"], name, "batchtrain_function"]
+
+
+def returned(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the function `work` of a script returns on a node; tuples are lists."""
+    monkeypatch.chdir(folder)
+    end = "from batchtrain import gangs\ngangs.write(Path('sent'), work, (), {}, unpickle=False)\n"
+    (folder / "script.py").write_text(f"from pathlib import Path\n{textwrap.dedent(script)}\n{end}")
+    with monkeypatch.context() as during:
+        during.syspath_prepend(folder)
+        runpy.run_path("script.py", run_name="__main__")
+    value = called(folder / "sent")["value"]
+    return value.get(TUPLE, value) if isinstance(value, dict) else value
 
 
 def test_an_exception_is_an_answer_with_the_functions_own_traceback(tmp_path: Path) -> None:
