@@ -172,6 +172,86 @@ def test_a_local_variable_is_not_the_global_of_its_name(tmp_path: Path, monkeypa
     assert returned(script, tmp_path, monkeypatch) == [1, ["a", "b"], name, "batchtrain_function"]
 
 
+def test_helpers_travel_with_their_decorators_closures_and_other_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrapping.py").write_text(WRAPPING)
+    script = """
+        import functools
+        from wrapping import doubled
+
+        STEP = 1
+
+        @functools.lru_cache
+        def cached(x): return x + STEP
+
+        @doubled
+        def twice(x): return x + STEP
+
+        def odd(n): return n > 0 and pair(n - 1)
+        def even(n): return n == 0 or odd(n - 1)
+        pair = even
+        add = lambda x: x + STEP
+
+        def outer():
+            offset = 100
+            def shifted(x): return x + offset
+            class Point:
+                def get(self): return offset
+            def work():
+                return renamed(1), cached(1), twice(1), pair(4), add(1), Point().get(), work.__name__
+            renamed = shifted
+            return work
+        work = outer()
+    """
+    assert returned(script, tmp_path, monkeypatch) == [101, 2, 4, True, 2, 100, "work"]
+
+
+WRAPPING = """
+import functools
+STEP = 1000
+def doubled(function):
+    @functools.wraps(function)
+    def call(x):
+        return 2 * function(x) + 0 * STEP
+    return call
+def bare(function):
+    def call(x):
+        return 2 * function(x)
+    return call
+def adder(step):
+    def add(x):
+        return x + step
+    return add
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("helper = bare(helper)", "uses two things that are called `helper`.*functools.wraps"),
+        ("helper = adder(1); other = adder(2)", "uses two things that are called `add`"),
+        ("helper = functools.lru_cache(helper)", "the wrapper of `helper` is not in its source.*@"),
+        ("helper = [lambda x: x][0]", "the source of <lambda> is not known"),
+        ("import __main__ as helper", "`helper`, which work uses, is a module"),
+    ],
+)
+def test_a_helper_that_would_travel_wrongly_is_refused(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrapping.py").write_text(WRAPPING)
+    script = f"""
+        import functools
+        from wrapping import adder, bare
+        def helper(x): return x
+        other = None
+        {line}
+        def work(): return helper(1), other
+    """
+    with pytest.raises(UsageError, match=message):
+        returned(script, tmp_path, monkeypatch)
+
+
 def returned(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the function `work` of a script returns on a node; tuples are lists."""
     monkeypatch.chdir(folder)
