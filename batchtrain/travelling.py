@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import dis
 import importlib.util
 import inspect
@@ -19,7 +20,7 @@ from batchtrain.runtime.call_function import pack
 
 MODULE = "batchtrain_function"
 """The module on the node that holds the source of a function of a notebook or a script."""
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
@@ -80,7 +81,9 @@ class _Text:
     def _define(self, name: str, thing: FunctionType | type, source: str) -> None:
         """Add the source of a function or class, after what it uses."""
         self._parts[name] = ""  # a function may call itself, also by another name
-        _take_imports(ast.parse(source), self._files)
+        tree = ast.parse(source)
+        _refuse_relative_imports(name, tree)
+        _take_imports(tree, self._files)
         known = _known(thing, self._function.__globals__)
         for used in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
             if used in known and not _everywhere(used, known[used]):
@@ -188,15 +191,22 @@ def _take(module: str, files: dict[str, bytes]) -> None:
         return
     source = sys.modules.get(name) or importlib.util.find_spec(name)
     origin = getattr(source, "__file__", None) or getattr(source, "origin", None)
-    if not origin or not origin.endswith(".py") or any(part in _INSTALLED for part in Path(origin).parts):
-        return
-    path = Path(origin)
-    package = path.name == "__init__.py"
-    for file in sorted(path.parent.rglob("*.py")) if package else [path]:
-        local = str(file.relative_to(path.parent.parent if package else path.parent))
-        if local not in files:
-            files[local] = file.read_bytes()
-            _take_imports(ast.parse(files[local]), files)
+    folders = getattr(source, "__path__", None) or getattr(source, "submodule_search_locations", None)
+    for place in map(Path, folders or filter(None, [origin])):  # a package without __init__.py may have several folders
+        for path in _python_files(place):
+            local = str(path.relative_to(place.parent))
+            if local not in files:
+                files[local] = path.read_bytes()
+                with contextlib.suppress(SyntaxError, ValueError):  # a file that is never imported may be no Python
+                    _take_imports(ast.parse(files[local]), files)
+
+
+def _python_files(place: Path) -> list[Path]:
+    """The files of a module or a folder, but not those of installed packages."""
+    if not _INSTALLED.isdisjoint(place.parts):
+        return []
+    paths = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    return [path for path in paths if path.suffix == ".py" and _INSTALLED.isdisjoint(path.parts)]
 
 
 def _take_imports(tree: ast.AST, files: dict[str, bytes]) -> None:
@@ -206,3 +216,12 @@ def _take_imports(tree: ast.AST, files: dict[str, bytes]) -> None:
                 _take(alias.name, files)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             _take(node.module, files)
+
+
+def _refuse_relative_imports(name: str, tree: ast.AST) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = "." * node.level + (node.module or "")
+            raise UsageError(
+                f"{name} imports `{module}`, but its source travels without its package; import it by its full name"
+            )

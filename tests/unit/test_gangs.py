@@ -207,6 +207,17 @@ def test_helpers_travel_with_their_decorators_closures_and_other_names(
     assert returned(script, tmp_path, monkeypatch) == [101, 2, 4, True, 2, 100, "work"]
 
 
+def test_modules_of_a_package_without_an_init_file_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spread/inner").mkdir(parents=True)
+    (tmp_path / "spread/inner/part.py").write_text("from spread import other\nWORD = other.WORD\n")
+    (tmp_path / "spread/other.py").write_text("WORD = 'far'\n")
+    script = """
+        from spread.inner import part
+        def work(): return part.WORD
+    """
+    assert returned(script, tmp_path, monkeypatch) == "far"
+
+
 WRAPPING = """
 import functools
 STEP = 1000
@@ -233,6 +244,8 @@ def adder(step):
         ("helper = adder(1); other = adder(2)", "uses two things that are called `add`"),
         ("helper = functools.lru_cache(helper)", "the wrapper of `helper` is not in its source.*@"),
         ("helper = [lambda x: x][0]", "the source of <lambda> is not known"),
+        ("def helper(x): from . import near", "helper imports `.`, .* its full name"),
+        ("def helper(x): from .near import y", "helper imports `.near`, .* its full name"),
         ("import __main__ as helper", "`helper`, which work uses, is a module"),
     ],
 )
