@@ -74,7 +74,7 @@ class _Text:
     @property
     def source(self) -> str:
         """The text of the module."""
-        values = "globals().update(__import__('__main__').VALUES)"  # call_function.py is the program
+        values = "globals().update(__import__('call_function').values())"
         parts = ["from __future__ import annotations", "", *self._imports, values, *self._parts.values()]
         return "\n".join(parts) + "\n"
 

@@ -11,13 +11,12 @@ import pickle
 import sys
 import time
 import traceback
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 ARRAY, TUPLE, PICKLE = "__batchtrain_array__", "__batchtrain_tuple__", "__batchtrain_pickle__"
 MARKS = (ARRAY, TUPLE, PICKLE)
 CALL, ARRAYS = "call.json", "arrays.npz"
-VALUES = {}  # type: Dict[str, Any]
-"""Values of the caller's module, which the module of the function takes from here."""
+HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS = ("BATCHTRAIN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 SIZES = ("BATCHTRAIN_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
@@ -46,7 +45,7 @@ def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: st
     )
 
 
-def unpack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False) -> Any:
+def unpack(value: Any, arrays: Mapping[str, Any], may_pickle: bool = False) -> Any:
     """The value again. A pickle is only loaded if `may_pickle`."""
     if isinstance(value, list):
         return [unpack(item, arrays, may_pickle) for item in value]
@@ -71,30 +70,31 @@ def write_arrays(path: str, arrays: Dict[str, Any]) -> None:
         numpy.savez(path, **arrays)
 
 
-def read_arrays(path: str) -> Dict[str, Any]:
-    """The arrays of an npz file, without pickles; none without the file."""
+def read_arrays(path: str) -> Any:
+    """The arrays of an npz file by name, each read when it is used, without pickles; none without the file."""
     if not os.path.exists(path):
         return {}
     import numpy
 
-    with numpy.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    return numpy.load(path, allow_pickle=False)
+
+
+def values() -> Any:
+    """Values of the caller's module, which the module of the function takes from here, also in its child processes."""
+    return unpack(_call()["values"], read_arrays(os.path.join(HERE, ARRAYS)))
 
 
 def main() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))
     rank, size = _number(RANKS, 0), _number(SIZES, 1)
     output = os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "."), "output")
     os.makedirs(output, exist_ok=True)
     arrays = {}  # type: Dict[str, Any]
     try:
-        with open(os.path.join(here, CALL), encoding="utf-8") as file:
-            call = json.load(file)
-        answer = {"value": _called(call, here, arrays)}  # type: Dict[str, Any]
+        answer = {"value": _called(_call(), arrays)}  # type: Dict[str, Any]
         write_arrays(os.path.join(output, "rank-%d.npz" % rank), arrays)
     except BaseException as error:  # noqa: BLE001  # whatever it is, the caller gets it
         lines = traceback.format_exception(type(error), error, error.__traceback__)
-        own = [line for line in lines if os.path.join(here, "call_function.py") not in line]
+        own = [line for line in lines if os.path.join(HERE, "call_function.py") not in line]
         answer = {"type": type(error).__name__, "message": str(error), "traceback": "".join(own)}
     answer.update(rank=rank, size=size, arrays=len(arrays), time=time.time())
     path = os.path.join(output, "rank-%d.json" % rank)
@@ -111,15 +111,19 @@ def _number(names: Sequence[str], default: int) -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name)), default)
 
 
-def _called(call: Dict[str, Any], here: str, arrays: Dict[str, Any]) -> Any:
+def _call() -> Any:
+    with open(os.path.join(HERE, CALL), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _called(call: Dict[str, Any], arrays: Dict[str, Any]) -> Any:
     if list(sys.version_info[:2]) != call["python"]:
         raise RuntimeError(
             "the function was sent by Python %d.%d, and the node runs Python %d.%d (%s); choose an image with the same"
             " version" % (tuple(call["python"]) + sys.version_info[:2] + (sys.executable,))
         )
-    sys.path.insert(0, here)
-    given = unpack(call["given"], read_arrays(os.path.join(here, ARRAYS)), may_pickle=True)  # the caller's own
-    VALUES.update(given["values"])
+    sys.path.insert(0, HERE)
+    given = unpack(call["given"], read_arrays(os.path.join(HERE, ARRAYS)), may_pickle=True)  # the caller's own
     function = importlib.import_module(call["module"])  # type: Any
     for name in call["name"].split("."):
         function = getattr(function, name)

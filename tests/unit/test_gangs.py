@@ -218,6 +218,22 @@ def test_modules_of_a_package_without_an_init_file_travel(tmp_path: Path, monkey
     assert returned(script, tmp_path, monkeypatch) == "far"
 
 
+def test_processes_that_the_function_starts_have_its_constants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        import multiprocessing
+        import numpy as np
+
+        LIMIT = 40
+        TABLE = np.arange(3)
+
+        def child(x): return x + LIMIT + int(TABLE.sum())
+        def work():
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                return pool.map(child, [1])
+    """
+    assert returned(script, tmp_path, monkeypatch) == [44]
+
+
 WRAPPING = """
 import functools
 STEP = 1000
