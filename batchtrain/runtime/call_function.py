@@ -30,19 +30,30 @@ def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: st
         return items if type(value) is list else {TUPLE: items}
     if type(value) is dict and all(type(key) is str and key not in MARKS for key in value):
         return {key: pack(item, arrays, may_pickle, "%s[%r]" % (where, key)) for key, item in value.items()}
-    if type(value).__module__ == "numpy" and hasattr(value, "dtype") and not value.dtype.hasobject:
-        if type(value).__name__ == "ndarray":
-            name = "a%d" % len(arrays)
-            arrays[name] = value
-            return {ARRAY: name}
-        return pack(value.item(), arrays, may_pickle, where)
+    numpy = sys.modules.get("numpy")  # type: Any
+    if numpy and isinstance(value, (numpy.ndarray, numpy.generic)) and _fits_npz(value, numpy):
+        scalar = value.item() if isinstance(value, numpy.generic) and value.dtype.kind in "biufU" else None
+        if type(scalar) in (bool, int, float, str):  # not a longdouble, which is its own item
+            return scalar
+        name = "a%d" % len(arrays)
+        arrays[name] = numpy.asarray(value)
+        return {ARRAY: name}
     if may_pickle:
         return {PICKLE: base64.b64encode(pickle.dumps(value)).decode()}
-    kind = "dict whose keys are not all text" if type(value) is dict else type(value).__qualname__
-    raise TypeError(
-        "%s is a %s, which is neither JSON nor a numpy array; use numbers, text, lists, dicts and arrays, write it to a"
-        " file below `output`, or allow pickle with `unpickle=True`" % (where, kind)
-    )
+    kind = "a " + type(value).__qualname__
+    if type(value) is dict:
+        kind = "a dict whose keys are not all text"
+    elif numpy and isinstance(value, numpy.ma.MaskedArray):
+        kind = "a masked array (give its `data` and `mask`)"
+    elif numpy and isinstance(value, numpy.ndarray):
+        kind = "an array of %s" % value.dtype
+    usable = "numbers, text, lists, dicts and numpy arrays"
+    raise TypeError("%s is %s; use %s, or allow pickle with `unpickle=True`" % (where, kind, usable))
+
+
+def _fits_npz(value: Any, numpy: Any) -> bool:
+    """Whether npz keeps an array without pickles: not its Python objects, its mask, or a type of another library."""
+    return not isinstance(value, numpy.ma.MaskedArray) and not value.dtype.hasobject and value.dtype.isbuiltin < 2
 
 
 def unpack(value: Any, arrays: Mapping[str, Any], may_pickle: bool = False) -> Any:

@@ -33,16 +33,45 @@ def test_values_are_json_and_arrays_and_come_back_equal() -> None:
     assert found["a"] == NESTED["a"]
     assert found["t"] == (1, (2,))
     assert (found["array"] == NESTED["array"]).all()
-    assert pack(numpy.float64(0.5), {}) == 0.5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [numpy.float64(0.5), numpy.float32(0.5), numpy.int8(1), numpy.bool_(True), numpy.str_("a"), numpy.uint64(2**63)],
+)
+def test_a_numpy_scalar_is_plain_json(value: Any) -> None:
+    packed = pack(value, {})
+    assert packed == value
+    assert type(packed) is type(value.item())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy.longdouble("0.1"),
+        numpy.complex64(1j),
+        numpy.datetime64("2026-11-22"),
+        numpy.bytes_(b"a"),
+        numpy.arange(3).view(numpy.recarray),
+        numpy.arange(3).view(type("Own", (numpy.ndarray,), {})),
+    ],
+)
+def test_other_scalars_and_kinds_of_arrays_are_arrays(value: Any) -> None:
+    arrays: dict[str, Any] = {}
+    found = unpack(pack(value, arrays), arrays)
+    assert type(found) is numpy.ndarray
+    assert found.dtype == value.dtype
+    assert (found == numpy.asarray(value)).all()
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": [threading.Lock()]}, r"the value\['a'\]\[0\] is a lock, .*`unpickle=True`"),
+        ({"a": [threading.Lock()]}, r"the value\['a'\]\[0\] is a lock; use numbers, .*`unpickle=True`"),
         ({1: 2}, "is a dict whose keys are not all text"),
         ({"__batchtrain_pickle__": "x"}, "is a dict whose keys"),
-        (numpy.array([object()]), "is a ndarray"),
+        (numpy.array([object()]), "is an array of object"),
+        (numpy.ma.array([1, 2], mask=[True, False]), r"is a masked array \(give its `data` and `mask`\)"),
     ],
 )
 def test_a_value_that_is_neither_is_named_with_its_place(value: Any, message: str) -> None:
@@ -79,7 +108,7 @@ def yields() -> Iterator[int]:
         (lambda: 1, (), "a lambda has no source"),
         (print, (), "builtin_function_or_method; give a function"),
         (yields, (), "yields is asynchronous or a generator"),
-        (around(), (), r"`lock`, which inside uses, is a lock.*or create it in the function"),
+        (around(), (), r"`lock`, which inside uses, is a lock"),
         (statistics.mean, (1, threading.Lock()), "argument 2 is a lock"),
     ],
 )
