@@ -112,10 +112,14 @@ class _Text:
             self._imports.append(f"from {home} import {called} as {name}")
             _take(str(home), self._files)
         else:
+            where, instead = (
+                f"`{name}`, which {self.name} uses,",
+                "create it in the function, or give it as an argument",
+            )
             try:
-                pack(value, {}, where=f"`{name}`, which {self.name} uses,")
+                pack(value, {}, where=where, instead=instead)
             except TypeError as error:
-                raise UsageError(f"{error}; or create it in the function") from None
+                raise UsageError(str(error)) from None
             self.values[name] = value
 
     def _define_as(self, name: str, thing: FunctionType | type, *, wrapped: bool) -> None:

@@ -21,15 +21,23 @@ RANKS = ("BATCHTRAIN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 SIZES = ("BATCHTRAIN_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
 
-def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: str = "the value") -> Any:
-    """A value as JSON. Its arrays are put into `arrays`. Raises TypeError with the part that cannot be sent."""
+def pack(
+    value: Any,
+    arrays: Dict[str, Any],
+    may_pickle: bool = False,
+    where: str = "the value",
+    instead: str = "allow pickle with `unpickle=True`",
+) -> Any:
+    """A value as JSON. Its arrays are put into `arrays`. Raises TypeError with the part that cannot be sent, and what
+    to do `instead`.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) in (list, tuple):
-        items = [pack(item, arrays, may_pickle, "%s[%d]" % (where, at)) for at, item in enumerate(value)]
+        items = [pack(item, arrays, may_pickle, "%s[%d]" % (where, at), instead) for at, item in enumerate(value)]
         return items if type(value) is list else {TUPLE: items}
     if type(value) is dict and all(type(key) is str and key not in MARKS for key in value):
-        return {key: pack(item, arrays, may_pickle, "%s[%r]" % (where, key)) for key, item in value.items()}
+        return {key: pack(item, arrays, may_pickle, "%s[%r]" % (where, key), instead) for key, item in value.items()}
     numpy = sys.modules.get("numpy")  # type: Any
     if numpy and isinstance(value, (numpy.ndarray, numpy.generic)) and _fits_npz(value, numpy):
         scalar = value.item() if isinstance(value, numpy.generic) and value.dtype.kind in "biufU" else None
@@ -48,7 +56,7 @@ def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: st
     elif numpy and isinstance(value, numpy.ndarray):
         kind = "an array of %s" % value.dtype
     usable = "numbers, text, lists, dicts and numpy arrays"
-    raise TypeError("%s is %s; use %s, or allow pickle with `unpickle=True`" % (where, kind, usable))
+    raise TypeError("%s is %s; use %s, or %s" % (where, kind, usable, instead))
 
 
 def _fits_npz(value: Any, numpy: Any) -> bool:
@@ -139,7 +147,8 @@ def _called(call: Dict[str, Any], arrays: Dict[str, Any]) -> Any:
     for name in call["name"].split("."):
         function = getattr(function, name)
     value = function(*given["args"], **given["kwargs"])
-    return pack(value, arrays, call["unpickle"], "what %s returned" % call["name"])
+    instead = "write it to a file below `output`, or allow pickle with `unpickle=True`"
+    return pack(value, arrays, call["unpickle"], "what %s returned" % call["name"], instead)
 
 
 if __name__ == "__main__":

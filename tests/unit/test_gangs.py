@@ -108,7 +108,11 @@ def yields() -> Iterator[int]:
         (lambda: 1, (), "a lambda has no source"),
         (print, (), "builtin_function_or_method; give a function"),
         (yields, (), "yields is asynchronous or a generator"),
-        (around(), (), r"`lock`, which inside uses, is a lock"),
+        (
+            around(),
+            (),
+            r"`lock`, which inside uses, is a lock; [^;]*, or create it in the function, or give it as an argument$",
+        ),
         (statistics.mean, (1, threading.Lock()), "argument 2 is a lock"),
     ],
 )
