@@ -7,19 +7,24 @@ async for line in job.logs(follow=True):
     print(line)
 tasks = await job.tasks
 
-Methods and properties are awaited, because they may send requests. Cancelling a call stops only the waiting for it.
+Methods and properties are awaited, because they may send requests. Cancelling a call, as Ctrl-C does under
+`asyncio.run`, interrupts its next pause as Ctrl-C does in the sync API: `client.run` fetches what is there and deletes
+what it created; other calls end only their waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from batchtrain import client as sync
 from batchtrain import operations
+from batchtrain.service.retry import INTERRUPT
 
 _END = object()
 
@@ -63,13 +68,31 @@ def _awaited(name: str, member: Any) -> Any:
 
 
 async def _in_thread(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    return _twin_of(await asyncio.to_thread(function, *args, **options))
+    return _twin_of(await _interruptible(function, *args, **options))
 
 
 async def _each(begin: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
-    items = await asyncio.to_thread(begin)
-    while (item := await asyncio.to_thread(next, items, _END)) is not _END:
+    items = await _interruptible(begin)
+    while (item := await _interruptible(next, items, _END)) is not _END:
         yield item
+
+
+async def _interruptible(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a function in a thread. If this is cancelled, the function is interrupted as by Ctrl-C, and awaited."""
+    interrupt = threading.Event()
+
+    def call() -> Any:
+        INTERRUPT.set(interrupt)
+        with contextlib.suppress(KeyboardInterrupt):
+            return function(*args, **options)
+
+    work = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        interrupt.set()
+        await asyncio.wait([work])
+        raise
 
 
 def _twin_of(value: Any) -> Any:

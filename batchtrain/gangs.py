@@ -120,11 +120,11 @@ def write(
         given = {
             "args": [pack(value, arrays, unpickle, f"argument {number}") for number, value in enumerate(args, 1)],
             "kwargs": {name: pack(value, arrays, unpickle, f"argument `{name}`") for name, value in kwargs.items()},
-            "values": pack(sent.values, arrays),
         }
+        values = pack(sent.values, arrays)
     except TypeError as error:
         raise UsageError(str(error)) from None
-    call = {"module": sent.module, "name": sent.name, "given": given, "unpickle": unpickle}
+    call = {"module": sent.module, "name": sent.name, "given": given, "values": values, "unpickle": unpickle}
     own = Path(call_function.__file__).read_bytes()
     python = list(sys.version_info[:2])
     files = {**sent.files, "call_function.py": own, call_function.CALL: json.dumps({**call, "python": python}).encode()}

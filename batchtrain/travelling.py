@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import dis
 import importlib.util
 import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from batchtrain.errors import UsageError
@@ -18,7 +20,8 @@ from batchtrain.runtime.call_function import pack
 
 MODULE = "batchtrain_function"
 """The module on the node that holds the source of a function of a notebook or a script."""
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_READS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 
 
 class Travelling(NamedTuple):
@@ -45,7 +48,7 @@ def travelling(function: Any) -> Travelling:
         return Travelling(function.__module__, function.__qualname__, files, {})
     text = _Text(function, files)
     files[f"{MODULE}.py"] = text.source.encode()
-    return Travelling(MODULE, function.__name__, files, text.values)
+    return Travelling(MODULE, text.name, files, text.values)
 
 
 def _importable(function: FunctionType) -> bool:
@@ -59,73 +62,127 @@ class _Text:
 
     def __init__(self, function: FunctionType, files: dict[str, bytes]) -> None:
         self._function, self._files = function, files
-        self._imports: dict[str, str] = {}
+        self._imports: list[str] = []
         self._parts: dict[str, str] = {}
         self.values: dict[str, Any] = {}
-        self._define(function.__name__, function, first=True)
+        self.name, source, tree = _definition(function)
+        self._named: dict[str, Any] = {self.name: function}
+        """What each name of the module stands for."""
+        undecorated = source.splitlines()[tree.lineno - 1 :]  # `gang` may be one of the decorators
+        self._define(self.name, function, "\n".join(undecorated))
 
     @property
     def source(self) -> str:
         """The text of the module."""
-        values = "globals().update(__import__('__main__').VALUES)"  # call_function.py is the program
-        parts = ["from __future__ import annotations", "", *self._imports.values(), values, *self._parts.values()]
+        values = "globals().update(__import__('call_function').values())"
+        parts = ["from __future__ import annotations", "", *self._imports, values, *self._parts.values()]
         return "\n".join(parts) + "\n"
 
-    def _define(self, name: str, thing: Any, *, first: bool = False) -> None:
+    def _define(self, name: str, thing: FunctionType | type, source: str) -> None:
         """Add the source of a function or class, after what it uses."""
-        self._parts[name] = ""  # a function may call itself
-        source = _source(thing)
-        tree = ast.parse(source).body[0]
-        if first and isinstance(tree, ast.FunctionDef):  # without its decorators, of which `gang` is one
-            source = "\n".join(source.splitlines()[tree.lineno - 1 :])
-            tree = ast.parse(source).body[0]
+        self._parts[name] = ""  # a function may call itself, also by another name
+        tree = ast.parse(source)
+        _refuse_relative_imports(name, tree)
         _take_imports(tree, self._files)
-        around = inspect.getclosurevars(thing).nonlocals if isinstance(thing, FunctionType) else {}
-        known = {**getattr(thing, "__globals__", self._function.__globals__), **around}
-        for used in _names(tree):
-            if used in known and used not in (*self._parts, *self._imports, *self.values):
+        known = _known(thing, self._function.__globals__)
+        for used in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
+            if used in known and not _everywhere(used, known[used]):
                 self._use(used, known[used])
-        del self._parts[name]  # after its parts, because decorators and defaults run at once
-        self._parts[name] = f"\n\n{source}"
+        other_names = self._parts.pop(name)
+        self._parts[name] = f"\n\n{source}{other_names}"  # after its parts, as decorators and defaults run at once
 
     def _use(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType):
-            self._imports[name] = f"import {value.__name__} as {name}"
-            _take(value.__name__, self._files)
+        thing = _unwrapped(value)
+        if name in self._named:
+            if _unwrapped(self._named[name]) is not thing:
+                raise UsageError(
+                    f"{self.name} uses two things that are called `{name}`, and only one can travel; rename one,"
+                    " or write the decorator with functools.wraps"
+                )
             return
+        self._named[name] = value
         home, called = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-        if isinstance(value, (FunctionType, type)) and (home == self._function.__module__ or "<locals>" in called):
-            self._define(name, value)
-        elif isinstance(home, str) and called and getattr(sys.modules.get(home), called, None) is value:
-            self._imports[name] = f"from {home} import {called} as {name}"
-            _take(home, self._files)
+        own = home in ("__main__", self._function.__module__) or "<locals>" in called
+        if isinstance(value, ModuleType) and value.__name__ != "__main__":
+            self._imports.append(f"import {value.__name__} as {name}")
+            _take(value.__name__, self._files)
+        elif own and isinstance(thing, (FunctionType, type)):
+            self._define_as(name, thing, wrapped=thing is not value)
+        elif home != "__main__" and called and getattr(sys.modules.get(str(home)), called, None) is value:
+            self._imports.append(f"from {home} import {called} as {name}")
+            _take(str(home), self._files)
         else:
+            where, instead = (
+                f"`{name}`, which {self.name} uses,",
+                "create it in the function, or give it as an argument",
+            )
             try:
-                pack(value, {}, where=f"`{name}`, which {self._function.__name__} uses,")
+                pack(value, {}, where=where, instead=instead)
             except TypeError as error:
-                raise UsageError(f"{error}; or create it in the function") from None
+                raise UsageError(str(error)) from None
             self.values[name] = value
 
+    def _define_as(self, name: str, thing: FunctionType | type, *, wrapped: bool) -> None:
+        """Define a function or class by its own name, and give it the name that is used."""
+        defined, source, tree = _definition(thing)
+        if wrapped and not getattr(tree, "decorator_list", ()):
+            raise UsageError(f"the wrapper of `{name}` is not in its source; write it as a decorator with `@`")
+        if defined == name:
+            self._define(name, thing, source)
+        else:
+            self._use(defined, thing)
+            self._parts[defined] += f"\n{name} = {defined}\n"
 
-def _source(thing: Any) -> str:
+
+def _unwrapped(value: Any) -> Any:
+    """The function below its decorators; any other value as it is."""
+    return value if isinstance(value, type) else inspect.unwrap(value)
+
+
+def _known(thing: FunctionType | type, globals_: dict[str, Any]) -> dict[str, Any]:
+    """What the names in a function or class stand for: globals, and variables of the functions around it."""
+    functions = [thing] if isinstance(thing, FunctionType) else map(_unwrapped, vars(thing).values())
+    known = dict(getattr(thing, "__globals__", globals_))
+    for function in functions:
+        if isinstance(function, FunctionType):
+            known.update(inspect.getclosurevars(function).nonlocals)
+    return known
+
+
+def _definition(thing: FunctionType | type) -> tuple[str, str, ast.stmt]:
+    """The statement that makes a function or class: the name that it gives, its source, and its tree."""
     try:
-        return textwrap.dedent(inspect.getsource(thing))
-    except (OSError, TypeError):
-        raise UsageError(
-            f"the source of {thing.__qualname__} is not known; write it in a file that is imported, or in a cell"
-        ) from None
+        source = textwrap.dedent(inspect.getsource(thing))
+        (tree,) = ast.parse(source).body
+    except (OSError, TypeError, SyntaxError):
+        source, tree = "", ast.Pass()
+    match tree:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name, source, tree
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
+            return name, source, tree
+    raise UsageError(
+        f"the source of {thing.__qualname__} is not known; write it with `def` in a file that is imported, or in a cell"
+    )
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
-    """The names that code reads; annotations are not evaluated."""
-    for field, value in ast.iter_fields(tree):
-        if field in ("annotation", "returns"):
-            continue
-        for node in value if isinstance(value, list) else [value]:
-            if isinstance(node, ast.Name) and not hasattr(builtins, node.id):
-                yield node.id
-            if isinstance(node, ast.AST):
-                yield from _names(node)
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that code reads from its module."""
+    assigned: set[str] = set()
+    for step in dis.get_instructions(code):
+        if step.opname == "STORE_NAME":
+            assigned.add(step.argval)
+        elif step.opname in _READS and step.argval not in assigned:
+            yield step.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _everywhere(name: str, value: Any) -> bool:
+    """Whether a name is one that Python gives every module (`__name__`), or IPython every notebook (its `open`)."""
+    of_ipython = str(getattr(value, "__module__", "")).startswith(("IPython.", "ipykernel."))
+    return (of_ipython and hasattr(builtins, name)) or (name.startswith("__") and hasattr(ast, name))
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -138,15 +195,22 @@ def _take(module: str, files: dict[str, bytes]) -> None:
         return
     source = sys.modules.get(name) or importlib.util.find_spec(name)
     origin = getattr(source, "__file__", None) or getattr(source, "origin", None)
-    if not origin or not origin.endswith(".py") or any(part in _INSTALLED for part in Path(origin).parts):
-        return
-    path = Path(origin)
-    package = path.name == "__init__.py"
-    for file in sorted(path.parent.rglob("*.py")) if package else [path]:
-        local = str(file.relative_to(path.parent.parent if package else path.parent))
-        if local not in files:
-            files[local] = file.read_bytes()
-            _take_imports(ast.parse(files[local]), files)
+    folders = getattr(source, "__path__", None) or getattr(source, "submodule_search_locations", None)
+    for place in map(Path, folders or filter(None, [origin])):  # a package without __init__.py may have several folders
+        for path in _python_files(place):
+            local = str(path.relative_to(place.parent))
+            if local not in files:
+                files[local] = path.read_bytes()
+                with contextlib.suppress(SyntaxError, ValueError):  # a file that is never imported may be no Python
+                    _take_imports(ast.parse(files[local]), files)
+
+
+def _python_files(place: Path) -> list[Path]:
+    """The files of a module or a folder, but not those of installed packages."""
+    if not _INSTALLED.isdisjoint(place.parts):
+        return []
+    paths = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    return [path for path in paths if path.suffix == ".py" and _INSTALLED.isdisjoint(path.parts)]
 
 
 def _take_imports(tree: ast.AST, files: dict[str, bytes]) -> None:
@@ -156,3 +220,12 @@ def _take_imports(tree: ast.AST, files: dict[str, bytes]) -> None:
                 _take(alias.name, files)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             _take(node.module, files)
+
+
+def _refuse_relative_imports(name: str, tree: ast.AST) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = "." * node.level + (node.module or "")
+            raise UsageError(
+                f"{name} imports `{module}`, but its source travels without its package; import it by its full name"
+            )

@@ -11,42 +11,60 @@ import pickle
 import sys
 import time
 import traceback
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
 ARRAY, TUPLE, PICKLE = "__batchtrain_array__", "__batchtrain_tuple__", "__batchtrain_pickle__"
 MARKS = (ARRAY, TUPLE, PICKLE)
 CALL, ARRAYS = "call.json", "arrays.npz"
-VALUES = {}  # type: Dict[str, Any]
-"""Values of the caller's module, which the module of the function takes from here."""
+HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS = ("BATCHTRAIN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")
 SIZES = ("BATCHTRAIN_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE")
 
 
-def pack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False, where: str = "the value") -> Any:
-    """A value as JSON. Its arrays are put into `arrays`. Raises TypeError with the part that cannot be sent."""
+def pack(
+    value: Any,
+    arrays: Dict[str, Any],
+    may_pickle: bool = False,
+    where: str = "the value",
+    instead: str = "allow pickle with `unpickle=True`",
+) -> Any:
+    """A value as JSON. Its arrays are put into `arrays`. Raises TypeError with the part that cannot be sent, and what
+    to do `instead`.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) in (list, tuple):
-        items = [pack(item, arrays, may_pickle, "%s[%d]" % (where, at)) for at, item in enumerate(value)]
+        items = [pack(item, arrays, may_pickle, "%s[%d]" % (where, at), instead) for at, item in enumerate(value)]
         return items if type(value) is list else {TUPLE: items}
     if type(value) is dict and all(type(key) is str and key not in MARKS for key in value):
-        return {key: pack(item, arrays, may_pickle, "%s[%r]" % (where, key)) for key, item in value.items()}
-    if type(value).__module__ == "numpy" and hasattr(value, "dtype") and not value.dtype.hasobject:
-        if type(value).__name__ == "ndarray":
-            name = "a%d" % len(arrays)
-            arrays[name] = value
-            return {ARRAY: name}
-        return pack(value.item(), arrays, may_pickle, where)
+        return {key: pack(item, arrays, may_pickle, "%s[%r]" % (where, key), instead) for key, item in value.items()}
+    numpy = sys.modules.get("numpy")  # type: Any
+    if numpy and isinstance(value, (numpy.ndarray, numpy.generic)) and _fits_npz(value, numpy):
+        scalar = value.item() if isinstance(value, numpy.generic) and value.dtype.kind in "biufU" else None
+        if type(scalar) in (bool, int, float, str):  # not a longdouble, which is its own item
+            return scalar
+        name = "a%d" % len(arrays)
+        arrays[name] = numpy.asarray(value)
+        return {ARRAY: name}
     if may_pickle:
         return {PICKLE: base64.b64encode(pickle.dumps(value)).decode()}
-    kind = "dict whose keys are not all text" if type(value) is dict else type(value).__qualname__
-    raise TypeError(
-        "%s is a %s, which is neither JSON nor a numpy array; use numbers, text, lists, dicts and arrays, write it to a"
-        " file below `output`, or allow pickle with `unpickle=True`" % (where, kind)
-    )
+    kind = "a " + type(value).__qualname__
+    if type(value) is dict:
+        kind = "a dict whose keys are not all text"
+    elif numpy and isinstance(value, numpy.ma.MaskedArray):
+        kind = "a masked array (give its `data` and `mask`)"
+    elif numpy and isinstance(value, numpy.ndarray):
+        kind = "an array of %s" % value.dtype
+    usable = "numbers, text, lists, dicts and numpy arrays"
+    raise TypeError("%s is %s; use %s, or %s" % (where, kind, usable, instead))
 
 
-def unpack(value: Any, arrays: Dict[str, Any], may_pickle: bool = False) -> Any:
+def _fits_npz(value: Any, numpy: Any) -> bool:
+    """Whether npz keeps an array without pickles: not its Python objects, its mask, or a type of another library."""
+    return not isinstance(value, numpy.ma.MaskedArray) and not value.dtype.hasobject and value.dtype.isbuiltin < 2
+
+
+def unpack(value: Any, arrays: Mapping[str, Any], may_pickle: bool = False) -> Any:
     """The value again. A pickle is only loaded if `may_pickle`."""
     if isinstance(value, list):
         return [unpack(item, arrays, may_pickle) for item in value]
@@ -71,30 +89,31 @@ def write_arrays(path: str, arrays: Dict[str, Any]) -> None:
         numpy.savez(path, **arrays)
 
 
-def read_arrays(path: str) -> Dict[str, Any]:
-    """The arrays of an npz file, without pickles; none without the file."""
+def read_arrays(path: str) -> Any:
+    """The arrays of an npz file by name, each read when it is used, without pickles; none without the file."""
     if not os.path.exists(path):
         return {}
     import numpy
 
-    with numpy.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    return numpy.load(path, allow_pickle=False)
+
+
+def values() -> Any:
+    """Values of the caller's module, which the module of the function takes from here, also in its child processes."""
+    return unpack(_call()["values"], read_arrays(os.path.join(HERE, ARRAYS)))
 
 
 def main() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))
     rank, size = _number(RANKS, 0), _number(SIZES, 1)
     output = os.path.join(os.environ.get("AZ_BATCH_TASK_WORKING_DIR", "."), "output")
     os.makedirs(output, exist_ok=True)
     arrays = {}  # type: Dict[str, Any]
     try:
-        with open(os.path.join(here, CALL), encoding="utf-8") as file:
-            call = json.load(file)
-        answer = {"value": _called(call, here, arrays)}  # type: Dict[str, Any]
+        answer = {"value": _called(_call(), arrays)}  # type: Dict[str, Any]
         write_arrays(os.path.join(output, "rank-%d.npz" % rank), arrays)
     except BaseException as error:  # noqa: BLE001  # whatever it is, the caller gets it
         lines = traceback.format_exception(type(error), error, error.__traceback__)
-        own = [line for line in lines if os.path.join(here, "call_function.py") not in line]
+        own = [line for line in lines if os.path.join(HERE, "call_function.py") not in line]
         answer = {"type": type(error).__name__, "message": str(error), "traceback": "".join(own)}
     answer.update(rank=rank, size=size, arrays=len(arrays), time=time.time())
     path = os.path.join(output, "rank-%d.json" % rank)
@@ -111,20 +130,25 @@ def _number(names: Sequence[str], default: int) -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name)), default)
 
 
-def _called(call: Dict[str, Any], here: str, arrays: Dict[str, Any]) -> Any:
+def _call() -> Any:
+    with open(os.path.join(HERE, CALL), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _called(call: Dict[str, Any], arrays: Dict[str, Any]) -> Any:
     if list(sys.version_info[:2]) != call["python"]:
         raise RuntimeError(
             "the function was sent by Python %d.%d, and the node runs Python %d.%d (%s); choose an image with the same"
             " version" % (tuple(call["python"]) + sys.version_info[:2] + (sys.executable,))
         )
-    sys.path.insert(0, here)
-    given = unpack(call["given"], read_arrays(os.path.join(here, ARRAYS)), may_pickle=True)  # the caller's own
-    VALUES.update(given["values"])
+    sys.path.insert(0, HERE)
+    given = unpack(call["given"], read_arrays(os.path.join(HERE, ARRAYS)), may_pickle=True)  # the caller's own
     function = importlib.import_module(call["module"])  # type: Any
     for name in call["name"].split("."):
         function = getattr(function, name)
     value = function(*given["args"], **given["kwargs"])
-    return pack(value, arrays, call["unpickle"], "what %s returned" % call["name"])
+    instead = "write it to a file below `output`, or allow pickle with `unpickle=True`"
+    return pack(value, arrays, call["unpickle"], "what %s returned" % call["name"], instead)
 
 
 if __name__ == "__main__":

@@ -29,11 +29,24 @@ Tell = Callable[[str], None]
 Response = PipelineResponse[Any, Any]
 
 
+INTERRUPT: ContextVar[threading.Event | None] = ContextVar("INTERRUPT", default=None)
+"""In a thread, which gets no Ctrl-C: the event that interrupts its next pause, once."""
+
+
+def _pause(seconds: float) -> None:
+    interrupt = INTERRUPT.get()
+    if interrupt is None:
+        time.sleep(seconds)
+    elif interrupt.wait(seconds):
+        interrupt.clear()
+        raise KeyboardInterrupt
+
+
 class Clock(NamedTuple):
     """The policy's clock; tests pass their own."""
 
     now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = _pause
 
 
 CLOCK = Clock()

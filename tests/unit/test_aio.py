@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import batchtrain as bt
 from batchtrain import aio, operations
 from batchtrain.errors import NotFound
+from batchtrain.service import watch
 from tests import aio_stub
 
 
@@ -46,6 +48,29 @@ def test_a_method_is_awaited_and_gives_its_value_or_its_error(job: Any) -> None:
     assert asyncio.run(twin(job, most=2)) == "j 2"
     with pytest.raises(NotFound):
         asyncio.run(twin(job, most=0))
+
+
+def test_cancelling_a_call_interrupts_its_wait_as_ctrl_c_does_and_awaits_its_cleaning_up(job: Any) -> None:
+    waits, seen = threading.Event(), list[str]()
+
+    def wait(self: operations.Job) -> None:
+        try:
+            waits.set()
+            watch.Deadline(600, "a test").pause(600)
+        except KeyboardInterrupt:
+            watch.Deadline(600, "the cleaning up").pause(0.001)
+            seen.append("cleaned up")
+            raise
+
+    async def cancelled() -> list[str]:
+        call = asyncio.create_task(aio._awaited("wait", wait)(job))
+        await asyncio.to_thread(waits.wait)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return list(seen)
+
+    assert asyncio.run(cancelled()) == ["cleaned up"]
 
 
 def test_a_method_that_iterates_is_an_async_iterator(job: Any) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import runpy
+import statistics
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +20,7 @@ from batchtrain import gangs
 from batchtrain.errors import NotFound, TaskFailed, UsageError
 from batchtrain.runs.directory import FileRecord, RunDirectory, TaskRecord
 from batchtrain.runs.finished import Result
-from batchtrain.runtime.call_function import pack, unpack
+from batchtrain.runtime.call_function import TUPLE, pack, unpack
 from batchtrain.service.seen import Table
 
 NESTED = {"a": [1, 2.5, None, True, "x"], "t": (1, (2,)), "array": numpy.arange(6).reshape(2, 3)}
@@ -30,16 +33,45 @@ def test_values_are_json_and_arrays_and_come_back_equal() -> None:
     assert found["a"] == NESTED["a"]
     assert found["t"] == (1, (2,))
     assert (found["array"] == NESTED["array"]).all()
-    assert pack(numpy.float64(0.5), {}) == 0.5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [numpy.float64(0.5), numpy.float32(0.5), numpy.int8(1), numpy.bool_(True), numpy.str_("a"), numpy.uint64(2**63)],
+)
+def test_a_numpy_scalar_is_plain_json(value: Any) -> None:
+    packed = pack(value, {})
+    assert packed == value
+    assert type(packed) is type(value.item())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy.longdouble("0.1"),
+        numpy.complex64(1j),
+        numpy.datetime64("2026-11-22"),
+        numpy.bytes_(b"a"),
+        numpy.arange(3).view(numpy.recarray),
+        numpy.arange(3).view(type("Own", (numpy.ndarray,), {})),
+    ],
+)
+def test_other_scalars_and_kinds_of_arrays_are_arrays(value: Any) -> None:
+    arrays: dict[str, Any] = {}
+    found = unpack(pack(value, arrays), arrays)
+    assert type(found) is numpy.ndarray
+    assert found.dtype == value.dtype
+    assert (found == numpy.asarray(value)).all()
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": [threading.Lock()]}, r"the value\['a'\]\[0\] is a lock, .*`unpickle=True`"),
+        ({"a": [threading.Lock()]}, r"the value\['a'\]\[0\] is a lock; use numbers, .*`unpickle=True`"),
         ({1: 2}, "is a dict whose keys are not all text"),
         ({"__batchtrain_pickle__": "x"}, "is a dict whose keys"),
-        (numpy.array([object()]), "is a ndarray"),
+        (numpy.array([object()]), "is an array of object"),
+        (numpy.ma.array([1, 2], mask=[True, False]), r"is a masked array \(give its `data` and `mask`\)"),
     ],
 )
 def test_a_value_that_is_neither_is_named_with_its_place(value: Any, message: str) -> None:
@@ -70,18 +102,18 @@ def yields() -> Iterator[int]:
     yield 1
 
 
-def plain(*_: Any) -> int:
-    return 1
-
-
 @pytest.mark.parametrize(
     ("function", "args", "message"),
     [
         (lambda: 1, (), "a lambda has no source"),
         (print, (), "builtin_function_or_method; give a function"),
         (yields, (), "yields is asynchronous or a generator"),
-        (around(), (), r"`lock`, which inside uses, is a lock.*or create it in the function"),
-        (plain, (1, threading.Lock()), "argument 2 is a lock"),
+        (
+            around(),
+            (),
+            r"`lock`, which inside uses, is a lock; [^;]*, or create it in the function, or give it as an argument$",
+        ),
+        (statistics.mean, (1, threading.Lock()), "argument 2 is a lock"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_before_anything_is_created(
@@ -153,23 +185,161 @@ def test_a_function_of_a_script_travels_with_all_that_it_uses(tmp_path: Path) ->
     assert (answer["rank"], answer["size"], answer["arrays"]) == (3, 1, 1)
 
 
+def test_a_local_variable_is_not_the_global_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        import threading
+        data = model = threading.Lock()
+        dir = "a global with the name of a built-in"
+        def open(): return threading.Lock()
+        open.__module__ = "IPython.core.interactiveshell"  # IPython has its own
+
+        class Kept:
+            model = __name__
+            same = model
+
+        def work(data: model = 1):
+            open
+            return data, [model for model in "ab"], dir, Kept.same
+    """
+    name = "a global with the name of a built-in"
+    assert returned(script, tmp_path, monkeypatch) == [1, ["a", "b"], name, "batchtrain_function"]
+
+
+def test_helpers_travel_with_their_decorators_closures_and_other_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrapping.py").write_text(WRAPPING)
+    script = """
+        import functools
+        from wrapping import doubled
+
+        STEP = 1
+
+        @functools.lru_cache
+        def cached(x): return x + STEP
+
+        @doubled
+        def twice(x): return x + STEP
+
+        def odd(n): return n > 0 and pair(n - 1)
+        def even(n): return n == 0 or odd(n - 1)
+        pair = even
+        add = lambda x: x + STEP
+
+        def outer():
+            offset = 100
+            def shifted(x): return x + offset
+            class Point:
+                def get(self): return offset
+            def work():
+                return renamed(1), cached(1), twice(1), pair(4), add(1), Point().get(), work.__name__
+            renamed = shifted
+            return work
+        work = outer()
+    """
+    assert returned(script, tmp_path, monkeypatch) == [101, 2, 4, True, 2, 100, "work"]
+
+
+def test_modules_of_a_package_without_an_init_file_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spread/inner").mkdir(parents=True)
+    (tmp_path / "spread/inner/part.py").write_text("from spread import other\nWORD = other.WORD\n")
+    (tmp_path / "spread/other.py").write_text("WORD = 'far'\n")
+    script = """
+        from spread.inner import part
+        def work(): return part.WORD
+    """
+    assert returned(script, tmp_path, monkeypatch) == "far"
+
+
+def test_processes_that_the_function_starts_have_its_constants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        import multiprocessing
+        import numpy as np
+
+        LIMIT = 40
+        TABLE = np.arange(3)
+
+        def child(x): return x + LIMIT + int(TABLE.sum())
+        def work():
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                return pool.map(child, [1])
+    """
+    assert returned(script, tmp_path, monkeypatch) == [44]
+
+
+WRAPPING = """
+import functools
+STEP = 1000
+def doubled(function):
+    @functools.wraps(function)
+    def call(x):
+        return 2 * function(x) + 0 * STEP
+    return call
+def bare(function):
+    def call(x):
+        return 2 * function(x)
+    return call
+def adder(step):
+    def add(x):
+        return x + step
+    return add
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("helper = bare(helper)", "uses two things that are called `helper`.*functools.wraps"),
+        ("helper = adder(1); other = adder(2)", "uses two things that are called `add`"),
+        ("helper = functools.lru_cache(helper)", "the wrapper of `helper` is not in its source.*@"),
+        ("helper = [lambda x: x][0]", "the source of <lambda> is not known"),
+        ("def helper(x): from . import near", "helper imports `.`, .* its full name"),
+        ("def helper(x): from .near import y", "helper imports `.near`, .* its full name"),
+        ("import __main__ as helper", "`helper`, which work uses, is a module"),
+    ],
+)
+def test_a_helper_that_would_travel_wrongly_is_refused(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wrapping.py").write_text(WRAPPING)
+    script = f"""
+        import functools
+        from wrapping import adder, bare
+        def helper(x): return x
+        other = None
+        {line}
+        def work(): return helper(1), other
+    """
+    with pytest.raises(UsageError, match=message):
+        returned(script, tmp_path, monkeypatch)
+
+
+def returned(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the function `work` of a script returns on a node; tuples are lists."""
+    monkeypatch.chdir(folder)
+    end = "from batchtrain import gangs\ngangs.write(Path('sent'), work, (), {}, unpickle=False)\n"
+    (folder / "script.py").write_text(f"from pathlib import Path\n{textwrap.dedent(script)}\n{end}")
+    with monkeypatch.context() as during:
+        during.syspath_prepend(folder)
+        runpy.run_path("script.py", run_name="__main__")
+    value = called(folder / "sent")["value"]
+    return value.get(TUPLE, value) if isinstance(value, dict) else value
+
+
 def test_an_exception_is_an_answer_with_the_functions_own_traceback(tmp_path: Path) -> None:
-    gangs.write(tmp_path, fails, (), {}, unpickle=False)
+    gangs.write(tmp_path, statistics.mean, ([],), {}, unpickle=False)
     answer = called(tmp_path, code=1)
-    assert (answer["type"], answer["message"], answer["rank"]) == ("ValueError", "no", 3)
-    assert 'raise ValueError("no")' in answer["traceback"]
+    assert (answer["type"], answer["rank"]) == ("StatisticsError", 3)
+    assert answer["message"] == "mean requires at least one data point"
+    assert "raise StatisticsError" in answer["traceback"]
     assert "call_function.py" not in answer["traceback"]
 
 
 def test_a_node_with_another_python_says_both_versions(tmp_path: Path) -> None:
-    gangs.write(tmp_path, plain, (), {}, unpickle=False)
+    gangs.write(tmp_path, statistics.mean, ([1],), {}, unpickle=False)
     call = json.loads((tmp_path / "call.json").read_text())
     (tmp_path / "call.json").write_text(json.dumps({**call, "python": [3, 5]}))
     assert "was sent by Python 3.5, and the node runs Python 3." in called(tmp_path, code=1)["message"]
-
-
-def fails() -> None:
-    raise ValueError("no")
 
 
 def called(folder: Path, code: int = 0) -> dict[str, Any]:

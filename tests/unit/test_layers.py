@@ -114,7 +114,7 @@ ALLOWED: dict[str, set[str]] = {
         "containers",
         "emulator",
     },
-    "aio": {"client", "operations"},
+    "aio": {"client", "operations", "service"},
     "__init__": {
         "aio",
         "client",

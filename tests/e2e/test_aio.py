@@ -1,0 +1,41 @@
+"""The API for asyncio on the emulator."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+SCRIPT = """\
+import asyncio, os, signal
+import batchtrain as bt
+
+def tell(event):
+    if event.text == "hello":
+        os.kill(os.getpid(), signal.SIGINT)
+
+async def main():
+    client = await bt.aio.connect(local=True)
+    await client.run(bt.command("echo hello; sleep 600", name="long"), tell=tell)
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    client = bt.connect(local=True)
+    print("interrupted", len(client.pools.list()), len(client.jobs.list()), client.runs.get().record.state)
+"""
+
+
+@pytest.mark.process
+def test_ctrl_c_under_asyncio_ends_a_run_and_deletes_what_it_created(batchtrain: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=batchtrain.cwd,
+        env=batchtrain.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "interrupted 0 0 interrupted\n", done.stderr
