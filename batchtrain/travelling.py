@@ -68,8 +68,7 @@ class _Text:
         self.name, source, tree = _definition(function)
         self._named: dict[str, Any] = {self.name: function}
         """What each name of the module stands for."""
-        undecorated = source.splitlines()[tree.lineno - 1 :]  # `gang` may be one of the decorators
-        self._define(self.name, function, "\n".join(undecorated))
+        self._define(self.name, function, _after_gang(source, tree, _known(function, {})))
 
     @property
     def source(self) -> str:
@@ -88,6 +87,7 @@ class _Text:
         for used in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
             if used in known and not _everywhere(used, known[used]):
                 self._use(used, known[used])
+        self._imports += _submodules(tree, known)
         other_names = self._parts.pop(name)
         self._parts[name] = f"\n\n{source}{other_names}"  # after its parts, as decorators and defaults run at once
 
@@ -164,6 +164,26 @@ def _definition(thing: FunctionType | type) -> tuple[str, str, ast.stmt]:
     raise UsageError(
         f"the source of {thing.__qualname__} is not known; write it with `def` in a file that is imported, or in a cell"
     )
+
+
+def _after_gang(source: str, tree: ast.stmt, known: dict[str, Any]) -> str:
+    """The source of a function without the decorator `gang`, and those above it."""
+    lines, start = source.splitlines(), 0
+    for decorator in getattr(tree, "decorator_list", ()):
+        made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
+        with contextlib.suppress(Exception):  # what cannot be found here is not `gang`
+            if getattr(eval(ast.unparse(made_by), known), "__module__", "") == "batchtrain.gangs":
+                start = decorator.end_lineno or 0
+    return "\n".join(lines[start:])
+
+
+def _submodules(tree: ast.AST, known: dict[str, Any]) -> Iterator[str]:
+    """Imports of the modules of packages, such as `concurrent.futures`; the import of a package may not load them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            package, _, rest = ast.unparse(node).partition(".")
+            if isinstance(known.get(package), ModuleType) and f"{known[package].__name__}.{rest}" in sys.modules:
+                yield f"import {known[package].__name__}.{rest}"
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -240,6 +240,33 @@ def test_helpers_travel_with_their_decorators_closures_and_other_names(
     assert returned(script, tmp_path, monkeypatch) == [101, 2, 4, True, 2, 100, "work"]
 
 
+def test_decorators_below_gang_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        import functools
+        import batchtrain as bt
+
+        def doubled(function):
+            @functools.wraps(function)
+            def call(): return 2 * function()
+            return call
+        remote = bt.gang(nodes=2)
+
+        @remote
+        @doubled
+        def work(): return 4
+        work = work.__wrapped__  # what gang was given
+    """
+    assert returned(script, tmp_path, monkeypatch) == 8
+
+
+def test_a_module_of_a_package_is_imported_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+        import xml.dom.minidom
+        def work(): return xml.dom.minidom.parseString("<a/>").documentElement.tagName
+    """
+    assert returned(script, tmp_path, monkeypatch) == "a"
+
+
 def test_modules_of_a_package_without_an_init_file_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spread/inner").mkdir(parents=True)
     (tmp_path / "spread/inner/part.py").write_text("from spread import other\nWORD = other.WORD\n")
