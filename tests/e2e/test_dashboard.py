@@ -165,9 +165,23 @@ def chromium() -> Iterator[Any]:
 def signed_in(chromium: Any, running: Dashboard, **options: Any) -> Any:
     """A page of a browser that has followed the printed link."""
     page = chromium.new_context(accept_downloads=True, **options).new_page()
+    page.set_default_timeout(GUARD * 1000)
     page.goto(running.link)
     page.wait_for_selector("main[data-ready]")
     return page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "lost", ["api/v1/session", "api/v1/account", "api/v1/events?*", "static/js/app.js", "static/js/jobs.js", "*.css"]
+)
+def test_a_page_is_shown_although_one_of_its_requests_is_lost(chromium: Any, running: Dashboard, lost: str) -> None:
+    page = chromium.new_page()
+    page.route(f"**/{lost}", lambda route: route.abort("connectionaborted"), times=1)
+    page.goto(running.link)
+    page.wait_for_selector("main[data-ready]", timeout=GUARD * 1000)
+    assert page.evaluate("getComputedStyle(document.querySelector('.skip')).position") == "absolute"
+    page.close()
 
 
 @pytest.mark.browser
@@ -241,7 +255,6 @@ def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_co
     runs.mkdir()
     with dashboards.dashboard(trained.environment, "--local", runs=runs) as running:
         page = signed_in(chromium, running)
-        page.set_default_timeout(GUARD * 1000)
         training = trained.start("run", str(RECIPES / "mpi4py-MPICH"), "--local", "--keep")
         page.click("nav >> text=Pools")
         page.click("main >> text=digits-mpich")
