@@ -616,7 +616,8 @@ class Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
         deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
         shows = tell is line or isinstance(tell, Card)
-        look = Follow(self._client.batch, self, deadline.tell).look if shows else lambda _: 0
+        follow = Follow(self._client.batch, self, deadline.tell, turns=self._client.pace.turns)
+        look = follow.look if shows else lambda _: 0
         watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace, look)
         if check:
             self.raise_failed()

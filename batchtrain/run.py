@@ -159,7 +159,8 @@ def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = J
     with contextlib.suppress(NotFound):
         watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
     deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
-    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client.batch, job, deadline.tell).look)
+    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
     return job
 
 
@@ -325,7 +326,7 @@ def _followed(
     to their last line, and LimitReached is raised."""
     seconds = seconds_for(settings) if timeout is None else timeout
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell)
-    follow = Follow(client.batch, job, deadline.tell, lines=kept.lines)
+    follow = Follow(client.batch, job, deadline.tell, lines=kept.lines, turns=client.pace.turns)
 
     def look_within_limits(seen: Glance) -> int:
         requests = follow.look(seen)
