@@ -13,6 +13,7 @@ from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
     LimitReached,
+    NotAllowed,
     NotFound,
     TaskFailed,
     TimedOut,
@@ -95,7 +96,7 @@ def run(
         guard.armed = False
         made.settle(error)
         left = keep or leaves(error, added=made.added, submitted=made.submitted)
-        unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (TimedOut, Unreachable)))
+        unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (NotAllowed, TimedOut, Unreachable)))
         if not left and not unsaved:
             made.clean_up(successful=False)
         made.say_left(error)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -138,6 +139,25 @@ def test_an_emulator_that_was_stopped_and_came_back_is_read_again(tmp_path: Path
         assert (status, "does not answer" in json.loads(body)["error"]) == (503, True)
         batchtrain("pool", "list", "--local")
         assert until(lambda: running.ask("/api/v1/pools")[0] == 200)
+
+
+def test_a_key_that_is_refused_while_it_watches_is_one_sentence_and_it_goes_on_when_the_key_works_again(
+    tmp_path: Path, batchtrain: Any
+) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
+        assert running.get("/pools") == []
+        batchtrain("emulator", "fault", "add", "skew", "--seconds", "86400")  # every signature is refused
+        status, _, body = running.ask("/api/v1/pools")
+        error = json.loads(body)["error"]
+        assert (status, "(AuthenticationFailed)" in error, "\n" in error) == (403, True, False)
+        headers = {"Authorization": f"Bearer {running.token}"}
+        with urlopen(Request(f"{running.url}/api/v1/events?watch=/pools", headers=headers)) as stream:
+            kinds = (event.split()[1] for event in stream if event.startswith(b"event: "))
+            assert b"trouble" in kinds
+            batchtrain("emulator", "fault", "clear")
+            assert b"news" in kinds
+        assert running.get("/pools") == []
 
 
 def test_two_dashboards_run_beside_each_other(running: Dashboard, tmp_path: Path) -> None:
