@@ -13,6 +13,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from batchtrain.client import connect
+from batchtrain.dashboard import reading
+from batchtrain.dashboard.connection import Connection
+from batchtrain.service import browse
 from batchtrain.testing import BatchService, emulated_batch
 from tests import dashboards
 from tests.browsers import browser
@@ -67,6 +70,24 @@ def test_a_long_list_has_a_link_to_its_next_page(running: Dashboard) -> None:
     _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?prefix=lr-0")
     assert (len(json.loads(body)), "Link" in headers) == (100, False)
     assert running.ask("/api/v1/jobs/sweep/tasks?state=none")[0] == 400
+
+
+def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
+    stage: tuple[BatchService, Dashboard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until(lambda: stage[1].get("/jobs/sweep")["failed"] == 4)
+    monkeypatch.setattr(browse, "ROWS", 7)
+    connection = Connection(connect(environment=stage[0].environment).account, tmp_path)
+    rows: list[Any] = []
+    skip = "0:"
+    while skip:
+        page = reading.tasks(connection, reading.Asked({"job": "sweep"}, {"skip": [skip]}))
+        assert len(page.value) <= 7
+        rows, skip = [*rows, *page.value], page.next
+    states = ["failed" if row.result == "failure" else row.state for row in rows]
+    assert [row.id for row in rows[:4]] == ["lr-000", "lr-036", "lr-072", "lr-108"]
+    assert states[4:] == sorted(states[4:], key=lambda state: state != "running")
+    assert len({row.id for row in rows}) == len(rows) == 120
 
 
 def test_the_log_is_read_by_parts_and_by_rank(running: Dashboard) -> None:
