@@ -24,6 +24,7 @@ PAGES = {
     "overview": "/",
     "pools": "/pools",
     "pool": "/pools/gpu-a100",
+    "changes": "/pools/gpu-a100?view=timeline",
     "jobs": "/jobs",
     "job": "/jobs/digits",
     "timeline": "/jobs/sweep?view=timeline",

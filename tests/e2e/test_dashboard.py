@@ -256,6 +256,18 @@ def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[B
     page.context.close()
 
 
+@pytest.mark.browser
+def test_the_timeline_of_a_pool_tells_when_its_nodes_changed(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/pools/gpu-a100")
+    page.click("text=Timeline")
+    page.wait_for_selector("td >> text=allocated")
+    rows = [row.split("\t") for row in page.inner_text("main tbody").splitlines()]
+    for change in ("allocated", "booted"):
+        assert sum(int(row[2]) for row in rows if row[1] == change) == 48
+    page.context.close()
+
+
 HIDDEN = """hidden => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
   document.dispatchEvent(new Event("visibilitychange"));
