@@ -132,10 +132,31 @@ def _painted(sentence: str, level: str) -> str:
     return f"{before}\x1b[1;{_COLORS.get(level, '31')}m{mark.rstrip()}\x1b[0m {after}" if mark else sentence
 
 
+class Finding(NamedTuple):
+    """One cause of a failure that a rule recognised."""
+
+    rule: str
+    """The name of the rule; `unknown` if no rule fits."""
+    subject: str
+    """What it is about: `task train`, `node tvmps_…`, `pool gpu`, `job digits`."""
+    cause: str
+    evidence: str
+    """The line of output or the service's message that proves it."""
+    next_step: str
+
+    def card(self) -> list[str]:
+        """The finding as lines, without control characters of the tasks' output."""
+        rows = [f"cause  {self.cause} [{self.rule}]", f"where  {self.subject}"]
+        rows += [f"proof  {self.evidence}"] if self.evidence else []
+        return [shortened(printable(row)) for row in (*rows, f"next   {self.next_step}")]
+
+
 class BatchtrainError(Exception):
     """The base class of errors that the user can fix. Every other exception is a bug of batchtrain (exit code 1)."""
 
     exit_code: ClassVar[int] = 1
+    finding: Finding | None = None
+    """The cause with the next step, if the task or the pool was examined while it existed."""
 
     def _render_traceback_(self) -> list[str]:
         """IPython calls it in place of a traceback of all frames."""
@@ -265,30 +286,10 @@ class Differs(BatchtrainError):
         super().__init__(message)
 
 
-class Finding(NamedTuple):
-    """One cause of a failure that a rule recognised."""
-
-    rule: str
-    """The name of the rule; `unknown` if no rule fits."""
-    subject: str
-    """What it is about: `task train`, `node tvmps_…`, `pool gpu`, `job digits`."""
-    cause: str
-    evidence: str
-    """The line of output or the service's message that proves it."""
-    next_step: str
-
-    def card(self) -> list[str]:
-        """The finding as lines, without control characters of the tasks' output."""
-        rows = [f"cause  {self.cause} [{self.rule}]", f"where  {self.subject}"]
-        rows += [f"proof  {self.evidence}"] if self.evidence else []
-        return [shortened(printable(row)) for row in (*rows, f"next   {self.next_step}")]
-
-
 class TaskFailed(BatchtrainError):
     """A task failed: the failed rank and its node, the exit code, the exception, and the last lines.
 
-    `raised` is the position of the exception in the task's directory, such as `train.py:208`. `finding` is its cause
-    with the next step, if the task was examined before its job was deleted.
+    `raised` is the position of the exception in the task's directory, such as `train.py:208`.
     """
 
     exit_code = 10
@@ -306,6 +307,5 @@ class TaskFailed(BatchtrainError):
         lines: tuple[str, ...] = (),
     ) -> None:
         self.raised = raised
-        self.finding: Finding | None = None
         self.task, self.rank, self.node, self.code, self.cause, self.lines = task, rank, node, code, cause, lines
         super().__init__(message)

@@ -59,7 +59,10 @@ class Follow:
         tell: Callable[[Event], None],
         *,
         lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
+        turns: int = 1,
     ) -> None:
+        """turns: of so many looks, the last one reads stderr of the running tasks."""
+        self._turns, self._turn = turns, 0
         self._batch, self._job, self._tell, self._lines = batch, job, tell, lines
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
@@ -69,6 +72,7 @@ class Follow:
 
     def look(self, seen: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
+        self._turn += 1
         if seen.counts != self._counts:
             self._counts = seen.counts
             self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
@@ -88,15 +92,15 @@ class Follow:
         requests = 0
         for task in tasks:
             if task.state in ("running", "completed") and task.id not in self._closed:
-                self._show(task, named)
-                requests += len(FILES)
+                requests += self._show(task, named)
         return requests
 
-    def _show(self, task: TaskSeen, named: bool) -> None:
+    def _show(self, task: TaskSeen, named: bool) -> int:
         ended = task.state == "completed"
         if task.id not in self._open:
-            self._open[task.id] = [(file, files.Follower(self._batch, self._job.id, task.id, file)) for file in FILES]
-        for file, follower in self._open[task.id]:
+            self._open[task.id] = self._followers(task.id)
+        due = len(FILES) if ended or self._turn % self._turns == 0 else 1
+        for file, follower in self._open[task.id][:due]:
             for lines in together(follower.new_lines(task.node, last=ended)):
                 self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
                 for line in lines:
@@ -105,6 +109,10 @@ class Follow:
         if ended:
             self._closed.add(task.id)
             del self._open[task.id]
+        return due
+
+    def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
+        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in FILES]
 
     def _show_failed(self, count: int) -> int:
         """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""

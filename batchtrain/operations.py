@@ -21,10 +21,12 @@ from batchtrain.errors import (
     BatchtrainError,
     Differs,
     Finding,
+    NotAllowed,
     NotFound,
     PlanError,
     ServiceError,
     TaskFailed,
+    Unreachable,
     UsageError,
 )
 from batchtrain.following import Follow, together
@@ -286,7 +288,13 @@ class Pools:
             tell(Event("node.reboot", pool_id, text))
 
         reboots = watch.Reboots(self._client.batch, pool_id, _mended(recipe), rebooted)
-        nodes = watch.pool_ready(self._client.batch, pool_id, timeout, self._client.pace, tell, reboots.mend)
+        try:
+            nodes = watch.pool_ready(self._client.batch, pool_id, timeout, self._client.pace, tell, reboots.mend)
+        except ServiceError as error:
+            if not isinstance(error, (NotFound, NotAllowed, Unreachable)):
+                with contextlib.suppress(BatchtrainError):  # the failure itself matters more
+                    error.finding = self.diagnose(pool_id).first
+            raise
         for number, node in enumerate(nodes[:NAMED_NODES], 1):
             tell(Event("node.ready", node.id, f"node {node.id} is ready ({number} of {len(nodes)})"))
         if len(nodes) > NAMED_NODES:
@@ -608,7 +616,8 @@ class Job:
         """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
         deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
         shows = tell is line or isinstance(tell, Card)
-        look = Follow(self._client.batch, self, deadline.tell).look if shows else lambda _: 0
+        follow = Follow(self._client.batch, self, deadline.tell, turns=self._client.pace.turns)
+        look = follow.look if shows else lambda _: 0
         watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace, look)
         if check:
             self.raise_failed()

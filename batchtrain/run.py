@@ -13,6 +13,7 @@ from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
     LimitReached,
+    NotAllowed,
     NotFound,
     TaskFailed,
     TimedOut,
@@ -95,7 +96,7 @@ def run(
         guard.armed = False
         made.settle(error)
         left = keep or leaves(error, added=made.added, submitted=made.submitted)
-        unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (TimedOut, Unreachable)))
+        unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (NotAllowed, TimedOut, Unreachable)))
         if not left and not unsaved:
             made.clean_up(successful=False)
         made.say_left(error)
@@ -159,7 +160,8 @@ def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = J
     with contextlib.suppress(NotFound):
         watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
     deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
-    watch.tasks_ended(client.batch, job_id, deadline, client.pace, Follow(client.batch, job, deadline.tell).look)
+    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
     return job
 
 
@@ -326,7 +328,7 @@ def _followed(
     seconds = seconds_for(settings) if timeout is None else timeout
     clock = retry.CLOCK._replace(sleep=guard.sleep)
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
-    follow = Follow(client.batch, job, deadline.tell, lines=kept.lines)
+    follow = Follow(client.batch, job, deadline.tell, lines=kept.lines, turns=client.pace.turns)
 
     def look_within_limits(seen: Glance) -> int:
         requests = follow.look(seen)

@@ -42,11 +42,11 @@ def picture(width: int) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # the site loads nothing from elsewhere
 
 
-def main() -> None:
+def write(folder: Path) -> None:
     """Write the pictures."""
     for width in WIDTHS:
-        (IMAGES / f"live-block-{width}.svg").write_text(picture(width), encoding="utf-8")
+        (folder / f"live-block-{width}.svg").write_text(picture(width), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write(IMAGES)

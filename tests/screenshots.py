@@ -1,15 +1,22 @@
-"""`python -m tests.screenshots [DIR]`: pictures of all pages to DIR; without DIR, those of the documentation."""
+"""`python -m tests.screenshots [DIR]`: pictures of all pages to DIR; without DIR, those of the documentation.
+
+The pictures are of the dashboard (light and dark), of a notebook's output, and of the live block.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from batchtrain.client import connect
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.finished import Run
 from batchtrain.testing import emulated_batch
-from tests import dashboards
+from tests import block_pictures, dashboards
 from tests.browsers import browser
 
 FIRST, SECOND = "20261122T111502Z-digits-7f3a", "20261122T131502Z-digits-1c2e"
@@ -17,6 +24,7 @@ PAGES = {
     "overview": "/",
     "pools": "/pools",
     "pool": "/pools/gpu-a100",
+    "changes": "/pools/gpu-a100?view=timeline",
     "jobs": "/jobs",
     "job": "/jobs/digits",
     "timeline": "/jobs/sweep?view=timeline",
@@ -29,41 +37,53 @@ PAGES = {
     "run": f"/runs/{FIRST}",
     "compare": f"/runs/compare?id={FIRST}&id={SECOND}",
 }
-DOCUMENTED = ("pool", "task")
+COMMITTED = ("pool", "task")
+"""The pages whose pictures are in the repository; the documentation site has all."""
 WIDE, NARROW = (1280, 900), (400, 860)
 
 
-def main() -> None:
+def take(target: Path, pages: Collection[str] = tuple(PAGES), sizes: Collection[tuple[int, int]] = (WIDE,)) -> None:
     """Take the pictures."""
-    target = Path(sys.argv[1]) if sys.argv[1:] else Path("docs/images")
     target.mkdir(parents=True, exist_ok=True)
+    block_pictures.write(target)
     with tempfile.TemporaryDirectory() as folder, emulated_batch() as service, browser() as chromium:
         runs = Path(folder)
         dashboards.record_three(runs)
         dashboards.furnish(connect(environment=service.environment).batch, pause=0.05)
-        with dashboards.dashboard(service.environment, "--allow-changes", runs=runs) as running:
-            for scheme in ("light", "dark") if sys.argv[1:] else ("light",):
-                for width, height in (WIDE, NARROW) if sys.argv[1:] else (WIDE,):
-                    _pictures(chromium, running, scheme, width, height, target)
+        _notebook(chromium, Run(RunDirectory(runs / FIRST)), target)
+        with dashboards.dashboard(service.environment, runs=runs) as running:
+            for scheme, size in itertools.product(("light", "dark"), sizes):
+                ending = ("" if scheme == "light" else "-dark") + ("" if size == WIDE else f"-{size[0]}")
+                files = {name: target / f"dashboard-{name}{ending}.png" for name in pages}
+                _dashboard(chromium, running, scheme, size, files)
 
 
-def _pictures(chromium: Any, running: dashboards.Dashboard, scheme: str, width: int, height: int, target: Path) -> None:
-    viewport = {"width": width, "height": height}
+def _notebook(chromium: Any, run: Run, target: Path) -> None:
+    """The output of a cell that shows a run."""
+    page = chromium.new_page(viewport={"width": 900, "height": 600})
+    page.set_content(f'<body style="font-family: sans-serif">{run._repr_html_()}</body>')
+    page.locator("body").screenshot(path=target / "notebook-run.png")
+    page.close()
+
+
+def _dashboard(
+    chromium: Any, running: dashboards.Dashboard, scheme: str, size: tuple[int, int], files: dict[str, Path]
+) -> None:
+    viewport = {"width": size[0], "height": size[1]}
     context = chromium.new_context(color_scheme=scheme, viewport=viewport, reduced_motion="reduce")
     page = context.new_page()
     page.goto(running.link)
-    page.wait_for_selector("h1")
-    documented = len(sys.argv) == 1
-    for name, address in PAGES.items():
-        if documented and name not in DOCUMENTED:
-            continue
-        page.goto(f"{running.url}{address}")
+    page.wait_for_selector("main[data-ready]")
+    for name, file in files.items():
+        page.goto(f"{running.url}{PAGES[name]}")
         page.wait_for_selector("main[data-ready]")
         page.wait_for_timeout(400)  # curves are drawn in the next frames
-        file = target / (f"dashboard-{name}.png" if documented else f"{name}-{scheme}-{width}.png")
-        page.screenshot(path=file, full_page=not documented)
+        page.screenshot(path=file)
     context.close()
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        take(Path(sys.argv[1]), sizes=(WIDE, NARROW))
+    else:
+        take(block_pictures.IMAGES, COMMITTED)

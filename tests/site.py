@@ -1,7 +1,8 @@
 """The documentation site: `python -m tests.site` builds it, without internet, from docs/ and the code.
 
 The pages of the commands, the checks, the Python API, the recipes and the design decisions are made for the site alone.
-It needs the extra `docs`. The site is in build/docs/site.
+The pictures are taken by the build where Chromium is installed. It needs the extra `docs`. The site is in
+build/docs/site.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -37,9 +38,16 @@ class NotBuilt(Exception):
     """The site has a fault: each line names one."""
 
 
-def build(folder: Path, python: Path = Path(sys.executable)) -> Path:
-    """Build the site in `folder` with the packages of `python`, and check its links. Returns its directory."""
+def build(
+    folder: Path, python: Path = Path(sys.executable), take: Callable[[Path], object] = lambda images: None
+) -> Path:
+    """Build the site in `folder` with the packages of `python`, and check its links. Returns its directory.
+
+    take: replaces the committed pictures, and adds more.
+    """
     stage(folder)
+    take(folder / "docs" / "images")
+    _write(folder / "docs" / "pictures.md", "\n".join(_pictures(folder / "docs" / "images")))
     command = (python, "-m", "zensical", "build", "--strict", "--clean")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -214,6 +222,28 @@ def _block(name: str, text: list[str]) -> Iterator[str]:
     yield from _table(("keyword", "meaning"), ((f"`{keyword}`", meaning) for keyword, meaning in rows))
 
 
+def _pictures(images: Path) -> Iterator[str]:
+    yield "# Pictures\n"
+    yield "What the terminal, a notebook and each page of the dashboard show, light and dark.\n"
+    for file in sorted(images.iterdir(), key=lambda file: (file.suffix != ".svg", file.stem)):
+        yield f"## {file.stem.replace('-', ' ').capitalize()}\n\n![{file.stem}](images/{file.name})\n"
+
+
+def take_pictures(images: Path) -> None:
+    """Take the pictures in this machine's Chromium; without one, say so and keep the committed pictures."""
+    try:
+        import pytest  # the site itself needs only the extra `docs`
+
+        from tests import screenshots
+    except ImportError as error:
+        print(f"the committed pictures are shown: {error} (pip install -e '.[test,browser]')", file=sys.stderr)
+        return
+    try:
+        screenshots.take(images)
+    except pytest.skip.Exception as reason:
+        print(f"the committed pictures are shown: {reason}", file=sys.stderr)
+
+
 def unnamed(folder: Path) -> Iterator[str]:
     """Pages of how-to guides, reference and explanation that the navigation lacks."""
     navigation = (folder / CONFIGURATION.name).read_text(encoding="utf-8")
@@ -263,7 +293,7 @@ def main() -> int:
     """Build the site and print where it is, or its faults."""
     shutil.rmtree(BUILD, ignore_errors=True)
     try:
-        print(build(BUILD) / "index.html")
+        print(build(BUILD, take=take_pictures) / "index.html")
     except NotBuilt as faults:
         print(faults, file=sys.stderr)
         return 1

@@ -87,13 +87,9 @@ def _for_people(error: BaseException, message: str, chosen: Settings) -> None:
     _print(f"batchtrain: {shortened(message)}")
     if isinstance(error, TaskFailed):
         _where_the_rest_is(error, chosen)
-        _card(error, chosen)
-
-
-def _card(error: TaskFailed, chosen: Settings) -> None:
-    """The cause of a failed task, with the next step."""
-    for row in error.finding.card() if error.finding else ():
-        _print(pasted(row, chosen.target, chosen.credentials_options))
+    if isinstance(error, BatchtrainError) and error.finding:
+        for row in error.finding.card():
+            _print(pasted(row, chosen.target, chosen.credentials_options))
 
 
 def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> None:
@@ -126,7 +122,8 @@ def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]
     if isinstance(error, TaskFailed):
         known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
         document |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
-        document["finding"] = error.finding._asdict() if error.finding else None
+    if isinstance(error, BatchtrainError) and error.finding:
+        document["finding"] = error.finding._asdict()
     if isinstance(error, OSError) and error.filename is not None:
         document["place"] = os.fsdecode(error.filename)
     return {name: value for name, value in document.items() if value not in ("", None)}

@@ -166,6 +166,9 @@ class _Stream(StreamingResponse):
         self._board, self._names, self._positions = board, names, positions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            await super().__call__(scope, receive, send)  # the headers of GET, and an empty body
+            return
         with self._board.watch(self._names) as viewer:
             self.body_iterator = _news(self._board, viewer, self._positions)
             await super().__call__(scope, receive, send)

@@ -52,8 +52,10 @@ class Output:
         seconds: float,
         take: Callable[[Sequence[str]], None] | None = None,
         forget: Callable[[], None] = lambda: None,
+        every: float = 0.0,
     ) -> None:
-        self.seconds = seconds
+        """every: a read that another topic did less than so many seconds ago is not repeated."""
+        self.seconds, self._every = seconds, every
         self._size, self._read, self._take, self._forget = size, read, take, forget
         self._lock = threading.Lock()
         self._end: int | None = None
@@ -63,19 +65,15 @@ class Output:
         self._empty = 0
         self._last = float("-inf")
 
-    def advance(self, every: float) -> int:
-        """Read what is new, unless that was done less than `every` seconds ago. Returns the number of requests."""
+    def read(self) -> int:
+        """Read what is new, unless that was done just now. Returns the number of requests."""
         with self._lock:
-            if time.monotonic() - self._last < every:
+            if time.monotonic() - self._last < self._every:
                 return 0
             try:
                 return self._advance()
             finally:
                 self._last = time.monotonic()
-
-    def read(self) -> int:
-        """Read what is new."""
-        return self.advance(0)
 
     def _advance(self) -> int:
         requests = 0

@@ -16,13 +16,18 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.tasks import LIMIT, STDOUT
 from batchtrain.errors import UsageError
 from batchtrain.service import browse, look
-from batchtrain.service.browse import NodeRow
+from batchtrain.service import tasks as service_tasks
+from batchtrain.service.browse import NodeRow, TaskRow
 from batchtrain.version import __version__
 
 COUNTED_JOBS, COUNTED_NEAR = 5, 50
 """Active jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
 BARS = 1000
 """Tasks of a timeline."""
+FAILED_FIRST = (
+    service_tasks.FAILED, service_tasks.STATES["running"], f"state eq 'active' or {service_tasks.STATES['succeeded']}",
+)  # fmt: skip
+"""The filters of the tasks of a job, in the order in which they are shown."""
 PLANNED_TASKS = 20
 """Tasks of a job whose requests are shown."""
 
@@ -161,10 +166,24 @@ def timeline(connection: Connection, asked: Asked) -> dict[str, Any]:
 
 
 def tasks(connection: Connection, asked: Asked) -> Found:
-    """A page of the tasks of a job. Query: state, prefix, skip."""
+    """A page of the tasks of a job: of the whole job first the failed ones, then the running ones, then the others.
+    Query: state, prefix, skip."""
     state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.word("skip")
-    page = browse.tasks(connection.batch, asked.names["job"], state=state, prefix=prefix, skip=skip)
-    return Found(page.rows, page.next)
+    filters = (service_tasks.filter_of(state),) if state else FAILED_FIRST
+    number, _, token = skip.partition(":")
+    rows: list[TaskRow] = []
+    for at in range(int(number) if number.isdecimal() else 0, len(filters)):
+        if len(rows) == browse.ROWS:
+            return Found(rows, f"{at}:")
+        page = browse.tasks(
+            connection.batch, asked.names["job"], where=filters[at], prefix=prefix, skip=token,
+            limit=browse.ROWS - len(rows),
+        )  # fmt: skip
+        rows += page.rows
+        if page.next:
+            return Found(rows, f"{at}:{page.next}")
+        token = ""
+    return Found(rows, "")
 
 
 def task(connection: Connection, asked: Asked) -> dict[str, Any]:
@@ -237,7 +256,7 @@ DOCUMENTS = (
     Document("/jobs/{job}", job, cost=2),
     Document("/jobs/{job}/plan", plan, cost=PLANNED_TASKS, seconds=600),
     Document("/jobs/{job}/timeline", timeline, seconds=30),
-    Document("/jobs/{job}/tasks", tasks),
+    Document("/jobs/{job}/tasks", tasks, cost=len(FAILED_FIRST)),
     Document(TASK, task),
     Document(f"{TASK}/files", files, seconds=60),
     Document(f"{TASK}/logs", logs, cost=2),

@@ -35,6 +35,7 @@ def shown(root: Path, name: str) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(record),
         "seconds": compare.seconds(record),
+        "card": record.failure.card if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
         "tasks": msgspec.to_builtins(run.tasks()[:ROWS]),
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),

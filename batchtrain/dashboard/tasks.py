@@ -24,6 +24,8 @@ STDOUT, STDERR = "stdout.txt", "stderr.txt"
 SECONDS = {STDOUT: 5.0, STDERR: 10.0}
 """The time between two reads of a file on Azure."""
 OTHER_SECONDS, LISTED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
+NEAR_EVERY = 0.05
+"""The least time between two reads of a file on the emulator."""
 LIMIT = 256 << 10
 """Bytes of a log in one answer."""
 MOST_LIMIT = 4 << 20
@@ -48,7 +50,8 @@ class TaskOutputs:
             take = self.numbers.take if path == STDOUT else self._json(path)
             forget = self.numbers.forget if path == STDOUT else lambda: None
             size, read = functools.partial(self._size, path), functools.partial(self._read, path)
-            self._files[path] = Output(size, read, SECONDS.get(path, OTHER_SECONDS), take, forget)
+            seconds = SECONDS.get(path, OTHER_SECONDS)
+            self._files[path] = Output(size, read, seconds, take, forget, NEAR_EVERY if self._near else seconds * 0.8)
         return self._files[path]
 
     def _json(self, path: str) -> Callable[[Sequence[str]], None] | None:
@@ -65,12 +68,8 @@ class TaskOutputs:
         """The topic of the curves: what stdout says, and the metrics files of the primary."""
         return Numbered(lambda: self._advance_stdout() + self._advance_metrics(), self.numbers.metrics, SECONDS[STDOUT])
 
-    def _every(self, seconds: float) -> float:
-        """A read that the log did just now is not repeated."""
-        return 0.05 if self._near else seconds * 0.8
-
     def _advance_stdout(self) -> int:
-        return self.file(STDOUT).advance(self._every(SECONDS[STDOUT]))
+        return self.file(STDOUT).read()
 
     def _advance_metrics(self) -> int:
         """Read the files of $BATCHTRAIN_METRICS; they are listed now and then."""
@@ -80,8 +79,7 @@ class TaskOutputs:
             for file in downloads.listed(self._reach(), self._tree):
                 if METRICS.fullmatch(file.path):
                     self.file(file.path)
-        every = self._every(OTHER_SECONDS)
-        return requests + sum(file.advance(every) for path, file in tuple(self._files.items()) if METRICS.match(path))
+        return requests + sum(file.read() for path, file in tuple(self._files.items()) if METRICS.match(path))
 
     def _size(self, path: str) -> int:
         return downloads.size_of(self._reach(), self._tree, path).size

@@ -16,9 +16,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
-from batchtrain.runs.extract import Point, of_json
+from batchtrain.runs.extract import COUNTERS, Point, of_json
 from batchtrain.runs.local_names import safe_path
 
 SCHEMA = 1
@@ -175,6 +176,20 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it was not fetched, or a remark about the copy."""
 
 
+COUNTED: Mapping[str, set[type]] = {
+    "t": {int, float},
+    "rank": {int},
+    "node": {str},
+    "step": {int},
+    "epoch": {int, float},
+}
+"""The position of a line of metrics/TASK.jsonl, and the types that need no conversion."""
+NUMBERS = {float, type(None)}
+Block = Mapping[str, Sequence[Any]]
+"""Lines of metrics/TASK.jsonl with the same names, as columns."""
+READ_BYTES = 1 << 20
+
+
 class Columns(NamedTuple):
     """The metrics of a run as columns of equal length: one row for each line of metrics/TASK.jsonl."""
 
@@ -186,6 +201,17 @@ class Columns(NamedTuple):
     epoch: list[float | None]
     values: dict[str, list[float | None]]
     """By metric; None in rows without it, and for a value that was NaN or infinite."""
+
+    def add(self, task: str, block: Block) -> None:
+        """Add lines of a task; a metric that they lack may become shorter than the other columns."""
+        before, count = len(self.task), len(next(iter(block.values())))
+        self.task.extend([task] * count)
+        for name in COUNTED:
+            getattr(self, name).extend(block.get(name, [Point._field_defaults[name]] * count))
+        for name in block.keys() - COUNTED.keys():
+            column = self.values.setdefault(name, [])
+            column.extend([None] * (before - len(column)))
+            column.extend(block[name])
 
     def table(self) -> dict[str, list[Any]]:
         """All columns by name, as `pandas.DataFrame` takes them."""
@@ -265,14 +291,9 @@ class RunDirectory(NamedTuple):
     def metrics(self) -> Columns:
         """All values of all metrics."""
         columns = Columns([], [], [], [], [], [], {})
-        for row, (task, point) in enumerate(self.points()):
-            columns.task.append(task)
-            for name in ("t", "rank", "node", "step", "epoch"):
-                getattr(columns, name).append(getattr(point, name))
-            for name, value in point.values.items():
-                column = columns.values.setdefault(name, [])
-                column.extend([None] * (row - len(column)))
-                column.append(value)
+        for path in sorted((self.path / "metrics").glob("*.jsonl")):
+            for block in _blocks_of(path):
+                columns.add(path.stem, block)
         for column in columns.values.values():
             column.extend([None] * (len(columns.task) - len(column)))
         return columns
@@ -415,13 +436,49 @@ def points_of(path: Path) -> Iterator[Point]:
     if not path.exists():
         return
     with path.open("rb") as file:
-        for line in file:
-            try:
-                point = of_json(line)
-            except (ValueError, RecursionError):
-                continue
-            if point is not None:
-                yield point
+        yield from _points(file)
+
+
+def _points(lines: Iterable[bytes]) -> Iterator[Point]:
+    for line in lines:
+        try:
+            point = of_json(line)
+        except (ValueError, RecursionError):
+            continue
+        if point is not None:
+            yield point
+
+
+def _blocks_of(path: Path) -> Iterator[Block]:
+    """The points of a metrics file as blocks of columns. Lines that need no conversion are read without points, which
+    takes a fifth of the time."""
+    with path.open("rb") as file:
+        while lines := file.readlines(READ_BYTES):
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+                blocks = list(_blocks(_OBJECTS.decode_lines(b"".join(lines))))
+                if all(map(_is_plain, blocks)):
+                    yield from blocks
+                    continue
+            rows = ({**{name: getattr(point, name) for name in COUNTED}, **point.values} for point in _points(lines))
+            yield from _blocks(rows)
+
+
+_OBJECTS = msgspec.json.Decoder(dict[str, Any])
+
+
+def _blocks(rows: Iterable[dict[str, Any]]) -> Iterator[Block]:
+    for names, alike in itertools.groupby(rows, key=tuple):
+        yield dict(zip(names, zip(*map(dict.values, alike), strict=True), strict=True))
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether a block has metrics, and every value has the type that it has in a point."""
+    names = block.keys() - COUNTED.keys()
+    return (
+        bool(names)
+        and names.isdisjoint(COUNTERS)
+        and all(set(map(type, column)) <= COUNTED.get(name, NUMBERS) for name, column in block.items())
+    )
 
 
 def _lines(path: Path, kind: type[Record]) -> Iterator[Record]:

@@ -371,10 +371,10 @@ def size(number: float) -> str:
 
 
 def _failure(error: BaseException) -> Failure:
+    finding = error.finding._asdict() if isinstance(error, BatchtrainError) and error.finding else {}
     if isinstance(error, TaskFailed):
-        finding = error.finding._asdict() if error.finding else {}
         return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause, finding)
-    return Failure(str(error) or type(error).__name__)
+    return Failure(str(error) or type(error).__name__, finding=finding)
 
 
 # --- beginnings -----------------------------------------------------------------------------------------------------

@@ -78,10 +78,10 @@ class NodeRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tasks(
-    client: BatchClient, job_id: str, *, state: str = "", prefix: str = "", skip: str = "", limit: int = ROWS
+    client: BatchClient, job_id: str, *, where: str = "", prefix: str = "", skip: str = "", limit: int = ROWS
 ) -> TaskPage:
-    """One page of the tasks of a job. state: a key of STATES. prefix: the beginning of their ids. Raises NotFound."""
-    terms = [f"({where})"] if (where := service_tasks.filter_of(state)) else []
+    """One page of the tasks of a job. where: a filter. prefix: the beginning of their ids. Raises NotFound."""
+    terms = [f"({where})"] if where else []
     if prefix:
         terms.append(f"startswith(id,'{prefix.replace(chr(39), chr(39) * 2)}')")
     page = service_tasks.page(client, job_id, where=" and ".join(terms), select=_TASK, limit=limit, skip=skip)

@@ -27,13 +27,14 @@ JOB_TURNS = 8  # queries of the tasks per query of their job
 
 
 class Pace(NamedTuple):
-    """Seconds between two queries: from `first`, growing by `factor`, to `most`, and at least `request` for each
-    request of the last one."""
+    """Seconds between two turns: from `first`, growing by `factor`, to `most`, and at least `request` for each request
+    of the last one. A wait for tasks queries them, and reads their stderr, every so many `turns`."""
 
     first: float
     most: float
     factor: float = 1.3
     request: float = 0.0
+    turns: int = 1
 
     def steps(self) -> Iterator[float]:
         """The pauses, without end."""
@@ -44,7 +45,7 @@ class Pace(NamedTuple):
 
 
 NEAR = Pace(0.01, 0.1, 1.1)
-FAR = Pace(1.0, 10.0, request=1.0)  # the service answers 429 to frequent requests
+FAR = Pace(1.0, 5.0, request=2.5, turns=2)  # at most 24 requests a minute: the service answers 429 to more
 
 
 class Deadline:
@@ -243,8 +244,11 @@ def tasks_ended(
     """
     with deadline:
         for turn, pause in enumerate(pace.steps(), 1):
-            seen = tasks.glance(client, job_id)
-            requests = seen.requests + show(seen)
+            requests = 0
+            if (turn - 1) % pace.turns == 0:
+                seen = tasks.glance(client, job_id)
+                requests = seen.requests
+            requests += show(seen)
             if seen.whole and not seen.counts.open:
                 return
             if not seen.counts.open:

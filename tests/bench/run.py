@@ -80,7 +80,7 @@ def batchtrain(environment: dict[str, str], *words: str) -> Callable[[], object]
 
 def command_line(place: Path, environment: dict[str, str]) -> None:
     line("batchtrain --version", seconds(batchtrain(environment, "--version"), 7), 0.10)
-    line("batchtrain --help", seconds(batchtrain(environment, "--help"), 7), 0.15)
+    line("batchtrain --help", seconds(batchtrain(environment, "--help"), 7), 0.10)
     recipe = str(ROOT / "recipes" / "CNTK-GPU-Infiniband-IntelMPI")
     line("config validate, a recipe", seconds(batchtrain(environment, "config", "validate", recipe), 7), 0.25)
     many = place / "many"

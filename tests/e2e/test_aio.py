@@ -20,6 +20,7 @@ async def main():
     client = await bt.aio.connect(local=True)
     await client.run(bt.command("echo hello; sleep 600", name="long"), tell=tell)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 try:
     asyncio.run(main())
 except KeyboardInterrupt:

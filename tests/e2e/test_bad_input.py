@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import GUARD, until
 
 from .conftest import SCRIPT, left_running
 
@@ -157,6 +157,22 @@ def test_a_run_that_is_too_long_leaves_all_as_it_is_and_says_how_to_go_on(recipe
     for words in re.findall(r"delete: \S*batchtrain (.*)", said):
         batchtrain(*words.split(), "-y")
     assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
+
+
+def test_a_key_that_is_refused_while_a_run_is_followed_ends_it_with_one_sentence_and_deletes_nothing(
+    recipe: Path, batchtrain: Any
+) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    running = batchtrain.start("run", command(recipe, "echo begun; sleep 1d"), "--local")
+    assert running.stdout.readline() == "begun\n"
+    batchtrain("emulator", "fault", "add", "skew", "--seconds", "86400")  # every signature is refused
+    _, said = running.communicate(timeout=GUARD)
+    assert running.returncode == 4, said
+    assert "Traceback" not in said
+    assert " ".join(said.split()).count("(AuthenticationFailed)") == 1
+    assert "left as they are: job j, pool p" in said and "deleted" not in said
+    batchtrain("emulator", "fault", "clear")
+    assert json.loads(batchtrain("jobs", "show", "j", "--local", "-o", "json").stdout)["running"] == 1
 
 
 def test_a_failed_start_task_shows_its_last_lines(recipe: Path, batchtrain: Any) -> None:

@@ -8,10 +8,14 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
 from batchtrain.client import connect
+from batchtrain.dashboard import reading
+from batchtrain.dashboard.connection import Connection
+from batchtrain.service import browse
 from batchtrain.testing import BatchService, emulated_batch
 from tests import dashboards
 from tests.browsers import browser
@@ -66,6 +70,24 @@ def test_a_long_list_has_a_link_to_its_next_page(running: Dashboard) -> None:
     _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?prefix=lr-0")
     assert (len(json.loads(body)), "Link" in headers) == (100, False)
     assert running.ask("/api/v1/jobs/sweep/tasks?state=none")[0] == 400
+
+
+def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
+    stage: tuple[BatchService, Dashboard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until(lambda: stage[1].get("/jobs/sweep")["failed"] == 4)
+    monkeypatch.setattr(browse, "ROWS", 7)
+    connection = Connection(connect(environment=stage[0].environment).account, tmp_path)
+    rows: list[Any] = []
+    skip = "0:"
+    while skip:
+        page = reading.tasks(connection, reading.Asked({"job": "sweep"}, {"skip": [skip]}))
+        assert len(page.value) <= 7
+        rows, skip = [*rows, *page.value], page.next
+    states = ["failed" if row.result == "failure" else row.state for row in rows]
+    assert [row.id for row in rows[:4]] == ["lr-000", "lr-036", "lr-072", "lr-108"]
+    assert states[4:] == sorted(states[4:], key=lambda state: state != "running")
+    assert len({row.id for row in rows}) == len(rows) == 120
 
 
 def test_the_log_is_read_by_parts_and_by_rank(running: Dashboard) -> None:
@@ -140,6 +162,25 @@ def test_an_emulator_that_was_stopped_and_came_back_is_read_again(tmp_path: Path
         assert until(lambda: running.ask("/api/v1/pools")[0] == 200)
 
 
+def test_a_key_that_is_refused_while_it_watches_is_one_sentence_and_it_goes_on_when_the_key_works_again(
+    tmp_path: Path, batchtrain: Any
+) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
+        assert running.get("/pools") == []
+        batchtrain("emulator", "fault", "add", "skew", "--seconds", "86400")  # every signature is refused
+        status, _, body = running.ask("/api/v1/pools")
+        error = json.loads(body)["error"]
+        assert (status, "(AuthenticationFailed)" in error, "\n" in error) == (403, True, False)
+        headers = {"Authorization": f"Bearer {running.token}"}
+        with urlopen(Request(f"{running.url}/api/v1/events?watch=/pools", headers=headers)) as stream:
+            kinds = (event.split()[1] for event in stream if event.startswith(b"event: "))
+            assert b"trouble" in kinds
+            batchtrain("emulator", "fault", "clear")
+            assert b"news" in kinds
+        assert running.get("/pools") == []
+
+
 def test_two_dashboards_run_beside_each_other(running: Dashboard, tmp_path: Path) -> None:
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as other:
         assert other.ask("/api/v1/runs", headers={"Authorization": f"Bearer {running.token}"})[0] == 401
@@ -165,9 +206,23 @@ def chromium() -> Iterator[Any]:
 def signed_in(chromium: Any, running: Dashboard, **options: Any) -> Any:
     """A page of a browser that has followed the printed link."""
     page = chromium.new_context(accept_downloads=True, **options).new_page()
+    page.set_default_timeout(GUARD * 1000)
     page.goto(running.link)
     page.wait_for_selector("main[data-ready]")
     return page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "lost", ["api/v1/session", "api/v1/account", "api/v1/events?*", "static/js/app.js", "static/js/jobs.js", "*.css"]
+)
+def test_a_page_is_shown_although_one_of_its_requests_is_lost(chromium: Any, running: Dashboard, lost: str) -> None:
+    page = chromium.new_page()
+    page.route(f"**/{lost}", lambda route: route.abort("connectionaborted"), times=1)
+    page.goto(running.link)
+    page.wait_for_selector("main[data-ready]", timeout=GUARD * 1000)
+    assert page.evaluate("getComputedStyle(document.querySelector('.skip')).position") == "absolute"
+    page.close()
 
 
 @pytest.mark.browser
@@ -198,6 +253,18 @@ def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[B
     assert "second" not in page.inner_text(".log")
     gate.open()
     page.wait_for_selector(".log .line >> text=second")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_the_timeline_of_a_pool_tells_when_its_nodes_changed(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/pools/gpu-a100")
+    page.click("text=Timeline")
+    page.wait_for_selector("td >> text=allocated")
+    rows = [row.split("\t") for row in page.inner_text("main tbody").splitlines()]
+    for change in ("allocated", "booted"):
+        assert sum(int(row[2]) for row in rows if row[1] == change) == 48
     page.context.close()
 
 
@@ -241,7 +308,6 @@ def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_co
     runs.mkdir()
     with dashboards.dashboard(trained.environment, "--local", runs=runs) as running:
         page = signed_in(chromium, running)
-        page.set_default_timeout(GUARD * 1000)
         training = trained.start("run", str(RECIPES / "mpi4py-MPICH"), "--local", "--keep")
         page.click("nav >> text=Pools")
         page.click("main >> text=digits-mpich")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -78,6 +79,28 @@ def test_a_start_task_that_failed_is_explained_by_its_output(batchtrain: Shell, 
     batchtrain("pool", "add", recipe, "--local", code=4)
     page = batchtrain("pool", "diagnose", "planted", "--local").stdout
     assert "start-task-failed" in page and "a disk of the node is full" in page
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        (("allocation-refused", "--code", "AllocationFailed"), "allocation-failed"),
+        (("allocation-refused", "--code", "AccountCoreQuotaReached"), "quota-reached"),
+        (("start-task-fails",), "start-task-failed"),
+    ],
+)
+def test_the_cause_of_a_failed_pool_is_shown_at_the_end_of_a_run_and_kept(
+    batchtrain: Shell, tmp_path: Path, fault: tuple[str, ...], rule: str
+) -> None:
+    prepared = POOL + "  additional_node_prep: {commands: {pre: ['true']}}\n"
+    recipe = planted(batchtrain, tmp_path, prepared, _tasks()[:1])
+    batchtrain("emulator", "start", "--port", "0")
+    batchtrain("emulator", "fault", "add", *fault)
+    ended = batchtrain("run", recipe, "--local", code=4)
+    assert re.search(rf"^cause  .*\[{rule}\]$", ended.stderr, re.M), ended.stderr
+    record = json.loads((tmp_path / "runs" / "latest" / "run.json").read_text(encoding="utf-8"))
+    assert record["failure"]["finding"]["rule"] == rule
+    assert f"[{rule}]" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_diagnosis_of_the_emulator_works_while_it_runs_and_while_it_does_not(batchtrain: Shell) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests import environments, site
+from tests import environments, screenshots, site
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,28 @@ def test_a_link_that_leads_nowhere_and_a_file_of_another_server_are_faults(tmp_p
         "a.html: broken link c.html",
         "b.html loads https://cdn.example/x.js",
     ]
+
+
+def test_without_chromium_the_build_says_so_and_keeps_the_committed_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dashboard-task.png").write_bytes(b"committed")
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(screenshots, "emulated_batch", contextlib.nullcontext)
+    site.take_pictures(tmp_path)
+    assert capsys.readouterr().err.startswith("the committed pictures are shown: chromium is not installed")
+    assert (tmp_path / "dashboard-task.png").read_bytes() == b"committed"
+
+
+@pytest.mark.browser
+def test_the_build_takes_the_pictures_of_each_page_light_and_dark_of_the_block_and_of_a_notebook(
+    tmp_path: Path,
+) -> None:
+    site.take_pictures(tmp_path)
+    pages = {f"dashboard-{name}{scheme}.png" for name in screenshots.PAGES for scheme in ("", "-dark")}
+    names = {*pages, "notebook-run.png", "live-block-80.svg", "live-block-40.svg"}
+    assert {file.name for file in tmp_path.iterdir()} == names
+    assert f"![{min(pages)[:-4]}](images/{min(pages)})" in "\n".join(site._pictures(tmp_path))
 
 
 @pytest.mark.framework

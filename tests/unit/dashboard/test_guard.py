@@ -159,5 +159,12 @@ def test_a_wrong_token_gives_no_cookie(ask: Client, body: bytes) -> None:
     assert (answer.status, "set-cookie" in answer.headers) == (401, False)
 
 
+def test_a_head_request_of_the_event_stream_ends_at_once(ask: Client) -> None:
+    answer = ask("HEAD", "/api/v1/events?watch=/runs", **BEARER)
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert ask("HEAD", "/api/v1/events?watch=/none", **BEARER).status == 400
+
+
 def test_keys_are_not_printed() -> None:
     assert "the-" not in repr(KEYS)

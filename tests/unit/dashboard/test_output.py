@@ -138,3 +138,10 @@ def test_a_long_curve_keeps_its_ends_and_its_peaks() -> None:
     kept = thinned(values, MOST_POINTS)
     assert len(kept) <= MOST_POINTS and kept[0] == values[0] and kept[-1] == values[-1]
     assert max(columns(values)["value"]) == 9.0  # type: ignore[type-var]
+
+
+def test_a_file_that_another_topic_read_just_now_is_not_read_again() -> None:
+    file = File(b"first\n")
+    shared = Output(file.size, file.read, 5.0, every=600.0)
+    assert shared.read() > 0
+    assert shared.read() == 0

@@ -114,3 +114,34 @@ def test_metrics_are_columns_of_one_length(tmp_path: Path) -> None:
         "task": ["größe"] * 3, "t": [1, 2, 3], "rank": [0, None, None], "node": ["", "n", ""], "step": [5, None, None],
         "epoch": [None] * 3, "loss": [2, None, None], "cpu": [None, 9, None],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": 2, "loss": 0.5}',
+        '{"step": 2, "loss": 7}',
+        '{"step": 2.0, "loss": 0.5}',
+        '{"step": "two", "loss": 0.5}',
+        '{"step": 2, "loss": NaN, "lr": Infinity}',
+        '{"step": 2, "loss": true, "lr": 0.1}',
+        '{"step": 2, "loss": "0.5", "lr": 0.1}',
+        '{"global_step": 2, "epoch": 1, "loss": 0.5}',
+        '{"t": 1.5, "rank": 1}',
+        '{"rank": null, "loss": null}',
+        "[1]",
+        "",
+    ],
+)
+def test_metrics_read_as_columns_are_those_of_the_points(tmp_path: Path, line: str) -> None:
+    run = directory.make(tmp_path, "j", NOW)
+    run.metrics_file("train").parent.mkdir()
+    run.metrics_file("train").write_text(f'{{"step": 1, "loss": 1.5}}\n{line}\n{{"step": 3, "val": 0.5}}\n')
+    columns, points = run.metrics(), [point for _, point in run.points()]
+    assert [type(value) for value in columns.step] == [type(point.step) for point in points]
+    rows = zip(*(columns.values[name] for name in columns.values), strict=True)
+    assert [dict(zip(columns.values, row, strict=True)) for row in rows] == [
+        {name: point.values.get(name) for name in columns.values} for point in points
+    ]
+    for name in ("t", "rank", "node", "step", "epoch"):
+        assert getattr(columns, name) == [getattr(point, name) for point in points]

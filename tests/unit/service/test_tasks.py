@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
+from operator import sub
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -13,7 +16,7 @@ import msgspec
 import pytest
 
 from batchtrain.errors import TimedOut, UsageError
-from batchtrain.following import FIRST, MOST_FAILED, Follow
+from batchtrain.following import FILES, FIRST, MOST_FAILED, Follow
 from batchtrain.service import retry, tasks, watch
 from batchtrain.service.submit import Event
 from batchtrain.service.tasks import FEW, Counts, Glance
@@ -160,7 +163,7 @@ def test_a_wait_does_not_end_while_a_list_disagrees_with_the_counts() -> None:
     assert len(time.pauses) == 6
 
 
-def test_a_wait_on_azure_sends_at_most_one_request_a_second() -> None:
+def test_a_wait_on_azure_sends_at_most_25_requests_a_minute_however_many_it_shows() -> None:
     service, time = Service(100_000), Time()
     shown = 0
 
@@ -170,8 +173,33 @@ def test_a_wait_on_azure_sends_at_most_one_request_a_second() -> None:
         return 8
 
     with pytest.raises(TimedOut):
-        watch.tasks_ended(client(service), "j", deadline(time, 500), watch.FAR._replace(most=1.0), show)
-    assert 400 < shown + service.counted + len(service.queries) <= 510
+        watch.tasks_ended(client(service), "j", deadline(time, 500), watch.FAR, show)
+    assert 180 < shown + service.counted + len(service.queries) <= 500 / 2.5 + 10
+
+
+class Running(Service):
+    """A job with one task, which runs."""
+
+    def matching(self, where: str) -> Iterator[dict[str, Any]]:
+        yield {"id": "t", "state": "running"}
+
+
+def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_most_25_requests_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service, time, job = Running(1), Time(), SimpleNamespace(id="j")
+    reads: dict[str, list[float]] = {name: [] for name in FILES}
+
+    def followers(name: str) -> Any:
+        return SimpleNamespace(new_lines=lambda node, last: reads[name].append(time.seconds) or iter(()))
+
+    monkeypatch.setattr(Follow, "_followers", lambda self, task: [(name, followers(name)) for name in FILES])
+    follow = Follow(client(service), job, lambda event: None, turns=watch.FAR.turns)  # type: ignore[arg-type]
+    with pytest.raises(TimedOut):
+        watch.tasks_ended(client(service), "j", deadline(time, 600), watch.FAR, follow.look)
+    pauses = {name: max(after - before for before, after in pairwise(times)) for name, times in reads.items()}
+    assert pauses["stdout.txt"] <= 10 and statistics.median(map(sub, reads["stdout.txt"][1:], reads["stdout.txt"])) == 5
+    assert sum(map(len, reads.values())) + len(service.queries) + service.counted <= 250
 
 
 class Job:
@@ -196,7 +224,7 @@ def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Even
     job: Any = Job(0)
     service: Any = None
     follow = Follow(service, job, said.append)
-    monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Event("shown", task.id, "")))
+    monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Event("shown", task.id, "")) or 1)
     for count in failed:
         job.failed = count
         follow.look(tasks.glance(client(Service(100, ended=50, failed=count)), "j"))

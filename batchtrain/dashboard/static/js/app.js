@@ -148,18 +148,15 @@ setInterval(() => { if (current && !document.hidden) draw(); }, 10000);
 
 // --- sign-in --------------------------------------------------------------------------------------------------------
 
-async function start() {
-  const token = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (token) {
-    history.replaceState(null, "", location.pathname + location.search);
-    try { await post("/session", { token }); } catch (error) { if (!(error instanceof Failed)) throw error; }
-  }
+async function start(token = new URLSearchParams(location.hash.slice(1)).get("token")) {
+  if (token) history.replaceState(null, "", location.pathname + location.search);
   try {
+    if (token) await post("/session", { token }).catch((error) => { if (!(error instanceof Failed)) throw error; });
     account = await get("/account");
   } catch (error) {
     if (error.status === 401) return signIn();
     live.textContent = error.message;
-    return setTimeout(start, 2000);
+    return setTimeout(() => start(token), 2000);
   }
   document.getElementById("account").textContent = account.emulated ? "emulator" : account.name || "no account";
   show();

@@ -68,8 +68,7 @@ function summary(seen) {
 function tasks(context, seen) {
   const page = context.data.tasks, chosen = context.query.get("state") ?? "";
   const all = seen && seen.active + seen.running + seen.succeeded + seen.failed;
-  const order = (task) => (task.result === "failure" ? 0 : task.state === "running" ? 1 : 2);
-  const rows = page && [...page.rows].sort((a, b) => order(a) - order(b));
+  const rows = page?.rows;
   return [
     h("div", { class: "filters" }, chips(context, "State", [["All", "", all, !chosen], ["Failed", "failed", seen?.failed, chosen === "failed"], ["Running", "running", seen?.running, chosen === "running"], ["Active", "active", seen?.active, chosen === "active"], ["Succeeded", "succeeded", seen?.succeeded, chosen === "succeeded"]]), search(context, "prefix", "Task")),
     trouble(context.trouble.tasks),

@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
-import { count, duration, lasted, money, plural, short } from "./format.js";
+import { count, duration, lasted, moment, money, plural, short } from "./format.js";
 import { bar, copy, crumbs, document_, empty, facts, head, id, kind, link, path, right, row, state, table, tabs, trouble, when } from "./parts.js";
 
 const LETTERS = { waitingforstarttask: "w", starttaskfailed: "f", leavingpool: "l" };
@@ -47,8 +47,8 @@ export const pool = {
         "Node hours": nodes && nodes.reduce((sum, node) => sum + (node.node_hours ?? 0), 0).toFixed(2),
         "Cost": seen.price && nodes && spent(seen.price, nodes),
       }),
-      tabs("Views of the pool", [["Nodes", context.with({ view: "" }), view === "nodes"], ["Request", context.with({ view: "request" }), view === "request"]]),
-      view === "request" ? request(context) : nodes ? heat(context, nodes, seen?.slots ?? 1) : h("p", { class: "quiet" }, "Loading…"),
+      tabs("Views of the pool", [["Nodes", context.with({ view: "" }), view === "nodes"], ["Timeline", context.with({ view: "timeline", state: "" }), view === "timeline"], ["Request", context.with({ view: "request" }), view === "request"]]),
+      view === "request" ? request(context) : nodes && view === "timeline" ? timeline(nodes) : nodes ? heat(context, nodes, seen?.slots ?? 1) : h("p", { class: "quiet" }, "Loading…"),
     ];
   },
 };
@@ -64,6 +64,27 @@ function spent(price, nodes) {
 function request(context) {
   const document = context.once(`${path("pools", context.params.pool)}/plan`);
   return document ? document_("The pool as the service keeps it; secrets are masked", document) : h("p", { class: "quiet" }, "Loading…");
+}
+
+const MOST_CHANGES = 200, NAMED = 3;
+
+/** What the service tells of the past of the nodes, the newest first; equal changes of one second are one line. */
+function timeline(nodes) {
+  const changes = new Map();
+  nodes.forEach((node, at) => {
+    for (const [time, what] of [[node.allocated, "allocated"], [node.booted, "booted"], [node.since, node.state]]) {
+      if (!time) continue;
+      const key = `${time.slice(0, 19)} ${what}`;
+      if (!changes.has(key)) changes.set(key, { time, what, names: [] });
+      changes.get(key).names.push(`n${at}`);
+    }
+  });
+  const rows = [...changes.values()].sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
+  const named = (names) => (names.length > NAMED ? `${names.slice(0, NAMED).join(", ")} and ${count(names.length - NAMED)} more` : names.join(", "));
+  return rows.length ? [
+    table(["Time", "Change", "#Nodes", "Names"], rows.slice(0, MOST_CHANGES).map(({ time, what, names }) => row(`${time} ${what}`, [moment(time), state(what), right(count(names.length)), named(names)])), "Changes of the nodes"),
+    rows.length > MOST_CHANGES && h("p", { class: "quiet" }, `${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
+  ] : h("p", { class: "quiet" }, "No node has been allocated yet.");
 }
 
 function heat(context, nodes, slots) {

@@ -5,7 +5,7 @@ import { Curves } from "./curves.js";
 import { h } from "./dom.js";
 import { bytes, count, duration, moment, money, number, short } from "./format.js";
 import { FileView } from "./log.js";
-import { command, crumbs, empty, facts, head, id, kind, link, more, outcome, path, right, row, state, table, trouble, when } from "./parts.js";
+import { cause, command, crumbs, empty, facts, head, id, kind, link, more, outcome, path, right, row, state, table, trouble, when } from "./parts.js";
 
 const cost = (known) => known && [
   known.run !== null && money(known.run, known.currency), known.hour !== null && `${money(known.hour, known.currency)} an hour in ${known.region}`,
@@ -63,7 +63,7 @@ export const run = {
     const shown = context.query.get("file");
     return [
       crumbs(link("/runs", "Runs")), head(seen.job, result(seen)), h("p", { class: "quiet" }, seen.id),
-      seen.failure && h("section", { class: "card bad cause" }, h("h2", null, "Why it failed"), h("p", null, short(seen.failure.message))),
+      cause(seen.failure && { message: seen.failure.message, card: seen.card }),
       facts({
         Started: moment(seen.started), Time: duration(seen.seconds), Account: seen.account, Pool: seen.pool && `${seen.pool} (${seen.nodes} × ${seen.vm_size})`,
         "Node hours": seen.node_hours?.toFixed(2), Cost: cost(seen.cost), Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
