@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.plan.cost import price_of
 from batchtrain.service.connect import Account
+from batchtrain.service.retry import CLOCK
 from batchtrain.service.seen import NodeSeen, node_cost
 from batchtrain.service.submit import Event
 
@@ -57,7 +57,7 @@ class Guard:
         limits: Limits,
         price: Price | None,
         clock: Callable[[], datetime],
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = CLOCK.sleep,
     ) -> None:
         self._limits, self._price, self._clock, self._sleep = limits, price, clock, sleep
         self._began = self._looked = clock()

@@ -9,7 +9,9 @@ import re
 from typing import NamedTuple
 
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.config.types import Job, Pool, Task, whole_number
+from batchtrain.config.types.base import whole_number
+from batchtrain.config.types.jobs import Job, Task
+from batchtrain.config.types.pool import Pool
 
 LEAST_MIB = 256
 RANK_MIB = 64
