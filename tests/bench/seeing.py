@@ -201,7 +201,7 @@ def seen(screen: int, process: psutil.Process) -> tuple[list[float], int, float,
         now = time.time()
         fresh = set(STAMP.findall(output)) - known
         if fresh and not known:
-            redraws, began, before = 0, time.monotonic(), sum(process.cpu_times()[:2])
+            redraws, began, before = -1, time.monotonic(), sum(process.cpu_times()[:2])
         known |= fresh
         found += [now - float(stamp) for stamp in fresh if now > float(stamp) > now - 60]
         redraws += REDRAW in output
