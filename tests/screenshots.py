@@ -61,8 +61,8 @@ def take(target: Path, pages: Collection[str] = tuple(PAGES), sizes: Collection[
 def _notebook(chromium: Any, run: Run, target: Path) -> None:
     """The output of a cell that shows a run."""
     page = chromium.new_page(viewport={"width": 900, "height": 600})
-    page.set_content(f'<body style="font-family: sans-serif">{run._repr_html_()}</body>')
-    page.locator("body").screenshot(path=target / "notebook-run.png")
+    page.set_content(f'<!doctype html><body style="margin:0">{run._repr_html_()}</body>')
+    page.locator("body > *").screenshot(path=target / "notebook-run.png")
     page.close()
 
 
