@@ -91,6 +91,8 @@ class Proxy(BaseHTTPRequestHandler):
     adding = threading.Event()
     """Set by a request that adds tasks."""
     harm: ClassVar[Counter[str]] = Counter()
+    taken: ClassVar[set[str]] = set()
+    """Tasks that the service has, also if the answer was lost: it does not refuse these later."""
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", "0")))
@@ -109,6 +111,8 @@ class Proxy(BaseHTTPRequestHandler):
         except (OSError, http.client.HTTPException):
             self.close_connection = True  # the service is dead
             return
+        if status == 200 and self.path.split("?")[0].endswith(ADDING):
+            self.taken.update(row["taskId"] for row in json.loads(content)["value"])
         if refused and status == 200:
             content = self._with_refused(content, refused)
         Proxy.answers += self.path.split("?")[0].endswith(ADDING)
@@ -120,7 +124,7 @@ class Proxy(BaseHTTPRequestHandler):
 
     def _without_refused(self, body: bytes) -> tuple[bytes, list[str]]:
         tasks = json.loads(body)["value"]
-        refused = [task["id"] for task in tasks if self.chance.random() < 0.01]
+        refused = [t["id"] for t in tasks if self.chance.random() < 0.01 and t["id"] not in self.taken]
         kept = [task for task in tasks if task["id"] not in refused]
         self.harm["refused"] += len(refused)
         return (json.dumps({"value": kept}).encode() if refused else body), refused
