@@ -21,6 +21,7 @@ def main() -> None:
         print(f"batchtrain {__version__}")
         return
     signal.signal(signal.SIGTERM, _interrupt)
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # unused; JupyterLab brings it, and jsonschema takes 1 s
     for stream in (sys.stdout, sys.stderr):
         _take_any_character(stream)
     sys.exit(_run())

@@ -177,7 +177,7 @@ def printing(recipe: Path, environment: dict[str, str]) -> None:
     with (recipe / "printed").open("wb") as file:
         bare = seconds(lambda: subprocess.run(["sh", "-c", PRINTS], stdout=file, check=True), 3)
     (recipe / "jobs.yaml").write_text(JOBS.replace("echo hello", f"'{PRINTS}'"), encoding="utf-8")
-    batchtrain(environment, "run", str(recipe), "--local", "--runs-dir", str(recipe / "runs"))()
+    batchtrain(environment, "run", str(recipe), "--local", "--reuse", "--runs-dir", str(recipe / "runs"))()
     (task,) = directory.find(recipe / "runs", "latest").tasks()
     line("a rank prints 10^6 lines, run follows", task.seconds or 0.0, bare + 0.5, peer=f"(bare {bare:.3f} s)")
     lines = [f"step {number} loss 0.5" for number in range(1_000_000)]

@@ -80,6 +80,13 @@ def test_ten_planted_mistakes_are_all_listed_with_place_and_suggestion(wrong: Pa
         assert suggestion in f"{problem['message']} {problem.get('hint', '')}"
 
 
+def test_a_library_of_notebooks_does_not_slow_validation(wrong: Path, tmp_path: Path, batchtrain: Any) -> None:
+    """jsonschema imports `rfc3987_syntax` for a format that no schema of ours has, and takes a second for it."""
+    (tmp_path / "rfc3987_syntax.py").write_text("raise SystemExit('imported')")
+    path = {"PYTHONPATH": str(tmp_path)}
+    assert "imported" not in batchtrain("config", "validate", str(wrong), code=2, environment=path).stderr
+
+
 def test_an_editor_gets_the_end_the_fix_and_the_page(wrong: Path, batchtrain: Any) -> None:
     found = json.loads(batchtrain("config", "validate", str(wrong), "-o", "json", code=2).stdout)["problems"]
     misspelt = next(problem for problem in found if problem["line"] == 5)
