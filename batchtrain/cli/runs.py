@@ -96,8 +96,9 @@ def compare_(names: tuple[str, ...]) -> None:
 
     if len(names) < 2:
         raise UsageError("name at least two runs; `batchtrain runs list` lists them")
-    records = [_run(name).record() for name in names]
-    rows = compare.compare(records)
+    directories = [_run(name) for name in names]
+    records = [directory.record() for directory in directories]
+    rows = compare.compare(directories)
     if settings().output != "table":
         ids = [record.id for record in records]
         show_rows([{"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows])

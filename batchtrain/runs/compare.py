@@ -108,11 +108,16 @@ def events(run: RunDirectory) -> Iterator[tuple[str, float]]:
         yield event.text, (event.t - started).total_seconds()
 
 
-def compare(records: Sequence[RunRecord]) -> list[Difference]:
+def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     """The settings that differ, the seconds of each phase, and all metrics with their last values."""
+    records = [run.record() for run in runs]
     rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
-    names = dict.fromkeys(name for record in records for name in record.settings)
-    rows += [Difference(name, tuple(record.settings.get(name, "") for record in records)) for name in names]
+    effective = [_effective(run) for run in runs]
+    if not all(effective):  # a run without its recipe would differ in everything
+        effective = [{} for _ in runs]
+    settings = [{**record.settings, **values} for record, values in zip(records, effective, strict=True)]
+    names = dict.fromkeys(name for values in settings for name in values)
+    rows += [Difference(name, tuple(values.get(name, "") for values in settings)) for name in names]
     differing = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
     differing += [
@@ -123,6 +128,31 @@ def compare(records: Sequence[RunRecord]) -> list[Difference]:
     return differing + [
         Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics
     ]
+
+
+def _effective(run: RunDirectory) -> dict[str, str]:
+    """The values of effective.yaml by their paths; empty if it cannot be read."""
+    import yaml  # a slow import, needed only to compare runs
+
+    try:
+        document = yaml.load(
+            (run.config / "effective.yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+    except (OSError, yaml.YAMLError):
+        return {}
+    return dict(_leaves(document))
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The scalars of a document with their paths, as `--set` writes them."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    elif value is not None:
+        yield path, str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SETTINGS: dict[str, Any] = {
