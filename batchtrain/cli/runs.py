@@ -84,6 +84,8 @@ def show_(run: str) -> None:
     show_rows([compare.row(record)])
     print()
     show_rows(compare.metric_rows(record), empty="no metrics")
+    if best := compare.best_of_tasks(record.summary):
+        say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
     if record.phases:
         print()
         show_rows(compare.phase_rows(record))

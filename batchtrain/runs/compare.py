@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from batchtrain.catalog.prices import money
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
+from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service.statistics import p95
 
 
@@ -37,6 +38,18 @@ class MetricRow(NamedTuple):
     unit: str
 
 
+class Best(NamedTuple):
+    """The best value of a metric over the tasks of a run."""
+
+    tasks: int
+    metric: str
+    value: float
+
+
+MANY = 4
+"""Tasks of a run that are shown as their number and the best value."""
+
+
 class Difference(NamedTuple):
     """A setting or metric in `runs compare`: one value for each run."""
 
@@ -46,6 +59,7 @@ class Difference(NamedTuple):
 
 def row(record: RunRecord) -> RunRow:
     """A run as one row."""
+    best = best_of_tasks(record.summary)
     results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
         record.id,
@@ -56,8 +70,22 @@ def row(record: RunRecord) -> RunRow:
         record.vm_size,
         record.node_hours,
         cost(record),
-        ", ".join(results),
+        f"{best.tasks} tasks, best {best.metric} {best.value:.4g}" if best else ", ".join(results),
     )
+
+
+def best_of_tasks(summary: dict[str, Metric]) -> Best | None:
+    """The best last value of the most common metric of many tasks, whose names are `TASK/METRIC`; None without."""
+    values: dict[str, list[float]] = {}
+    for name, metric in summary.items():
+        task, _, own = name.partition("/")
+        if task and own:
+            values.setdefault(own, []).append(metric.last)
+    many = [name for name, of_tasks in values.items() if len(of_tasks) >= MANY]
+    if not many:
+        return None
+    name = min(many, key=_rank)
+    return Best(len(values[name]), name, (min if lower_is_better(name) else max)(values[name]))
 
 
 def seconds(record: RunRecord) -> float | None:
@@ -71,13 +99,16 @@ def cost(record: RunRecord) -> str:
     return money(known.run, known.currency) if known is not None and known.run is not None else ""
 
 
-MAIN = ("throughput", "test_accuracy", "accuracy", "loss")
+MAIN = ("test_accuracy", "accuracy", "loss", "throughput")
 
 
 def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
     """The most common metrics first, then the others."""
-    names = sorted(summary, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
-    return [(name, summary[name]) for name in names]
+    return [(name, summary[name]) for name in sorted(summary, key=_rank)]
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return MAIN.index(name) if name in MAIN else len(MAIN), name
 
 
 def metric_rows(record: RunRecord) -> list[MetricRow]:

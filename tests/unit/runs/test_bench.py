@@ -149,6 +149,16 @@ def test_a_run_is_one_line_with_its_main_results(tmp_path: Path) -> None:
     assert (row.seconds, row.results) == (90.0, "throughput 909, zeta 1")
 
 
+def test_a_sweep_is_one_line_with_its_best_value(tmp_path: Path) -> None:
+    values = {f"t{n}/{name}": Metric(n / 10, 1) for n in range(1, 6) for name in ("throughput", "loss")}
+    assert compare.row(made(tmp_path, "j", 8, **values).record()).results == "5 tasks, best loss 0.1"
+
+
+def test_accuracy_comes_before_throughput(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8, throughput=Metric(909, 909), accuracy=Metric(0.5, 0.5))
+    assert compare.row(run.record()).results == "accuracy 0.5, throughput 909"
+
+
 def test_a_run_shows_what_it_cost_and_without_prices_its_node_hours(tmp_path: Path) -> None:
     run, other = made(tmp_path, "j", 8), made(tmp_path, "j", 8)
     record = run.record()
