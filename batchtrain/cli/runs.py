@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +17,16 @@ import click
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import UsageError
+from batchtrain.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from batchtrain.runs.directory import RunDirectory, RunRecord
 
 
 WIDEST = 40
-"""Characters of a value in `runs compare`."""
+"""Characters of a value in `runs compare`; a longer one has only the words that differ."""
+LONGEST = 4 * WIDEST
+"""Most characters of the words that differ."""
 
 
 @click.group(cls=Group)
@@ -77,6 +84,8 @@ def show_(run: str) -> None:
     show_rows([compare.row(record)])
     print()
     show_rows(compare.metric_rows(record), empty="no metrics")
+    if best := compare.best_of_tasks(record.summary):
+        say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
     if record.phases:
         print()
         show_rows(compare.phase_rows(record))
@@ -96,22 +105,68 @@ def compare_(names: tuple[str, ...]) -> None:
 
     if len(names) < 2:
         raise UsageError("name at least two runs; `batchtrain runs list` lists them")
-    records = [_run(name).record() for name in names]
-    rows = compare.compare(records)
+    directories = [_run(name) for name in names]
+    records = [directory.record() for directory in directories]
+    rows = compare.compare(directories)
     if settings().output != "table":
         ids = [record.id for record in records]
         show_rows([{"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows])
         return
-    heads = ("", *(record.id for record in records))
-    lines = [heads, *(tuple(map(_shortened, (row.name, *row.values))) for row in rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(heads))]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for label, record in zip(_labels(records), records, strict=True):
+        print(f"{label}  {record.id}")
+    print()
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print("\n".join(beside(_labels(records), [(row.name, around(row.values)) for row in rows], room)))
 
 
-def _shortened(text: str) -> str:
-    """A long value with its beginning and end; -o json has all of it."""
-    return text if len(text) <= WIDEST else f"{text[: WIDEST // 2]}…{text[1 - WIDEST // 2 :]}"
+def _labels(records: Sequence[RunRecord]) -> list[str]:
+    return [chr(ord("A") + index) if index < 26 else str(index + 1) for index in range(len(records))]
+
+
+def around(values: Sequence[str]) -> list[str]:
+    """Each value; a long one has only the words that differ, each with the word before it. -o json has all of it."""
+    texts = [[printable(word) for word in value.split()] for value in values]
+    first = texts[0]
+    matches = [_matches(first, words) for words in texts]
+    shared = {index for index in range(len(first)) if all(index in match for match in matches)}
+    return [_shortened(words, {match[index] for index in shared}) for words, match in zip(texts, matches, strict=True)]
+
+
+def _matches(first: list[str], words: list[str]) -> dict[int, int]:
+    """The positions of the words in `first`, with their positions in `words`."""
+    blocks = SequenceMatcher(None, first, words, autojunk=False).get_matching_blocks()
+    return {block.a + index: block.b + index for block in blocks for index in range(block.size)}
+
+
+def _shortened(words: list[str], shared: set[int]) -> str:
+    text = " ".join(words)
+    if len(text) <= WIDEST:
+        return text
+    kept = [index not in shared or (index + 1 < len(words) and index + 1 not in shared) for index in range(len(words))]
+    if not any(kept):
+        return f"{text[: WIDEST // 2]}…{text[1 - WIDEST // 2 :]}"
+    shown = " ".join(word if keep else "…" for word, keep in zip(words, kept, strict=True))
+    shown = re.sub(r"…( …)+", "…", shown)
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+
+
+def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | None) -> Iterator[str]:
+    """A column for each run; a line for each value if the columns do not fit the room."""
+    lines = [["", *labels], *([name, *values] for name, values in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if room is None or sum(widths) + 2 * len(labels) <= room:
+        for line in lines:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        return
+    for name, values in rows:
+        name_lines = textwrap.wrap(name.replace(".", " ."), room, break_long_words=False)
+        yield from (line.replace(" .", ".") for line in name_lines)
+        for label, value in zip(labels, values, strict=True):
+            start = f"  {label}  "
+            indent = " " * len(start)
+            yield from textwrap.wrap(
+                start + value, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            )
 
 
 @command.command(cls=Command)

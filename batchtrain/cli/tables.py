@@ -20,10 +20,11 @@ LONG = 24
 """Wider columns may be wrapped between words."""
 SAYS_NOTHING = frozenset({"", "0", "0.00", "no"})
 LEAST = (
-    "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "created", "started",
+    "source", "reads", "after", "series", "node_agent", "memory_gib", "requeues", "retries", "vm_size", "created",
+    "started",
     "ended", "allocated", "target_spot", "target_dedicated", "allocation", "start_task", "seconds", "node_hours",
 )  # fmt: skip
-"""The columns that a list omits first if there is no room."""
+"""The columns that a list omits if there is no room: those with one value in all rows first, then in this order."""
 
 
 class Column(NamedTuple):
@@ -86,7 +87,8 @@ def _fitting(every: list[Column], room: int, *, alone: bool) -> list[Column]:
             return chosen
     if alone:
         return []
-    for name in ("", *LEAST):
+    constant = {column.name for column in every if len(set(column.values)) == 1}
+    for name in ("", *sorted(LEAST, key=lambda name: name not in constant)):
         chosen = [column for column in chosen if column.name != name]
         if _needs(column.least for column in chosen) <= room:
             return _narrowed(chosen, room)

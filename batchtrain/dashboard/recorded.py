@@ -62,8 +62,7 @@ def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
     if len(names) < 2:
         raise UsageError("name at least two runs: /api/v1/runs/compare?id=A&id=B")
     runs = [_run(root, name) for name in names]
-    records = [run.record() for run in runs]
-    rows = [{"name": row.name, "values": list(row.values)} for row in compare.compare(records)]
+    rows = [{"name": row.name, "values": list(row.values)} for row in compare.compare(runs)]
     drawn: dict[str, dict[str, Any]] = {}
     for run in runs:
         for metric, series in curves(root, run.name).items():

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from batchtrain.catalog.prices import money
 from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
+from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service.statistics import p95
 
 
@@ -37,6 +38,18 @@ class MetricRow(NamedTuple):
     unit: str
 
 
+class Best(NamedTuple):
+    """The best value of a metric over the tasks of a run."""
+
+    tasks: int
+    metric: str
+    value: float
+
+
+MANY = 4
+"""Tasks of a run that are shown as their number and the best value."""
+
+
 class Difference(NamedTuple):
     """A setting or metric in `runs compare`: one value for each run."""
 
@@ -46,6 +59,7 @@ class Difference(NamedTuple):
 
 def row(record: RunRecord) -> RunRow:
     """A run as one row."""
+    best = best_of_tasks(record.summary)
     results = [f"{name} {metric.last:.4g}" for name, metric in ranked(record.summary)][:3]
     return RunRow(
         record.id,
@@ -56,8 +70,22 @@ def row(record: RunRecord) -> RunRow:
         record.vm_size,
         record.node_hours,
         cost(record),
-        ", ".join(results),
+        f"{best.tasks} tasks, best {best.metric} {best.value:.4g}" if best else ", ".join(results),
     )
+
+
+def best_of_tasks(summary: dict[str, Metric]) -> Best | None:
+    """The best last value of the most common metric of many tasks, whose names are `TASK/METRIC`; None without."""
+    values: dict[str, list[float]] = {}
+    for name, metric in summary.items():
+        task, _, own = name.partition("/")
+        if task and own:
+            values.setdefault(own, []).append(metric.last)
+    many = [name for name, of_tasks in values.items() if len(of_tasks) >= MANY]
+    if not many:
+        return None
+    name = min(many, key=_rank)
+    return Best(len(values[name]), name, (min if lower_is_better(name) else max)(values[name]))
 
 
 def seconds(record: RunRecord) -> float | None:
@@ -71,13 +99,16 @@ def cost(record: RunRecord) -> str:
     return money(known.run, known.currency) if known is not None and known.run is not None else ""
 
 
-MAIN = ("throughput", "test_accuracy", "accuracy", "loss")
+MAIN = ("test_accuracy", "accuracy", "loss", "throughput")
 
 
 def ranked(summary: dict[str, Metric]) -> list[tuple[str, Metric]]:
     """The most common metrics first, then the others."""
-    names = sorted(summary, key=lambda name: (MAIN.index(name) if name in MAIN else len(MAIN), name))
-    return [(name, summary[name]) for name in names]
+    return [(name, summary[name]) for name in sorted(summary, key=_rank)]
+
+
+def _rank(name: str) -> tuple[int, str]:
+    return MAIN.index(name) if name in MAIN else len(MAIN), name
 
 
 def metric_rows(record: RunRecord) -> list[MetricRow]:
@@ -108,11 +139,16 @@ def events(run: RunDirectory) -> Iterator[tuple[str, float]]:
         yield event.text, (event.t - started).total_seconds()
 
 
-def compare(records: Sequence[RunRecord]) -> list[Difference]:
+def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     """The settings that differ, the seconds of each phase, and all metrics with their last values."""
+    records = [run.record() for run in runs]
     rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
-    names = dict.fromkeys(name for record in records for name in record.settings)
-    rows += [Difference(name, tuple(record.settings.get(name, "") for record in records)) for name in names]
+    effective = [_effective(run) for run in runs]
+    if not all(effective):  # a run without its recipe would differ in everything
+        effective = [{} for _ in runs]
+    settings = [{**record.settings, **values} for record, values in zip(records, effective, strict=True)]
+    names = dict.fromkeys(name for values in settings for name in values)
+    rows += [Difference(name, tuple(values.get(name, "") for values in settings)) for name in names]
     differing = [row for row in rows if len(set(row.values)) > 1]
     metrics = dict.fromkeys(name for record in records for name, _ in ranked(record.summary))
     differing += [
@@ -123,6 +159,31 @@ def compare(records: Sequence[RunRecord]) -> list[Difference]:
     return differing + [
         Difference(name, tuple(_text(record.summary.get(name)) for record in records)) for name in metrics
     ]
+
+
+def _effective(run: RunDirectory) -> dict[str, str]:
+    """The values of effective.yaml by their paths; empty if it cannot be read."""
+    import yaml  # a slow import, needed only to compare runs
+
+    try:
+        document = yaml.load(
+            (run.config / "effective.yaml").read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
+    except (OSError, yaml.YAMLError):
+        return {}
+    return dict(_leaves(document))
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The scalars of a document with their paths, as `--set` writes them."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{index}]")
+    elif value is not None:
+        yield path, str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _SETTINGS: dict[str, Any] = {

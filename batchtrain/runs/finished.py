@@ -192,7 +192,7 @@ class Comparison:
     def rows(self) -> Table[dict[str, str]]:
         """The differences: a column for each run."""
         ids = [record.id for record in self._records]
-        rows = compare.compare(self._records)
+        rows = compare.compare([run.directory for run in self.runs])
         return Table({"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows)
 
     def plot(self, *names: str) -> Plot:

@@ -56,6 +56,23 @@ def test_what_a_list_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys:
     assert printed.endswith("(-o json has everything)")
 
 
+class Ran(NamedTuple):
+    run: str
+    started: str
+    vm_size: str
+    node_hours: str
+
+
+@pytest.mark.parametrize(("width", "left"), [(58, {"node_hours"}), (48, {"node_hours", "vm_size"})])
+def test_constant_columns_are_omitted_first_then_the_vm_size(
+    width: int, left: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Ran(f"20261123-digits-{n}", f"2026-11-23 19:0{n}", f"standard_d{n}s_v5", "0.01") for n in (2, 4)]
+    printed = " ".join(shown(list(rows), width, monkeypatch, capsys).split())
+    names = printed.partition("no room for: ")[2].partition(" (-o")[0].split(", ")
+    assert {name.replace(" ", "_") for name in names} == left
+
+
 def test_control_characters_of_a_name_do_not_reach_the_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,10 +128,20 @@ def made(root: Path, job: str, batch: int, **summary: Metric) -> RunDirectory:
 def test_runs_of_four_batch_sizes_are_compared(tmp_path: Path) -> None:
     sizes = (8, 16, 32, 64)
     runs = [made(tmp_path, "same", size, loss=Metric(1 / size, 0.01), only=Metric(1, 1)) for size in sizes]
-    rows = {row.name: row.values for row in compare.compare([run.record() for run in runs])}
+    rows = {row.name: row.values for row in compare.compare(runs)}
     assert rows["batch"] == ("8", "16", "32", "64")
     assert rows["loss"][0] == "0.125 (best 0.01)"
     assert "nodes" not in rows
+
+
+def test_a_setting_that_was_edited_in_the_recipe_is_compared(tmp_path: Path) -> None:
+    runs = [made(tmp_path, "same", 8) for _ in range(2)]
+    for run, epochs in zip(runs, (10, 3), strict=True):
+        tasks = f"[{{command: train --epochs {epochs}, rdma: true}}]"
+        directory.replace(run.config / "effective.yaml", f"job_specifications: [{{tasks: {tasks}}}]".encode())
+    assert compare.compare(runs) == [
+        ("job_specifications[0].tasks[0].command", ("train --epochs 10", "train --epochs 3"))
+    ]
 
 
 def test_a_run_is_one_line_with_its_main_results(tmp_path: Path) -> None:
@@ -139,8 +149,19 @@ def test_a_run_is_one_line_with_its_main_results(tmp_path: Path) -> None:
     assert (row.seconds, row.results) == (90.0, "throughput 909, zeta 1")
 
 
+def test_a_sweep_is_one_line_with_its_best_value(tmp_path: Path) -> None:
+    values = {f"t{n}/{name}": Metric(n / 10, 1) for n in range(1, 6) for name in ("throughput", "loss")}
+    assert compare.row(made(tmp_path, "j", 8, **values).record()).results == "5 tasks, best loss 0.1"
+
+
+def test_accuracy_comes_before_throughput(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8, throughput=Metric(909, 909), accuracy=Metric(0.5, 0.5))
+    assert compare.row(run.record()).results == "accuracy 0.5, throughput 909"
+
+
 def test_a_run_shows_what_it_cost_and_without_prices_its_node_hours(tmp_path: Path) -> None:
-    record = made(tmp_path, "j", 8).record()
+    run, other = made(tmp_path, "j", 8), made(tmp_path, "j", 8)
+    record = run.record()
     cost = directory.Cost(currency="USD", region="westeurope", dedicated=0.2, spot=None, hour=0.8, run=1.25)
     priced = msgspec.structs.replace(record, node_hours=6.25, cost=cost)
     assert (compare.row(priced).cost, compare.row(priced).node_hours, compare.row(record).cost) == (
@@ -148,7 +169,8 @@ def test_a_run_shows_what_it_cost_and_without_prices_its_node_hours(tmp_path: Pa
         6.25,
         "",
     )
-    rows = {row.name: row.values for row in compare.compare([record, priced])}
+    other.write(priced)
+    rows = {row.name: row.values for row in compare.compare([run, other])}
     assert (rows["cost"], rows["node_hours"]) == (("", "1.25 USD"), ("", "6.25"))
 
 
