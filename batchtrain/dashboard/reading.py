@@ -167,17 +167,21 @@ def timeline(connection: Connection, asked: Asked) -> dict[str, Any]:
 
 def tasks(connection: Connection, asked: Asked) -> Found:
     """A page of the tasks of a job: of the whole job first the failed ones, then the running ones, then the others.
-    Query: state, prefix, skip."""
+    Query: state, prefix, skip, limit."""
     state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.word("skip")
+    given = asked.number("limit")
+    limit = browse.ROWS if given is None else given
+    if not 0 < limit <= browse.ROWS:
+        raise UsageError(f"`limit` is a number of tasks from 1 to {browse.ROWS}")
     filters = (service_tasks.filter_of(state),) if state else FAILED_FIRST
     number, _, token = skip.partition(":")
     rows: list[TaskRow] = []
     for at in range(int(number) if number.isdecimal() else 0, len(filters)):
-        if len(rows) == browse.ROWS:
+        if len(rows) == limit:
             return Found(rows, f"{at}:")
         page = browse.tasks(
             connection.batch, asked.names["job"], where=filters[at], prefix=prefix, skip=token,
-            limit=browse.ROWS - len(rows),
+            limit=limit - len(rows),
         )  # fmt: skip
         rows += page.rows
         if page.next:

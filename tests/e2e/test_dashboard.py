@@ -72,6 +72,14 @@ def test_a_long_list_has_a_link_to_its_next_page(running: Dashboard) -> None:
     assert running.ask("/api/v1/jobs/sweep/tasks?state=none")[0] == 400
 
 
+def test_a_page_of_tasks_has_at_most_its_limit(running: Dashboard) -> None:
+    _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?limit=2")
+    assert (len(json.loads(body)), "Link" in headers) == (2, True)
+    for wrong in ("abc", "0", "1000000"):
+        status, _, body = running.ask(f"/api/v1/jobs/sweep/tasks?limit={wrong}")
+        assert (status, "`limit` is a" in json.loads(body)["error"]) == (400, True), wrong
+
+
 def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
     stage: tuple[BatchService, Dashboard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
