@@ -21,7 +21,7 @@ from batchtrain.service.browse import NodeRow, TaskRow
 from batchtrain.version import __version__
 
 COUNTED_JOBS, COUNTED_NEAR = 5, 50
-"""Active jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
+"""Jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
 BARS = 1000
 """Tasks of a timeline."""
 FAILED_FIRST = (
@@ -129,11 +129,11 @@ def jobs(connection: Connection, asked: Asked) -> Found:
 
 
 def _jobs(connection: Connection) -> list[dict[str, Any]]:
-    """All jobs, the newest first; the first active ones with the counts of their tasks."""
+    """All jobs, the newest first; some with the counts of their tasks: first those that are not completed."""
     oldest = datetime.min.replace(tzinfo=timezone.utc)
     rows = sorted(connection.client.jobs.list(), key=lambda row: row.created or oldest, reverse=True)
     most = COUNTED_NEAR if connection.near else COUNTED_JOBS
-    counted = {row.id for row in [row for row in rows if row.state != "completed"][:most]}
+    counted = {row.id for row in sorted(rows, key=lambda row: row.state == "completed")[:most]}
     return [(look.job(connection.batch, row.id) if row.id in counted else row)._asdict() for row in rows]
 
 
