@@ -149,3 +149,8 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_HOMES[name]), f"{name}Block" if name in _BLOCKS else name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion. For a misspelt name, Python suggests the nearest of them."""
+    return __all__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import json
 import re
 import secrets
@@ -66,9 +67,9 @@ def gang(
     `connect`. client: an existing client. timeout: time limit in seconds.
     unpickle: also send and load values as pickles. Only if you trust what runs on the nodes.
 
-    Raises UsageError for a function or an argument that cannot be sent, and TaskFailed with the traceback of the rank
-    that failed first, caused by an exception of the same type if it is a built-in one. NotFound names the ranks whose
-    values were not fetched.
+    Raises TypeError for a missing or an unknown argument, UsageError for a function or an argument that cannot be sent,
+    and TaskFailed with the traceback of the rank that failed first, caused by an exception of the same type if it is a
+    built-in one. NotFound names the ranks whose values were not fetched.
     """
 
     def decorated(function: Callable[P, R]) -> Callable[P, Returned[R]]:
@@ -114,7 +115,8 @@ def _fetching_all(recipe: Recipe) -> Recipe:
 def write(
     folder: Path, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, unpickle: bool
 ) -> None:
-    """Write the function and its arguments for the nodes. Raises UsageError for what cannot be sent."""
+    """Write the function and its arguments for the nodes. Raises UsageError for what cannot be sent, and TypeError
+    for a missing or an unknown argument."""
     sent, arrays = travelling(function), dict[str, Any]()
     try:
         given = {
@@ -124,6 +126,7 @@ def write(
         values = pack(sent.values, arrays)
     except TypeError as error:
         raise UsageError(str(error)) from None
+    inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
     call = {"module": sent.module, "name": sent.name, "given": given, "values": values, "unpickle": unpickle}
     own = Path(call_function.__file__).read_bytes()
     python = list(sys.version_info[:2])

@@ -102,6 +102,7 @@ def dashboard(environment: Mapping[str, str], *options: str, runs: Path) -> Iter
         first = process.stdout.readline()
         assert first, process.communicate()[1]
         document = json.loads(first)
+        assert document["link"] == f"{document['url']}/#token={document['token']}"
         yield Dashboard(document["url"], document["token"], process)
     finally:
         process.send_signal(2)

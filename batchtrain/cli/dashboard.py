@@ -66,7 +66,7 @@ def _ready(served: Served, stack: contextlib.ExitStack | None) -> None:
         print(f"{served.link}\n", end="", flush=True)
         say("Ctrl-C ends the dashboard")
     else:
-        document = {"url": served.url, "token": served.token, "pid": os.getpid()}
+        document = {"url": served.url, "link": served.link, "token": served.token, "pid": os.getpid()}
         print(msgspec.json.encode(document).decode(), flush=True)
     if stack is not None:
         _open(served.link, stack)

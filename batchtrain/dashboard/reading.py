@@ -21,7 +21,7 @@ from batchtrain.service.browse import NodeRow, TaskRow
 from batchtrain.version import __version__
 
 COUNTED_JOBS, COUNTED_NEAR = 5, 50
-"""Active jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
+"""Jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
 BARS = 1000
 """Tasks of a timeline."""
 FAILED_FIRST = (
@@ -129,11 +129,11 @@ def jobs(connection: Connection, asked: Asked) -> Found:
 
 
 def _jobs(connection: Connection) -> list[dict[str, Any]]:
-    """All jobs, the newest first; the first active ones with the counts of their tasks."""
+    """All jobs, the newest first; some with the counts of their tasks: first those that are not completed."""
     oldest = datetime.min.replace(tzinfo=timezone.utc)
     rows = sorted(connection.client.jobs.list(), key=lambda row: row.created or oldest, reverse=True)
     most = COUNTED_NEAR if connection.near else COUNTED_JOBS
-    counted = {row.id for row in [row for row in rows if row.state != "completed"][:most]}
+    counted = {row.id for row in sorted(rows, key=lambda row: row.state == "completed")[:most]}
     return [(look.job(connection.batch, row.id) if row.id in counted else row)._asdict() for row in rows]
 
 
@@ -167,17 +167,21 @@ def timeline(connection: Connection, asked: Asked) -> dict[str, Any]:
 
 def tasks(connection: Connection, asked: Asked) -> Found:
     """A page of the tasks of a job: of the whole job first the failed ones, then the running ones, then the others.
-    Query: state, prefix, skip."""
+    Query: state, prefix, skip, limit."""
     state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.word("skip")
+    given = asked.number("limit")
+    limit = browse.ROWS if given is None else given
+    if not 0 < limit <= browse.ROWS:
+        raise UsageError(f"`limit` is a number of tasks from 1 to {browse.ROWS}")
     filters = (service_tasks.filter_of(state),) if state else FAILED_FIRST
     number, _, token = skip.partition(":")
     rows: list[TaskRow] = []
     for at in range(int(number) if number.isdecimal() else 0, len(filters)):
-        if len(rows) == browse.ROWS:
+        if len(rows) == limit:
             return Found(rows, f"{at}:")
         page = browse.tasks(
             connection.batch, asked.names["job"], where=filters[at], prefix=prefix, skip=token,
-            limit=browse.ROWS - len(rows),
+            limit=limit - len(rows),
         )  # fmt: skip
         rows += page.rows
         if page.next:

@@ -85,8 +85,9 @@ class Columns:
         self.created.append(task.created)
         self.modified.append(task.modified)
         self.start.append(task.start or ABSENT)
-        self.end.append(task.end or ABSENT)
-        self.exit_code.append(ABSENT if task.exit_code is None else task.exit_code)
+        end, exit_code = _ending(task)
+        self.end.append(end)
+        self.exit_code.append(exit_code)
         if len(self.latest) * BLOCK < len(self.seqs):
             self.latest.append(ABSENT)
         self._note(len(self.seqs) - 1, task.state_time)
@@ -106,8 +107,7 @@ class Columns:
         self.state_time[at] = task.state_time
         self.modified[at] = task.modified
         self.start[at] = task.start or ABSENT
-        self.end[at] = task.end or ABSENT
-        self.exit_code[at] = ABSENT if task.exit_code is None else task.exit_code
+        self.end[at], self.exit_code[at] = _ending(task)
         self._note(at, task.state_time)
 
     def drop(self, seq: int) -> None:
@@ -171,6 +171,13 @@ class Columns:
 
     def row(self, at: int) -> TaskRow:
         return TaskRow(self.ids[at], STATES[self.state[at]], self.state_time[at], self.created[at], self.modified[at])
+
+
+def _ending(task: TaskFacts) -> tuple[int, int]:
+    """The end time and the exit code, which are visible only in the state `completed`."""
+    if task.state != "completed":
+        return ABSENT, ABSENT
+    return task.end or ABSENT, ABSENT if task.exit_code is None else task.exit_code
 
 
 def _kind(column: Any) -> tuple[str, ...]:

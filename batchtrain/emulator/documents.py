@@ -304,16 +304,19 @@ def task_part(book: JobBook, task: Task, base: str, names: Iterable[str]) -> Doc
 
 
 def task_execution(task: Task) -> Document:
+    """How the task runs or ran. The end of a run is recorded before its output files and nodes are done; as in the
+    service, it is visible only with the state `completed`."""
     execution: Document = {}
+    ended = task.state == "completed"
     if task.start:
         execution["startTime"] = wire.timestamp(task.start)
-    if task.end:
+    if ended and task.end:
         execution["endTime"] = wire.timestamp(task.end)
-    if task.exit_code is not None:
+    if ended and task.exit_code is not None:
         execution["exitCode"] = task.exit_code
     if task.instances and task.instances[0].container is not None:
         execution["containerInfo"] = task.instances[0].container
-    if task.failure is not None:
+    if ended and task.failure is not None:
         execution["failureInfo"] = task.failure
     execution["retryCount"] = task.retries
     if task.last_retry:

@@ -90,6 +90,16 @@ class Run:
         return self.directory.record()
 
     @property
+    def id(self) -> str:
+        """The name of the run, as `client.runs.get` takes it."""
+        return self.record.id
+
+    @property
+    def state(self) -> str:
+        """`running`, `completed`, `failed`, `interrupted` or `fetched`."""
+        return self.record.state
+
+    @property
     def tasks(self) -> Table[TaskSeen]:
         """The tasks at their end."""
         return Table(TaskSeen(*(getattr(task, name) for name in TaskSeen._fields)) for task in self.directory.tasks())
@@ -138,7 +148,8 @@ class Run:
 
     def __repr__(self) -> str:
         record = self.record
-        return f"Run({record.id}, {record.state}{', ' if record.summary else ''}{compare.row(record).results})"
+        results = f"{', ' if record.summary else ''}{compare.row(record).results}"
+        return f"{type(self).__name__}({record.id}, {record.state}{results})"
 
     def _repr_html_(self) -> str:
         record = self.record
@@ -175,7 +186,7 @@ class Result(Run):
         return self._tasks
 
     def __repr__(self) -> str:
-        return "\n".join(map(repr, self.runs))
+        return super().__repr__() if len(self.runs) == 1 else "\n".join(map(repr, self.runs))
 
     def _repr_html_(self) -> str:
         return "".join(run._repr_html_() for run in self.runs)

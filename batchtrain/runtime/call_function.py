@@ -48,7 +48,8 @@ def pack(
         return {ARRAY: name}
     if may_pickle:
         return {PICKLE: base64.b64encode(pickle.dumps(value)).decode()}
-    kind = "a " + type(value).__qualname__
+    kind = type(value).__qualname__
+    kind = ("an " if kind[0] in "aeiouAEIOU" else "a ") + kind
     if type(value) is dict:
         kind = "a dict whose keys are not all text"
     elif numpy and isinstance(value, numpy.ma.MaskedArray):

@@ -66,10 +66,29 @@ def test_failed_tasks_are_listed_alone_and_know_their_cause(running: Dashboard) 
     assert "FileNotFoundError" in running.get("/jobs/digits/tasks/broken")["cause"]["message"]
 
 
+def test_a_completed_job_of_the_list_has_the_counts_of_its_tasks(stage: tuple[BatchService, Dashboard]) -> None:
+    service, running = stage
+    batch = connect(environment=service.environment).batch
+    dashboards.add_job(batch, "over", "cpu", good="true", bad="false")
+    ended(running, "over", "good")
+    ended(running, "over", "bad")
+    dashboards.ask(batch, "POST", "/jobs/over/terminate", "terminate job over")
+    [job] = until(lambda: running.get("/jobs?state=completed"))
+    assert (job["id"], job["succeeded"], job["failed"]) == ("over", 1, 1)
+
+
 def test_a_long_list_has_a_link_to_its_next_page(running: Dashboard) -> None:
     _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?prefix=lr-0")
     assert (len(json.loads(body)), "Link" in headers) == (100, False)
     assert running.ask("/api/v1/jobs/sweep/tasks?state=none")[0] == 400
+
+
+def test_a_page_of_tasks_has_at_most_its_limit(running: Dashboard) -> None:
+    _, headers, body = running.ask("/api/v1/jobs/sweep/tasks?limit=2")
+    assert (len(json.loads(body)), "Link" in headers) == (2, True)
+    for wrong in ("abc", "0", "1000000"):
+        status, _, body = running.ask(f"/api/v1/jobs/sweep/tasks?limit={wrong}")
+        assert (status, "`limit` is a" in json.loads(body)["error"]) == (400, True), wrong
 
 
 def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(

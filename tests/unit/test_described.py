@@ -85,6 +85,13 @@ def test_every_framework_of_the_registry_has_a_name_in_the_api() -> None:
     assert {getattr(bt, kind.__name__.removesuffix("Block")) for kind in FRAMEWORKS.values()} == {*FRAMEWORKS.values()}
 
 
+def test_the_public_names_are_listed_before_their_first_use_and_suggested() -> None:
+    words = [sys.executable, "-c", "import batchtrain as bt; print(*dir(bt)); bt.comand"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == sorted(bt.__all__)
+    assert ended.stderr.endswith("has no attribute 'comand'. Did you mean: 'command'?\n")
+
+
 def test_the_guides_file_runs_with_another_import(source: Path) -> None:
     (source / "job.py").write_text(GUIDE)
     subprocess.run([sys.executable, "job.py"], check=True, cwd=source)

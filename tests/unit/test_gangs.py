@@ -68,6 +68,7 @@ def test_other_scalars_and_kinds_of_arrays_are_arrays(value: Any) -> None:
     ("value", "message"),
     [
         ({"a": [threading.Lock()]}, r"the value\['a'\]\[0\] is a lock; use numbers, .*`unpickle=True`"),
+        (object(), "the value is an object; use"),
         ({1: 2}, "is a dict whose keys are not all text"),
         ({"__batchtrain_pickle__": "x"}, "is a dict whose keys"),
         (numpy.array([object()]), "is an array of object"),
@@ -449,3 +450,19 @@ def test_a_gang_that_died_without_an_answer_raises_its_own_failure(tmp_path: Pat
 def test_a_misspelt_keyword_suggests_the_nearest() -> None:
     with pytest.raises(TypeError, match="processes_per_node"):
         gangs.gang(proceses_per_node=2)  # type: ignore[call-arg]
+
+
+def _trained(rate: float, epochs: int = 1) -> float:
+    return rate * epochs
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [((), {}, "missing a required argument: 'rate'"), ((0.1,), {"epoch": 2}, "unexpected keyword argument 'epoch'")],
+)
+def test_a_wrong_argument_is_refused_before_anything_is_sent(
+    tmp_path: Path, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        gangs.write(tmp_path, _trained, args, kwargs, unpickle=False)
+    assert list(tmp_path.iterdir()) == []

@@ -83,6 +83,22 @@ def test_a_task_is_not_complete_before_all_it_left_behind_is_gone(stage: Stage) 
     assert (task.state, node.state) == ("completed", "idle")
 
 
+@pytest.mark.parametrize("code", [0, 7])
+def test_the_end_of_a_run_is_visible_only_with_the_state_completed(stage: Stage, code: int) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    reports.application_ended(stage.world, task, 1, Exit(code), stage.now)
+    found = task_of(stage)
+    assert found["state"] == "running"
+    assert not {"exitCode", "endTime", "failureInfo", "result"} & set(found["executionInfo"])  # type: ignore[call-overload]
+    for ended in ("executionInfo/exitCode ge 0", "executionInfo/endTime ne null"):
+        assert document(stage.do(tasks.list_tasks, "job", filter=ended))["value"] == []
+    stage.end_scopes()
+    assert task_of(stage)["executionInfo"]["exitCode"] == code  # type: ignore[index]
+
+
 def test_a_failed_task_gives_the_service_s_failure(stage: Stage) -> None:
     stage.pool(1)
     stage.job()

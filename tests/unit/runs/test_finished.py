@@ -66,6 +66,8 @@ def test_files_and_output_lead_to_what_was_fetched(tmp_path: Path) -> None:
 def test_a_result_of_one_job_is_its_run(tmp_path: Path) -> None:
     result = Result(Table([TaskSeen("train", "completed")]), [made(tmp_path).directory])
     assert result.logs(rank=1) == ("of rank 1",)
+    assert (result.id, result.state) == (result.path.name, "completed")
+    assert str(result).startswith(f"Result({result.id}, completed")
     assert result._repr_html_() == result.runs[0]._repr_html_()
 
 

@@ -35,7 +35,7 @@ export function jobRow(job) {
   const done = (job.succeeded ?? 0) + (job.failed ?? 0), total = done + (job.running ?? 0) + (job.active ?? 0);
   return row(job.id, [
     link(path("jobs", job.id), job.id), state(job.state),
-    counted ? h("span", { class: "tasks" }, taskBar(job), h("span", { class: "quiet" }, `${count(done)}/${count(total)}`), job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null) : h("span", { class: "quiet" }, job.reason || "–"),
+    counted ? h("span", { class: "tasks" }, taskBar(job), h("span", { class: "quiet" }, `${count(done)}/${count(total)}`), job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null) : h("span", { class: "quiet", title: job.reason }, "–"),
     job.pool ? link(path("pools", job.pool), job.pool) : "–",
     h("span", null, job.ended ? duration(lasted(job.created, job.ended)) : "", " ", h("span", { class: "quiet" }, when(job.ended ?? job.created))),
   ]);
