@@ -108,6 +108,26 @@ def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
     assert found.lines == ("torch.OutOfMemoryError: CUDA out of memory",)
 
 
+LAUNCHER = (
+    "=" * 83,
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+    "=   EXIT CODE: 3",
+    "=" * 83,
+    "[proxy:0:1@n2] HYD_pmcd_pmip_control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed",
+    "[mpiexec@n1] main (mpiexec/mpiexec.c:270): process manager error waiting for completion",
+)
+
+
+def test_the_last_lines_of_a_program_are_not_those_of_its_mpi_launcher() -> None:
+    found = judged(Record(job(failed("reading", "the data is empty", *LAUNCHER, exit_code=3)), POOL))
+    assert found.lines == ("reading", "the data is empty")
+    assert found.findings[0].evidence == "the data is empty"
+
+
+def test_a_launcher_that_failed_itself_is_shown() -> None:
+    assert judged(Record(job(failed(*LAUNCHER, exit_code=3)), POOL)).lines == LAUNCHER[-5:]
+
+
 @pytest.mark.parametrize(
     ("change", "task", "rule"),
     [
