@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import pytest
 
+from batchtrain.cli import diagnose
+from batchtrain.cli.options import Settings
 from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
@@ -200,3 +203,11 @@ def test_where_the_output_is_kept_is_named_in_place_of_a_command_that_needs_the_
     (there,) = judged(Record(job(failed("bye")), POOL)).findings
     assert gone.next_step == "read its output in runs/1/logs/train"
     assert "`batchtrain jobs logs digits --task train`" in there.next_step
+
+
+def test_the_next_step_of_the_page_repeats_the_target_and_output_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    with click.Context(click.Command("diagnose"), obj=Settings(local=True)):
+        diagnose._show(judged(Record(job(failed("see `batchtrain jobs list`")), POOL)), None, None)
+    printed = capsys.readouterr().out
+    assert "`batchtrain jobs logs digits --task train --local`" in printed
+    assert "  | see `batchtrain jobs list`\n" in printed
