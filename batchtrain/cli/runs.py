@@ -1,4 +1,4 @@
-"""`batchtrain runs`: what runs have left: list, show, compare, export."""
+"""`batchtrain runs`: the records of past runs: list, show, compare, export."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDEST = 40
 
 @click.group(cls=Group)
 def command() -> None:
-    """What runs have left behind: numbers, logs and files. No account is needed."""
+    """The records of past runs: numbers, logs and files. No account is needed."""
 
 
 def _root() -> Path:
