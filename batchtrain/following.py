@@ -131,7 +131,8 @@ class Follow:
 
 def _which_output(job_id: str, count: int) -> str:
     return (
-        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} is shown, and how tasks fail;"
+        f"job {job_id} has {count:,} tasks: the output of the first {FIRST} and"
+        f" the first {MOST_FAILED} failures are shown;"
         f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
     )
 

@@ -10,7 +10,7 @@ from tests import environments
 FILE = environments.ROOT / "docs" / "how-to" / f"{PAGE}.md"
 
 HEAD = """\
-# Come from Batch Shipyard
+# Coming from Batch Shipyard
 
 `credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml` of Batch Shipyard load and plan unchanged. These commands
 need no account:

@@ -21,7 +21,7 @@ GROUPS = {
     "doctor": "Check account, quota and size before you pay.",
     "emulator": "The embedded Azure Batch on this machine.",
     "run": "Run a recipe from start to end, and clean up.",
-    "runs": "What runs have left: list, show, compare, export.",
+    "runs": "List, show, compare and export past runs.",
     "dashboard": "Show pools, jobs, live logs, curves and runs in the browser.",
     "bench": "Run a recipe with each combination of settings, and compare.",
     "help": "Pages of the documentation.",

@@ -12,7 +12,7 @@ import click
 
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import common, completed, say, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
 
 LABELS = ("cause", "where", "proof", "next")
+OUTPUT = "  |"
+"""The start of a line of output."""
 SENT = "{} has everything that was read; look through it before you send it"
 _bundle = click.option(
     "--bundle",
@@ -108,10 +110,15 @@ def _show(diagnosis: Diagnosis, bundle: Path | None, loaded: Loaded | None) -> N
     if bundle is not None:
         write(bundle, {"diagnosis.txt": page + "\n", "diagnosis.json": _json(document), "versions.txt": _versions()})
     if settings().output == "table":
-        page = "\n".join(row for line in page.split("\n") for row in _wrapped(line))
+        page = "\n".join(row for line in page.split("\n") for row in _wrapped(_pasted(line)))
     show({key: value for key, value in document.items() if key != "record"}, page)
     if bundle is not None:
         say(SENT.format(bundle))
+
+
+def _pasted(line: str) -> str:
+    """A line of the page, whose commands use the same account; output of tasks stays as it is."""
+    return line if line.startswith(OUTPUT) else completed(line)
 
 
 def _wrapped(line: str) -> list[str]:
@@ -119,7 +126,7 @@ def _wrapped(line: str) -> list[str]:
     import textwrap
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    if not width or len(line) <= width or line.startswith("  |"):
+    if not width or len(line) <= width or line.startswith(OUTPUT):
         return [line]
     label = "       " if line[:7].strip() in LABELS else "    "
     return textwrap.wrap(line, width, subsequent_indent=label, break_long_words=False, break_on_hyphens=False)

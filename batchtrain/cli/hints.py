@@ -107,7 +107,8 @@ def terminal_width(stream: TextIO | None) -> int:
 
 
 def _with(words: str, option: str) -> str:
-    return words if not option or option.split()[0] in words.split() else f"{words}{option}"
+    given = words.split()
+    return words if not option or option.split()[0] in given or "--help" in given else f"{words}{option}"
 
 
 def program() -> str:

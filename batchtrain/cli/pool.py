@@ -19,6 +19,7 @@ from batchtrain.service.deadlines import POOL_SECONDS
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Recipe
+    from batchtrain.service.seen import PoolSeen
 
 
 LEAST_IDLE = 300.0
@@ -64,7 +65,12 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
     view = functools.partial(view_of, client.account, loaded.recipe)
     with live.block(view) as shown, standing(client, shown) as tell:
         seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
-    show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
+    show(seen, _size(seen))
+
+
+def _size(seen: PoolSeen) -> str:
+    nodes = seen.dedicated + seen.spot
+    return f"pool {seen.id} has {nodes} node{'s' if nodes != 1 else ''} ({seen.allocation})"
 
 
 def _idling(loaded: Loaded, idle: float) -> Loaded:
@@ -186,7 +192,7 @@ def resize(
             tell=tell,
             recipe=_of(name, loaded),
         )
-    show(seen, f"pool {seen.id} has {seen.dedicated + seen.spot} nodes ({seen.allocation})")
+    show(seen, _size(seen))
 
 
 @command.command(cls=Command)

@@ -88,7 +88,7 @@ def command(
             )
             _report(outcome)
             if not keep and outcome.failure is None and outcome.standing is None and chosen.output == "table":
-                say("next, after an edit:" if reuse else "next, on a pool that is kept for the run after it:")
+                say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
                 say(f"  {_again(source, '--reuse')}")
         if outcome.failure is not None:
             raised = _raised(loaded.recipe, outcome.failure)

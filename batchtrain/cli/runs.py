@@ -1,4 +1,4 @@
-"""`batchtrain runs`: what runs have left: list, show, compare, export."""
+"""`batchtrain runs`: the records of past runs: list, show, compare, export."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST = 4 * WIDEST
 
 @click.group(cls=Group)
 def command() -> None:
-    """What runs have left behind: numbers, logs and files. No account is needed."""
+    """The records of past runs: numbers, logs and files. No account is needed."""
 
 
 def _root() -> Path:

@@ -56,7 +56,7 @@ def printed(rows: Sequence[Any]) -> None:
     console.print(table)
     left_out = [column.head for column in every if column.name not in {fit.name for fit in fitting} and _speaks(column)]
     if left_out:
-        console.print(Text(f"no room for: {', '.join(left_out)} (-o json has everything)", style="dim"))
+        console.print(Text(f"columns that do not fit: {', '.join(left_out)} (-o json has everything)", style="dim"))
 
 
 def _cells(row: Any) -> tuple[str, ...]:

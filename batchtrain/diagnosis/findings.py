@@ -8,7 +8,7 @@ from batchtrain.diagnosis import output_rules, service_rules
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.record import JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.errors import Finding
-from batchtrain.service.causes import lines_of
+from batchtrain.service.causes import lines_of, of_the_program
 
 SHOWN_LINES = 5
 PREEMPTED = (
@@ -77,7 +77,7 @@ def _unknown(job: JobRecord, task: TaskRecord, subject: str) -> Finding:
     code = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
     cause = f"the program raised {exception}" if exception else f"the program ended {code}"
     where = f"{task.cause.raised}: " if task.cause.raised else ""
-    last = next((line for line in reversed(task.stderr or task.stdout) if line.strip()), "")
+    last = "".join(_shown(task)[-1:])
     read = f"read its output: `batchtrain jobs logs {job.id} --task {task.id}`, and with `--file stderr.txt`"
     if job.logs:
         read = f"read its output in {job.logs}/{task.id}"
@@ -93,8 +93,10 @@ def _who(task: TaskRecord) -> str:
 def _shown(task: TaskRecord) -> tuple[str, ...]:
     """The last lines of the rank that failed first."""
     own = tuple(lines_of(task.stderr, task.cause)) if task.cause.who else ()
-    lines = [line for line in own or task.stderr or task.stdout if line.strip()]
-    return tuple(lines[-SHOWN_LINES:])
+    for lines in (of_the_program(own), of_the_program(task.stderr), of_the_program(task.stdout), task.stderr):
+        if filled := [line for line in lines if line.strip()]:
+            return tuple(filled[-SHOWN_LINES:])
+    return ()
 
 
 # --- a job ----------------------------------------------------------------------------------------------------------

@@ -247,7 +247,9 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
         decisions.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
     decisions += (Implicit(*each[:4]) for each in _added(options, ranks, shape))
     if payload.hooked:
-        because = "a rank with an exception would wait for the other ranks forever; where mpi4py is installed"
+        because = (
+            "ends all ranks if one raises an exception, so that none waits forever; only where mpi4py is installed"
+        )
         decisions.append(Implicit("-m mpi4py", "true", because, "mpi4py-abort"))
     decisions += steps.implicit_sshd(shape, options.setup.coordination_command)
     decisions.append(Implicit("AZ_BATCH_HOST_LIST", "the primary first", "rank 0 runs on the primary", "primary-first"))

@@ -16,6 +16,8 @@ PREFIX = re.compile(r"^(?:\[\d+:(?P<label>[^\]]+)\] )?(?:\[rank(?P<rank>\d+)\]: 
 TRACEBACK = "Traceback (most recent call last):"
 FRAME = re.compile(r'\s+File "[^"]*/workitems/[^/"]+/[^/"]+/[^/"]+/(?P<file>[^"]+)", line (?P<line>\d+)')
 """A line of a traceback in a file of the task's directory."""
+LAUNCHER = re.compile(r"\[(?:mpiexec@|proxy:)|=   |={10}")
+"""A line that mpiexec of MPICH and Intel MPI prints after a rank has failed."""
 LONGEST = 200
 """Characters of an exception's line that are shown."""
 
@@ -62,6 +64,11 @@ def lines_of(lines: Iterable[str], reported: Cause) -> Iterator[str]:
     number = reported.who.rpartition(" ")[2]
     others = (line for line in lines if not REPORT.match(line))
     return _of(others, reported.who, number if number.isdigit() else None)
+
+
+def of_the_program(lines: Sequence[str]) -> tuple[str, ...]:
+    """The lines that the launcher of the MPI did not print."""
+    return tuple(line for line in lines if not LAUNCHER.match(line))
 
 
 def _code(report: re.Match[str]) -> int:

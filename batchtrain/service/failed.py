@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.errors import TaskFailed, printable, shortened
-from batchtrain.service.causes import Cause, cause
+from batchtrain.service.causes import Cause, cause, of_the_program
 from batchtrain.service.seen import TaskSeen
 
 MEANINGS = {
@@ -28,7 +28,7 @@ def failed(job_id: str, task: TaskSeen, lines: tuple[str, ...]) -> TaskFailed:
         code=task.exit_code,
         cause=reason.exception,
         raised=reason.raised,
-        lines=lines[-SHOWN_LINES:],
+        lines=(of_the_program(lines) or lines)[-SHOWN_LINES:],
     )
 
 

@@ -147,13 +147,14 @@ class JobAddition:
         self._metadata = [item for item in standing["metadata"] if item["name"] != COMPLETE]
         if known[DIGEST] == made and known.get(COMPLETE) == str(counts(self._client, self._job_id).total):
             self._complete = int(known[COMPLETE])
-            return Note("job.reused", f"job {self._job_id} exists with all of its {self._complete:,} tasks")
+            whole = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
+            return Note("job.reused", f"job {self._job_id} exists with {whole}")
         self._standing = listed(self._client, self._job_id)
         if known[DIGEST] != made:
             self._refuse_other(body, standing)
-        return Note(
-            "job.reused", f"job {self._job_id} exists with {len(self._standing):,} tasks; adding what is missing"
-        )
+        count = len(self._standing)
+        tasks = f"{count:,} task{'s' if count != 1 else ''}"
+        return Note("job.reused", f"job {self._job_id} exists with {tasks}; adding what is missing")
 
     def _refuse_other(self, body: dict[str, Any], standing: dict[str, Any]) -> None:
         """Raise Differs, before anything is added, if the job or one of its tasks differs from a changed plan."""

@@ -78,7 +78,7 @@ class Glance(NamedTuple):
 def filter_of(state: str) -> str:
     """The filter of a state's tasks; empty for all tasks. Raises UsageError."""
     if state and state not in STATES:
-        raise UsageError(f"`{state}` is no state of tasks; the states are {', '.join(STATES)}")
+        raise UsageError(f"`{state}` is not a state of a task; the states are {', '.join(STATES)}")
     return STATES[state] if state else ""
 
 

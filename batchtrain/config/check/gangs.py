@@ -166,8 +166,8 @@ def _gpus_idle(subject: Subject) -> Found:
         if 0 < processes < gpus and name in A_PROCESS_A_GPU:
             yield (
                 path,
-                f"a node has {gpus} GPUs and {processes} process{'es' if processes > 1 else ''}; with one GPU a process"
-                f" {gpus - processes} stay idle",
+                f"a node has {gpus} GPUs and {processes} process{'es' if processes > 1 else ''}; each uses one GPU,"
+                f" so {gpus - processes} stay{'s' if gpus - processes == 1 else ''} idle",
             )
 
 

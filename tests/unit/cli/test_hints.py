@@ -26,6 +26,7 @@ LOCAL, PLACE = " --local", " --configdir 'my files'"
         ),
         ("`batchtrain jobs wait j --local`", "`batchtrain jobs wait j --local`"),
         ("`batchtrain config plan d --diff`", "`batchtrain config plan d --diff --local`"),
+        ("`batchtrain jobs diagnose --help`", "`batchtrain jobs diagnose --help`"),
         ("`batchtrain config checks`", "`batchtrain config checks`"),
         ("`batchtrain pool autoscale evaluate F`", "`batchtrain pool autoscale evaluate F`"),
         ("`batchtrain data list a/b`", "`batchtrain data list a/b --configdir 'my files'`"),

@@ -10,6 +10,8 @@ import pytest
 
 from batchtrain.cli import jobs
 from batchtrain.cli.app import root
+from batchtrain.cli.pool import _size
+from batchtrain.service.seen import PoolSeen
 
 
 def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:
@@ -49,3 +51,8 @@ def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str
     context = click.Context(jobs.command)
     name, _, left = jobs.command.resolve_command(context, words.split())
     assert [name, *left] == [*path.split(), *words.split()[len(path.split()) :]]
+
+
+@pytest.mark.parametrize(("nodes", "text"), [(1, "pool p has 1 node (steady)"), (2, "pool p has 2 nodes (steady)")])
+def test_the_nodes_of_a_pool_are_counted_in_the_right_number(nodes: int, text: str) -> None:
+    assert _size(PoolSeen("p", "active", "steady", "standard_d4s_v5", nodes, nodes, 0, 0)) == text

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import pytest
 
+from batchtrain.cli import diagnose
+from batchtrain.cli.options import Settings
 from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
@@ -108,6 +111,26 @@ def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
     assert found.lines == ("torch.OutOfMemoryError: CUDA out of memory",)
 
 
+LAUNCHER = (
+    "=" * 83,
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+    "=   EXIT CODE: 3",
+    "=" * 83,
+    "[proxy:0:1@n2] HYD_pmcd_pmip_control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed",
+    "[mpiexec@n1] main (mpiexec/mpiexec.c:270): process manager error waiting for completion",
+)
+
+
+def test_the_last_lines_of_a_program_are_not_those_of_its_mpi_launcher() -> None:
+    found = judged(Record(job(failed("reading", "the data is empty", *LAUNCHER, exit_code=3)), POOL))
+    assert found.lines == ("reading", "the data is empty")
+    assert found.findings[0].evidence == "the data is empty"
+
+
+def test_a_launcher_that_failed_itself_is_shown() -> None:
+    assert judged(Record(job(failed(*LAUNCHER, exit_code=3)), POOL)).lines == LAUNCHER[-5:]
+
+
 @pytest.mark.parametrize(
     ("change", "task", "rule"),
     [
@@ -180,3 +203,11 @@ def test_where_the_output_is_kept_is_named_in_place_of_a_command_that_needs_the_
     (there,) = judged(Record(job(failed("bye")), POOL)).findings
     assert gone.next_step == "read its output in runs/1/logs/train"
     assert "`batchtrain jobs logs digits --task train`" in there.next_step
+
+
+def test_the_next_step_of_the_page_repeats_the_target_and_output_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    with click.Context(click.Command("diagnose"), obj=Settings(local=True)):
+        diagnose._show(judged(Record(job(failed("see `batchtrain jobs list`")), POOL)), None, None)
+    printed = capsys.readouterr().out
+    assert "`batchtrain jobs logs digits --task train --local`" in printed
+    assert "  | see `batchtrain jobs list`\n" in printed

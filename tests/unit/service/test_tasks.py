@@ -233,7 +233,7 @@ def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Even
 
 def test_of_a_large_job_the_first_tasks_and_the_failed_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((0,), monkeypatch)
-    assert said[0].text.startswith(f"job j has 100 tasks: the output of the first {FIRST} is shown, and how tasks fail")
+    assert said[0].text.startswith(f"job j has 100 tasks: the output of the first {FIRST} and the first")
     assert [event.subject for event in said if event.kind == "shown"] == [f"t{number}" for number in range(FIRST)]
     failed = [event for event in shown((6, 8), monkeypatch) if event.kind == "task.failed"]
     assert [event.text for event in failed] == [f"why t{number} failed" for number in range(8)]
@@ -248,7 +248,7 @@ def test_after_many_failures_no_further_one_is_shown(monkeypatch: pytest.MonkeyP
 def test_the_filter_of_an_unknown_state_names_the_states() -> None:
     assert tasks.filter_of("") == ""
     assert tasks.filter_of("failed") == "executionInfo/result eq 'failure'"
-    with pytest.raises(UsageError, match=r"`done` is no state of tasks; the states are active, running, completed"):
+    with pytest.raises(UsageError, match=r"`done` is not a state of a task; the states are active, running, completed"):
         tasks.filter_of("done")
 
 
