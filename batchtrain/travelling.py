@@ -216,20 +216,20 @@ def _take(module: str, files: dict[str, bytes]) -> None:
     source = sys.modules.get(name) or importlib.util.find_spec(name)
     origin = getattr(source, "__file__", None) or getattr(source, "origin", None)
     folders = getattr(source, "__path__", None) or getattr(source, "submodule_search_locations", None)
-    for place in map(Path, folders or filter(None, [origin])):  # a package without __init__.py may have several folders
-        for path in _python_files(place):
-            local = str(path.relative_to(place.parent))
+    for top in map(Path, folders or filter(None, [origin])):  # a package without __init__.py may have several folders
+        for path in _python_files(top):
+            local = str(path.relative_to(top.parent))
             if local not in files:
                 files[local] = path.read_bytes()
                 with contextlib.suppress(SyntaxError, ValueError):  # a file that is never imported may be no Python
                     _take_imports(ast.parse(files[local]), files)
 
 
-def _python_files(place: Path) -> list[Path]:
+def _python_files(top: Path) -> list[Path]:
     """The files of a module or a folder, but not those of installed packages."""
-    if not _INSTALLED.isdisjoint(place.parts):
+    if not _INSTALLED.isdisjoint(top.parts):
         return []
-    paths = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    paths = sorted(top.rglob("*.py")) if top.is_dir() else [top]
     return [path for path in paths if path.suffix == ".py" and _INSTALLED.isdisjoint(path.parts)]
 
 

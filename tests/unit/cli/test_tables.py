@@ -69,7 +69,7 @@ def test_constant_columns_are_omitted_first_then_the_vm_size(
 ) -> None:
     rows = [Ran(f"20261123-digits-{n}", f"2026-11-23 19:0{n}", f"standard_d{n}s_v5", "0.01") for n in (2, 4)]
     printed = " ".join(shown(list(rows), width, monkeypatch, capsys).split())
-    names = printed.partition("no room for: ")[2].partition(" (-o")[0].split(", ")
+    names = printed.partition("columns that do not fit: ")[2].partition(" (-o")[0].split(", ")
     assert {name.replace(" ", "_") for name in names} == left
 
 
