@@ -146,7 +146,8 @@ def _show_stats(totals: Stats) -> None:
     spreads = {"waited": totals.waited, "ran": totals.ran}
     for name, spread in spreads.items():
         if spread:
-            print(f"{name:7} median {spread.median:.1f} s, 95 % {spread.p95:.1f} s, longest {spread.longest:.1f} s")
+            median, p95, longest = (f"{seconds:.3g} s" for seconds in (spread.median, spread.p95, spread.longest))
+            print(f"{name:7} median {median}, 95th percentile {p95}, longest {longest}")
     if totals.first_start and totals.last_end:
         whole = (totals.last_end - totals.first_start).total_seconds()
         print(f"from the first start to the last end {whole:.1f} s, {totals.node_hours:.2f} node hours")

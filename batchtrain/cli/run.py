@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from batchtrain.service.seen import TaskSeen
 
 
+NAMED = 20
+"""Tasks that succeeded and are named at the end; more are counted."""
 MAX_PRICE = "End the run when its nodes have cost this, by the prices of the catalogue. The emulator counts the same."
 
 
@@ -132,8 +134,8 @@ def _report(outcome: Outcome) -> None:
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
         return
-    for task in outcome.tasks:
-        say(_ended(task))
+    for line in _ends(outcome.tasks):
+        say(line)
 
 
 def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
@@ -142,6 +144,16 @@ def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
     for run, metrics in zip(outcome.runs, outcome.metrics, strict=True):
         for task in itertools.islice(tasks, sum(1 for _ in run.each_task())):
             yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(run.path)}
+
+
+def _ends(tasks: Sequence[TaskSeen]) -> Iterator[str]:
+    """How each task ended; many that succeeded are one line."""
+    succeeded = [task.seconds or 0.0 for task in tasks if task.state == "completed" and not task.failed]
+    for task in tasks:
+        if len(succeeded) <= NAMED or task.state != "completed" or task.failed:
+            yield _ended(task)
+    if len(succeeded) > NAMED:
+        yield f"{len(succeeded):,} tasks succeeded, in {min(succeeded):.1f} to {max(succeeded):.1f} s"
 
 
 def _ended(task: TaskSeen) -> str:

@@ -50,8 +50,10 @@ class Progress(NamedTuple):
 
     def text(self, total: int | None) -> str:
         """The progress as a sentence, with the rate and the remaining time."""
+        if not self.added:
+            return "sending tasks"
         rate = self.added / max(self.seconds, 1e-3)
-        if total is None or not rate:
+        if total is None:
             return f"added {self.added:,} tasks, {rate:,.0f}/s"
         left = retry.span(max(total - self.equal - self.added, 0) / rate)
         return f"added {self.added:,} of {total - self.equal:,} tasks, {rate:,.0f}/s, {left} left"

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from batchtrain.cli.jobs import _either
-from batchtrain.cli.run import _ended
+from batchtrain.cli.run import _ended, _ends
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.operations import Job, Jobs, Pools
 from batchtrain.service import files
@@ -71,3 +71,12 @@ def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:
     assert (
         _ended(TaskSeen("train", "completed", exit_code=0, seconds=1.0)) == "task train ended with exit code 0 in 1.0 s"
     )
+
+
+def test_of_many_tasks_the_failed_ones_are_named_and_the_others_counted() -> None:
+    tasks = [TaskSeen(f"t{n}", "completed", "success", exit_code=0, seconds=1 + n / 10) for n in range(21)]
+    assert len(list(_ends(tasks[:20]))) == 20
+    failed = TaskSeen("bad", "completed", "failure", exit_code=3, seconds=9.0)
+    assert list(_ends([*tasks, failed])) == [
+        "task bad ended with exit code 3 in 9.0 s", "21 tasks succeeded, in 1.0 to 3.0 s",
+    ]  # fmt: skip

@@ -167,7 +167,7 @@ def test_only_an_answer_that_asks_for_fewer_requests_slows_a_submission_down(sta
     ("progress", "total", "text"),
     [
         (Progress(1000, 2.0), None, "added 1,000 tasks, 500/s"),
-        (Progress(0, 2.0), 100, "added 0 tasks, 0/s"),
+        (Progress(0, 2.0), 100, "sending tasks"),
         (Progress(1000, 2.0), 6000, "added 1,000 of 6,000 tasks, 500/s, 10 s left"),
         (Progress(1000, 2.0, equal=3000), 6000, "added 1,000 of 3,000 tasks, 500/s, 4 s left"),
         (Progress(100, 1.0), 1_000_000, "added 100 of 1,000,000 tasks, 100/s, 2 h 47 min left"),
