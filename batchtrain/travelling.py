@@ -42,13 +42,12 @@ def travelling(function: Any) -> Travelling:
         raise UsageError("a lambda has no source of its own; give a function that is made with `def`")
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise UsageError(f"{function.__name__} is asynchronous or a generator; give a function that returns its value")
-    files: dict[str, bytes] = {}
+    files = _LocalFiles()
     if _importable(function):
-        _take(function.__module__, files)
-        return Travelling(function.__module__, function.__qualname__, files, {})
+        files.take(function.__module__)
+        return Travelling(function.__module__, function.__qualname__, files.contents, {})
     text = _Text(function, files)
-    files[f"{MODULE}.py"] = text.source.encode()
-    return Travelling(MODULE, text.name, files, text.values)
+    return Travelling(MODULE, text.name, {**files.contents, f"{MODULE}.py": text.source.encode()}, text.values)
 
 
 def _importable(function: FunctionType) -> bool:
@@ -60,7 +59,7 @@ def _importable(function: FunctionType) -> bool:
 class _Text:
     """The source of a function of a notebook or a script, with what it uses of its module."""
 
-    def __init__(self, function: FunctionType, files: dict[str, bytes]) -> None:
+    def __init__(self, function: FunctionType, files: _LocalFiles) -> None:
         self._function, self._files = function, files
         self._imports: list[str] = []
         self._parts: dict[str, str] = {}
@@ -82,7 +81,7 @@ class _Text:
         self._parts[name] = ""  # a function may call itself, also by another name
         tree = ast.parse(source)
         _refuse_relative_imports(name, tree)
-        _take_imports(tree, self._files)
+        self._files.take_imports(tree)
         known = _known(thing, self._function.__globals__)
         for used in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
             if used in known and not _everywhere(used, known[used]):
@@ -105,12 +104,12 @@ class _Text:
         own = home in ("__main__", self._function.__module__) or "<locals>" in called
         if isinstance(value, ModuleType) and value.__name__ != "__main__":
             self._imports.append(f"import {value.__name__} as {name}")
-            _take(value.__name__, self._files)
+            self._files.take(value.__name__)
         elif own and isinstance(thing, (FunctionType, type)):
             self._define_as(name, thing, wrapped=thing is not value)
         elif home != "__main__" and called and getattr(sys.modules.get(str(home)), called, None) is value:
             self._imports.append(f"from {home} import {called} as {name}")
-            _take(str(home), self._files)
+            self._files.take(str(home))
         else:
             where, instead = (
                 f"`{name}`, which {self.name} uses,",
@@ -208,21 +207,40 @@ def _everywhere(name: str, value: Any) -> bool:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def _take(module: str, files: dict[str, bytes]) -> None:
-    """Add the files of a module, and of what it imports, unless it is installed: a module alone, of a package all."""
-    name = module.partition(".")[0]
-    if name in sys.stdlib_module_names or name in ("batchtrain", "__main__"):
-        return
-    source = sys.modules.get(name) or importlib.util.find_spec(name)
-    origin = getattr(source, "__file__", None) or getattr(source, "origin", None)
-    folders = getattr(source, "__path__", None) or getattr(source, "submodule_search_locations", None)
-    for top in map(Path, folders or filter(None, [origin])):  # a package without __init__.py may have several folders
-        for path in _python_files(top):
-            local = str(path.relative_to(top.parent))
-            if local not in files:
-                files[local] = path.read_bytes()
-                with contextlib.suppress(SyntaxError, ValueError):  # a file that is never imported may be no Python
-                    _take_imports(ast.parse(files[local]), files)
+class _LocalFiles:
+    """The files of modules that are not installed, and of what they import, by their path on the node."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self._modules: set[str] = set()
+
+    def take(self, module: str) -> None:
+        """Add the files of a module, unless it is installed: a module alone, of a package all."""
+        name = module.partition(".")[0]
+        if name in sys.stdlib_module_names or name in ("batchtrain", "__main__") or name in self._modules:
+            return
+        self._modules.add(name)
+        source = sys.modules.get(name) or importlib.util.find_spec(name)
+        origin = getattr(source, "__file__", None) or getattr(source, "origin", None)
+        folders = getattr(source, "__path__", None) or getattr(source, "submodule_search_locations", None)
+        for top in map(
+            Path, folders or filter(None, [origin])
+        ):  # a package without __init__.py may have several folders
+            for path in _python_files(top):
+                local = str(path.relative_to(top.parent))
+                if local not in self.contents:
+                    self.contents[local] = path.read_bytes()
+                    with contextlib.suppress(SyntaxError, ValueError):  # a file that is never imported may be no Python
+                        self.take_imports(ast.parse(self.contents[local]))
+
+    def take_imports(self, tree: ast.AST) -> None:
+        """Add the files of what a module imports."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self.take(alias.name)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                self.take(node.module)
 
 
 def _python_files(top: Path) -> list[Path]:
@@ -231,15 +249,6 @@ def _python_files(top: Path) -> list[Path]:
         return []
     paths = sorted(top.rglob("*.py")) if top.is_dir() else [top]
     return [path for path in paths if path.suffix == ".py" and _INSTALLED.isdisjoint(path.parts)]
-
-
-def _take_imports(tree: ast.AST, files: dict[str, bytes]) -> None:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                _take(alias.name, files)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            _take(node.module, files)
 
 
 def _refuse_relative_imports(name: str, tree: ast.AST) -> None:
