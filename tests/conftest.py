@@ -13,7 +13,7 @@ import pytest
 
 from batchtrain.emulator.interface import StorageAccount
 from tests import azurite as azurites
-from tests import containers, environments, leftovers
+from tests import containers, environments, examples, leftovers
 
 ROOT = environments.ROOT
 LONG = ("browser", "docker", "framework", "slow")
@@ -23,12 +23,13 @@ WITH_ALL = "run with --all"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="also run the tests that take minutes: " + ", ".join(LONG))
-    parser.addoption("--rest", action="store_true", help="run only the tests that do not run without --all")
+    parser.addoption("--rest", action="store_true", help="run only the tests that do more with --all than without")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers per core: half of the time of the tests is waiting for processes that they started."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A worker per core for unit tests; two for others, as half of their time is waiting for processes."""
+    unit = [Path(argument.partition("::")[0]).resolve().is_relative_to(ROOT / "tests/unit") for argument in config.args]
+    return (1 if all(unit) else 2) * (os.cpu_count() or 1)
 
 
 def _whole(config: pytest.Config) -> bool:
@@ -39,7 +40,7 @@ def _whole(config: pytest.Config) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--rest"):
         return
-    rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi"))]
+    rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi", "property"))]
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = rest
@@ -49,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control started us in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     azurites.share()
+    if _whole(config):
+        os.environ.setdefault(examples.VARIABLE, "many")
     if not hasattr(config, "workerinput"):  # pytest-xdist's workers inherit the mark
         leftovers.mark()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,14 +97,19 @@ class Seen(NamedTuple):
 
 def outcome(settings: Mapping[str, Any], files: Mapping[str, str] | None = None) -> Seen:
     """Write the base with these values as YAML files, read them, and plan. `files` lie beside the YAML."""
+    return _outcome(json.dumps(built(settings)), json.dumps(files or {}))
+
+
+@cache  # many properties have the same base without them
+def _outcome(settings: str, files: str) -> Seen:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         by_file: dict[str, dict[str, Any]] = {}
-        for section, value in built(settings).items():
+        for section, value in json.loads(settings).items():
             by_file.setdefault(FILE_OF[section], {})[section] = value
         for name, content in by_file.items():
-            (place / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-        for name, text in (files or {}).items():
+            (place / f"{name}.yaml").write_text(yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False))
+        for name, text in json.loads(files).items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(text)
         loaded = load(place)

@@ -13,13 +13,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
 from azure.batch import BatchClient, models
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests import examples
 from tests.contract.conftest import pool, task
 from tests.contract.ways import ACCOUNT, ENDPOINT, KEY, Inside, Transport
 
@@ -256,11 +258,5 @@ class Calls(RuleBasedStateMachine):
 
 
 TestCallsInAnyOrder = Calls.TestCase
-TestCallsInAnyOrder.settings = settings(
-    max_examples=12,
-    stateful_step_count=30,
-    phases=(Phase.generate,),
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+pytest.mark.property(TestCallsInAnyOrder)
+TestCallsInAnyOrder.settings = settings(examples.of(24, phases=(Phase.generate,)), stateful_step_count=30)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from batchtrain.emulator import models, wire
 from batchtrain.emulator.models import Field
+from tests import examples
 from tests.contract import wire_properties
 from tests.contract.test_every_wire_property import (
     ACTIONS,
@@ -35,10 +35,9 @@ from tests.contract.test_every_wire_property import (
 from tests.contract.ways import Inside
 from tests.contract.wire_properties import Case
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.property]
 
 SEED = 20_261_122
-QUICK, LONG = 600, 10_000 if os.environ.get("BATCHTRAIN_TEST_VARIANTS") else 3_000
 CASES = tuple(wire_properties.cases())
 
 
@@ -175,12 +174,12 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
         yield running
 
 
-def fuzz(inside: Inside, examples: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_body_is_refused_or_shown_again(inside: Inside, capsys: pytest.CaptureFixture[str]) -> None:
     service, found = Service(inside), Counter[str]()
 
     @seed(SEED)
     @settings(
-        max_examples=examples,
+        max_examples=examples.count(3_000),
         database=None,
         deadline=None,
         phases=(Phase.generate, Phase.shrink),
@@ -195,12 +194,3 @@ def fuzz(inside: Inside, examples: int, capsys: pytest.CaptureFixture[str]) -> N
     one()
     with capsys.disabled():
         print(f"\n{found.total()} changed bodies (seed {SEED}): {dict(found)}")
-
-
-def test_a_changed_body_is_refused_or_shown_again(inside: Inside, capsys: pytest.CaptureFixture[str]) -> None:
-    fuzz(inside, QUICK, capsys)
-
-
-@pytest.mark.slow
-def test_many_changed_bodies_are_refused_or_shown_again(inside: Inside, capsys: pytest.CaptureFixture[str]) -> None:
-    fuzz(inside, LONG, capsys)

@@ -6,18 +6,20 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2] / "batchtrain"
+from tests import modules
+from tests.modules import PACKAGE
+
 ON_LINUX = ("emulator", "runtime")
 """Folders whose code runs on Linux only."""
 
 
 def test_every_text_file_that_the_client_opens_names_its_encoding() -> None:
-    files = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in ON_LINUX]
-    assert [f"{path.name}:{line}" for path in sorted(files) for line in _without_encoding(path)] == []
+    files = [path for path in modules.files() if path.relative_to(PACKAGE).parts[0] not in ON_LINUX]
+    assert [f"{path.name}:{line}" for path in files for line in _without_encoding(path)] == []
 
 
 def _without_encoding(path: Path) -> Iterator[int]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in modules.nodes(path):
         if isinstance(node, ast.Call) and _text(node) and not any(word.arg == "encoding" for word in node.keywords):
             yield node.lineno
 

@@ -205,6 +205,7 @@ def test_no_nesting_exhausts_the_stack() -> None:
     assert value("1" + "+1" * 4000) == "4001"
 
 
+@pytest.mark.property
 @given(some.text(alphabet='$xTime().,;=+-*/<>!?:&|"1e0 \nActiveTasksGetSample', max_size=60))
 def test_any_text_is_a_formula_or_a_formula_error(text: str) -> None:
     try:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import modules
+
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = {ROOT / "docs/reference/config.md", ROOT / "docs/reference/emulator-operations.md"}
 """Their phrases are those of the package's own texts; their links are checked as everywhere."""
@@ -84,7 +86,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:
     """The docstrings and other texts of a module, each on one line."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in modules.nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, " ".join(node.value.split())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -12,13 +12,14 @@ from tests import modules
 EMPTY = {"one", "place", "found", "said", "told"}
 
 
-def bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def bound(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Each parameter and assigned name with its line; the fields of a class, which JSON documents may have, are left
     out."""
+    nodes = tuple(nodes)
     fields = {
-        node.target for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and node.value is None
+        node.target for node in nodes if isinstance(node, ast.AnnAssign) and node.value is None
     }  # `name: type` assigns nothing
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.arg):
             yield node.lineno, node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields:
@@ -27,15 +28,15 @@ def bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
-def empty_names(code: str) -> list[str]:
-    return [f"line {line}: {name}" for line, name in bound(ast.parse(code)) if name in EMPTY]
+def empty_names(nodes: Iterable[ast.AST]) -> list[str]:
+    return [f"line {line}: {name}" for line, name in bound(nodes) if name in EMPTY]
 
 
 def test_no_parameter_or_variable_has_an_empty_name() -> None:
     wrong = {
         str(path.relative_to(modules.PACKAGE)): names
         for path in modules.files()
-        if (names := empty_names(path.read_text(encoding="utf-8")))
+        if (names := empty_names(modules.nodes(path)))
     }
     assert wrong == {}, "name each variable after the thing it holds, such as `task` or `path`"
 
@@ -54,8 +55,8 @@ def test_no_parameter_or_variable_has_an_empty_name() -> None:
     ],
 )
 def test_an_empty_name_is_found(code: str) -> None:
-    assert empty_names(code) != []
+    assert empty_names(ast.walk(ast.parse(code))) != []
 
 
 def test_a_field_may_have_any_name() -> None:
-    assert empty_names("class Row:\n    found: str\n") == []
+    assert empty_names(ast.walk(ast.parse("class Row:\n    found: str\n"))) == []

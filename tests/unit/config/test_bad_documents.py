@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchtrain.config import document, load, origin
 from batchtrain.errors import ConfigError
+from tests import examples
 
 PLANTED = "hunter2Zm9vYmFyX"
 POOL = """\
@@ -155,7 +156,8 @@ MUTATIONS = st.one_of(st.sampled_from([drop, misspell]), st.sampled_from(VALUES)
 DATA = {name: yaml.load(text, Loader=yaml.BaseLoader) for name, text in FILES.items()}
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.property
+@examples.of(1000)
 @given(st.data())
 def test_one_wrong_value_key_or_type_is_located_or_harmless(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(FILES)))
@@ -176,7 +178,8 @@ SPLINTERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.property
+@examples.of(1000)
 @given(st.sampled_from(sorted(FILES)), st.floats(0, 1), st.integers(0, 3), st.sampled_from([*SPLINTERS, ""]))
 def test_a_text_with_something_put_in_or_taken_out_is_located_or_harmless(
     name: str, where: float, without: int, splinter: str
@@ -186,7 +189,8 @@ def test_a_text_with_something_put_in_or_taken_out_is_located_or_harmless(
     judged({**encoded(), name: (text[:at] + splinter + text[at + without :]).encode()})
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.property
+@examples.of(500)
 @given(st.sampled_from(sorted(FILES)), st.floats(0, 0.999), st.integers(0, 255))
 def test_a_flipped_byte_is_located_or_harmless(name: str, where: float, byte: int) -> None:
     content = bytearray(FILES[name].encode())
@@ -194,7 +198,8 @@ def test_a_flipped_byte_is_located_or_harmless(name: str, where: float, byte: in
     judged({**encoded(), name: bytes(content)})
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.property
+@examples.of(60)
 @given(st.sampled_from(sorted(FILES)), st.data())
 def test_a_doubled_line_is_located_or_harmless(name: str, data: st.DataObject) -> None:
     lines = FILES[name].splitlines(keepends=True)

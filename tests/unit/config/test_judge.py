@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchtrain.config import judge, load, override, reference, schema
 from batchtrain.config.types import convert
+from tests import examples
 from tests.properties import BASE, path_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,7 +72,8 @@ def texts(data: Any) -> Any:
     return data if data is None or isinstance(data, str) else str(data)
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.property
+@examples.of(1500)
 @given(st.lists(CHANGES, min_size=1, max_size=2))
 @example([(("pool_specification", "autoscale", "scenario", "required_sample_percentage"), "nan")])
 @example([(("credentials", "batch", "account_key"), [None])])
@@ -89,7 +91,8 @@ def test_jsonschema_refuses_what_msgspec_refuses_and_nothing_else(
     assert taken is (not found), f"{section}: {data} {found}"
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.property
+@examples.of(300)
 @given(st.lists(st.lists(st.sampled_from(["good", "misspelt", "no mapping"]), max_size=3), min_size=1, max_size=3))
 def test_judging_each_job_and_task_by_itself_finds_what_judging_the_whole_finds(jobs: list[list[str]]) -> None:
     tasks: dict[str, Any] = {"good": {"command": "x"}, "misspelt": {"comand": "x"}, "no mapping": "x"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from msgspec import inspect
 
@@ -15,6 +15,7 @@ from batchtrain.config import document, saving
 from batchtrain.config.load import load
 from batchtrain.config.types import ConfigFile, JobsFile, PoolFile, Recipe, Secret, convert
 from batchtrain.errors import UsageError
+from tests import examples
 from tests.environments import ROOT
 
 RECIPES = sorted(path.parent for path in (ROOT / "recipes").glob("*/config"))
@@ -69,9 +70,8 @@ def some_of(fields: tuple[inspect.Field, ...]) -> st.SearchStrategy[list[inspect
 
 
 @pytest.mark.parametrize("file", [ConfigFile, PoolFile, JobsFile])
-@settings(
-    max_examples=25, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
+@pytest.mark.property
+@examples.of(30, phases=(Phase.generate,))
 @given(data=st.data())
 def test_what_is_written_is_read_as_an_equal_value(file: type[Any], data: st.DataObject) -> None:
     value = data.draw(values(inspect.type_info(file)))

@@ -26,6 +26,7 @@ from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
+from tests import examples
 from tests.emulation import POOL, Stage
 
 STEPS = 300
@@ -217,7 +218,8 @@ def check_books(world: World) -> None:
             assert (node.state == "running") <= bool(pool.running[node.id])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(examples.count(100)))
 def test_the_books_are_right_after_every_step_and_all_comes_to_rest(seed: int) -> None:
     chaos = Chaos(seed)
     for _ in range(STEPS):

@@ -12,6 +12,7 @@ from batchtrain.emulator import job_preparation, jobs, node_reports, nodes, sche
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Record
 from batchtrain.emulator.world import World
+from tests import examples
 from tests.emulation import Kept, Stage
 from tests.unit.emulator.test_any_order import Chaos, check_books
 
@@ -97,7 +98,8 @@ def check_preparations(stage: Stage) -> None:
             assert not waiting or task.state != "running"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(examples.count(100)))
 def test_jobs_of_every_kind_share_a_pool_and_come_to_rest(seed: int) -> None:
     chaos = BusyPool(seed)
     for _ in range(STEPS):
@@ -140,7 +142,8 @@ def records(world: World) -> dict[tuple[str, str, str], object]:
     return {**built, **met}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(examples.count(20)))
 def test_what_is_stored_is_what_is_there_after_every_step(seed: int, tmp_path: Path) -> None:
     chaos = BusyPool(seed, Kept(tmp_path / "world.sqlite3"))
     stage = chaos.stage

@@ -22,6 +22,7 @@ from batchtrain.emulator.store import Store
 from batchtrain.emulator.tokens import TOKEN
 from batchtrain.emulator.versions import CURRENT
 from batchtrain.emulator.world import World
+from tests import examples
 from tests.emulation import BASE, MACHINE, POOL, carried_out
 from tests.unit.emulator.test_any_order import Chaos, check_books
 
@@ -183,7 +184,8 @@ SCALARS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.property
+@pytest.mark.parametrize("seed", range(examples.count(80)))
 def test_any_request_is_answered_or_refused_and_can_be_stored(seed: int, tmp_path: Path) -> None:
     chaos, store = Requests(seed), Store(tmp_path / "world.sqlite3")
     chaos.random = random.Random(f"requests {seed}")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import modules
+
 EMULATOR = Path(__file__).resolve().parents[3] / "batchtrain" / "emulator"
 METHODS = frozenset((
     "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "chmod", "rename", "unlink", "rmdir", "symlink_to",
@@ -125,7 +127,7 @@ def test_whoever_knows_nodes_directories_is_looked_at() -> None:
 
 def calls(path: Path) -> Iterator[tuple[str, str]]:
     """(function, call) of each call that takes a path of a file."""
-    yield from _calls(ast.parse(path.read_text(encoding="utf-8")), ())
+    yield from _calls(modules.tree(path), ())
 
 
 def _calls(node: ast.AST, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -177,7 +177,7 @@ def test_gang_sh_blames_a_lost_peer_by_the_codes_that_the_mpis_have_for_it() -> 
 
 def _compared(path: Path) -> Iterator[str]:
     """The texts that a module compares something with: `x == "a"`, `x in ("a", "b")`, `x.startswith("a")`."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in modules.nodes(path):
         parts: list[ast.expr] = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "startswith":
             parts = node.args

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from batchtrain.config.types import Recipe, convert
@@ -18,6 +18,7 @@ from batchtrain.plan import Facts, Plan, PoolFacts, plan_jobs, wire
 from batchtrain.plan import job as job_plan
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.task_stream import TaskStream, document
+from tests import examples
 from tests.unit.plan.jobs import IMAGE
 
 POOL = PoolFacts("p", "STANDARD_D2S_V5", 1, 0, False, 1)
@@ -69,11 +70,12 @@ FIELDS = st.lists(
 NAMED = FIELDS.map("".join)
 
 
+@pytest.mark.property
 @given(
     made=FACTORIES, command=NAMED, variable=NAMED, path=NAMED, local=NAMED,
     source=st.booleans(), container=st.booleans(), task_id=st.sampled_from([None, "t", "t-{a}-{b}"]),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples.of(200)
 def test_a_stream_has_the_documents_that_each_task_alone_would_have(
     made: dict[str, Any], command: str, variable: str, path: str, local: str, source: bool, container: bool,
     task_id: str | None,
