@@ -240,7 +240,9 @@ def test_a_page_is_shown_although_one_of_its_requests_is_lost(chromium: Any, run
     page.route(f"**/{lost}", lambda route: route.abort("connectionaborted"), times=1)
     page.goto(running.link)
     page.wait_for_selector("main[data-ready]", timeout=GUARD * 1000)
-    assert page.evaluate("getComputedStyle(document.querySelector('.skip')).position") == "absolute"
+    page.wait_for_function(
+        "getComputedStyle(document.querySelector('.skip')).position == 'absolute'", timeout=GUARD * 1000
+    )
     page.close()
 
 

@@ -27,8 +27,8 @@ from tests.mutation import contexts, sites
 from tests.mutation.contexts import ROOT
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", ".hypothesis", "__pycache__", "build", "dist", "runs.*")
-TEST_TIMEOUT = 120
-"""Seconds for one test; a change can make a loop endless."""
+ENDLESS = ("--timeout=60", "--timeout-method=thread")
+"""A change can make a loop endless, also in a thread: then pytest ends."""
 
 
 class Outcome(NamedTuple):
@@ -121,7 +121,7 @@ def _failing(tests: Iterable[str], workspace: Path, *options: str) -> set[str]:
         return set()
     listed = workspace / "mutation-tests.txt"
     listed.write_text("\n".join(names), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-n0", "-rfE", f"--timeout={TEST_TIMEOUT}", *options, f"@{listed}"]
+    command = [sys.executable, "-m", "pytest", "-n0", "-rfE", *ENDLESS, *options, f"@{listed}"]
     environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(workspace), "COLUMNS": "1000"}
     done = subprocess.run(command, cwd=workspace, env=environment, capture_output=True, text=True)
     if done.returncode == 0:

@@ -228,11 +228,11 @@ HURTFUL: dict[str, bytes] = {
         "max_task_retries: 2", "max_task_retries: 1." + "9" * 10**6
     ).encode(),
     "a huge exponent": JOBS.replace("max_task_retries: 2", "max_task_retries: 1e999999999").encode(),
-    "a long line": JOBS.replace("echo hello", "x" * 5_000_000).encode(),
+    "a long line": JOBS.replace("echo hello", "x" * 1_000_000).encode(),
     "a long key": (JOBS + "x" * 1_000_000 + ": y\n").encode(),
     "many unknown keys": (POOL + "".join(f"  k{n}: v\n" for n in range(50_000))).encode(),
     "many quotes": b"'" * 1_000_001,
-    "many questions": b"? \n" * 200_000,
+    "many questions": b"? \n" * 40_000,
     "many documents": b"---\n" * 200_000,
     "many brackets closed": b"]" * 100_000,
     "many anchors": b"".join(b"- &a%d x\n" % n for n in range(100_000)),
