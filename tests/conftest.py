@@ -38,6 +38,9 @@ def _whole(config: pytest.Config) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "azurite" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)  # it is installed first
     if not config.getoption("--rest"):
         return
     rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi", "property"))]

@@ -18,6 +18,7 @@ from batchtrain.run import run
 from batchtrain.service import retry
 from batchtrain.service.connect import Account
 from batchtrain.service.submit import Event
+from tests import examples
 from tests.emulation import FakeMachine
 
 pytestmark = pytest.mark.process
@@ -71,8 +72,9 @@ def nothing_is_left(client: Client) -> bool:
     return not client.pools.list() and not client.jobs.list()
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("kind", ANSWERS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples.count(10)))
 def test_a_run_ends_with_its_own_result_while_half_of_all_answers_are_lost(
     kind: str, seed: int, emulator: Emulator, client: Client
 ) -> None:

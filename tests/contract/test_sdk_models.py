@@ -18,11 +18,11 @@ from azure.batch import BatchClient, models
 from azure.batch.models import _models
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import HttpResponseError
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests import examples, judge
+from tests import judge
 from tests.contract.conftest import job, pool, task
 from tests.contract.ways import ACCOUNT, ENDPOINT, KEY, Inside, Transport
 
@@ -160,15 +160,15 @@ KINDS: Mapping[str, tuple[type, str, Kept, Kept]] = {
         lambda client, sent: client.begin_delete_job_schedule(sent.id, polling_interval=0.001).wait(),
     ),
 }
+MANY = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_accepted_is_shown_as_it_was_said(client: BatchClient, kind: str) -> None:
     model, create, get, delete = KINDS[kind]
     accepted = 0
 
-    @examples.of(400)
+    @MANY
     @given(made(model))
     def holds(sent: Any) -> None:
         nonlocal accepted
@@ -182,11 +182,10 @@ def test_what_is_accepted_is_shown_as_it_was_said(client: BatchClient, kind: str
     assert accepted >= 5, "too little was accepted to tell"
 
 
-@pytest.mark.property
 def test_a_task_that_is_accepted_is_shown_as_it_was_said(client: BatchClient) -> None:
     accepted = 0
 
-    @examples.of(400)
+    @MANY
     @given(made(models.BatchTaskCreateOptions))
     def holds(sent: Any) -> None:
         nonlocal accepted
@@ -224,13 +223,12 @@ CHANGES: Mapping[str, tuple[type, Callable[[BatchClient, Any], Any]]] = {
 }
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_made_or_refused_in_the_services_words(client: BatchClient, change: str) -> None:
     model, send = CHANGES[change]
     settled(lambda: client.create_task("job", task("kept")))
 
-    @examples.of(400)
+    @MANY
     @given(made(model))
     def holds(sent: Any) -> None:
         settled(lambda: send(client, sent))

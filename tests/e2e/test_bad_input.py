@@ -149,6 +149,7 @@ def test_a_failed_task_is_exit_code_ten(recipe: Path, batchtrain: Any) -> None:
     assert not left_running(batchtrain.home)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_too_long_leaves_all_as_it_is_and_says_how_to_go_on(recipe: Path, batchtrain: Any) -> None:
     said = batchtrain("run", command(recipe, "sleep 30"), "--local", "--timeout", "1", code=6).stderr
     assert "waiting for the tasks of job j took longer than 1 s" in said
@@ -246,6 +247,7 @@ def test_a_command_whose_output_nobody_reads_ends_in_silence_as_by_the_signal(ba
     assert (done.stderr, done.returncode) == ("", 141)
 
 
+@pytest.mark.slow
 def test_a_service_that_goes_mid_wait_is_waited_for_until_the_deadline(recipe: Path, batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
     pid = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)["pid"]
@@ -261,6 +263,7 @@ def test_a_service_that_goes_mid_wait_is_waited_for_until_the_deadline(recipe: P
     until(lambda: not left_running(batchtrain.home))
 
 
+@pytest.mark.slow
 def test_a_run_whose_own_emulator_dies_starts_no_other(recipe: Path, batchtrain: Any) -> None:
     process = batchtrain.start("run", command(recipe, "echo started; sleep 60"), "--local", "--timeout", "10")
     assert process.stdout is not None
@@ -283,6 +286,7 @@ def test_the_account_comes_from_the_same_directory_as_the_id(recipe: Path, batch
     assert "on account mine" in batchtrain("pool", "del", "p", "-y", code=5, environment=other).stderr
 
 
+@pytest.mark.slow
 def test_a_files_absence_is_not_silence(recipe: Path, batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
     batchtrain("pool", "add", "--configdir", str(recipe), "--local")
@@ -293,6 +297,7 @@ def test_a_files_absence_is_not_silence(recipe: Path, batchtrain: Any) -> None:
         batchtrain("jobs", "logs", *words, "--local", "-f", code=3)
 
 
+@pytest.mark.slow
 def test_a_job_that_was_ended_before_its_tasks_ran_is_a_failure(recipe: Path, batchtrain: Any) -> None:
     jobs = (
         JOBS.replace("auto_complete: true", "auto_complete: false")

@@ -171,6 +171,7 @@ def test_without_an_account_recorded_runs_are_shown(tmp_path: Path) -> None:
         assert running.ask("/api/v1/pools")[0] == 400
 
 
+@pytest.mark.slow
 def test_an_emulator_that_was_stopped_and_came_back_is_read_again(tmp_path: Path, batchtrain: Any) -> None:
     with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
         assert running.get("/pools") == []

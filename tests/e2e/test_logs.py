@@ -13,6 +13,7 @@ from tests.e2e.test_live_block import COUNT, in_order, recipe
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_following_a_gang_shows_every_line_of_every_rank_once_and_to_the_last(
     batchtrain: Shell, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_failed_tasks_are_found_explained_and_run_again(local: Shell) -> None:
     )
 
 
+@pytest.mark.slow
 def test_tasks_are_ended_and_deleted_after_a_question(local: Shell) -> None:
     assert "Terminate task first of job long on the embedded Azure Batch? There is no terminal" in (
         local("jobs", "task", "term", "long", "first", code=2).stderr

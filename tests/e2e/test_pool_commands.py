@@ -27,6 +27,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_pool_grows_and_shrinks_and_its_nodes_boot_anew(place: Path, batchtrain: Any) -> None:
     batchtrain("pool", "add", str(place), "--local")
     grown = json.loads(batchtrain("pool", "resize", "p", "--dedicated", "2", "--local", "-o", "json").stdout)
@@ -46,6 +47,7 @@ def test_a_pool_that_is_not_there_is_not_resized(batchtrain: Any) -> None:
     assert "nowhere" in said
 
 
+@pytest.mark.slow
 def test_a_job_that_was_disabled_starts_nothing_until_it_is_enabled(place: Path, batchtrain: Any) -> None:
     batchtrain("pool", "add", str(place), "--local")
     batchtrain("jobs", "add", str(place), "--local")

@@ -32,6 +32,7 @@ print(f"test accuracy {train.accuracy(weights, *train.load()[1]):.4f}")
 """
 
 
+@pytest.mark.slow
 def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(trained: Any, tmp_path: Path) -> None:
     done = trained("run", str(RECIPE), "--local", "--keep")
     (accuracy,) = re.findall(r"^test accuracy [\d.]+$", done.stdout, flags=re.M)

@@ -42,6 +42,7 @@ def recipe(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe: Path) -> None:
     made = batchtrain("run", str(recipe), "--local", "--reuse")
     assert "added pool p" in made.stderr

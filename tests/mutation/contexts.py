@@ -71,7 +71,9 @@ def _run(area: str, files: list[str], database: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-n2", "--cov", f"--cov-config={settings}", "--cov-context=test"]
     command += ["--cov-report=", *files]
     print(f"measuring which of {len(files)} test files run which lines of batchtrain/{area}", flush=True)
-    if subprocess.run(command, cwd=ROOT, env={**os.environ, "COVERAGE_FILE": str(database)}).returncode:
+    if subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "COVERAGE_FILE": str(database), "PYTHONPATH": str(ROOT)}
+    ).returncode:
         sys.exit("a test fails without any change: mend it first")
 
 
