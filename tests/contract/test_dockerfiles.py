@@ -36,6 +36,7 @@ def hadolint() -> str:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(ROOT).parent))
+@pytest.mark.slow
 def test_hadolint_has_nothing_to_say(hadolint: str, path: Path) -> None:
     done = subprocess.run([hadolint, "--no-color", str(path)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

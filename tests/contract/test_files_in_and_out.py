@@ -176,6 +176,7 @@ def own_storage(real: Emulator) -> BlobServiceClient:
     return BlobServiceClient(found["endpoint"], credential=credential)
 
 
+@pytest.mark.slow
 def test_a_container_of_auto_storage_is_resource_files(real: Emulator, client: BatchClient) -> None:
     with own_storage(real) as storage:
         storage.create_container("box").upload_blob("in/a.txt", "a")

@@ -81,6 +81,7 @@ def test_python_3_6_is_not_asked_of_uv_which_has_none(tmp_path: Path, monkeypatc
     assert found == (str(tmp_path / "pyenv"), "install", "--skip-existing", "3.6")
 
 
+@pytest.mark.slow
 def test_an_environment_is_made_once_and_then_reused(tmp_path: Path) -> None:
     said: list[str] = []
     make(intend("small", SMALL, tmp_path), said.append)
@@ -102,6 +103,7 @@ def test_a_package_that_does_not_install_is_named_with_what_pip_said_and_nothing
     assert not intended.prefix.exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_environment_leaves_nothing(tmp_path: Path) -> None:
     def interrupt(step: str) -> None:
         if step.startswith("2 of 2"):
@@ -114,6 +116,7 @@ def test_an_interrupted_environment_leaves_nothing(tmp_path: Path) -> None:
     assert not intended.prefix.exists()
 
 
+@pytest.mark.slow
 def test_an_environment_of_a_run_that_was_killed_is_made_anew(tmp_path: Path) -> None:
     intended = intend("small", SMALL, tmp_path)
     (intended.prefix / "bin").mkdir(parents=True)

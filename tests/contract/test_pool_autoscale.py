@@ -84,6 +84,7 @@ def test_a_pool_grows_with_its_tasks_and_shrinks_after_them(emulator: Emulator, 
     assert run.error is None and "$NodeDeallocationOption=taskcompletion" in run.results
 
 
+@pytest.mark.slow
 def test_a_week_of_evaluations_is_no_work_to_speak_of(emulator: Emulator, client: BatchClient) -> None:
     scaled(client)
     steps(emulator, 7 * 24 * 60)

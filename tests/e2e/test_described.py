@@ -57,6 +57,7 @@ def printed_by(batchtrain: Any, kind: str, environment: Path, tmp_path: Path, co
 
 @pytest.mark.process
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_a_described_mpi_job_trains_on_two_nodes(
     batchtrain: Any, mpi_environment: Callable[[str], Path], tmp_path: Path
 ) -> None:

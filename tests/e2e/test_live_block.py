@@ -74,6 +74,7 @@ def test_eight_ranks_of_a_thousand_lines_arrive_once_and_in_order(batchtrain: Sh
         assert lines == [f"rank {rank} line {number}" for number in range(1, 1001)]
 
 
+@pytest.mark.slow
 def test_the_dashboard_has_each_line_of_eight_ranks_once_and_in_order(batchtrain: Shell, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
@@ -98,6 +99,7 @@ def log(running: Dashboard) -> Iterator[str]:
     return iter(text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_rank_that_prints_100_000_lines_at_once_loses_none(batchtrain: Shell, tmp_path: Path) -> None:
     ran = batchtrain("run", recipe(tmp_path, "seq 100000", 1), "--local")
     ranks = batchtrain.cwd / "runs" / "latest" / "logs" / "train" / "ranks"

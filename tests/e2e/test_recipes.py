@@ -69,6 +69,7 @@ def offline(trained: Any) -> Any:
 
 
 @pytest.mark.parametrize("mpi", ["MPICH", "IntelMPI"])
+@pytest.mark.slow
 def test_a_recipe_trains_where_there_is_no_network(mpi: str, offline: Any) -> None:
     done = offline("run", str(RECIPES / f"mpi4py-{mpi}"), "--local")
     assert "test accuracy 0.9" in done.stdout
@@ -80,6 +81,7 @@ def test_open_mpi_which_needs_a_network_says_so(mpi: str, offline: Any) -> None:
     assert "Open MPI's daemons do not use the loopback interface, and this machine has no other" in done.stderr
 
 
+@pytest.mark.slow
 def test_without_the_all_reduce_the_ranks_drift_apart(trained: Any) -> None:
     done = trained(
         "run",
@@ -146,6 +148,7 @@ def test_the_output_of_the_ranks_is_on_the_screen_as_it_happens(trained: Any) ->
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_checkpoints_are_in_the_task_directory(trained: Any) -> None:
     trained("emulator", "start", "--port", "0")
     recipe = str(RECIPES / "mpi4py-MPICH")

@@ -83,6 +83,7 @@ def test_four_trainings_of_different_batch_sizes_are_compared(trained: Any, tmp_
     assert "until all nodes are there" in trained("runs", "show", runs[0]).stdout
 
 
+@pytest.mark.slow
 def test_without_rank_logs_the_ranks_leave_no_files_and_the_rest_comes_home(trained: Any, tmp_path: Path) -> None:
     command = (
         f"{COMMAND}=python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 1 --output $AZ_BATCH_TASK_WORKING_DIR/output"

@@ -75,6 +75,7 @@ def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe
     assert "batchtrain pool resize p --dedicated 1 --spot 1 --local" in said
 
 
+@pytest.mark.slow
 def test_a_failed_task_leaves_the_pool_too(batchtrain: Shell, recipe: Path) -> None:
     (recipe / "src" / "say.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
     assert "left as it is: pool p\n" in batchtrain("run", str(recipe), "--local", "--reuse", code=10).stderr

@@ -36,6 +36,7 @@ def local(batchtrain: Shell, tmp_path: Path) -> Shell:
     return batchtrain
 
 
+@pytest.mark.slow
 def test_a_sweep_is_read_from_the_output_of_its_tasks(local: Shell) -> None:
     local("pool", "add")
     local("jobs", "add")

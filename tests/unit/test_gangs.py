@@ -452,10 +452,6 @@ def test_a_misspelt_keyword_suggests_the_nearest() -> None:
         gangs.gang(proceses_per_node=2)  # type: ignore[call-arg]
 
 
-def _trained(rate: float, epochs: int = 1) -> float:
-    return rate * epochs
-
-
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [((), {}, "missing a required argument: 'rate'"), ((0.1,), {"epoch": 2}, "unexpected keyword argument 'epoch'")],
@@ -463,6 +459,9 @@ def _trained(rate: float, epochs: int = 1) -> float:
 def test_a_wrong_argument_is_refused_before_anything_is_sent(
     tmp_path: Path, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
 ) -> None:
+    def train(rate: float, epochs: int = 1) -> float:
+        return rate * epochs
+
     with pytest.raises(TypeError, match=message):
-        gangs.write(tmp_path, _trained, args, kwargs, unpickle=False)
+        gangs.write(tmp_path, train, args, kwargs, unpickle=False)
     assert list(tmp_path.iterdir()) == []
