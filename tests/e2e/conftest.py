@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 
 from batchtrain.emulator import mapped_images, server
@@ -53,16 +54,29 @@ class Shell:
     def __call__(
         self, *arguments: str, code: int = 0, timeout: float = GUARD, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; it must end with `code`, and without a traceback whatever it is."""
+        """Run a command to its end; it must end with `code`, and without a traceback whatever it is.
+
+        Of one that hangs, the failure shows what it printed and what the emulator says of its tasks.
+        """
         process = self.start(*arguments, environment=environment)
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
+            standing = self._standing()
             process.kill()
-            raise
+            out, err = process.communicate()
+            pytest.fail(f"{arguments} hangs\n{out}\n{err}\n{standing}")
         assert process.returncode == code, f"{arguments}: {process.returncode}\n{out}\n{err}"
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def _standing(self) -> str:
+        """The jobs of the emulator, the end of its log, and the processes of its nodes."""
+        listed = self.start("jobs", "list", "--local").communicate(timeout=GUARD)[0]
+        log = self.home / server.LOG
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-100:] if log.exists() else []
+        processes = [str(psutil.Process(pid).cmdline()) for pid in left_running(self.home) if psutil.pid_exists(pid)]
+        return "\n".join([listed, *lines, *processes])
 
 
 def left_running(home: Path) -> list[int]:
