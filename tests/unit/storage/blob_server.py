@@ -107,7 +107,7 @@ def serve(blobs: BlobServer) -> Iterator[Storage]:
     """The account of a server that runs."""
 
     class Answers(Handler):
-        protocol_version = "HTTP/1.1"
+        protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in two packets would wait for the client
         do_GET = do_PUT = do_DELETE = do_HEAD = lambda handler: blobs.answer(handler)
 
         def log_message(self, *_: object) -> None:
