@@ -43,7 +43,8 @@ def client(service: BatchServer) -> Iterator[BatchClient]:
 
 
 def job_of(*tasks: dict[str, Any]) -> Job:
-    return convert({"id": "j", "tasks": [{"command": "x", **fields} for fields in tasks or ({},)]}, Job)
+    job: Job = convert({"id": "j", "tasks": [{"command": "x", **fields} for fields in tasks or ({},)]}, Job)
+    return job
 
 
 def after(seconds: float) -> datetime:
