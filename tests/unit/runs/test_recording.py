@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import platform
 import subprocess
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -13,19 +14,23 @@ import msgspec
 import pytest
 from azure.batch import BatchClient
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.config.types import Job, Recipe, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
-from batchtrain.plan import plan_jobs
+from batchtrain.plan import Plan, plan_jobs
 from batchtrain.runs import directory, recording
 from batchtrain.runs.directory import Commit, Cost, Failure, Metric, NodeRecord, RunDirectory, RunRecord
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, recorded_job
 from batchtrain.service.seen import JobSeen, TaskSeen
 from batchtrain.service.submit import Event
+from batchtrain.version import __version__
 from tests.unit.plan.jobs import recipe
 
 from .batch_server import START, BatchServer, node, serve, task
 
 KEY = "c2VjcmV0c2VjcmV0"
+VERSIONS = {"batchtrain": __version__, "python": platform.python_version()}
 
 
 @pytest.fixture
@@ -81,7 +86,30 @@ def test_the_start_of_a_run_names_its_account_pool_and_nodes(
     record = begun(client, service, tmp_path, recipe(pool=pool)).run.record()
     assert (record.state, record.account, record.endpoint) == ("running", "acct", service.account.endpoint)
     assert (record.pool, record.job, record.vm_size, record.nodes) == ("p", "j", "STANDARD_D4S_V5", 5)
-    assert (record.cost, record.commit, list(record.versions)) == (None, None, ["batchtrain", "python"])
+    assert (record.cost, record.commit, record.versions) == (None, None, VERSIONS)
+
+
+def test_the_planned_cost_of_a_run_is_that_of_all_nodes(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    prices = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05})
+    service.account = service.account._replace(endpoint="https://acct.westeurope.batch.azure.com")
+    whole = recipe(pool={"vm_count": {"dedicated": 2, "low_priority": 4}})
+    run = begun(client, service, tmp_path, msgspec.structs.replace(whole, catalog=Catalog(prices=(prices,)))).run
+    assert run.record().cost == Cost(
+        currency="EUR", region="westeurope", dedicated=0.2, spot=0.05, hour=pytest.approx(0.6)
+    )
+    unpriced = msgspec.structs.replace(whole, catalog=Catalog(prices=(Prices("eastus", "EUR", {}, {}),)))
+    assert begun(client, service, tmp_path, unpriced).run.record().cost is None
+
+
+def test_a_job_without_a_pool_in_its_recipe_names_none(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    whole = msgspec.structs.replace(recipe(), pool=None)
+    origin = Origin(tmp_path)
+    record = begin(client, service.account, whole, whole.jobs[0], Plan(steps=()), origin).run.record()
+    assert (record.pool, record.vm_size, record.nodes) == ("", "", 0)
 
 
 def test_the_run_of_a_job_with_its_own_pool_names_no_pool(
@@ -345,6 +373,19 @@ def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(
     assert recorded.unsaved == ()
 
 
+def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a\x1b": b"x" * 2000, "stdout.txt": b"epoch 1 loss nan\n"}
+    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    _, missing, remark = recorded.conclusion().split("\n  ")
+    assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
+    assert "\x1b" not in missing
+    assert remark == "train: loss was NaN or infinite, first at epoch 1"
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [
@@ -509,6 +550,7 @@ def test_a_job_of_another_command_gets_a_run_directory_with_what_the_service_kno
     record = recorded.run.record()
     assert (record.job, record.state, record.started, record.pool) == ("j", "running", START, "p")
     assert (record.vm_size, record.nodes, record.account) == ("standard_d4s_v5", 3, "acct")
+    assert record.versions == VERSIONS
     assert record.command[:2] == ("fetch", "j") and "S3CR3T" not in record.command[2]
     recorded.end("completed")
     assert recorded.run.record().ended == after(300)

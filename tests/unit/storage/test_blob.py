@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree
 
 import azure.storage.blob
 import pytest
@@ -88,7 +89,12 @@ def test_the_account_of_the_emulator_replaces_links_without_an_account() -> None
 def test_an_account_is_connected_once_and_signs_in_only_without_a_key() -> None:
     known = credentials(keyed={"account": "acct", "account_key": "a2V5"}, keyless={"account": "acct"})
     tokens: list[Any] = []
-    connect = blob.accounts(known, lambda: tokens.append(TOKEN) or TOKEN)
+
+    def sign_in() -> Any:
+        tokens.append(TOKEN)
+        return TOKEN
+
+    connect = blob.accounts(known, sign_in)
     assert connect("keyed") is connect("keyed")
     assert (tokens, connect("keyed").token) == ([], None)
     assert connect("keyless").token is TOKEN
@@ -181,7 +187,7 @@ def test_a_name_with_characters_that_xml_cannot_have_is_decoded() -> None:
     properties = "<Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified><Content-Length>1</Content-Length>"
     for attribute, name in ((' Encoded="true"', "a\x01%"), (' Encoded="false"', "a%01%25"), ("", "a%01%25")):
         item = f"<Blob><Name{attribute}>a%01%25</Name><Properties>{properties}</Properties></Blob>"
-        assert blob._stored(blob.ElementTree.fromstring(item)).name == name
+        assert blob._stored(ElementTree.fromstring(item)).name == name
 
 
 def test_the_list_of_a_container_that_does_not_exist_is_not_empty_but_an_error(
@@ -257,7 +263,7 @@ def test_a_link_that_entra_id_signs_lasts_at_most_a_week(monkeypatch: pytest.Mon
 
         def get_user_delegation_key(self, start: datetime, expiry: datetime) -> Any:
             spans.append(expiry - start)
-            key = azure.storage.blob.UserDelegationKey()
+            key: Any = azure.storage.blob.UserDelegationKey()  # type: ignore[no-untyped-call]  # as it is
             key.signed_oid = key.signed_tid = key.signed_service = key.signed_version = "x"
             key.signed_start = key.signed_expiry = "2026-11-22T00:00:00Z"
             key.value = "a2V5"

@@ -18,6 +18,7 @@ from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.service.retry import NEAR
 from batchtrain.storage import blob_requests
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path, fault, transient
 
@@ -66,7 +67,8 @@ def test_a_request_is_signed_as_the_sdk_signs_it(url: str, request_: Request) ->
     sdk = SimpleNamespace(method=request_.method, headers=headers, query=dict(request_.query))
     sdk.url = f"https://host{target}"
     context = SimpleNamespace(transport=None)
-    SharedKeyCredentialPolicy("acct", "a2V5").on_request(SimpleNamespace(http_request=sdk, context=context))  # type: ignore[arg-type]
+    policy: Any = SharedKeyCredentialPolicy
+    policy("acct", "a2V5").on_request(SimpleNamespace(http_request=sdk, context=context))
     assert signature == headers["Authorization"]
 
 
@@ -151,6 +153,13 @@ def test_a_connection_is_kept_for_the_next_request(storage: Storage, blobs: Blob
     (connection,) = storage._idle
     storage.close()
     assert (storage._idle, connection.sock) == ([], None)
+
+
+def test_a_connection_waits_longer_for_an_answer_than_to_be_made(storage: Storage) -> None:
+    connection = storage._connection()
+    assert connection.timeout == NEAR.connect
+    assert connection.sock is not None and connection.sock.gettimeout() == NEAR.read
+    connection.close()
 
 
 def test_an_answer_that_was_not_read_to_its_end_closes_its_connection(storage: Storage, blobs: BlobServer) -> None:

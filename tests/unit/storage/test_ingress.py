@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,13 +137,11 @@ def test_the_files_of_a_recipe_come_below_their_destinations(
 ) -> None:
     tree(tmp_path, "data/a", "data/sub/b", "other")
     whole = recipe(tmp_path, "data", "other")
-    links: list[str] = []
-    tallies = carry_out(planning.plan(whole), whole, lambda link: links.append(link) or storage)
+    tallies = carry_out(planning.plan(whole), whole, {"link": storage}.__getitem__)
     assert blobs.blobs == {"in/a": b"data/a", "in/sub/b": b"data/sub/b", "in/other": b"other"}
     assert [(tally.total.place, tally.total.files, tally.total.copied, tally.total.bytes) for tally in tallies] == [
         ("link/box/in", 2, 2, 16), ("link/box/in", 1, 1, 5),
     ]  # fmt: skip
-    assert links == ["link", "link"]
 
 
 def test_nothing_is_uploaded_if_a_later_source_does_not_exist(
@@ -173,7 +174,7 @@ def large(root: Path, **contents: bytes) -> LargeSource:
     files = []
     for number, (name, content) in enumerate(contents.items()):
         (root / name).write_bytes(content)
-        digest = large_source.hashlib.sha256(content).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()
         files.append(FileOnDisk(f"src/{name}", str(root / name), 0o755 if number else 0o644, digest))
     return LargeSource(tuple(files), sum(map(len, contents.values())), "digest")
 
@@ -183,9 +184,10 @@ def test_a_large_source_is_an_archive_with_names_modes_and_bytes(
 ) -> None:
     source_ = large(tmp_path, a=b"x" * 300_000, b=b"y")
     large_source.send(storage, "box", "source.tar.gz", source_)
-    archive = large_source.tarfile.open(fileobj=large_source.gzip.io.BytesIO(blobs.blobs["source.tar.gz"]))
-    assert [(entry.name, entry.mode, entry.mtime) for entry in archive] == [("src/a", 0o644, 0), ("src/b", 0o755, 0)]
-    contents = [file.read() for entry in archive if (file := archive.extractfile(entry))]
+    with tarfile.open(fileobj=io.BytesIO(blobs.blobs["source.tar.gz"])) as archive:
+        entries = [(entry.name, entry.mode, entry.mtime) for entry in archive]
+        contents = [file.read() for entry in archive if (file := archive.extractfile(entry))]
+    assert entries == [("src/a", 0o644, 0), ("src/b", 0o755, 0)]
     assert contents == [b"x" * 300_000, b"y"]
 
 
