@@ -27,6 +27,8 @@ class BatchServer:
     def __init__(self) -> None:
         self.documents: dict[str, Any] = {}
         self.files: dict[str, dict[str, bytes]] = {}
+        self.status: dict[str, int] = {}
+        """Refusals by path."""
         self.asked: list[str] = []
         self.account = Account("", "acct", Secret("a2V5"))
 
@@ -59,8 +61,9 @@ class BatchServer:
         content = _content(self.documents.get(path))
         if is_file and tree in self.files:
             content = self.files[tree].get(unquote(name[1:])) if name else _listing(self.files[tree])
-        status = 404 if content is None else 200
-        sent = b'{"code": "TaskNotFound", "message": {"value": "It is gone."}}' if content is None else content
+        status = 404 if content is None else self.status.get(path, 200)
+        code = "AuthorizationFailure" if status == 403 else "TaskNotFound"
+        sent = msgspec.json.encode({"code": code, "message": {"value": "No."}}) if status >= 400 else content or b""
         if span := handler.headers.get("ocp-range"):
             first, last = map(int, span.removeprefix("bytes=").split("-"))
             sent = sent[first : last + 1]
