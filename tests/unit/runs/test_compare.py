@@ -184,7 +184,7 @@ def test_the_files_of_a_report_are_the_results_and_what_was_not_fetched(tmp_path
     assert list(parts) == ["About", "Numbers", "Tasks", "Files"]
     assert "3,000" in parts["Files"] and "gone" in parts["Files"] and "stdout" not in parts["Files"]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", parts["Tasks"])
-    assert [re.sub("<[^>]*>", "", cell) for cell in cells] == ["t", "completed", "7", "1.2", "tvm-1"]
+    assert [re.sub("<[^>]*>", "", cell) for cell in cells] == ["t", "● completed", "7", "1.2", "tvm-1"]
 
 
 @pytest.mark.parametrize(
