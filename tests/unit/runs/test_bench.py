@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import struct
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,7 @@ def test_a_run_without_lines_of_dlbs_exports_its_throughput_or_says_that_there_i
     run = made(tmp_path, "j", 8, throughput=Metric(10.5, 10.5), batch_seconds=Metric(0.25, 0.25))
     (written,) = export.write_dlbs(run, tmp_path / "out")
     found = dlbs_parse(written.read_text())
+    assert (written.name, found["exp.num_nodes"], found["exp.status"]) == ("rank_0.log", 2, "ok")
     assert (found["results.throughput"], found["results.time"], found["exp.num_gpus"]) == (10.5, 250.0, 2)
     with pytest.raises(UsageError, match="nothing for DLBS"):
         export.write_dlbs(made(tmp_path, "k", 8), tmp_path / "none")
@@ -247,3 +249,77 @@ def test_the_export_to_tensorboard_is_records_with_checksums(tmp_path: Path) -> 
     crc = 0xE3069283
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     assert export._checksum(b"123456789") == masked.to_bytes(4, "little")
+
+
+def records(content: bytes) -> list[bytes]:
+    """The records of a file of events, without their checksums."""
+    found = []
+    while content:
+        length = int.from_bytes(content[:8], "little")
+        assert content[8:12] == export._checksum(content[:8])
+        body, content = content[12 : 12 + length], content[12 + length :]
+        assert content[:4] == export._checksum(body)
+        found.append(body)
+        content = content[4:]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "step"),
+    [
+        ('{"step": 300, "loss": 0.5}', "train/rank_0", b"\x10\xac\x02"),
+        ('{"step": 0, "epoch": 7, "loss": 0.5, "rank": 2}', "train/rank_2", b"\x10\x00"),
+        ('{"epoch": 7, "loss": 0.5}', "train/rank_0", b"\x10\x07"),
+        ('{"loss": 0.5, "node": "n1"}', "train/n1", b"\x10\x00"),
+        ('{"step": 127, "loss": 0.5}', "train/rank_0", b"\x10\x7f"),
+        ('{"step": 128, "loss": 0.5}', "train/rank_0", b"\x10\x80\x01"),
+    ],
+)
+def test_an_event_of_tensorboard_has_its_time_step_and_value(
+    tmp_path: Path, line: str, folder: str, step: bytes
+) -> None:
+    run = made(tmp_path, "j", 8)
+    directory.replace(run.metrics_file("train"), line.replace("{", '{"t": 2.0, ').encode())
+    assert export.write_tensorboard(run, tmp_path / "tb") == 1
+    (file,) = (tmp_path / "tb" / folder).iterdir()
+    assert file.name == f"events.out.tfevents.0.{run.name}"
+    version, event = records(file.read_bytes())
+    assert version == b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
+    value = b"\x0a\x04loss\x15" + struct.pack("<f", 0.5)
+    summary = b"\x0a" + bytes([len(value)]) + value
+    assert event == b"\x09" + struct.pack("<d", 2.0) + step + b"\x2a" + bytes([len(summary)]) + summary
+
+
+def test_a_case_knows_its_number_of_nodes() -> None:
+    data = {"recipe": "r", "matrix": {"a.b": [1], "nodes": [4]}}
+    assert [case.nodes for case in cases(experiment_of(data, "e"))] == [4]
+    assert [case.nodes for case in cases(experiment_of({"recipe": "r", "matrix": {"a.b": [1]}}, "e"))] == [None]
+
+
+def test_a_config_of_dlbs_may_have_no_variables_and_then_has_one_run() -> None:
+    experiment, left = of_dlbs({"parameters": {"exp.model": "x"}}, "r", "c.json")
+    assert (experiment.recipe, experiment.matrix, left) == ("r", {"model": ('"x"',)}, ())
+    empty, left = of_dlbs({"parameters": {"exp.framework": "mxnet", "exp.log": "${x}"}}, "r", "c.json")
+    assert (empty.matrix, empty.arguments) == ({"nodes": (1,)}, "")
+    assert left == ("exp.log: an expression, which only DLBS evaluates",)
+
+
+def test_the_framework_of_a_config_of_dlbs_chooses_the_recipe_unless_the_user_does() -> None:
+    data = {"parameters": {"exp.framework": "mxnet"}, "variables": {"exp.num_nodes": [2]}}
+    (chosen,) = cases(of_dlbs(data, "", "c")[0])
+    assert (chosen.recipe, chosen.nodes) == ("MXNet-Benchmark", 2)
+    (own,) = cases(of_dlbs(data, "mine", "c")[0])
+    assert (own.recipe, own.values) == ("mine", (("nodes", "2"),))
+
+
+def test_a_config_of_dlbs_needs_a_framework_with_a_recipe() -> None:
+    with pytest.raises(UsageError, match=r"c: it has no exp\.framework; name the recipe with --recipe DIR"):
+        of_dlbs({}, "", "c")
+    with pytest.raises(UsageError, match=r"exp\.framework `x` has no recipe that takes it"):
+        of_dlbs({"parameters": {"exp.framework": "x"}}, "", "c")
+
+
+def test_a_variable_of_dlbs_is_a_list_of_values_and_a_parameter_is_one() -> None:
+    data = {"parameters": {"exp.gpus": [0, 1]}, "variables": {"exp.num_nodes": [1, 2], "exp.phase": "training"}}
+    experiment, _ = of_dlbs(data, "r", "c")
+    assert experiment.matrix == {"gpus": ("[0, 1]",), "nodes": (1, 2), "phase": ('"training"',)}

@@ -145,3 +145,36 @@ def test_metrics_read_as_columns_are_those_of_the_points(tmp_path: Path, line: s
     ]
     for name in ("t", "rank", "node", "step", "epoch"):
         assert getattr(columns, name) == [getattr(point, name) for point in points]
+
+
+def test_runs_are_listed_by_age_without_the_link_to_the_latest(tmp_path: Path) -> None:
+    made = [directory.make(tmp_path, "j", NOW.replace(second=second)) for second in (3, 1, 2)]
+    for run in made[:2]:
+        run.write(_record(run))
+    assert [run.name for run in directory.runs(tmp_path)] == [made[1].name, made[0].name]
+    assert list(directory.runs(tmp_path / "none")) == []
+
+
+def test_without_links_the_latest_run_is_the_newest(tmp_path: Path) -> None:
+    first, second = (directory.make(tmp_path, "j", NOW.replace(second=second)) for second in (1, 2))
+    for run in (first, second):
+        run.write(_record(run))
+    (tmp_path / "latest").unlink()
+    assert directory.find(tmp_path, "latest") == second
+
+
+def test_a_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "latest" / "mine").mkdir(parents=True)
+    run = directory.make(tmp_path, "j", NOW)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [run.name, "latest"]
+    assert (tmp_path / "latest" / "mine").exists()
+
+
+def test_a_run_directory_without_its_record_or_with_a_broken_one_is_an_error(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "j", NOW)
+    with pytest.raises(NotFound, match=r"is not a run directory: it has no run\.json"):
+        run.record()
+    (run.path / "run.json").write_text("{")
+    with pytest.raises(UsageError, match=r"run\.json cannot be read: "):
+        run.record()
+    assert (run.nodes(), run.tasks(), run.files(), run.events()) == ((), (), (), ())

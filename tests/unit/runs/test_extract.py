@@ -229,3 +229,13 @@ def test_a_point_is_a_line_with_its_time() -> None:
 
 def test_losses_and_times_are_best_at_their_lowest() -> None:
     assert lower_is_better("validation_loss") and lower_is_better("results.time") and not lower_is_better("accuracy")
+
+
+def test_a_step_is_a_whole_number_and_an_epoch_may_be_a_part() -> None:
+    point = of_json('{"step": 2.0, "rank": 3.0, "epoch": 0.5, "loss": 1}')
+    assert point is not None and repr((point.step, point.rank, point.epoch)) == "(2, 3, 0.5)"
+
+
+def test_of_two_lines_that_ran_into_each_other_the_first_is_read() -> None:
+    line = "Epoch[0] Batch [20]\tSpeed: 10 samples/sec\taccuracy=1 Epoch[0] Time cost=2"
+    assert only(line) == Point({"samples_per_second": 10.0, "accuracy": 1.0}, epoch=0, step=20)

@@ -97,3 +97,35 @@ def test_printed_logs_cannot_control_a_terminal(tmp_path: Path) -> None:
     directory.replace(run.directory.logs("train") / "stdout.txt", b"\x1b]52;c;aGk=\x07done\n")
     assert "\x1b" not in str(run.logs()) and "done" in repr(run.logs())
     assert "\x1b" in run.logs()[0]
+
+
+def test_the_tasks_and_the_summary_of_a_run_are_tables(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    assert run.tasks == (TaskSeen("train", "completed", exit_code=0),)
+    assert [tuple(row) for row in run.summary] == [("loss", "0.5", "0.5", None, "")]
+    assert str(run) == f"Run({run.id}, completed, loss 0.5)"
+
+
+def test_a_run_without_tasks_has_no_first_one(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    run.directory.write_tasks([])
+    with pytest.raises(NotFound, match="has no tasks"):
+        _ = run.output
+
+
+def test_a_result_of_two_jobs_prints_and_displays_both(tmp_path: Path) -> None:
+    result = Result(Table(), [made(tmp_path, job="a").directory, made(tmp_path, job="b").directory])
+    assert str(result) == "\n".join(str(run) for run in result.runs)
+    assert result._repr_html_() == "".join(run._repr_html_() for run in result.runs)
+
+
+def test_a_file_that_was_not_fetched_has_its_remote_path_and_the_reason(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    run.directory.write_files([FileRecord(task="train", path="wd/output/m", size=3, reason="gone")])
+    assert [tuple(row) for row in run.files] == [("wd/output/m", "train", 3, "gone")]
+
+
+def test_the_errors_of_a_task_are_lines_too(tmp_path: Path) -> None:
+    run = made(tmp_path)
+    directory.replace(run.directory.logs("train") / "stderr.txt", b"bad\n")
+    assert run.logs("train", file="stderr") == ("bad",)

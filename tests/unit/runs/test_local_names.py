@@ -36,3 +36,9 @@ def test_two_names_never_become_one_file() -> None:
     local = [names.of(name) for name in remote]
     assert len(set(local)) == 3
     assert local[0] == local[3]
+
+
+def test_the_longest_name_is_kept_and_a_longer_one_is_cut() -> None:
+    assert safe_path("a" * LONGEST) == "a" * LONGEST
+    longer = safe_path("a" * (LONGEST + 1))
+    assert longer.startswith("a" * (LONGEST - 9) + "~") and len(longer) == LONGEST

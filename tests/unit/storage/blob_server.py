@@ -7,7 +7,7 @@ import http.server
 import re
 import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -26,7 +26,13 @@ class BlobServer:
         self.blobs: dict[str, bytes] = {}
         self.md5: dict[str, bytes] = {}
         self.blocks: dict[str, dict[str, bytes]] = {}
+        self.versions: dict[str, str] = {}
+        """ETags other than `1`."""
+        self.page = 5000
+        """Blobs that a list has at most."""
         self.asked: list[str] = []
+        self.headers: list[Mapping[str, str]] = []
+        """Of each request."""
         self.refuse: Callable[[str], int] = lambda asked: 0
         """The status of a refusal, by the request."""
         self.cut: Callable[[str], int | None] = lambda asked: None
@@ -44,12 +50,21 @@ class BlobServer:
         asked = f"{handler.command} {name} {comp} {span}".strip()
         with self.lock:
             self.asked.append(asked)
+            self.headers.append(dict(handler.headers))
             status = self.refuse(asked)
             content, headers = b"", {}
             if status:
                 headers["x-ms-error-code"] = "AuthenticationFailed" if status == 403 else "InvalidResourceName"
             elif handler.command == "PUT":
                 status = self._put(name, comp, query, body, handler)
+            elif handler.command == "DELETE":
+                status = 404 if self.blobs.pop(name, None) is None else 202
+            elif comp == "list":
+                status, content = 200, self._listing(**{key: values[0] for key, values in query.items()})
+            elif name not in self.blobs and not comp:
+                status = 404
+            elif handler.headers.get("If-Match", self._etag(name)) != self._etag(name):
+                status = 412
             else:
                 status, content = self._get(name, comp, span)
             cut = self.cut(asked)
@@ -82,24 +97,30 @@ class BlobServer:
         return 201
 
     def _get(self, name: str, comp: str, span: str) -> tuple[int, bytes]:
-        if comp == "list":
-            return 200, self._listing().encode()
         if comp == "blocklist":
             blocks = "".join(
                 f"<Block><Name>{k}</Name><Size>{len(v)}</Size></Block>" for k, v in self.blocks.get(name, {}).items()
             )
             return 200, f"<BlockList><UncommittedBlocks>{blocks}</UncommittedBlocks></BlockList>".encode()
+        if not span:
+            return 200, b""
         first, last = (int(part) for part in span.removeprefix("bytes=").split("-"))
         return 206, self.blobs[name][first : last + 1]
 
-    def _listing(self) -> str:
+    def _etag(self, name: str) -> str:
+        return f'"{self.versions.get(name, "1")}"'
+
+    def _listing(self, prefix: str = "", marker: str = "", **_: str) -> bytes:
+        names = sorted(name for name in self.blobs if name.startswith(prefix) and name >= marker)
         items = "".join(
             f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified>"
-            f"<Etag>1</Etag><Content-Length>{len(content)}</Content-Length>"
+            f"<Etag>{self.versions.get(name, '1')}</Etag><Content-Length>{len(self.blobs[name])}</Content-Length>"
             f"<Content-MD5>{b64encode(self.md5.get(name, b'')).decode()}</Content-MD5></Properties></Blob>"
-            for name, content in sorted(self.blobs.items())
+            for name in names[: self.page]
         )
-        return f"<EnumerationResults><Blobs>{items}</Blobs><NextMarker/></EnumerationResults>"
+        following = escape(names[self.page]) if len(names) > self.page else ""
+        page = f"<Blobs>{items}</Blobs><NextMarker>{following}</NextMarker>"
+        return f"<EnumerationResults>{page}</EnumerationResults>".encode()
 
 
 @contextmanager
@@ -107,7 +128,7 @@ def serve(blobs: BlobServer) -> Iterator[Storage]:
     """The account of a server that runs."""
 
     class Answers(Handler):
-        protocol_version = "HTTP/1.1"
+        protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in two packets would wait for the client
         do_GET = do_PUT = do_DELETE = do_HEAD = lambda handler: blobs.answer(handler)
 
         def log_message(self, *_: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -18,11 +18,13 @@ from batchtrain.service.downloads import partial
 from batchtrain.storage import blob, download, sync, upload
 from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, walk
-from batchtrain.storage.moving import Moving, Tally
+from batchtrain.storage.moving import Moving, Tally, Watcher
 
 from .blob_server import BlobServer, serve
 
 CONTENT = bytes(range(200))
+LISTED = 1795305600
+"""The time of every blob of the server."""
 
 
 @pytest.fixture
@@ -285,3 +287,281 @@ def test_a_connection_that_another_thread_takes_does_not_stop_the_close(storage:
     storage._idle = Taken([HTTPConnection("localhost")])
     storage.close()
     assert storage._idle == []
+
+
+def test_a_file_of_the_same_content_is_not_sent_again(storage: Storage, blobs: BlobServer, data: Path) -> None:
+    (data / "small").write_bytes(b"x")
+    (data / "model").write_bytes(CONTENT)
+    blobs.store("small", b"x")
+    blobs.store("model", CONTENT)
+    assert up(storage, data).total.unchanged == 2
+    assert blobs.asked == ["PUT", "GET  list"]
+
+
+def test_a_file_of_another_content_and_the_same_size_is_sent_again(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    (data / "small").write_bytes(b"x")
+    (data / "model").write_bytes(CONTENT)
+    blobs.store("small", b"y")
+    blobs.store("model", CONTENT[::-1])
+    assert up(storage, data).total == ("link/box", 2, 2, 0, 0, 201)
+    assert blobs.blobs == {"small": b"x", "model": CONTENT}
+
+
+@pytest.mark.parametrize(("seconds", "sent"), [(-1, False), (0, False), (1, True)])
+@pytest.mark.parametrize("size", [1, 200])
+def test_without_an_md5_a_file_is_sent_again_if_it_is_newer_than_its_blob(
+    storage: Storage, blobs: BlobServer, data: Path, seconds: int, sent: bool, size: int
+) -> None:
+    (data / "file").write_bytes(bytes(size))
+    os.utime(data / "file", (LISTED + seconds, LISTED + seconds))
+    blobs.blobs["file"] = b"y" * size
+    assert up(storage, data).total.copied == sent
+    assert (blobs.blobs["file"] == bytes(size)) is sent
+
+
+def test_a_file_of_exactly_one_block_and_an_empty_one_go_in_one_request(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    (data / "block").write_bytes(CONTENT[:64])
+    (data / "empty").write_bytes(b"")
+    up(storage, data).check()
+    assert sorted(blobs.asked) == ["GET  list", "PUT", "PUT block", "PUT empty"]
+    assert blobs.blobs == {"block": CONTENT[:64], "empty": b""}
+    assert blobs.headers[-1]["x-ms-blob-content-md5"] == blobs.headers[-1]["Content-MD5"]
+
+
+def test_the_blocks_of_a_very_large_file_are_larger(
+    storage: Storage, blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "MOST_BLOCKS", 2)
+    (data / "model").write_bytes(CONTENT + b"x")
+    up(storage, data).check()
+    assert blobs.asked.count("PUT model block") == 2
+    assert blobs.blobs["model"] == CONTENT + b"x"
+
+
+def test_a_block_that_was_staged_with_another_size_is_sent_again(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    (data / "model").write_bytes(CONTENT)
+    blobs.refuse = lambda asked: 400 if asked == "PUT model blocklist" else 0
+    assert up(storage, data).total.failed == 1
+    staged = blobs.blocks["model"]
+    assert len(staged) == 4
+    staged[next(iter(staged))] = b"cut"
+    blobs.refuse, blobs.asked = (lambda asked: 0), []
+    up(storage, data).check()
+    assert blobs.asked.count("PUT model block") == 1
+    assert blobs.blobs["model"] == CONTENT
+
+
+def test_a_file_that_grew_since_it_was_listed_is_not_sent(storage: Storage, blobs: BlobServer, data: Path) -> None:
+    (data / "log").write_bytes(b"x")
+    files = list(walk(data))
+    (data / "log").write_bytes(b"xy")
+    with pytest.raises(ServiceError, match="log changes while it is copied; copy it again later"):
+        bring(storage, "link/box", "", files).check()
+    assert blobs.blobs == {}
+
+
+def test_a_small_file_that_changes_while_it_is_read_is_not_sent(
+    storage: Storage, blobs: BlobServer, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data / "log").write_bytes(b"x")
+    (file,) = walk(data)
+    send = upload._Upload._check
+
+    def change(self: upload._Upload) -> None:
+        os.utime(data / "log", (1, 1))
+        send(self)
+
+    monkeypatch.setattr(upload._Upload, "_check", change)
+    with pytest.raises(ServiceError, match="log changes while it is copied"):
+        bring(storage, "link/box", "", [file]).check()
+    assert blobs.blobs == {}
+
+
+def test_the_bytes_of_a_file_are_counted_as_they_move(storage: Storage, blobs: BlobServer, data: Path) -> None:
+    (data / "model").write_bytes(CONTENT)
+    (data / "small").write_bytes(b"xy")
+    sent: list[int] = []
+    bring(storage, "link/box", "", list(walk(data)), Watcher(moved=sent.append)).check()
+    assert sorted(sent) == [2, 8, 64, 64, 64]
+
+
+def test_files_are_closed_after_their_upload(storage: Storage, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "model").write_bytes(CONTENT)
+    (data / "small").write_bytes(b"x")
+    opened: list[Any] = []
+    monkeypatch.setattr(upload._Upload, "_open", noting(upload._Upload._open, lambda self: opened.append(self._opened)))
+    up(storage, data).check()
+    assert [file.closed for file in opened] == [True, True]
+
+
+def noting(method: Any, note: Callable[[Any], None]) -> Any:
+    """A method that passes its object to `note` before it returns."""
+
+    def noted(self: Any, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        finally:
+            note(self)
+
+    return noted
+
+
+# --- downloads ------------------------------------------------------------------------------------------------------
+
+
+def test_a_downloaded_file_has_the_time_of_its_blob(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+    blobs.store("small", b"x")
+    down(storage, tmp_path).check()
+    assert (tmp_path / "small").stat().st_mtime == LISTED
+
+
+@pytest.mark.parametrize("size", [1, 200])
+def test_a_file_of_the_same_content_is_not_fetched_again(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, size: int
+) -> None:
+    blobs.store("file", CONTENT[:size])
+    (tmp_path / "file").write_bytes(CONTENT[:size])
+    os.utime(tmp_path / "file", (1, 1))
+    assert down(storage, tmp_path).total.unchanged == 1
+    assert blobs.asked == ["GET  list"]
+
+
+def test_a_file_of_another_content_or_size_is_fetched_again(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    for name, there in (("content", b"ab"), ("size", b"abc")):
+        blobs.store(name, b"xy")
+        (tmp_path / name).write_bytes(there)
+    assert down(storage, tmp_path).total.copied == 2
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"xy"}
+
+
+@pytest.mark.parametrize(("seconds", "fetched"), [(-1, True), (0, False), (1, False)])
+def test_without_an_md5_a_file_is_fetched_again_if_it_is_older_than_its_blob(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, seconds: int, fetched: bool
+) -> None:
+    blobs.blobs["file"] = b"new"
+    (tmp_path / "file").write_bytes(b"old")
+    os.utime(tmp_path / "file", (LISTED + seconds, LISTED + seconds))
+    assert down(storage, tmp_path).total.copied == fetched
+    assert (tmp_path / "file").read_bytes() == (b"new" if fetched else b"old")
+
+
+def test_an_empty_blob_is_an_empty_file_and_costs_no_request(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    blobs.store("a/empty", b"")
+    down(storage, tmp_path).check()
+    assert (tmp_path / "a/empty").read_bytes() == b""
+    assert blobs.asked == ["GET  list"]
+
+
+def test_a_blob_of_exactly_one_range_comes_in_one_request_and_notes_nothing(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[Path] = []
+    monkeypatch.setattr(download, "_keep", lambda path, *_: noted.append(path))
+    blobs.store("block", CONTENT[:64])
+    down(storage, tmp_path).check()
+    assert blobs.asked == ["GET  list", "GET block  bytes=0-63"]
+    assert noted == []
+
+
+def test_a_small_download_that_fails_leaves_nothing_behind(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+    blobs.store("small", CONTENT[:64])
+    blobs.refuse = lambda asked: 400 if asked.startswith("GET small") else 0
+    assert down(storage, tmp_path).total.failed == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_blob_that_changed_after_it_was_listed_is_not_mixed_with_its_earlier_version(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    blobs.store("model", CONTENT)
+    listed = list(blob.stored(storage, "box"))
+    blobs.versions["model"] = "2"
+    with pytest.raises(ServiceError, match="download box/model: it was changed or deleted after it was listed; run"):
+        sync.get(storage, "box", listed, "", tmp_path).check()
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_ranges_of_an_earlier_version_are_fetched_again(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    blobs.store("model", CONTENT)
+    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=128-191") else 0
+    assert down(storage, tmp_path).total.failed == 1
+    blobs.store("model", CONTENT[::-1])
+    blobs.versions["model"] = "2"
+    blobs.refuse, blobs.asked = (lambda asked: 0), []
+    down(storage, tmp_path).check()
+    assert (tmp_path / "model").read_bytes() == CONTENT[::-1]
+    assert sorted(blobs.asked)[1:] == [f"GET model  bytes={span}" for span in ("0-63", "128-191", "192-199", "64-127")]
+
+
+def test_a_partial_file_that_is_shorter_than_its_ranges_is_fetched_again(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    blobs.store("model", CONTENT)
+    blobs.refuse = lambda asked: 400 if asked.endswith("bytes=192-199") else 0
+    assert down(storage, tmp_path).total.failed == 1
+    part, notes = partial(tmp_path / "model")
+    assert notes.exists()
+    os.truncate(part, 191)
+    blobs.refuse, blobs.asked = (lambda asked: 0), []
+    down(storage, tmp_path).check()
+    assert len(blobs.asked) == 1 + 4
+    assert (tmp_path / "model").read_bytes() == CONTENT
+
+
+def test_wrong_bytes_are_fetched_once_again(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+    blobs.store("small", CONTENT[:64])
+    blobs.blobs["small"] = bytes(64)
+    assert down(storage, tmp_path).total.failed == 1
+    assert blobs.asked.count("GET small  bytes=0-63") == 2
+
+
+def test_what_was_behind_the_end_of_a_partial_file_is_cut_off(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    blobs.store("small", b"xy")
+    partial(tmp_path / "small")[0].write_bytes(b"abcdef")
+    down(storage, tmp_path).check()
+    assert (tmp_path / "small").read_bytes() == b"xy"
+
+
+def test_a_link_in_place_of_a_partial_file_is_not_followed(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+    blobs.store("small", b"xy")
+    (tmp_path / "mine").write_bytes(b"precious")
+    partial(tmp_path / "small")[0].symlink_to("mine")
+    assert down(storage, tmp_path).total.failed == 1
+    assert (tmp_path / "mine").read_bytes() == b"precious"
+
+
+def test_a_downloaded_file_has_the_permissions_of_a_new_file(
+    storage: Storage, blobs: BlobServer, tmp_path: Path
+) -> None:
+    blobs.store("small", b"x")
+    down(storage, tmp_path).check()
+    (tmp_path / "own").write_bytes(b"x")
+    assert (tmp_path / "small").stat().st_mode == (tmp_path / "own").stat().st_mode
+
+
+def test_files_are_closed_after_their_download(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr(
+        download._Download, "_cut", noting(download._Download._cut, lambda self: opened.append(self._file))
+    )
+    for name in ("model", "small", "refused"):
+        blobs.store(name, CONTENT if name == "model" else b"x")
+    blobs.refuse = lambda asked: 400 if asked.startswith("GET refused") else 0
+    assert down(storage, tmp_path).total.failed == 1
+    assert [file.closed for file in opened] == [True, True, True]

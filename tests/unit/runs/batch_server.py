@@ -1,0 +1,139 @@
+"""A server with the documents and files of a Batch account, for what is read of a job and its nodes."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from azure.batch import BatchClient
+
+from batchtrain.config.types import Secret
+from batchtrain.service import connect
+from batchtrain.service.connect import Account
+
+Handler = http.server.BaseHTTPRequestHandler
+START = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
+
+
+class BatchServer:
+    """Its documents by path, and the files below the path of a task or a node."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Any] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+        self.status: dict[str, int] = {}
+        """Refusals by path."""
+        self.asked: list[str] = []
+        self.account = Account("", "acct", Secret("a2V5"))
+
+    def job(self, *tasks: Mapping[str, Any], job_id: str = "j", pool: str = "p", ended: float | None = 300) -> None:
+        """A job of `pool` that was created at START, with the documents of its tasks."""
+        info = {"startTime": moment(0), "poolId": pool} | ({} if ended is None else {"endTime": moment(ended)})
+        self.documents[f"/jobs/{job_id}"] = {
+            "id": job_id, "state": "active" if ended is None else "completed", "creationTime": moment(0),
+            "executionInfo": info, "poolInfo": {"poolId": pool},
+        }  # fmt: skip
+        counts = dict.fromkeys(("active", "running", "completed", "succeeded", "failed"), 0)
+        self.documents[f"/jobs/{job_id}/taskcounts"] = {"taskCounts": counts, "taskSlotCounts": counts}
+        self.documents[f"/jobs/{job_id}/tasks"] = {"value": list(tasks)}
+        for task in tasks:
+            self.documents[f"/jobs/{job_id}/tasks/{task['id']}"] = task
+            self.files.setdefault(f"/jobs/{job_id}/tasks/{task['id']}", {})
+
+    def pool(self, *nodes: Mapping[str, Any], **more: Any) -> None:
+        """The pool p with the documents of its nodes."""
+        self.documents["/pools/p"] = {
+            "id": "p", "state": "active", "allocationState": "steady", "vmSize": "standard_d4s_v5",
+            "currentDedicatedNodes": 2, "currentLowPriorityNodes": 1, **more,
+        }  # fmt: skip
+        self.documents["/pools/p/nodes"] = {"value": list(nodes)}
+
+    def answer(self, handler: Handler) -> None:
+        path = urlsplit(handler.path).path
+        self.asked.append(f"{handler.command} {unquote(path)}")
+        tree, is_file, name = path.partition("/files")
+        content = _content(self.documents.get(path))
+        if is_file and tree in self.files:
+            content = self.files[tree].get(unquote(name[1:])) if name else _listing(self.files[tree])
+        status = 404 if content is None else self.status.get(path, 200)
+        code = "AuthorizationFailure" if status == 403 else "TaskNotFound"
+        sent = msgspec.json.encode({"code": code, "message": {"value": "No."}}) if status >= 400 else content or b""
+        if span := handler.headers.get("ocp-range"):
+            first, last = map(int, span.removeprefix("bytes=").split("-"))
+            sent = sent[first : last + 1]
+        handler.send_response(status)
+        handler.send_header("Content-Type", "application/json; odata=minimalmetadata")
+        handler.send_header("Content-Length", str(len(sent)))
+        handler.send_header("Last-Modified", "Sun, 22 Nov 2026 00:00:00 GMT")
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(sent)
+
+
+def moment(seconds: float) -> str:
+    """A time after START, as the service writes it."""
+    return (START + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def task(name: str, node: str = "tvm-1", exit_code: int = 0, state: str = "completed", **variables: str) -> Any:
+    """The document of a task that ran from second 10 to second 50."""
+    return {
+        "id": name,
+        "state": state,
+        "executionInfo": {
+            "startTime": moment(10), "endTime": moment(50), "exitCode": exit_code, "retryCount": 0, "requeueCount": 0,
+            "result": "failure" if exit_code else "success",
+        },
+        "nodeInfo": {"nodeId": node, "poolId": "p", "taskRootDirectory": f"workitems/j/job-1/{name}"},
+        "environmentSettings": [{"name": key, "value": value} for key, value in variables.items()],
+    }  # fmt: skip
+
+
+def node(name: str, allocated: float = 0, address: str = "10.0.0.4", prepared: float = 30, **more: Any) -> Any:
+    """The document of a node whose start task took `prepared` seconds."""
+    info = {"state": "completed", "startTime": moment(0), "endTime": moment(prepared), "exitCode": 0, "retryCount": 0}
+    return {
+        "id": name, "state": "idle", "ipAddress": address, "allocationTime": moment(allocated), "startTaskInfo": info,
+        "isDedicated": True, **more,
+    }  # fmt: skip
+
+
+def _content(document: Any) -> bytes | None:
+    return None if document is None else msgspec.json.encode(document)
+
+
+def _listing(files: Mapping[str, bytes]) -> bytes:
+    items = [
+        {"name": name, "properties": {"contentLength": str(len(content)), "lastModified": moment(0)}}
+        for name, content in files.items()
+    ]
+    return msgspec.json.encode({"value": items})
+
+
+@contextmanager
+def serve(service: BatchServer) -> Iterator[BatchClient]:
+    """A client of a server that runs; its account has the endpoint of the server."""
+
+    class Answers(Handler):
+        protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in two packets would wait for the client
+        do_GET = do_HEAD = lambda handler: service.answer(handler)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        service.account = service.account._replace(endpoint=f"http://127.0.0.1:{server.server_port}")
+        try:
+            yield connect.connect(service.account)
+        finally:
+            server.shutdown()
+            thread.join()

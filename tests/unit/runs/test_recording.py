@@ -1,0 +1,633 @@
+"""The run directory of a job: what is recorded at its start, while it runs, and at its end."""
+
+from __future__ import annotations
+
+import itertools
+import platform
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from azure.batch import BatchClient
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
+from batchtrain.config.types import Job, Recipe, convert
+from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
+from batchtrain.plan import Plan, plan_jobs
+from batchtrain.runs import directory, recording
+from batchtrain.runs.directory import Commit, Cost, Failure, Metric, NodeRecord, RunDirectory, RunRecord
+from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, recorded_job
+from batchtrain.service.seen import JobSeen, TaskSeen
+from batchtrain.service.submit import Event
+from batchtrain.version import __version__
+from tests.unit.plan.jobs import recipe
+
+from .batch_server import START, BatchServer, node, serve, task
+
+KEY = "c2VjcmV0c2VjcmV0"
+VERSIONS = {"batchtrain": __version__, "python": platform.python_version()}
+
+
+@pytest.fixture
+def service() -> BatchServer:
+    server = BatchServer()
+    server.job(task("train"))
+    server.pool(node("tvm-1"))
+    return server
+
+
+@pytest.fixture
+def client(service: BatchServer) -> Iterator[BatchClient]:
+    with serve(service) as connected:
+        yield connected
+
+
+def job_of(*tasks: dict[str, Any]) -> Job:
+    job: Job = convert({"id": "j", "tasks": [{"command": "x", **fields} for fields in tasks or ({},)]}, Job)
+    return job
+
+
+def after(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def started(
+    client: BatchClient, service: BatchServer, root: Path, *, job: Job | None = None, ended: Any = None, **fields: Any
+) -> Recording:
+    """The recording of a job that began at START."""
+    run = directory.make(root, "j", START)
+    record = RunRecord(
+        id=run.name, job="j", started=START, endpoint=service.account.endpoint, **{"state": "running", **fields}
+    )
+    return Recording(client, service.account, run, record, job or job_of(), ended=ended)
+
+
+def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> TaskSeen:
+    result = "failure" if exit_code else "success"
+    return TaskSeen(name, "completed", result, exit_code, node_id, 40.0, started=after(10))
+
+
+# --- the start ------------------------------------------------------------------------------------------------------
+
+
+def begun(client: BatchClient, service: BatchServer, root: Path, recipe: Recipe, **origin: Any) -> Recording:
+    return begin(client, service.account, recipe, recipe.jobs[0], plan_jobs(recipe), Origin(root, **origin))
+
+
+def test_the_start_of_a_run_names_its_account_pool_and_nodes(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    pool = {"vm_count": {"dedicated": 2, "low_priority": 3}}
+    record = begun(client, service, tmp_path, recipe(pool=pool)).run.record()
+    assert (record.state, record.account, record.endpoint) == ("running", "acct", service.account.endpoint)
+    assert (record.pool, record.job, record.vm_size, record.nodes) == ("p", "j", "STANDARD_D4S_V5", 5)
+    assert (record.cost, record.commit, record.versions) == (None, None, VERSIONS)
+
+
+def test_the_planned_cost_of_a_run_is_that_of_all_nodes(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    prices = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05})
+    service.account = service.account._replace(endpoint="https://acct.westeurope.batch.azure.com")
+    whole = recipe(pool={"vm_count": {"dedicated": 2, "low_priority": 4}})
+    run = begun(client, service, tmp_path, msgspec.structs.replace(whole, catalog=Catalog(prices=(prices,)))).run
+    assert run.record().cost == Cost(
+        currency="EUR", region="westeurope", dedicated=0.2, spot=0.05, hour=pytest.approx(0.6)
+    )
+    unpriced = msgspec.structs.replace(whole, catalog=Catalog(prices=(Prices("eastus", "EUR", {}, {}),)))
+    assert begun(client, service, tmp_path, unpriced).run.record().cost is None
+
+
+def test_a_job_without_a_pool_in_its_recipe_names_none(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    whole = msgspec.structs.replace(recipe(), pool=None)
+    origin = Origin(tmp_path)
+    record = begin(client, service.account, whole, whole.jobs[0], Plan(steps=()), origin).run.record()
+    assert (record.pool, record.vm_size, record.nodes) == ("", "", 0)
+
+
+def test_the_run_of_a_job_with_its_own_pool_names_no_pool(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    assert begun(client, service, tmp_path, recipe({"auto_pool": {}})).run.record().pool == ""
+
+
+def test_secrets_are_masked_in_everything_that_a_run_records(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    storage = {"credentials": {"storage": {"data": {"account": "acct", "account_key": KEY}}}}
+    settings = {"credentials.batch.account_key": "S3CR3T", "pool_specification.id": "p"}
+    whole = recipe(task={"environment_variables": {"TOKEN_OF_TESTS": KEY}}, **storage)
+    run = begun(
+        client,
+        service,
+        tmp_path,
+        whole,
+        command=("run", "--set", "credentials.batch.account_key=S3CR3T"),
+        settings=settings,
+        files={"conf/jobs.yaml": f"a: 1 # {KEY}\nb: 2\n".encode(), "conf/credentials.yaml": b"x"},
+    ).run
+    record = run.record()
+    assert record.command[:2] == ("run", "--set")
+    assert (record.settings["pool_specification.id"], len(record.settings)) == ("p", 2)
+    files = sorted(path.name for path in run.config.iterdir())
+    assert files == ["effective.yaml", "jobs.yaml", "plan.json"]
+    assert (run.config / "jobs.yaml").read_text().splitlines()[1] == "b: 2"
+    every = [path.read_text() for path in run.path.rglob("*") if path.is_file()]
+    assert not [text for text in every if KEY in text or "S3CR3T" in text]
+
+
+def test_the_effective_configuration_has_the_sections_of_the_files_in_their_order(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    text = (begun(client, service, tmp_path, recipe()).run.config / "effective.yaml").read_text()
+    sections = [line for line in text.splitlines() if line[0].isalpha()]
+    assert [line.partition(":")[0] for line in sections][-2:] == ["pool_specification", "job_specifications"]
+    assert "command: echo hello" in text and "credentials" not in text
+
+
+def test_a_run_directory_that_cannot_be_written_is_one_message(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"cannot be written: File name too long"):
+        begun(client, service, tmp_path, recipe(), files={"n" * 300: b"x"})
+
+
+# --- while it runs --------------------------------------------------------------------------------------------------
+
+
+def test_events_with_a_text_are_recorded_and_output_is_not(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    for event in (Event("pool.add", "p", "added"), Event("stdout", "train", "hello"), Event("node.ready", "n", "")):
+        recorded.tell(event)
+    assert [(event.kind, event.subject, event.text) for event in recorded.run.events()] == [("pool.add", "p", "added")]
+
+
+def test_the_parts_of_a_run_are_measured_by_its_events(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.pool(node("tvm-1", allocated=5, prepared=20), node("tvm-2", allocated=0, prepared=30))
+    clock = itertools.chain([after(100), after(100), after(110), after(110), after(200)], itertools.repeat(after(207)))
+    monkeypatch.setattr(recording, "now", lambda: next(clock))
+    recorded = started(client, service, tmp_path)
+    recorded.tell(Event("pool.reused", "p", "ready"))
+    recorded.tell(Event("task.add", "j", "added"))
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    assert recorded.run.record().phases == {
+        "pool": 70.0, "preparation": 30.0, "start": 50.0, "training": 40.0, "fetch": 7.0,
+    }  # fmt: skip
+
+
+def test_the_start_tasks_of_nodes_that_were_there_before_are_no_part_of_a_run(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.pool(node("tvm-1", allocated=-1, prepared=99), node("tvm-2", prepared=30), node("tvm-3", prepared=20))
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    assert recorded.run.record().phases["preparation"] == 30.0
+
+
+# --- fetching -------------------------------------------------------------------------------------------------------
+
+
+def test_logs_results_and_metrics_come_to_their_places(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {
+        "stdout.txt": b"epoch 1 loss 0.5\n", "wd/output/model.pt": b"model", "wd/ranks/rank-0.metrics.jsonl":
+        b'{"step": 1, "accuracy": 0.75}\n', "wd/data/input": b"not wanted",
+    }  # fmt: skip
+    begun_files: list[tuple[int, int]] = []
+    moved: list[int] = []
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()], progress=Progress(lambda files, size: begun_files.append((files, size)), moved.append))
+    recorded.end("completed")
+    run = recorded.run
+    assert (run.outputs("train") / "model.pt").read_bytes() == b"model"
+    assert sorted(record.fetched for record in run.files()) == [
+        "logs/train/stdout.txt", "metrics/train/0.jsonl", "outputs/train/model.pt",
+    ]  # fmt: skip
+    assert begun_files == [(3, 17 + 5 + 30)] and sum(moved) == 52
+    assert [record.id for record in run.tasks()] == ["train"]
+    assert run.record().summary == {"loss": Metric(0.5, 0.5), "accuracy": Metric(0.75, 0.75, 1)}
+    assert recorded.conclusion() == f"results: {run.path}: 1 file, 5 bytes in outputs/"
+    assert recorded.unsaved == ()
+
+
+def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("a", "tvm-2"), task("b", "tvm-1"))
+    service.pool(node("tvm-1", address="10.0.0.5"))
+    ranks = {f"wd/ranks/rank-{rank}.stdout.txt": b"x" for rank in (10, 9)}
+    service.files["/jobs/j/tasks/a"] = {**ranks, "stdout.txt": b"y", "wd/ranks/rank-3.stderr.txt": b"z"}
+    recorded = started(client, service, tmp_path, vm_size="D4")
+    recorded.fetch([ran("a", node_id="tvm-2"), ran("b")])
+    assert recorded.run.nodes() == (
+        NodeRecord("n0", "tvm-2", "p", "", "D4", {"a": (9, 10)}),
+        NodeRecord("n1", "tvm-1", "p", "10.0.0.5", "D4"),
+    )
+
+
+def test_the_nodes_of_a_pool_that_is_gone_have_no_address(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    del service.documents["/pools/p/nodes"]
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    assert recorded.run.nodes() == (NodeRecord("n0", "tvm-1", "p"),)
+
+
+def test_a_task_that_never_ran_has_no_node_and_nothing_is_fetched_of_it(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([TaskSeen("train", "completed", "failure")])
+    assert (recorded.run.nodes(), recorded.run.files()) == ((), ())
+    assert not (recorded.run.path / "nodes.json").exists()
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(
+    ("count", "failed", "all_tasks", "fetched"),
+    [(20, 0, False, 20), (21, 2, False, 2), (21, 0, False, 0), (21, 0, True, 21)],
+)
+def test_of_many_tasks_only_those_that_failed_are_fetched(
+    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, failed: int, all_tasks: bool, fetched: int
+) -> None:
+    recorded = started(client, service, tmp_path)
+    known = [ran(f"t{number}", int(number < failed)) for number in range(count)]
+    chosen = [recorded._chosen(tuple(known), all_tasks=all_tasks)]
+    assert [len(tasks) for tasks in chosen] == [fetched]
+    left = {0: "", 1: "1 task that succeeded was"}.get(count - fetched, f"{count - fetched} tasks that succeeded were")
+    assert (f"{left} not fetched: `batchtrain jobs fetch j`" in recorded.conclusion()) is bool(left)
+
+
+def test_one_task_that_was_left_is_in_the_singular(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded._chosen(tuple(ran(f"t{number}", int(number > 0)) for number in range(21)), all_tasks=False)
+    assert "\n  1 task that succeeded was not fetched: " in recorded.conclusion()
+
+
+@pytest.mark.parametrize(("count", "fetched"), [(200, 200), (201, 0)])
+def test_the_tasks_of_a_sweep_are_fetched_up_to_a_higher_number(
+    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, fetched: int
+) -> None:
+    service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'))
+    recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 300}}))
+    assert len(recorded._chosen(tuple(ran(f"t{number}") for number in range(count)), all_tasks=False)) == fetched
+
+
+def test_of_many_tasks_those_with_results_are_fetched(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path, job=job_of({"id": "keep", "results": {}}, {"id": "other"}))
+    known = (*(ran(f"t{number}") for number in range(21)), ran("keep"))
+    assert [seen.id for seen in recorded._chosen(known, all_tasks=False)] == ["keep"]
+
+
+def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("t1", BATCHTRAIN_PARAMETERS="not ours"))
+    recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 2}}))
+    recorded.fetch([ran("t0"), ran("t1")])
+    assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, {}]
+
+
+def test_a_job_without_factories_is_not_asked_for_parameters(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    assert "GET /jobs/j/tasks" not in service.asked
+
+
+RESULTS = {"include": ["*.pt"]}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "include"),
+    [
+        ([{"id": "other"}, {"id": "train", "results": RESULTS}], ("*.pt",)),
+        ([{"id": "other"}, {"results": RESULTS}], ("*.pt",)),
+        ([{"results": RESULTS}, {"id": "train"}], None),
+        ([{"id": "other"}, {"id": "many", "task_factory": {"repeat": 2}, "results": RESULTS}], ("*.pt",)),
+        ([{"id": "other", "results": RESULTS}], None),
+    ],
+)
+def test_a_task_has_the_results_of_its_own_settings_or_of_its_template(
+    client: BatchClient, service: BatchServer, tmp_path: Path, tasks: list[dict[str, Any]], include: Any
+) -> None:
+    results = started(client, service, tmp_path, job=job_of(*tasks))._settings("train").results
+    assert (results and results.include) == include
+
+
+def test_the_settings_of_a_job_of_another_command_are_those_of_its_tasks(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    settings = '{"results": {"include": ["*.pt"]}, "metrics": [{"name": "speed", "pattern": "speed (.+)"}]}'
+    service.job(task("train", BATCHTRAIN_FETCH=settings), task("other", BATCHTRAIN_FETCH="{"))
+    service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"speed 12\n", "wd/a.pt": b"1", "wd/output/b": b"2"}
+    recorded = adopt(client, service.account, "j", Origin(tmp_path))
+    recorded.fetch([ran(), ran("other")])
+    recorded.end("completed")
+    assert (recorded.run.outputs("train") / "a.pt").exists()
+    assert not (recorded.run.outputs("train") / "b").exists()
+    assert recorded.metrics == {"train": {"speed": Metric(12.0, 12.0)}}
+
+
+def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 2000, "wd/output/b": b"x" * 1500}
+    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded.fetch([ran()])
+    why = "`results.max_size` is 1k; `batchtrain jobs fetch j --all` fetches it"
+    assert recorded.unsaved == (why,)
+    assert recorded.conclusion() == f"results: {recorded.run.path}\n  2 files were not fetched: {why}"
+    again = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    again.fetch([ran()], everything=True)
+    assert again.conclusion() == f"results: {again.run.path}: 2 files, 3.4 KiB in outputs/"
+
+
+def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    del service.files["/jobs/j/tasks/train"]
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    (record,) = recorded.run.files()
+    assert (record.task, record.path, record.node, record.size) == ("train", "", "tvm-1", 0)
+    assert recorded.conclusion().splitlines()[1].startswith("  1 file were not fetched: list the files of task j/train")
+    assert recorded.unsaved == ()
+
+
+def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a\x1b": b"x" * 2000, "stdout.txt": b"epoch 1 loss nan\n"}
+    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    _, missing, remark = recorded.conclusion().split("\n  ")
+    assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
+    assert "\x1b" not in missing
+    assert remark == "train: loss was NaN or infinite, first at epoch 1"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "1 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"),
+        (5 << 30, "5.0 GiB"), (2048 << 30, "2048.0 GiB"),
+    ],
+)  # fmt: skip
+def test_a_size_is_in_the_largest_unit_that_fits(number: int, text: str) -> None:
+    assert recording.size(number) == text
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_of_several_tasks_names_them(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.lines("a", "stdout", ("test accuracy 0.5",))
+    recorded.lines("b", "stdout", ("test accuracy 0.75",))
+    recorded.end("completed")
+    assert recorded.run.record().summary == {"a/test_accuracy": Metric(0.5, 0.5), "b/test_accuracy": Metric(0.75, 0.75)}
+
+
+def test_the_output_of_a_task_that_was_followed_is_not_read_again(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("train"), task("other"))
+    service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.25\n"}
+    service.files["/jobs/j/tasks/other"] = {"stderr.txt": b"test accuracy 0.75\n", "stdout.txt": b""}
+    recorded = started(client, service, tmp_path)
+    recorded.lines("train", "stdout", ("test accuracy 0.5",))
+    recorded.fetch([ran(), ran("other")])
+    recorded.end("completed")
+    assert {name: values["test_accuracy"].last for name, values in recorded.metrics.items()} == {
+        "train": 0.5, "other": 0.75,
+    }  # fmt: skip
+
+
+def test_a_long_output_is_read_in_parts(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "AT_ONCE", 2)
+    lines = "".join(f"epoch {number} loss {number}\n" for number in range(1, 6))
+    service.files["/jobs/j/tasks/train"] = {"stdout.txt": lines.encode()}
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    assert recorded.metrics["train"]["loss"] == Metric(5.0, 1.0)
+
+
+PRICES = Cost(currency="USD", region="r", dedicated=2.0, spot=1.0, hour=6.0)
+
+
+def test_a_run_costs_the_hours_of_its_nodes_until_its_job_ended(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.pool(node("tvm-1", allocated=-3600), node("tvm-2", allocated=1800, isDedicated=False))
+    recorded = started(client, service, tmp_path, ended=after(3600), cost=PRICES, vm_size="D4")
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    record = recorded.run.record()
+    assert (record.state, record.ended, record.node_hours) == ("completed", after(3600), 1.5)
+    assert record.cost == msgspec.structs.replace(PRICES, run=2.5)
+    assert recorded.conclusion().splitlines()[-1] == "  this run cost 2.50 USD: 1.50 node hours"
+
+
+def test_a_run_whose_job_goes_on_has_no_end_and_no_cost(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path, cost=PRICES)
+    recorded.fetch([ran()])
+    recorded.end("fetched")
+    record = recorded.run.record()
+    assert (record.state, record.ended, record.node_hours, record.cost) == ("fetched", None, None, PRICES)
+    assert recorded.run.report.read_text().startswith("<!doctype html>")
+
+
+def test_a_run_ends_now_if_the_end_of_its_job_is_unknown(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "now", lambda: after(77))
+    recorded = started(client, service, tmp_path)
+    recorded.end("interrupted")
+    assert (recorded.run.record().ended, recorded.run.record().node_hours) == (after(77), 0.0)
+
+
+FINDING = Finding("disk-full", "task train", "a disk is full", "x", "free space")
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (
+            TaskFailed("it failed", task="train", rank=3, node="tvm-1", code=7, cause="KeyError"),
+            Failure("it failed", "train", 3, "tvm-1", 7, "KeyError"),
+        ),
+        (UsageError("wrong"), Failure("wrong")),
+        (KeyboardInterrupt(), Failure("KeyboardInterrupt")),
+        (None, None),
+    ],
+)
+def test_why_a_run_failed_is_recorded(
+    client: BatchClient, service: BatchServer, tmp_path: Path, error: BaseException | None, failure: Failure | None
+) -> None:
+    recorded = started(client, service, tmp_path)
+    recorded.end("failed", error)
+    assert recorded.run.record().failure == failure
+
+
+def test_the_finding_of_a_failure_is_recorded(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+    error = TaskFailed("it failed")
+    error.finding = FINDING
+    recorded = started(client, service, tmp_path)
+    recorded.end("failed", error)
+    failure = recorded.run.record().failure
+    assert failure is not None and failure.found == FINDING
+
+
+def ended_run(client: BatchClient, service: BatchServer, root: Path) -> RunDirectory:
+    """The run of an ended job of two tasks, of which only `train` was fetched."""
+    service.job(task("train"), task("late"))
+    service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.5\n"}
+    service.files["/jobs/j/tasks/late"] = {"stdout.txt": b"test accuracy 0.75\n"}
+    recorded = started(client, service, root, ended=after(300), account="acct")
+    recorded.lines("train", "stdout", ("test accuracy 0.5",))
+    recorded.fetch([ran(), ran("late", node_id="")])
+    recorded.end("failed", UsageError("wrong"))
+    return recorded.run
+
+
+def test_a_later_fetch_adds_to_a_run_that_had_ended_and_keeps_its_end(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    before = ended_run(client, service, tmp_path).record()
+    recorded = adopt(client, service.account, "j", Origin(tmp_path))
+    recorded.run.write_tasks(recorded._records([ran(), ran("late")]))
+    recorded.fetch([ran(), ran("late")])
+    recorded.end("completed")
+    later = recorded.run.record()
+    assert (later.id, later.state, later.failure, later.ended) == (before.id, "failed", before.failure, before.ended)
+    assert later.summary == {"test_accuracy": Metric(0.5, 0.5), "late/test_accuracy": Metric(0.75, 0.75)}
+
+
+def test_a_run_whose_tasks_ran_again_gets_a_new_end(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
+    ended_run(client, service, tmp_path)
+    recorded = adopt(client, service.account, "j", Origin(tmp_path))
+    recorded.fetch([ran(), ran("late")])
+    recorded.end("completed")
+    record = recorded.run.record()
+    assert (record.state, record.failure, sorted(record.summary)) == (
+        "completed", None, ["late/test_accuracy", "train/test_accuracy"],
+    )  # fmt: skip
+
+
+# --- the run of a job -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_of_another_command_gets_a_run_directory_with_what_the_service_knows(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    settings = {"credentials.batch.account_key": "S3CR3T"}
+    recorded = adopt(client, service.account, "j", Origin(tmp_path, ("fetch", "j", "key=S3CR3T"), settings))
+    record = recorded.run.record()
+    assert (record.job, record.state, record.started, record.pool) == ("j", "running", START, "p")
+    assert (record.vm_size, record.nodes, record.account) == ("standard_d4s_v5", 3, "acct")
+    assert record.versions == VERSIONS
+    assert record.command[:2] == ("fetch", "j") and "S3CR3T" not in record.command[2]
+    recorded.end("completed")
+    assert recorded.run.record().ended == after(300)
+
+
+def test_a_job_whose_pool_is_gone_still_gets_a_run_directory(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    del service.documents["/pools/p"]
+    record = adopt(client, service.account, "j", Origin(tmp_path)).run.record()
+    assert (record.pool, record.vm_size, record.nodes) == ("p", "", 0)
+
+
+def test_a_job_that_does_not_exist_gets_no_run_directory(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    with pytest.raises(NotFound):
+        adopt(client, service.account, "none", Origin(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def written(root: Path, service: BatchServer, number: int, **fields: Any) -> RunDirectory:
+    run = directory.make(root, "j", after(number))
+    known = {"id": run.name, "state": "completed", "started": START, "ended": after(300), "job": "j", "account": "acct"}
+    run.write(RunRecord(**{**known, "endpoint": service.account.endpoint, **fields}))
+    return run
+
+
+def test_the_newest_run_of_a_job_is_continued_and_one_that_cannot_be_read_is_skipped(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    _, second, third = (written(tmp_path, service, number) for number in range(3))
+    (third.path / "run.json").write_text("{")
+    assert adopt(client, service.account, "j", Origin(tmp_path)).run == second
+
+
+CREATED = JobSeen("j", "active", "p", created=after(10))
+
+
+@pytest.mark.parametrize(
+    ("fields", "job", "fits"),
+    [
+        ({}, CREATED, True),
+        ({"ended": after(10)}, CREATED, True),
+        ({"ended": after(9)}, CREATED, False),
+        ({"ended": None}, CREATED, True),
+        ({"ended": after(9)}, CREATED._replace(created=None), True),
+        ({"state": "fetched", "ended": None, "started": after(10)}, CREATED, True),
+        ({"state": "fetched", "ended": None, "started": after(11)}, CREATED, False),
+        ({"state": "fetched", "ended": None}, CREATED._replace(created=None), True),
+        ({"job": "k"}, CREATED, False),
+        ({"account": "other"}, CREATED, False),
+        ({"endpoint": "https://other"}, CREATED, False),
+        ({"endpoint": "https://other", "ended": after(9)}, None, True),
+        ({"account": "other"}, None, False),
+        ({"job": "k"}, None, False),
+    ],
+)
+def test_a_run_belongs_to_a_job_and_not_to_an_earlier_one_of_its_name(
+    tmp_path: Path, fields: dict[str, Any], job: JobSeen | None, fits: bool
+) -> None:
+    service = BatchServer()
+    run = written(tmp_path, service, 0, **fields)
+    assert recorded_job(tmp_path, service.account, "j", job) == (run if fits else None)
+
+
+def test_the_commit_of_a_recipe_says_whether_files_differ_from_it(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@x", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert recording.commit_of(tmp_path / "none") is None
+    git("init", "-q")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-qm", "first")
+    commit = git("rev-parse", "HEAD")
+    assert recording.commit_of(tmp_path) == Commit(commit, dirty=False)
+    (tmp_path / "a").write_text("2")
+    assert recording.commit_of(tmp_path) == Commit(commit, dirty=True)

@@ -1,0 +1,276 @@
+"""Accounts, containers, blobs and links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree
+
+import azure.storage.blob
+import pytest
+
+from batchtrain.config.types import Credentials, Secret, StorageCredentials, convert
+from batchtrain.errors import ConfigError, NotFound, ServiceError, UsageError
+from batchtrain.storage import blob
+from batchtrain.storage.blob import Stored
+from batchtrain.storage.blob_requests import Storage
+
+from .blob_server import BlobServer, serve
+
+KEYED = StorageCredentials(account="acct", account_key=Secret("a2V5"))
+KEYLESS = StorageCredentials(account="acct")
+TOKEN: Any = object()
+
+
+@pytest.fixture
+def blobs() -> BlobServer:
+    return BlobServer()
+
+
+@pytest.fixture
+def storage(blobs: BlobServer) -> Iterator[Storage]:
+    with serve(blobs) as connected:
+        yield connected
+
+
+# --- accounts -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("core.windows.net", "https://acct.blob.core.windows.net"),
+        ("http://127.0.0.1:10000/acct/", "http://127.0.0.1:10000/acct"),
+    ],
+)
+def test_the_url_of_an_account_is_made_of_its_name_unless_the_endpoint_is_a_url(endpoint: str, url: str) -> None:
+    storage = blob.connect("data", StorageCredentials(account="acct", account_key=Secret("a2V5"), endpoint=endpoint))
+    assert (storage.url, storage.account) == (url, "acct")
+
+
+def test_an_account_needs_a_key_or_a_token() -> None:
+    with pytest.raises(UsageError, match="the storage account `data` has no account_key"):
+        blob.connect("data", KEYLESS)
+    assert blob.connect("data", KEYLESS, TOKEN).token is TOKEN
+
+
+def test_a_key_that_is_not_base64_names_its_account() -> None:
+    with pytest.raises(UsageError, match="the account_key of the storage account `acct` is not base64"):
+        blob.connect("data", StorageCredentials(account="acct", account_key=Secret("no key")))
+
+
+def credentials(**links: Any) -> Credentials:
+    known: Credentials = convert({"storage": links}, Credentials)
+    return known
+
+
+def test_an_account_is_found_by_its_link_or_the_links_that_exist_are_named() -> None:
+    known = credentials(a={"account": "acct"}, b={"account": "other"})
+    assert blob.account_of(known, "b").account == "other"
+    with pytest.raises(UsageError, match=r"no storage account called `c` \(it has: a, b\); write `storage.c` there"):
+        blob.account_of(known, "c")
+    with pytest.raises(UsageError, match=r"\(it has: none\)"):
+        blob.account_of(credentials(), "c")
+
+
+def test_an_account_that_is_not_filled_in_is_an_error_of_the_configuration() -> None:
+    with pytest.raises(ConfigError):
+        blob.account_of(credentials(a={"account": "<account>"}), "a")
+
+
+def test_the_account_of_the_emulator_replaces_links_without_an_account() -> None:
+    known = credentials(a={"account": "acct"}, b={"account": "<account>"})
+    accounts = [blob.account_of(known, link, lambda: KEYED) for link in ("a", "b", "c")]
+    assert [account is KEYED for account in accounts] == [False, True, True]
+
+
+def test_an_account_is_connected_once_and_signs_in_only_without_a_key() -> None:
+    known = credentials(keyed={"account": "acct", "account_key": "a2V5"}, keyless={"account": "acct"})
+    tokens: list[Any] = []
+
+    def sign_in() -> Any:
+        tokens.append(TOKEN)
+        return TOKEN
+
+    connect = blob.accounts(known, sign_in)
+    assert connect("keyed") is connect("keyed")
+    assert (tokens, connect("keyed").token) == ([], None)
+    assert connect("keyless").token is TOKEN
+    assert connect("keyless") is connect("keyless") and len(tokens) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("link/box", ("link", "box", "")),
+        ("link/box/a/b", ("link", "box", "a/b")),
+        ("/link/box/a/", ("link", "box", "a")),
+    ],
+)
+def test_a_path_has_a_link_a_container_and_a_name(path: str, parts: tuple[str, str, str]) -> None:
+    assert blob.place_of(path) == parts
+
+
+@pytest.mark.parametrize("path", ["", "link", "link/", "/link//a"])
+def test_a_path_without_a_container_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="names no container; write LINK/CONTAINER/PATH"):
+        blob.place_of(path)
+
+
+# --- containers and blobs -------------------------------------------------------------------------------------------
+
+
+def test_a_blob_exists_after_its_upload_and_not_after_it_was_deleted(storage: Storage, blobs: BlobServer) -> None:
+    assert not blob.exists(storage, "box", "a b")
+    blob.upload(storage, "box", "a b", b"content")
+    assert blobs.blobs == {"a b": b"content"}
+    assert blobs.headers[-1]["x-ms-blob-type"] == "BlockBlob"
+    assert blob.exists(storage, "box", "a b")
+    blob.delete(storage, "box", "a b")
+    assert not blob.exists(storage, "box", "a b")
+
+
+def test_an_upload_makes_its_container_first(storage: Storage, blobs: BlobServer) -> None:
+    blob.upload(storage, "box", "a", b"content")
+    assert blobs.asked == ["PUT", "PUT a"]
+
+
+def test_a_container_that_exists_is_no_error_and_another_refusal_is(storage: Storage, blobs: BlobServer) -> None:
+    blobs.refuse = lambda asked: 409
+    blob.make_container(storage, "box")
+    blobs.refuse = lambda asked: 400
+    with pytest.raises(ServiceError, match="make the container box"):
+        blob.make_container(storage, "box")
+
+
+def test_a_question_that_is_refused_is_no_missing_blob(storage: Storage, blobs: BlobServer) -> None:
+    blobs.refuse = lambda asked: 400
+    with pytest.raises(ServiceError, match="look for box/a"):
+        blob.exists(storage, "box", "a")
+    with pytest.raises(ServiceError, match="delete box/a"):
+        blob.delete(storage, "box", "a")
+
+
+def test_a_blob_that_is_gone_is_deleted_without_an_error_and_snapshots_go_with_their_blob(
+    storage: Storage, blobs: BlobServer
+) -> None:
+    blob.delete(storage, "box", "a")
+    assert blobs.asked == ["DELETE a"]
+    assert blobs.headers[0]["x-ms-delete-snapshots"] == "include"
+
+
+def test_a_long_list_is_read_page_by_page_as_it_is_needed(storage: Storage, blobs: BlobServer) -> None:
+    blobs.page = 2
+    for number in range(5):
+        blobs.store(f"{number}", b"x")
+    names = (item.name for item in blob.stored(storage, "box"))
+    assert [next(names), next(names)] == ["0", "1"]
+    assert len(blobs.asked) == 1
+    assert list(names) == ["2", "3", "4"]
+
+
+def test_a_listed_blob_has_its_size_time_md5_and_version(storage: Storage, blobs: BlobServer) -> None:
+    blobs.store("a/<b>", b"abc")
+    blobs.store("none", b"")
+    del blobs.md5["none"]
+    blobs.versions["a/<b>"] = "0x8D"
+    day = datetime(2026, 11, 22, tzinfo=timezone.utc)
+    assert list(blob.stored(storage, "box")) == [
+        Stored("a/<b>", 3, day, blobs.md5["a/<b>"], '"0x8D"'),
+        Stored("none", 0, day, None, '"1"'),
+    ]
+
+
+def test_a_name_with_characters_that_xml_cannot_have_is_decoded() -> None:
+    properties = "<Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified><Content-Length>1</Content-Length>"
+    for attribute, name in ((' Encoded="true"', "a\x01%"), (' Encoded="false"', "a%01%25"), ("", "a%01%25")):
+        item = f"<Blob><Name{attribute}>a%01%25</Name><Properties>{properties}</Properties></Blob>"
+        assert blob._stored(ElementTree.fromstring(item)).name == name
+
+
+def test_the_list_of_a_container_that_does_not_exist_is_not_empty_but_an_error(
+    storage: Storage, blobs: BlobServer
+) -> None:
+    blobs.refuse = lambda asked: 404
+    with pytest.raises(NotFound, match="list box/"):
+        list(blob.stored(storage, "box"))
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("", ["run", "run/a", "run/b/c", "run2", "x"]),
+        ("run", ["run", "run/a", "run/b/c"]),
+        ("run/", ["run/a", "run/b/c"]),
+        ("run/b", ["run/b/c"]),
+        ("ru", []),
+    ],
+)
+def test_below_a_path_are_the_blob_and_its_directory_and_no_neighbour(
+    storage: Storage, blobs: BlobServer, path: str, names: list[str]
+) -> None:
+    for name in ("run", "run/a", "run/b/c", "run2", "x"):
+        blobs.store(name, b"x")
+    assert [item.name for item in blob.below(storage, "box", path)] == names
+
+
+@pytest.mark.parametrize(("name", "size", "marks"), [("a/", 0, True), ("a/", 1, False), ("a", 0, False)])
+def test_an_empty_blob_with_a_slash_at_its_end_marks_a_directory(name: str, size: int, marks: bool) -> None:
+    assert blob.is_directory(Stored(name, size, datetime.now(timezone.utc))) is marks
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+
+def parts(link: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(link).query).items()}
+
+
+def lasts(link: str) -> timedelta:
+    start, end = (datetime.fromisoformat(parts(link)[name].replace("Z", "+00:00")) for name in ("st", "se"))
+    return end - start
+
+
+def test_a_link_reads_one_blob_for_a_number_of_days() -> None:
+    storage = blob.connect("data", KEYED)
+    link = blob.link(storage, KEYED, "box", "a b#/c", days=3)
+    assert link.startswith("https://acct.blob.core.windows.net/box/a%20b%23/c?")
+    assert (parts(link)["sp"], parts(link)["sr"]) == ("r", "b")
+    assert lasts(link) == timedelta(days=3, minutes=15)
+    assert lasts(blob.link(storage, KEYED, "box", "a")) == timedelta(days=30, minutes=15)
+
+
+@pytest.mark.parametrize(("write", "permission", "asked"), [(True, "racwl", ["PUT"]), (False, "rl", [])])
+def test_a_link_to_a_container_writes_if_requested_and_then_makes_it(
+    storage: Storage, blobs: BlobServer, write: bool, permission: str, asked: list[str]
+) -> None:
+    link = blob.container_link(storage, KEYED, "box", write=write, days=1)
+    assert link.startswith(f"{storage.url}/box?")
+    assert (parts(link)["sp"], parts(link)["sr"], blobs.asked) == (permission, "c", asked)
+    assert lasts(link) == timedelta(days=1, minutes=15)
+
+
+def test_a_link_that_entra_id_signs_lasts_at_most_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans: list[timedelta] = []
+
+    class Service:
+        """The part of the SDK that asks the service for a key."""
+
+        def __init__(self, url: str, credential: Any) -> None:
+            assert (url, credential) == ("https://acct.blob.core.windows.net", TOKEN)
+
+        def get_user_delegation_key(self, start: datetime, expiry: datetime) -> Any:
+            spans.append(expiry - start)
+            key: Any = azure.storage.blob.UserDelegationKey()  # type: ignore[no-untyped-call]  # as it is
+            key.signed_oid = key.signed_tid = key.signed_service = key.signed_version = "x"
+            key.signed_start = key.signed_expiry = "2026-11-22T00:00:00Z"
+            key.value = "a2V5"
+            return key
+
+    monkeypatch.setattr(azure.storage.blob, "BlobServiceClient", Service)
+    storage = blob.connect("data", KEYLESS, TOKEN)
+    links = [blob.link(storage, KEYLESS, "box", "a", days=days) for days in (2, 30)]
+    assert spans == [timedelta(days=2, minutes=15), timedelta(days=7)]
+    assert [lasts(link) for link in links] == spans
