@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import requests
@@ -58,11 +59,13 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
     def __init__(self, answers: Iterable[Any], time: Time) -> None:
         self.answers, self.time = list(answers), time
         self.sent: list[tuple[str, str, dict[str, str]]] = []
+        self.requests: list[Any] = []
         self.timeouts: list[tuple[float, float]] = []
         self.takes = 0.0
 
     def send(self, request: Any, **options: Any) -> Any:
         self.sent.append((request.method, request.url.split("?")[0], dict(request.headers)))
+        self.requests.append(request)
         self.timeouts.append((options["connection_timeout"], options["read_timeout"]))
         self.time.seconds += self.takes
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -79,7 +82,8 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
 def response(request: Any, status: int, document: Any, headers: dict[str, str]) -> Any:
     inner = requests.Response()
     inner.status_code = status
-    inner._content = json.dumps(document).encode() if document is not None else b""
+    content = document if isinstance(document, bytes) else json.dumps(document).encode()
+    inner._content = b"" if document is None else content
     inner._content_consumed = True  # type: ignore[attr-defined]
     inner.headers.update({"Content-Type": "application/json", "Date": format_datetime(NOW, usegmt=True), **headers})
     return RestRequestsTransportResponse(request=request, internal_response=inner, block_size=4096)
@@ -102,6 +106,17 @@ class Service:
     @property
     def asked(self) -> list[str]:
         return [f"{method} {url.removeprefix('https://x')}" for method, url, _ in self.transport.sent]
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The documents that were sent; None for a request without one."""
+        return [json.loads(request.content) if request.content else None for request in self.transport.requests]
+
+    @property
+    def queries(self) -> list[dict[str, str]]:
+        """The parameters of each request, without the version of the API."""
+        parsed = (dict(parse_qsl(urlsplit(request.url).query)) for request in self.transport.requests)
+        return [{name: value for name, value in query.items() if name != "api-version"} for query in parsed]
 
 
 def caused(error: Exception, by: Exception) -> Exception:
