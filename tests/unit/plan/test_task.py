@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from batchtrain.config.travel import LargeSource
+from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.plan import Facts, PoolFacts, payload
+from batchtrain.plan import Facts, PoolFacts, payload, plan_jobs
 from batchtrain.plan.outputs import patterns, relative
+from batchtrain.plan.types import OFFLINE
 from batchtrain.plan.volumes import Bind
 from tests import judge
 from tests.unit.plan.jobs import H100, STORAGE, plan, said, sent_task
@@ -526,3 +529,53 @@ def test_a_gang_on_windows_is_refused() -> None:
 def test_containers_on_windows_get_no_option_their_engine_does_not_have() -> None:
     sent = sent_task(plan(task=DOCKER, pool={**WINDOWS, **H100}))
     assert "containerRunOptions" not in sent["containerSettings"]
+
+
+# --- the number of nodes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instances", "facts", "words"),
+    [
+        (0, OFFLINE, "`num_instances` is 0"),
+        ("pool_specification_vm_count_low_priority", OFFLINE, "`num_instances` is 0"),
+        ("pool_current_low_priority", PoolFacts("p", "x", 2, 0, True, 1), "pool p has no low_priority nodes now"),
+        (2, PoolFacts("p", "x", 2, 0, False, 1), "pool p has no inter-node communication"),
+        (2, PoolFacts("p", "x", 2, 0, True, 2), "pool p has 2 task slots a node"),
+        (3, PoolFacts("p", "x", 1, 1, True, 1), "3 instances need 3 nodes, pool p has 2"),
+    ],
+)
+def test_a_gang_that_would_wait_for_ever_is_refused(instances: Any, facts: Any, words: str) -> None:
+    known = facts if isinstance(facts, Facts) else Facts(pool=facts)
+    with pytest.raises(PlanError, match=words):
+        plan(task={"multi_instance": {"num_instances": instances, "pytorch": {}}}, facts=known)
+
+
+@pytest.mark.parametrize(
+    ("instances", "facts", "count"),
+    [
+        (2, PoolFacts("p", "x", 1, 1, True, 1), 2),
+        ("pool_current_dedicated", PoolFacts("p", "x", 7, 0, True, 1), 7),
+        ("pool_current_dedicated", None, 2),
+        ("pool_specification_vm_count_dedicated", PoolFacts("p", "x", 5, 0, True, 1), 2),
+    ],
+)
+def test_a_gang_takes_the_nodes_that_it_names(instances: Any, facts: Any, count: int) -> None:
+    made = plan(task={"multi_instance": {"num_instances": instances, "pytorch": {}}}, facts=Facts(pool=facts))
+    assert sent_task(made)["multiInstanceSettings"]["numberOfInstances"] == count
+    warned = [warning.rule for warning in made.warnings if warning.rule == "offline-count"]
+    assert bool(warned) == (facts is None)
+
+
+def test_a_job_without_a_pool_says_where_to_name_it() -> None:
+    nowhere = convert({"directory": "x", "jobs": [{"id": "j", "tasks": [{"command": "x"}]}]}, Recipe)
+    with pytest.raises(PlanError, match="job j: no pool is named"):
+        plan_jobs(nowhere)
+
+
+def test_a_large_source_needs_the_storage_account_of_the_recipe() -> None:
+    large = {"src": LargeSource((), 1 << 40, "d" * 64)}
+    with pytest.raises(PlanError, match="the source `src` needs the storage account of the recipe"):
+        plan(task={"source": "src"}, sources=large)
+    made = plan(task={"source": "src"}, sources=large, settings={"storage_account_settings": "data"}, **STORAGE)
+    assert f"{'d' * 32}.source.tar.gz" in [upload.path.rpartition("/")[2] for upload in made.uploads]
