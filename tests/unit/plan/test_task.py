@@ -579,3 +579,12 @@ def test_a_large_source_needs_the_storage_account_of_the_recipe() -> None:
         plan(task={"source": "src"}, sources=large)
     made = plan(task={"source": "src"}, sources=large, settings={"storage_account_settings": "data"}, **STORAGE)
     assert f"{'d' * 32}.source.tar.gz" in [upload.path.rpartition("/")[2] for upload in made.uploads]
+
+
+def test_an_apptainer_image_gets_the_description_of_the_nodes_cards() -> None:
+    gang = {"multi_instance": {"num_instances": 2, "pytorch": {}}}
+    made = plan(task={**APPTAINER, **gang}, pool=H100)
+    [(what, value, where)] = [item for item in said(made, "nccl-topology") if item[0] == "apptainer"]
+    assert (what, where) == ("apptainer", TASK)
+    assert value.startswith("--bind /")
+    assert not said(plan(task=APPTAINER), "nccl-topology")

@@ -114,6 +114,15 @@ def test_the_tasks_of_a_job_that_has_all_of_them_are_not_listed(count: str, whol
     assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j/taskcounts"]
 
 
+def test_the_only_task_of_a_job_that_has_it_is_not_added_again() -> None:
+    planned = Plan((Step("job.add", "j", JOB), Step("task.add", "j", task("a"))))
+    counts = (200, {"taskCounts": {"succeeded": 1}})
+    service = Service(EXISTS, existing(planned, **{COMPLETE: "1"}), counts)
+    assert added(service, planned)[-1] == "added 0 tasks; 1 existed already"
+    listing = Service(EXISTS, existing(planned), COUNTS, listed(task("a")))
+    assert added(listing, planned)[-1] == "added 0 tasks; 1 existed already"
+
+
 def test_a_job_that_lost_a_task_since_it_had_all_of_them_gets_it_again() -> None:
     planned = plan("a", "b")
     counts = (200, {"taskCounts": {"succeeded": 1}})
