@@ -268,3 +268,9 @@ def test_a_path_of_two_steps_may_begin_inside_its_section() -> None:
 def test_a_property_that_nobody_set_is_in_no_request() -> None:
     (setting,) = asked("pool_specification.resize_timeout").settings
     assert (setting.planned, setting.times) == ((), 0)
+
+
+@pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 1)])
+def test_a_default_of_many_blocks_is_told_once(more: int, count: int) -> None:
+    settings = asked("elevated", jobs=JOBS + b"  - command: echo\n" * more).settings
+    assert [(setting.value, setting.origin) for setting in settings] == [(False, "default")] * count
