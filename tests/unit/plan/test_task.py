@@ -588,3 +588,33 @@ def test_an_apptainer_image_gets_the_description_of_the_nodes_cards() -> None:
     assert (what, where) == ("apptainer", TASK)
     assert value.startswith("--bind /")
     assert not said(plan(task=APPTAINER), "nccl-topology")
+
+
+# --- what a task says wins over its job -----------------------------------------------------------------------------
+
+ROOT_USER = {"specific_user": {"uid": 1, "gid": 2}}
+OTHER_USER = {"specific_user": {"uid": 3, "gid": 4}}
+POOL_ADMIN = {"default_pool_admin": True}
+LOGIN = {"username": "me"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "other"),
+    [
+        ("shm_size", "2g", "3g"),
+        ("user_identity", ROOT_USER, OTHER_USER),
+        ("user_identity", LOGIN, POOL_ADMIN),
+        ("default_working_dir", "container", "batch"),
+        ("restrict_default_bind_mounts", True, False),
+        ("retention_time", "2.00:00:00", "3.00:00:00"),
+        ("gpus", "0", "all"),
+        ("exit_conditions", {"default": {"exit_options": {"dependency_action": "satisfy"}}},
+         {"default": {"exit_options": {"dependency_action": "block"}}}),
+    ],
+)  # fmt: skip
+def test_a_task_has_its_own_setting_and_otherwise_that_of_its_job(name: str, value: Any, other: Any) -> None:
+    def sent(job: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+        return sent_task(plan(job, {**DOCKER, **task}, H100))
+
+    assert sent({name: other}, {name: value}) == sent({}, {name: value}) == sent({name: value}, {})
+    assert sent({name: value}, {name: other}) != sent({}, {name: value})
