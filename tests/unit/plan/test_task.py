@@ -378,15 +378,16 @@ def test_input_data_is_fetched_by_prefix_into_the_working_directory() -> None:
     ]
 
 
-def test_input_data_that_a_prefix_cannot_select_is_selected_on_the_node() -> None:
-    options = {"include": ["t*/*.bin"], "exclude": ["*x*"], "blobxfer_extra_options": "--strip-components 2"}
+@pytest.mark.parametrize(("stripped", "count"), [({}, 0), ({"blobxfer_extra_options": "--strip-components 2"}, 2)])
+def test_input_data_that_a_prefix_cannot_select_is_selected_on_the_node(stripped: dict[str, str], count: int) -> None:
+    options = {"include": ["t*/*.bin"], "exclude": ["*x*"], **stripped}
     data = {"storage_account_settings": "data", "remote_path": "c/sets", "local_path": "in", **options}
     made = plan(task={"input_data": {"azure_storage": [data]}}, **STORAGE)
     assert sent_task(made)["resourceFiles"][0]["blobPrefix"] == "sets/t"
     assert sent_task(made)["resourceFiles"][0]["filePath"] == ".batchtrain-input/0"
     text = files_of(sent_task(made))[".batchtrain/launch.sh"]
     assert "case $bt_name in t*/*.bin) ;;" in text
-    assert text.count("bt_to=${bt_to#*/}") == 2
+    assert text.count("bt_to=${bt_to#*/}") == count
 
 
 def test_input_data_for_a_place_elsewhere_is_moved_before_the_command() -> None:
