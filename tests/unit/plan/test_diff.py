@@ -252,3 +252,107 @@ def test_tasks_alike_are_one_line_for_people() -> None:
 def test_a_difference_says_both_values_and_what_it_takes() -> None:
     text = diff.as_text(compared(recipe(job={"priority": 7}), recipe()))
     assert "    priority: 0 -> 7   (in place (PATCH))" in text.splitlines()
+
+
+# --- single values --------------------------------------------------------------------------------------------------
+
+TASK = {"id": "t", "commandLine": "x"}
+
+
+def task_beside(planned: dict[str, Any], living: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The differences of a task whose job is not in the plan."""
+    (found,) = diff.compare(Plan((Step("task.add", "j", planned),)), Living(tasks={("j", "t"): living}))
+    return [(item.path, item.living, item.planned) for item in found.differences]
+
+
+def job_beside(planned: dict[str, Any], living: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    living = {"id": "j", **living}
+    (found,) = diff.compare(Plan((Step("job.add", "j", {"id": "j", **planned}),)), Living(jobs={"j": living}))
+    return [(item.path, item.living, item.planned) for item in found.differences]
+
+
+@pytest.mark.parametrize("constraints", [{}, {"constraints": {"retentionTime": "P1D"}}])
+def test_a_task_is_not_retried_unless_something_says_so(constraints: dict[str, Any]) -> None:
+    planned = {**TASK, **constraints}
+    living = {**TASK, "constraints": {**constraints.get("constraints", {}), "maxTaskRetryCount": 0}}
+    assert task_beside(planned, living) == []
+    living["constraints"]["maxTaskRetryCount"] = 1
+    assert [path for path, _, _ in task_beside(planned, living)] == ["constraints.maxTaskRetryCount"]
+
+
+def test_the_metadata_that_batchtrain_adds_is_no_difference() -> None:
+    own = [{"name": name, "value": "x"} for name in (diff.DIGEST, diff.COMPLETE)]
+    mine = {"name": "mine", "value": "1"}
+    assert job_beside({"metadata": [mine]}, {"metadata": [*own, mine]}) == []
+    assert job_beside({}, {"metadata": own}) == []
+    assert job_beside({"metadata": [mine]}, {"metadata": own}) == [("metadata[mine]", None, mine)]
+
+
+def test_the_items_of_a_list_without_names_are_compared_by_their_numbers() -> None:
+    def taking(*paths: str) -> dict[str, Any]:
+        return {**TASK, "applicationPackageReferences": list(paths)}
+
+    assert task_beside(taking("a", "b"), taking("a", "b")) == []
+    assert task_beside(taking("a", "b"), taking("a", "c")) == [("applicationPackageReferences[1]", "c", "b")]
+    assert task_beside(taking("a"), taking("a", "c")) == [("applicationPackageReferences[1]", "c", None)]
+
+
+def test_what_the_plan_alone_has_is_one_difference() -> None:
+    planned = {**TASK, "outer": {"a": {"b": 1}}}
+    assert task_beside(planned, TASK) == [("outer", None, {"a": {"b": 1}})]
+    assert task_beside(planned, {**TASK, "outer": {"a": {"b": 2}}}) == [("outer.a.b", 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key", "same"),
+    [
+        ("Steady", "steady", "id", False),
+        ("TerminateJob", "terminatejob", "onAllTasksComplete", True),
+        (1, "1", "id", False),
+        (1, 1, "id", True),
+        (None, "", "id", False),
+        ("P1DT2H", "PT26H", "x", True),
+        ("PT1H30M", "PT90M", "x", True),
+        ("PT1.5S", "PT1S", "x", False),
+        ("P", "P", "x", True),
+        ("PT", "P", "x", False),
+        ("other", "text", "x", False),
+    ],
+)
+def test_two_values_mean_the_same_in_another_case_or_unit(before: Any, after: Any, key: str, same: bool) -> None:
+    assert diff.same(before, after, key) is same
+
+
+@pytest.mark.parametrize(
+    ("count", "names"), [(5, "j/0, j/1, j/2, j/3, j/4"), (6, "j/0, j/1, j/2, j/3, j/4 and 1 more")]
+)
+def test_some_of_the_tasks_alike_are_named(count: int, names: str) -> None:
+    tasks = [Compared("task", f"j/{number}", "same") for number in range(count)]
+    other = [Compared("task", "k/0", "same"), Compared("task", "k/1", "make")]
+    assert diff.as_text([*tasks, *other]).splitlines() == [
+        f"= task {names}: as planned",
+        "= task k/0: as planned",
+        "+ task k/1: to be made",
+    ]
+
+
+@pytest.mark.parametrize(("length", "shown"), [(58, '"' + "x" * 58 + '"'), (59, '"' + "x" * 59 + "… (61 characters)")])
+def test_a_long_value_of_a_difference_is_cut(length: int, shown: str) -> None:
+    difference = diff.Difference("a.b", None, "x" * length, "anew")
+    lines = diff.as_text([Compared("job", "j", "differs", (difference,))]).splitlines()
+    assert lines == ["~ job j: differs", f"    a.b: nothing -> {shown}   (anew)"]
+
+
+def test_a_comparison_counts_what_is_as_planned_in_a_notebook() -> None:
+    shown = diff.PlanComparison([Compared("job", "j", "same"), Compared("job", "k", "make")])._repr_html_()
+    assert "1 of 2 objects are as planned" in shown
+    assert "+ job k: to be made" in shown
+
+
+def test_a_pool_differs_without_its_counts_only_if_something_else_does() -> None:
+    counts = [diff.Difference(path, 1, 2, "resize") for path in ("targetDedicatedNodes", "resizeTimeout")]
+    secret = diff.Difference("startTask.environmentSettings[API_TOKEN].value", "a", "b", "anew")
+    size = diff.Difference("vmSize", "a", "b", "anew")
+    found = Compared("pool", "p", "differs", (*counts, secret, size))
+    assert diff.but_for_counts(found) == Compared("pool", "p", "differs", (size,))
+    assert diff.but_for_counts(found._replace(differences=(*counts, secret))) == Compared("pool", "p", "same")

@@ -15,8 +15,8 @@ from batchtrain.custom import read_made
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
-from batchtrain.plan import Facts, Plan, explain, plan_recipe
-from batchtrain.plan.explain import Explained
+from batchtrain.plan import Facts, Plan, Step, explain, plan_recipe
+from batchtrain.plan.explain import Decision, Explained, Setting
 
 ROOT = Path(__file__).resolve().parents[3]
 DIRECTORIES = sorted(
@@ -201,3 +201,76 @@ def test_a_path_may_begin_inside_its_section() -> None:
 
 def test_a_path_that_begins_nowhere_is_told_where_paths_begin() -> None:
     assert explain.hint(Plan(), "nosuch.path", {}).startswith("A path begins with one of credentials, batchtrain")
+
+
+# --- the answer as text ---------------------------------------------------------------------------------------------
+
+SETTING = Setting("a.b", "v", "pool.yaml:4", "What it is.", "pool.x", (), 0, "docs")
+
+
+@pytest.mark.parametrize(
+    ("setting", "lines"),
+    [
+        (SETTING, ["a.b = v   (pool.yaml:4)", "  What it is.", "  becomes pool.x", "  see docs"]),
+        (SETTING._replace(value=None, about="", becomes=""), ["a.b   (pool.yaml:4)", "  see docs"]),
+        (SETTING._replace(gone="It is gone."),
+         ["a.b = v   (pool.yaml:4)", "  What it is.", "  no effect: It is gone.", "  see docs"]),
+        (SETTING._replace(becomes="batchtrain: waits: long"),
+         ["a.b = v   (pool.yaml:4)", "  What it is.", "  done by batchtrain itself: waits: long", "  see docs"]),
+        (SETTING._replace(planned=("p", {"q": 1}), times=2),
+         ["a.b = v   (pool.yaml:4)", "  What it is.", '  becomes pool.x: p, {"q":1}', "  see docs"]),
+        (SETTING._replace(planned=("p",), times=1001),
+         ["a.b = v   (pool.yaml:4)", "  What it is.", "  becomes pool.x: p and 1,000 more", "  see docs"]),
+        (SETTING._replace(value="x" * 100, about="", becomes=""), [f"a.b = {'x' * 100}   (pool.yaml:4)", "  see docs"]),
+        (SETTING._replace(value="x" * 101, about="", becomes=""),
+         [f"a.b = {'x' * 100}… (101 characters)   (pool.yaml:4)", "  see docs"]),
+    ],
+)  # fmt: skip
+def test_a_setting_is_a_few_lines(setting: Setting, lines: list[str]) -> None:
+    assert str(Explained((), (setting,))).splitlines() == lines
+
+
+def test_decisions_of_one_rule_share_its_sentence() -> None:
+    decision = Decision("a", "1", "why", "rule", "It is so.", "the manual", "", ("x", "y"), 2)
+    lines = str(Explained((decision, decision._replace(what="b"), decision._replace(off="write c")))).splitlines()
+    assert lines == [
+        "a = 1", "  because why", "b = 1", "  because why", "  for x, y", "  rule rule: It is so.",
+        "  source: the manual", "  it cannot be switched off: nothing else could work", "",
+        "a = 1", "  because why", "  for x, y", "  rule rule: It is so.", "  source: the manual",
+        "  to switch it off: write c",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("*.x", [3, 1, 2]),
+        ("pool.x", [3]),
+        ("pool.deep.x", [1]),
+        ("pool.x, pool.deep.more.x", [3, 2]),
+        ("pool.deep.*.x", [2]),
+        ("job.x", []),
+        ("batchtrain: does it", []),
+        ("", []),
+    ],
+)
+def test_a_field_is_read_from_the_requests(field: str, values: list[int]) -> None:
+    plan = Plan((Step("pool.add", "p", {"x": 3, "deep": [{"x": 1}, {"more": {"x": 2}}]}),))
+    recipe = examine(Path("x"), {"pool.yaml": POOL, "jobs.yaml": JOBS}).recipe
+    assert list(explain.on_wire(plan, recipe, ("pool_specification", "id"), field)) == values
+
+
+def test_a_path_of_two_steps_may_begin_inside_its_section() -> None:
+    assert "infiniband" in whats(asked("tasks[0]"))
+    assert "infiniband" not in whats(asked("tasks[1]"))
+
+
+def test_a_property_that_nobody_set_is_in_no_request() -> None:
+    (setting,) = asked("pool_specification.resize_timeout").settings
+    assert (setting.planned, setting.times) == ((), 0)
+
+
+@pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 1)])
+def test_a_default_of_many_blocks_is_told_once(more: int, count: int) -> None:
+    settings = asked("elevated", jobs=JOBS + b"  - command: echo\n" * more).settings
+    assert [(setting.value, setting.origin) for setting in settings] == [(False, "default")] * count

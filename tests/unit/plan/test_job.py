@@ -328,3 +328,9 @@ def test_an_image_of_any_part_of_a_job_makes_its_pool_one_for_containers(part: s
     made = plan_recipe(recipe({part: {"command": "x", "docker_image": "a/b"}}))
     [pool] = bodies(made, "pool.add")
     assert pool["virtualMachineConfiguration"]["containerConfiguration"]["type"] == "dockerCompatible"
+
+
+def test_a_decision_for_the_merge_task_names_its_place() -> None:
+    made = plan({"merge_task": {"command": "x", "docker_image": "a"}}, {"docker_image": "a"})
+    places = {item.where for item in made.implicit}
+    assert {"job_specifications[0].tasks[0]", "job_specifications[0].merge_task"} <= places

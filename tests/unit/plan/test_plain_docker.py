@@ -89,6 +89,27 @@ def test_nodes_with_gpus_and_a_gang_on_infiniband_are_looked_at() -> None:
     assert "bt_need_infiniband STANDARD_ND96ISR_H100_V5" in own
 
 
+@pytest.mark.parametrize(
+    ("pool", "task"),
+    [
+        ({"inter_node_communication_enabled": False}, {"multi_instance": {"num_instances": 2}}),
+        ({}, {"multi_instance": {"num_instances": 2}, "infiniband": False}),
+        ({}, {}),
+    ],
+)
+def test_infiniband_that_no_gang_uses_is_not_looked_at(pool: dict[str, Any], task: dict[str, Any]) -> None:
+    tasks = [{"id": "j", "tasks": [{"command": "x", "docker_image": "a/b:1", **task}]}]
+    own = prepared(pool={**jobs.H100, "inter_node_communication_enabled": True, **pool}, jobs=tasks)
+    assert "bt_need_infiniband STANDARD" not in own["BATCHTRAIN_NODE_PREPARATION"]
+
+
+@pytest.mark.parametrize(("directory", "starts"), [("container", False), ("batch", True)])
+def test_a_command_starts_where_its_image_says_if_it_shall(directory: str, starts: bool) -> None:
+    task = {"command": "./train", "docker_image": "a/b:1", "default_working_dir": directory}
+    made = jobs.plan(task=task, pool=POOL)
+    assert ('--workdir "$AZ_BATCH_TASK_WORKING_DIR"' in made.launch[0][1]) == starts
+
+
 def test_a_pool_without_the_word_stays_native() -> None:
     body = pools.sent(resources={"docker_images": ["a/b:1"]})
     assert body["virtualMachineConfiguration"]["containerConfiguration"]["containerImageNames"] == ["a/b:1"]

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.errors import PlanError
-from batchtrain.plan import plan_pool, render, wire
+from batchtrain.config.types import Recipe, convert
+from batchtrain.errors import PlanError, Problem
+from batchtrain.plan import PoolFacts, plan_pool, plan_recipe, pool, render, wire
 from batchtrain.plan.pool import specification
 from tests.unit.plan.pools import IMAGE, WINDOWS, plan, recipe, rules, sent
 
@@ -366,3 +367,38 @@ def test_no_secret_of_the_files_is_in_a_plan() -> None:
     text = msgspec.json.encode(render.as_document(made)).decode() + str(made)
     assert "hunter2" not in text
     assert "aHVudGVyMg" not in text
+
+
+@pytest.mark.parametrize(
+    ("told", "policy"),
+    [
+        ({}, None),
+        ({"node_fill_type": "pack"}, {"nodeFillType": "pack"}),
+        ({"job_default_order": "creationtime"}, {"nodeFillType": "spread", "jobDefaultOrder": "creationtime"}),
+    ],
+)
+def test_tasks_are_scheduled_by_a_policy_only_if_the_pool_says_so(told: dict[str, Any], policy: Any) -> None:
+    assert sent(told).get("taskSchedulingPolicy") == policy
+
+
+def test_the_facts_of_a_pool_are_those_after_its_creation() -> None:
+    told = {"vm_size": "standard_d4s_v5", "vm_count": {"dedicated": 3, "low_priority": 4}, "task_slots_per_node": 5,
+            "inter_node_communication_enabled": False}  # fmt: skip
+    assert pool.facts_of(recipe(told)) == PoolFacts("p", "STANDARD_D4S_V5", 3, 4, False, 5)
+    assert pool.facts_of(recipe({"autoscale": "to_zero"})) is None
+    assert pool.facts_of(convert({"directory": "x"}, Recipe)) is None
+
+
+def test_a_recipe_of_jobs_with_their_own_pools_makes_no_other() -> None:
+    def actions(**job: Any) -> list[str]:
+        made = plan_recipe(recipe(jobs=[{"id": "j", "tasks": [{"command": "x"}], **job}]))
+        return [step.action for step in made.steps]
+
+    assert "pool.add" in actions()
+    assert "pool.add" not in actions(auto_pool={})
+
+
+def test_a_silenced_warning_is_not_in_the_plan() -> None:
+    warnings = tuple(Problem(rule, "text", level="warning") for rule in ("loud", "silent"))
+    told = msgspec.structs.replace(recipe(), warnings=warnings, silent=frozenset({"silent"}))
+    assert [warning.rule for warning in plan_recipe(told).warnings if warning in warnings] == ["loud"]

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.config.types import SharedDataVolume
+from batchtrain.config.types import SharedDataVolume, StorageCredentials
 from batchtrain.errors import PlanError
-from batchtrain.plan.mounts import host_path
+from batchtrain.plan.mounts import files_url, host_path
 from tests.unit.plan.pools import plan, sent
 
 STORAGE = {"storage": {"s": {"account": "acct", "account_key": "a2V5"}}}
@@ -114,3 +114,15 @@ def test_a_volume_is_found_below_the_mounts_of_its_node() -> None:
 def test_a_volume_without_its_source_is_refused(told: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="the volume `v`"):
         plan(resources=volumes(v=told))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("core.windows.net", "https://acct.file.core.windows.net"),
+        ("https://acct.blob.core.usgovcloudapi.net/", "https://acct.file.core.usgovcloudapi.net"),
+        ("https://acct.blob.x.blob.y", "https://acct.file.x.blob.y"),
+    ],
+)
+def test_the_file_service_of_an_account_is_beside_its_blob_service(endpoint: str, url: str) -> None:
+    assert files_url(StorageCredentials(account="acct", endpoint=endpoint)) == url

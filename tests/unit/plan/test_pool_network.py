@@ -54,7 +54,9 @@ def test_a_network_by_name_takes_the_resource_group_of_the_batch_account() -> No
 
 
 def test_a_network_whose_subscription_is_not_known_yet_is_planned_all_the_same() -> None:
-    assert "/subscriptions/{{management:subscription_id}}/" in network({"virtual_network": BY_NAME})["subnetId"]
+    subnet = network({"virtual_network": {**BY_NAME, "resource_group": None}})["subnetId"]
+    start = "/subscriptions/{{management:subscription_id}}/resourceGroups/{{management:resource_group}}/providers/"
+    assert subnet.startswith(start)
 
 
 @pytest.mark.parametrize("told", [{}, {"name": "v"}])

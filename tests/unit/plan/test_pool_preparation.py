@@ -134,6 +134,13 @@ def test_a_signed_image_is_verified_by_the_key_of_its_file() -> None:
     assert "bt_verify library://x/y:1" in (settings(task)["BATCHTRAIN_NODE_PREPARATION"] or "")
 
 
+def test_the_key_of_a_signed_image_may_be_on_a_key_server() -> None:
+    image = {**SIGNED, "signing_key": {"fingerprint": "AB12"}}
+    task = start(resources={"singularity_images": {"signed": [image]}})
+    assert "AB12" in (settings(task)["BATCHTRAIN_NODE_PREPARATION"] or "")
+    assert "BATCHTRAIN_GIVEN_KEY_0" not in settings(task)
+
+
 def test_a_signed_image_needs_its_key() -> None:
     with pytest.raises(PlanError, match="`fingerprint`"):
         plan(resources={"singularity_images": {"signed": [{"image": "library://x"}]}})

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from batchtrain.config.travel import LargeSource
+from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
-from batchtrain.plan import Facts, PoolFacts, payload
+from batchtrain.plan import Facts, PoolFacts, payload, plan_jobs
 from batchtrain.plan.outputs import patterns, relative
+from batchtrain.plan.types import OFFLINE
 from batchtrain.plan.volumes import Bind
 from tests import judge
 from tests.unit.plan.jobs import H100, STORAGE, plan, said, sent_task
@@ -375,15 +378,16 @@ def test_input_data_is_fetched_by_prefix_into_the_working_directory() -> None:
     ]
 
 
-def test_input_data_that_a_prefix_cannot_select_is_selected_on_the_node() -> None:
-    options = {"include": ["t*/*.bin"], "exclude": ["*x*"], "blobxfer_extra_options": "--strip-components 2"}
+@pytest.mark.parametrize(("stripped", "count"), [({}, 0), ({"blobxfer_extra_options": "--strip-components 2"}, 2)])
+def test_input_data_that_a_prefix_cannot_select_is_selected_on_the_node(stripped: dict[str, str], count: int) -> None:
+    options = {"include": ["t*/*.bin"], "exclude": ["*x*"], **stripped}
     data = {"storage_account_settings": "data", "remote_path": "c/sets", "local_path": "in", **options}
     made = plan(task={"input_data": {"azure_storage": [data]}}, **STORAGE)
     assert sent_task(made)["resourceFiles"][0]["blobPrefix"] == "sets/t"
     assert sent_task(made)["resourceFiles"][0]["filePath"] == ".batchtrain-input/0"
     text = files_of(sent_task(made))[".batchtrain/launch.sh"]
     assert "case $bt_name in t*/*.bin) ;;" in text
-    assert text.count("bt_to=${bt_to#*/}") == 2
+    assert text.count("bt_to=${bt_to#*/}") == count
 
 
 def test_input_data_for_a_place_elsewhere_is_moved_before_the_command() -> None:
@@ -526,3 +530,92 @@ def test_a_gang_on_windows_is_refused() -> None:
 def test_containers_on_windows_get_no_option_their_engine_does_not_have() -> None:
     sent = sent_task(plan(task=DOCKER, pool={**WINDOWS, **H100}))
     assert "containerRunOptions" not in sent["containerSettings"]
+
+
+# --- the number of nodes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instances", "facts", "words"),
+    [
+        (0, OFFLINE, "`num_instances` is 0"),
+        ("pool_specification_vm_count_low_priority", OFFLINE, "`num_instances` is 0"),
+        ("pool_current_low_priority", PoolFacts("p", "x", 2, 0, True, 1), "pool p has no low_priority nodes now"),
+        (2, PoolFacts("p", "x", 2, 0, False, 1), "pool p has no inter-node communication"),
+        (2, PoolFacts("p", "x", 2, 0, True, 2), "pool p has 2 task slots a node"),
+        (3, PoolFacts("p", "x", 1, 1, True, 1), "3 instances need 3 nodes, pool p has 2"),
+    ],
+)
+def test_a_gang_that_would_wait_for_ever_is_refused(instances: Any, facts: Any, words: str) -> None:
+    known = facts if isinstance(facts, Facts) else Facts(pool=facts)
+    with pytest.raises(PlanError, match=words):
+        plan(task={"multi_instance": {"num_instances": instances, "pytorch": {}}}, facts=known)
+
+
+@pytest.mark.parametrize(
+    ("instances", "facts", "count"),
+    [
+        (2, PoolFacts("p", "x", 1, 1, True, 1), 2),
+        ("pool_current_dedicated", PoolFacts("p", "x", 7, 0, True, 1), 7),
+        ("pool_current_dedicated", None, 2),
+        ("pool_specification_vm_count_dedicated", PoolFacts("p", "x", 5, 0, True, 1), 2),
+    ],
+)
+def test_a_gang_takes_the_nodes_that_it_names(instances: Any, facts: Any, count: int) -> None:
+    made = plan(task={"multi_instance": {"num_instances": instances, "pytorch": {}}}, facts=Facts(pool=facts))
+    assert sent_task(made)["multiInstanceSettings"]["numberOfInstances"] == count
+    warned = [warning.rule for warning in made.warnings if warning.rule == "offline-count"]
+    assert bool(warned) == (facts is None)
+
+
+def test_a_job_without_a_pool_says_where_to_name_it() -> None:
+    nowhere = convert({"directory": "x", "jobs": [{"id": "j", "tasks": [{"command": "x"}]}]}, Recipe)
+    with pytest.raises(PlanError, match="job j: no pool is named"):
+        plan_jobs(nowhere)
+
+
+def test_a_large_source_needs_the_storage_account_of_the_recipe() -> None:
+    large = {"src": LargeSource((), 1 << 40, "d" * 64)}
+    with pytest.raises(PlanError, match="the source `src` needs the storage account of the recipe"):
+        plan(task={"source": "src"}, sources=large)
+    made = plan(task={"source": "src"}, sources=large, settings={"storage_account_settings": "data"}, **STORAGE)
+    assert f"{'d' * 32}.source.tar.gz" in [upload.path.rpartition("/")[2] for upload in made.uploads]
+
+
+def test_an_apptainer_image_gets_the_description_of_the_nodes_cards() -> None:
+    gang = {"multi_instance": {"num_instances": 2, "pytorch": {}}}
+    made = plan(task={**APPTAINER, **gang}, pool=H100)
+    [(what, value, where)] = [item for item in said(made, "nccl-topology") if item[0] == "apptainer"]
+    assert (what, where) == ("apptainer", TASK)
+    assert value.startswith("--bind /")
+    assert not said(plan(task=APPTAINER), "nccl-topology")
+
+
+# --- what a task says wins over its job -----------------------------------------------------------------------------
+
+ROOT_USER = {"specific_user": {"uid": 1, "gid": 2}}
+OTHER_USER = {"specific_user": {"uid": 3, "gid": 4}}
+POOL_ADMIN = {"default_pool_admin": True}
+LOGIN = {"username": "me"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "other"),
+    [
+        ("shm_size", "2g", "3g"),
+        ("user_identity", ROOT_USER, OTHER_USER),
+        ("user_identity", LOGIN, POOL_ADMIN),
+        ("default_working_dir", "container", "batch"),
+        ("restrict_default_bind_mounts", True, False),
+        ("retention_time", "2.00:00:00", "3.00:00:00"),
+        ("gpus", "0", "all"),
+        ("exit_conditions", {"default": {"exit_options": {"dependency_action": "satisfy"}}},
+         {"default": {"exit_options": {"dependency_action": "block"}}}),
+    ],
+)  # fmt: skip
+def test_a_task_has_its_own_setting_and_otherwise_that_of_its_job(name: str, value: Any, other: Any) -> None:
+    def sent(job: dict[str, Any], task: dict[str, Any]) -> dict[str, Any]:
+        return sent_task(plan(job, {**DOCKER, **task}, H100))
+
+    assert sent({name: other}, {name: value}) == sent({}, {name: value}) == sent({name: value}, {})
+    assert sent({name: value}, {name: other}) != sent({}, {name: value})

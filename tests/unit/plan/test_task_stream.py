@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
-from batchtrain.plan import Facts, Plan, PoolFacts, plan_jobs, wire
+from batchtrain.plan import Facts, Plan, PoolFacts, factory, plan_jobs, wire
 from batchtrain.plan import job as job_plan
 from batchtrain.plan.factory_tasks import FactoryTasks
-from batchtrain.plan.task_stream import TaskStream, document
+from batchtrain.plan.task_stream import Listed, TaskStream, _Seen, document
 from tests import examples
 from tests.unit.plan.jobs import IMAGE
 
@@ -203,3 +204,81 @@ def streamed_of(made: dict[str, Any], rows: list[tuple[Any, ...]], **task: Any) 
     ]
     assert isinstance(step.body, TaskStream)
     return step.body
+
+
+# --- what is known of a stream --------------------------------------------------------------------------------------
+
+IN_STORAGE = {"storage_account_settings": "link", "remote_path": "c/p"}
+FILES = {"file": {"azure_storage": IN_STORAGE, "task_filepath": "file_name"}}
+
+
+def of_files(count: int, **task: Any) -> Plan:
+    tasks = [{"command": "run {file_name}", "task_factory": FILES, **task}]
+    recipe = convert({"directory": "x", "credentials": STORAGE, "jobs": [{"id": "j", "tasks": tasks}]}, Recipe)
+    names = [f"p/f{number}.bin" for number in range(count)]
+    return plan_jobs(recipe, Facts(pool=POOL, listings={"link/c/p": names}))
+
+
+def the_stream(plan: Plan) -> TaskStream:
+    [stream] = [step.body for step in plan.steps if step.action == "task.add"]
+    assert isinstance(stream, TaskStream)
+    return stream
+
+
+def test_each_task_of_a_file_gets_the_link_to_its_own_file() -> None:
+    documents = list(the_stream(of_files(150)).documents())
+    assert len(documents) == 150
+    for number in (0, 1, 149):
+        sent = json.loads(documents[number].filled(lambda placeholder: f"https://h/{placeholder.name}"))
+        [file] = sent["resourceFiles"]
+        assert file["httpUrl"].partition("?")[0] == f"https://h/link/c/p/f{number}.bin"
+        assert file["filePath"] == f"f{number}.bin"
+        assert f"run f{number}.bin" in sent["commandLine"]
+
+
+def test_only_values_of_the_configuration_determine_a_stream() -> None:
+    assert the_stream(of_factories(("t-{a}", {"grid": {"a": {"start": 0, "stop": 200}}}))).ruled
+    assert not the_stream(of_files(150)).ruled
+    assert not streamed_of({"custom": {"module": "m"}}, [(number,) for number in range(101)]).ruled
+
+
+@pytest.mark.parametrize(("count", "ruled"), [(1, True), (2, True), (3, False)])
+def test_tasks_that_are_written_one_by_one_determine_a_stream_if_all_are_shown(count: int, ruled: bool) -> None:
+    bodies = [wire.TaskCreate(id=f"t{number}", command_line="x" * (number + 1)) for number in range(count)]
+    stream = TaskStream((Listed(bodies),))
+    assert (stream.ruled, stream.count, stream.first.id, stream.last and stream.last.id) == (
+        ruled, count, "t0", f"t{count - 1}",
+    )  # fmt: skip
+    assert stream.largest == max(len(task.body) for task in stream.documents())
+
+
+@pytest.mark.parametrize(("parts", "shown"), [(5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 6])])
+def test_a_plan_shows_the_first_and_the_last_factories_of_a_stream(parts: int, shown: list[int]) -> None:
+    def listed(number: int) -> Listed:
+        return Listed([wire.TaskCreate(id=f"{number}{end}", command_line="x") for end in "abc"])
+
+    document = TaskStream(tuple(listed(number) for number in range(parts))).shown()
+    assert document["count"] == 3 * parts
+    assert [task["id"] for task in document["tasks"]] == [f"{number}{end}" for number in shown for end in "ac"]
+
+
+def test_the_plan_of_a_stream_has_the_launch_of_each_factory() -> None:
+    sweep = {"grid": {"a": {"start": 0, "stop": 200}}}
+    plan = of_factories(("t-{a}", sweep), ("u-{a}", sweep), ("v", None), merge_task={"id": "m", "command": "merge"})
+    assert [name.rpartition("/")[2] for name, _ in plan.launch] == ["t-0", "u-0", "v", "m"]
+    assert the_stream(plan).count == 402
+
+
+def test_a_large_number_of_repeated_texts_is_found() -> None:
+    seen = _Seen()
+    assert all(seen.add(str(number)) for number in range(20_000))
+    assert not any(seen.add(str(number)) for number in range(20_000))
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_an_error_of_a_factory_names_the_place_of_its_job_or_of_the_one_that_was_copied(copied: bool) -> None:
+    jobs = [{"id": name, "tasks": [{"command": "x", "task_factory": CUSTOM}]} for name in "jk"]
+    recipe = convert({"directory": "x", "jobs": jobs}, Recipe)
+    job = msgspec.structs.replace(recipe.jobs[1]) if copied else recipe.jobs[1]
+    with pytest.raises(PlanError, match=r"^job_specifications\[1\]\.tasks\[0\]\.task_factory: its function"):
+        list(factory.expand(recipe, job, Facts(pool=POOL)))

@@ -95,3 +95,15 @@ def kind(hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, (wire.Wire, Model)):
         return "object"
     return {bool: "boolean", int: "number"}.get(hint, "text")
+
+
+def test_settings_of_a_vault_are_equal_if_their_secret_and_their_own_values_are() -> None:
+    own = (wire.Environment(name="A", value="1"),)
+    settings = wire.VaultSettings("https://v/s", own)
+    assert settings == wire.VaultSettings("https://v/s", own)
+    assert hash(settings) == hash(wire.VaultSettings("https://v/s", own))
+    assert settings not in (
+        wire.VaultSettings("https://v/t", own),
+        wire.VaultSettings("https://v/s", ()),
+        "https://v/s",
+    )

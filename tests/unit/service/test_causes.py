@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.service.causes import Cause, cause
+from batchtrain.service.causes import Cause, cause, lines_of
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 PLACE = f"on node {NODE} (10.0.0.5)"
@@ -67,3 +67,25 @@ def test_without_a_report_and_a_traceback_nothing_is_known() -> None:
 def test_a_process_without_a_rank_is_named_too() -> None:
     found = cause((f"batchtrain: scheduler {PLACE} exited with code 4",), 4)
     assert (found.who, found.rank, found.ending) == ("scheduler", None, "exited with code 4")
+
+
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        ("rank 3", ["of its label", "of its number", "of PyTorch", "of any process"]),
+        ("rank 0", ["of another", "of any process"]),
+        ("the launcher", ["of the launcher", "of any process"]),
+        ("", ["of any process"]),
+    ],
+)
+def test_the_lines_of_one_process_have_no_prefix_and_no_report(who: str, text: list[str]) -> None:
+    lines = [
+        "[1:rank 3] of its label",
+        "[1:3] of its number",
+        "[rank3]: of PyTorch",
+        "[0:rank 0] of another",
+        "[0:the launcher] of the launcher",
+        "of any process",
+        "batchtrain: rank 3 on node n (10.0.0.4) exited with code 7",
+    ]
+    assert list(lines_of(lines, Cause(who=who))) == text

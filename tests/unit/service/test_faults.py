@@ -93,3 +93,31 @@ def test_a_resize_error_about_quota_is_a_reached_quota() -> None:
 def test_what_is_not_the_services_passes_through() -> None:
     with pytest.raises(KeyError), faults("x"):
         raise KeyError("ours")
+
+
+@pytest.mark.parametrize(("text", "words"), [("first\nsecond", "first"), ("  ", "ClientAuthenticationError")])
+def test_a_failed_sign_in_has_its_first_line_or_its_kind(text: str, words: str) -> None:
+    error = raised(azure.ClientAuthenticationError(text))
+    assert str(error).startswith(f"add pool p: signing in failed: {words}; sign")
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "step"),
+    [
+        ("add pool p", "PoolExists", "delete it with `batchtrain pool del p`"),
+        ("look at task j/t", "TaskNotFound", "`batchtrain jobs tasks j` lists"),
+        ("look at pool p", "Other", ""),
+    ],
+)
+def test_the_next_step_names_the_object(operation: str, code: str, step: str) -> None:
+    text = str(failure(operation, code, "No."))
+    assert text.startswith(f"{operation}: No. ({code})" + ("; " if step else ""))
+    assert step in text
+
+
+def test_a_token_that_is_refused_means_another_sign_in() -> None:
+    refused = failure("look", "X", "No.", "id", status=401)
+    assert (type(refused), refused.request_id) == (NotAllowed, "id")
+    assert "sign in again" in str(refused)
+    assert type(failure("look", "X", "No.", status=503)) is Unreachable
+    assert type(failure("look", "X", "No.", status=400)) is ServiceError

@@ -12,6 +12,7 @@ from batchtrain.errors import NotFound, ServiceError, Unreachable
 from batchtrain.service import downloads, files
 from batchtrain.service.downloads import RANGE, task_tree
 from batchtrain.service.files import Follower
+from tests.unit.service.test_retry import Service, refusal
 
 LONG = "".join(f"step {number}\n" for number in range(40))
 
@@ -140,3 +141,56 @@ def test_a_line_longer_than_many_pieces_is_one_line(
     assert after(follower, file, "a\n" + "b" * 100 + "c\nd") == ["b" * 100 + "c"]
     assert list(follower.new_lines("n0", last=True)) == ["d"]
     assert list(files.lines_of(iter([b"a\n" + b"b" * 100 + b"\nc"]))) == ["a", "b" * 100, "c"]
+
+
+# --- the end of a file ----------------------------------------------------------------------------------------------
+
+TREE = task_tree("j", "t")
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "span"), [(10, 4, "bytes=6-9"), (4, 4, "bytes=0-3"), (3, 4, "bytes=0-2"), (1, 4, "bytes=0-0")]
+)
+def test_the_end_of_a_file_is_read_without_what_is_before_it(length: int, size: int, span: str) -> None:
+    service = Service((200, None, {"Content-Length": str(length)}), (200, b"text"))
+    assert files.end_of(service.client, TREE, "f", size) == b"text"
+    assert [request.headers.get("ocp-range") for request in service.transport.requests] == [None, span]
+
+
+def test_an_empty_file_is_not_read() -> None:
+    service = Service((200, None, {"Content-Length": "0"}))
+    assert files.end_of(service.client, TREE, "f") == b""
+    assert service.asked == ["HEAD /jobs/j/tasks/t/files/f"]
+
+
+def test_a_directory_has_no_end() -> None:
+    service = Service((200, None, {"ocp-batch-file-isdirectory": "True"}))
+    with pytest.raises(NotFound, match="d of task j/t is a directory"):
+        files.end_of(service.client, TREE, "d")
+
+
+def test_the_stderr_of_a_task_that_never_ran_has_no_lines() -> None:
+    assert files.stderr_end(Service(refusal("TaskFilesUnavailable", 404)).client, "j", "t") == ()
+    service = Service((200, None, {"Content-Length": "4"}), (200, b"a\nb\n"))
+    assert files.stderr_end(service.client, "j", "t") == ("a", "b")
+    assert service.asked[0] == "HEAD /jobs/j/tasks/t/files/stderr.txt"
+
+
+@pytest.mark.parametrize("code", ["FileNotFound", "TaskFilesUnavailable", "OperationInvalidForCurrentState"])
+def test_a_file_that_is_not_there_yet_has_no_lines(code: str, follower: Follower, file: File) -> None:
+    kind = NotFound if code == "FileNotFound" else ServiceError
+    file.fault, file.content = kind("not yet", code=code), b"a\n"
+    file.bodies.append(0)
+    assert list(follower.new_lines("n0")) == []
+    assert (follower.missing is None) == (kind is ServiceError)
+    assert list(follower.new_lines("n0")) == ["a"]
+    assert follower.missing is None
+
+
+@pytest.mark.parametrize("error", [NotFound("x", code="NodeNotFound"), ServiceError("x", code="Other")])
+def test_another_fault_ends_the_reading_of_a_file(error: ServiceError, follower: Follower, file: File) -> None:
+    file.fault = error
+    file.bodies.append(0)
+    with pytest.raises(ServiceError) as caught:
+        list(follower.new_lines("n0"))
+    assert caught.value is error

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import requests
@@ -22,7 +26,8 @@ from azure.core.exceptions import (
     ServiceResponseError,
     ServiceResponseTimeoutError,
 )
-from azure.core.pipeline.transport import HttpTransport
+from azure.core.pipeline import Pipeline
+from azure.core.pipeline.transport import HttpRequest, HttpTransport
 from azure.core.rest._requests_basic import RestRequestsTransportResponse
 
 from batchtrain.config.types import Secret
@@ -32,6 +37,7 @@ from batchtrain.service import connect, files, look, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
+from tests.waiting import GUARD
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=timezone.utc)
 EMPTY: dict[str, Any] = {"value": []}
@@ -58,11 +64,13 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
     def __init__(self, answers: Iterable[Any], time: Time) -> None:
         self.answers, self.time = list(answers), time
         self.sent: list[tuple[str, str, dict[str, str]]] = []
+        self.requests: list[Any] = []
         self.timeouts: list[tuple[float, float]] = []
         self.takes = 0.0
 
     def send(self, request: Any, **options: Any) -> Any:
         self.sent.append((request.method, request.url.split("?")[0], dict(request.headers)))
+        self.requests.append(request)
         self.timeouts.append((options["connection_timeout"], options["read_timeout"]))
         self.time.seconds += self.takes
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -79,7 +87,8 @@ class Plays(HttpTransport):  # type: ignore[type-arg]
 def response(request: Any, status: int, document: Any, headers: dict[str, str]) -> Any:
     inner = requests.Response()
     inner.status_code = status
-    inner._content = json.dumps(document).encode() if document is not None else b""
+    content = document if isinstance(document, bytes) else json.dumps(document).encode()
+    inner._content = b"" if document is None else content
     inner._content_consumed = True  # type: ignore[attr-defined]
     inner.headers.update({"Content-Type": "application/json", "Date": format_datetime(NOW, usegmt=True), **headers})
     return RestRequestsTransportResponse(request=request, internal_response=inner, block_size=4096)
@@ -102,6 +111,17 @@ class Service:
     @property
     def asked(self) -> list[str]:
         return [f"{method} {url.removeprefix('https://x')}" for method, url, _ in self.transport.sent]
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The documents that were sent; None for a request without one."""
+        return [json.loads(request.content) if request.content else None for request in self.transport.requests]
+
+    @property
+    def queries(self) -> list[dict[str, str]]:
+        """The parameters of each request, without the version of the API."""
+        parsed = (dict(parse_qsl(urlsplit(request.url).query)) for request in self.transport.requests)
+        return [{name: value for name, value in query.items() if name != "api-version"} for query in parsed]
 
 
 def caused(error: Exception, by: Exception) -> Exception:
@@ -481,3 +501,125 @@ def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step() -
     with pytest.raises(NotAllowed) as caught:
         list(follower.new_lines("n"))
     assert "\n" not in str(caught.value) and "az login" in str(caught.value)
+
+
+# --- boundaries -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lasted", "reported"), [(4.9, False), (5.0, True)])
+def test_an_outage_is_reported_after_five_seconds(lasted: float, reported: bool) -> None:
+    time, told = Time(), list[str]()
+    outage = retry.Outage(Clock(time.now, time.sleep))
+    outage.begin(0.0)
+    time.sleep(lasted)
+    outage.report("why", 1.0, told.append)
+    outage.end(told.append)
+    assert len(told) == 2 * reported
+
+
+def test_an_outage_is_reported_again_each_full_minute_and_with_a_long_pause_before_the_next_attempt() -> None:
+    time, told = Time(), list[str]()
+    outage = retry.Outage(Clock(time.now, time.sleep))
+    outage.begin(0.0)
+    for pause in (5.0, 59.9, 0.1):
+        time.sleep(pause)
+        outage.begin(time.seconds)
+        outage.report("why", 60.0 if len(told) else 61.0, told.append)
+    assert [text.partition(" (")[2] for text in told] == [
+        "5 s): why; trying again, next attempt in 61 s",
+        "65 s): why; trying again",
+    ]
+
+
+def test_the_next_outage_begins_anew() -> None:
+    time, told = Time(), list[str]()
+    outage = retry.Outage(Clock(time.now, time.sleep))
+    outage.begin(0.0)
+    time.sleep(10)
+    outage.report("why", 1.0, told.append)
+    outage.end(told.append)
+    outage.end(told.append)
+    outage.begin(time.seconds)
+    outage.report("why", 1.0, told.append)
+    assert told[1:] == ["the service answers again, after 10 s"]
+
+
+def test_work_is_repeated_up_to_its_time_limit() -> None:
+    time = Time()
+    patience = retry.NOT_NOW._replace(first=0.0, most=0.0, budget=10.0)
+    with pytest.raises(ServiceError):
+        retry.repeated(lambda: _slow(time), lambda outcome: True, patience, Clock(time.now, time.sleep))
+    assert time.seconds == 15.0
+
+
+def _slow(time: Time) -> None:
+    time.seconds += 5.0
+    raise ServiceError("not now")
+
+
+def test_work_that_succeeds_is_not_repeated() -> None:
+    time = Time()
+    assert retry.repeated(lambda: 7, lambda outcome: outcome != 7, retry.NOT_NOW, Clock(time.now, time.sleep)) == 7
+    assert time.pauses == []
+
+
+def test_answers_of_the_last_minute_are_counted() -> None:
+    time = Time()
+    answers = retry.Answers(time.now)
+    assert answers.recent() is None
+    for pause in (0.0, 30.0, 29.0):
+        time.sleep(pause)
+        answers.note()
+    assert answers.recent() == (0.0, 3)
+    time.sleep(1.0)
+    assert answers.recent() == (1.0, 2)
+    time.sleep(1000.0)
+    assert answers.recent() == (1001.0, 1)
+
+
+def test_an_event_interrupts_the_next_pause_of_its_thread_once() -> None:
+    stop = threading.Event()
+    token = retry.INTERRUPT.set(stop)
+    try:
+        stop.set()
+        with pytest.raises(KeyboardInterrupt):
+            retry.CLOCK.sleep(GUARD)
+        retry.CLOCK.sleep(0.0)
+    finally:
+        retry.INTERRUPT.reset(token)
+
+
+def test_a_stopped_clock_does_not_sleep() -> None:
+    stopped = threading.Event()
+    retry.interruptible(stopped).sleep(0.0)
+    stopped.set()
+    with pytest.raises(InterruptedError):
+        retry.interruptible(stopped).sleep(GUARD)
+
+
+def test_a_listener_hears_of_outages_outside_a_wait() -> None:
+    told: list[str] = []
+
+    def call() -> None:
+        retry.listen(told.append)
+        service = Service((503, EMPTY), (200, EMPTY))
+        service.transport.takes = 6.0
+        look.pools(service.client)
+
+    copy_context().run(call)
+    assert told[-1].startswith("the service answers again, after ")
+
+
+def test_a_body_that_is_read_while_it_is_sent_is_sent_again_from_where_it_began() -> None:
+    service, sent = Service((503, EMPTY), (201, EMPTY)), list[bytes]()
+    body = io.BytesIO(b"head body")
+    body.seek(5)
+    send = service.transport.send
+
+    def read(request: Any, **options: Any) -> Any:
+        sent.append(request.body.read())
+        return send(request, **options)
+
+    service.transport.send = read  # type: ignore[method-assign]
+    Pipeline(service.transport, [service.policy]).run(HttpRequest("PUT", "https://x", data=body))  # type: ignore[arg-type]
+    assert sent == [b"body", b"body"]

@@ -5,8 +5,22 @@ from typing import Any
 
 import pytest
 
+from batchtrain.catalog.prices import Price
+from batchtrain.errors import shortened
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
-from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, Table, TaskSeen, node_hours
+from batchtrain.service.seen import (
+    JobSeen,
+    NodeSeen,
+    PoolSeen,
+    ScheduleSeen,
+    Table,
+    TaskSeen,
+    aligned,
+    cells,
+    node_cost,
+    node_hours,
+    nodes_called,
+)
 
 POOL = PoolSeen("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
 
@@ -88,3 +102,60 @@ def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_t
     assert filled({"commonEnvironmentSettings": settings}, vault.__getitem__) == {
         "commonEnvironmentSettings": [{"name": "A", "value": "1"}, {"name": "B", "value": "mine"}]
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        ((), ""),
+        (0, "0"),
+        (1.005, "1.00"),
+        (True, "yes"),
+        (False, "no"),
+        (datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc), "2026-01-02 03:04:05"),
+        (("a", 1), "a; 1"),
+        ("x" * 999, shortened("x" * 999)),
+    ],
+)
+def test_a_cell_is_short_text(value: Any, text: str) -> None:
+    assert cells({"a": value, "b": "end"}) == (text, "end")
+
+
+def test_further_rows_keep_the_widths_of_those_before() -> None:
+    widths: list[int] = []
+    assert aligned([{"a": "1", "bb": "22"}], widths) == ["a  bb", "1  22"]
+    assert aligned([{"a": "333", "bb": "4"}], widths, head=False) == ["333  4"]
+    assert aligned([{"a": "5", "bb": "6"}], widths, head=False) == ["5    6"]
+
+
+@pytest.mark.parametrize(("count", "more"), [(100, False), (101, True)])
+def test_a_notebook_counts_only_the_rows_that_it_does_not_show(count: int, more: bool) -> None:
+    assert ("and 1 more rows" in Table([POOL] * count)._repr_html_()) == more
+
+
+def test_an_empty_table_is_shown_in_a_notebook_too() -> None:
+    assert Table()._repr_html_() == "<i>nothing</i>"
+
+
+def test_a_card_leaves_out_what_has_no_value() -> None:
+    shown = ScheduleSeen("s", "active", job="s:job-1")._repr_html_()
+    assert "job schedule s" in shown and "s:job-1" in shown
+    assert "next_run" not in shown
+
+
+def test_a_node_is_called_by_its_id_or_by_its_abbreviation() -> None:
+    ids = ["tvm-1", "tvm-12", "x" * 300]
+    assert nodes_called("tvm-1", ids) == ["tvm-1"]
+    assert nodes_called(shortened("x" * 300), ids) == ["x" * 300]
+    assert nodes_called("other", ids) == []
+
+
+def test_nodes_cost_the_price_of_their_kind_since_a_time() -> None:
+    now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+    start = now - timedelta(hours=4)
+    nodes = [NodeSeen("a", "idle", "", allocated=start), NodeSeen("b", "idle", "", allocated=start, dedicated=False)]
+    assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now) == 5.0
+    assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now, since=now - timedelta(hours=1)) == 1.25
+    assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now, since=start - timedelta(hours=1)) == 5.0
+    assert node_cost(nodes, Price("d2", "r", "USD", None, 0.25), now) is None

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from batchtrain.errors import NotFound, ServiceError
-from batchtrain.service.statistics import Collector, spread
+from batchtrain.service.statistics import Collector, cause_of, spread
 from batchtrain.service.task_actions import ACTIONS, Changed, Refusal, refusal
 from batchtrain.service.tasks import Counts, Listed
 
@@ -70,3 +70,50 @@ def test_an_error_names_the_first_refused_tasks_and_counts_the_others() -> None:
     assert str(error).endswith("\n  and 2 more")
     mixed = (*refused[:1], Refusal("x", ServiceError("busy", code="TaskCompleted")))
     assert type(refusal("j", ACTIONS["term"], Changed((), (), mixed))) is ServiceError
+
+
+def test_retries_and_requeues_are_added_up_and_the_first_start_and_the_last_end_are_kept() -> None:
+    collector = Collector()
+    for number, start, end in ((1, 20, 30), (2, 10, 50), (3, 40, 45)):
+        info = {"startTime": f"2026-01-01T00:00:{start}Z", "endTime": f"2026-01-01T00:00:{end}Z", "exitCode": 0,
+                "result": "Success", "retryCount": number, "requeueCount": 10 * number}  # fmt: skip
+        collector.add(msgspec.convert({"id": "t", "state": "completed", "executionInfo": info}, Listed))
+    stats = collector.stats({})
+    assert (stats.retries, stats.requeues) == (6, 60)
+    assert stats.first_start and stats.last_end
+    assert (stats.first_start.second, stats.last_end.second) == (10, 50)
+    assert stats.waited is None
+
+
+def test_a_task_that_started_before_it_was_created_by_the_clocks_waited_for_nothing() -> None:
+    collector = Collector()
+    collector.add(task(1, 5, creationTime="2026-01-01T00:00:20Z"))
+    assert collector.stats({}).waited == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("info", "cause"),
+    [
+        ({"exitCode": 3, "failureInfo": {"code": "FailureExitCode"}}, "exit code 3"),
+        ({"exitCode": 127}, "exit code 127 (a command was not found)"),
+        ({"failureInfo": {"code": "DiskFull", "message": "No space."}}, "DiskFull"),
+        ({"exitCode": 1, "failureInfo": {"code": ""}}, "exit code 1"),
+        ({}, "exit code None"),
+    ],
+)
+def test_a_cause_is_the_exit_code_unless_the_service_knows_another(info: Any, cause: str) -> None:
+    assert cause_of(msgspec.convert({"id": "t", "executionInfo": info}, Listed)) == cause
+
+
+def test_the_most_frequent_cause_comes_first_with_its_message() -> None:
+    collector = Collector()
+    for number, code in enumerate((1, 2, 2, 1, 2)):
+        collector.add(task(number, 1, code))
+    first, second = collector.stats({"exit code 1": "why"}).failed_by
+    assert (first, second) == (("exit code 2", 3, "t1", ""), ("exit code 1", 2, "t0", "why"))
+
+
+def test_a_pool_without_slots_counts_as_one_with_a_slot() -> None:
+    collector = Collector(0)
+    collector.add(task(1, 36))
+    assert collector.stats({}).node_hours == pytest.approx(0.01)

@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.errors import TasksRefused
+from batchtrain.errors import Refused, TasksRefused
 from batchtrain.plan import Plan, Step
+from batchtrain.plan.job import COLLECTION_BYTES
 from batchtrain.plan.task_stream import TaskDocument
-from batchtrain.service import submission, submit
+from batchtrain.service import retry, submission, submit
 from batchtrain.service.connect import CONNECTIONS
 from batchtrain.service.job_addition import Adding
-from batchtrain.service.submission import NEARBY, Belt, Closed, Collection, Gate, Progress, Submission
+from batchtrain.service.submission import NEARBY, Belt, Closed, Collection, Gate, Progress, Submission, packed
 from tests.unit.service import test_refused, test_retry
 from tests.unit.service.test_retry import Time
 from tests.waiting import GUARD, until
@@ -133,8 +134,10 @@ def test_good_answers_raise_the_limit_by_one_for_a_round_of_requests_and_to_its_
 
 
 def test_a_request_above_the_limit_waits_for_the_end_of_another() -> None:
-    gate, order = Gate(1), []
+    gate, order = Gate(1), list[str]()
     waits = threading.Event()
+    with gate:
+        pass
 
     def send() -> None:
         waits.set()
@@ -158,6 +161,80 @@ def test_only_an_answer_that_asks_for_fewer_requests_slows_a_submission_down(sta
     sent = Submission(service.client, "j")
     list(sent.add(ONE))
     assert (sent.added, sent._gate.limit) == (1, limit)
+
+
+def test_a_task_that_the_service_does_not_take_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "NOT_NOW", retry.NOT_NOW._replace(budget=-60.0))
+    service = test_retry.Service((200, {"value": [{"taskId": "a", "status": "servererror"}]}))
+    sent = Submission(service.client, "j")
+    list(sent.add(ONE))
+    assert sent.refused == [Refused("a", "ServerError", "the service could not take it in time")]
+    assert sent.added == 0
+
+
+@pytest.mark.parametrize(("count", "size", "sizes"), [(201, 10, [100, 100, 1]), (3, 400_000, [2, 1]), (0, 1, [])])
+def test_a_collection_has_at_most_100_tasks_and_fits_into_a_request(count: int, size: int, sizes: list[int]) -> None:
+    documents = [TaskDocument(str(number), bytes(size)) for number in range(count)]
+    collections = list(packed(documents))
+    assert [len(collection) for collection in collections] == sizes
+    assert [task for collection in collections for task in collection] == documents
+
+
+def test_a_collection_may_have_exactly_the_most_bytes() -> None:
+    half = COLLECTION_BYTES // 2 - 1
+    documents = [TaskDocument("a", bytes(half)), TaskDocument("b", bytes(half + COLLECTION_BYTES % 2))]
+    assert len(list(packed(documents))) == 1
+    assert len(list(packed([*documents[:1], TaskDocument("b", bytes(half + COLLECTION_BYTES % 2 + 1))]))) == 2
+
+
+class Held(test_refused.Service):
+    """Answers no request before it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def send_request(self, request: Any, **_: Any) -> test_refused.Answer:
+        tasks = [task["id"] for task in msgspec.json.decode(request.content)["value"]]
+        self.asked.append(tasks)
+        assert self.released.wait(GUARD)
+        return test_refused.Answer(200, {"value": [{"taskId": name, "status": "success"} for name in tasks]})
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    monkeypatch.setattr(submission, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(submission, "DISTANT", math.inf)
+    return Held()
+
+
+MANY = [TaskDocument(f"t{number}", b'{"id":"t%d"}' % number) for number in range(5000)]
+
+
+def test_progress_is_reported_while_the_service_takes_its_time(held: Held) -> None:
+    sent, reports = Submission(held, "j"), list[Progress]()  # type: ignore[arg-type]
+    for report in sent.add(MANY):
+        reports.append(report)
+        held.released.set()
+    assert reports[0].added == 0
+    assert sent.added == len(MANY)
+    assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
+
+
+def test_an_interrupted_submission_sends_nothing_more_and_waits_for_the_answers(held: Held) -> None:
+    sent = Submission(held, "j")  # type: ignore[arg-type]
+    steps = sent.add(MANY)
+    next(steps)
+    until(lambda: held.asked)
+
+    def release() -> None:
+        until(lambda: sent._belt._closed)
+        held.released.set()
+
+    threading.Thread(target=release, daemon=True).start()
+    steps.close()  # type: ignore[attr-defined]
+    assert 0 < len(held.asked) <= NEARBY
+    assert sent.added == sum(map(len, held.asked))
 
 
 # --- the progress ---------------------------------------------------------------------------------------------------

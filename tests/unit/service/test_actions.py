@@ -1,0 +1,350 @@
+"""What is done with jobs, tasks and nodes that exist: the requests in order, and what becomes of refusals."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from azure.batch import BatchClient
+
+from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
+from batchtrain.plan import Plan, Step
+from batchtrain.plan.types import Upload
+from batchtrain.service import job_actions, requests, submit, task_actions, tasks
+from batchtrain.service.submit import Event
+from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
+from batchtrain.service.tasks import Listed
+from batchtrain.service.watch import Deadline, Pace
+from tests.unit.service import test_retry
+from tests.unit.service.test_retry import EMPTY, NO_ANSWER, NO_CONNECTION, Service
+
+DONE = (204, None)
+MISSING = test_retry.refusal("TaskNotFound", 404)
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "request_sent", "needless"),
+    [
+        ("term", "POST /jobs/j/tasks/a/terminate", "TaskCompleted"),
+        ("del", "DELETE /jobs/j/tasks/a", None),
+        ("reactivate", "POST /jobs/j/tasks/a/reactivate", "TaskNotCompleted"),
+    ],
+)
+def test_a_task_that_already_is_as_wanted_is_neither_changed_nor_refused(
+    name: str, request_sent: str, needless: str | None
+) -> None:
+    service = Service(DONE)
+    assert task_actions.change(service.client, "j", ACTIONS[name], ["a"]) == (("a",), (), ())
+    assert service.asked == [request_sent]
+    if needless:
+        refused = Service(test_retry.refusal(needless))
+        assert task_actions.change(refused.client, "j", ACTIONS[name], ["a"]) == ((), ("a",), ())
+
+
+def test_a_refused_task_does_not_stop_the_others_and_outcomes_are_in_the_order_of_the_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(task_actions, "THREADS", 1)
+    monkeypatch.setattr(task_actions, "REPORTED", 2)
+    completed = test_retry.refusal("TaskCompleted")
+    reported: list[int] = []
+    service = Service(DONE, MISSING, completed, DONE, MISSING)
+    changed = task_actions.change(service.client, "j", ACTIONS["term"], "abcde", reported.append)
+    assert (changed.done, changed.needless) == (("a", "d"), ("c",))
+    assert [(item.task, item.error.code) for item in changed.refused] == [("b", "TaskNotFound"), ("e", "TaskNotFound")]
+    assert reported == [2, 4]
+
+
+def test_a_fault_of_the_job_stops_the_change_of_its_tasks() -> None:
+    with pytest.raises(ServiceError, match="terminate task j/a: No"):
+        task_actions.change(Service(test_retry.refusal("JobNotFound", 404)).client, "j", ACTIONS["term"], ["a"])
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_error_names_as_many_refused_tasks_as_fit(more: int) -> None:
+    refused = tuple(Refusal(f"t{number}", NotFound(f"no t{number}")) for number in range(NAMED + more))
+    lines = str(refusal("j", ACTIONS["del"], Changed((), (), refused))).splitlines()
+    assert lines[0] == f"{NAMED + more} of {NAMED + more} tasks of job j were not deleted:"
+    assert lines[1 : NAMED + 1] == [f"  no t{number}" for number in range(NAMED)]
+    assert lines[NAMED + 1 :] == ["  and 1 more"] * more
+
+
+def test_the_error_of_the_only_task_is_its_own() -> None:
+    error = NotFound("no t")
+    assert refusal("j", ACTIONS["del"], Changed((), (), (Refusal("t", error),))) is error
+    assert refusal("j", ACTIONS["del"], Changed((), ("a",), (Refusal("t", error),))) is not error
+
+
+def test_a_page_of_tasks_ends_with_the_token_of_the_next() -> None:
+    link = "https://x/jobs/j/tasks?api-version=1&$skiptoken=WATASK%21a"
+    service = Service((200, {"value": [{"id": "a"}], "odata.nextLink": link}), (200, EMPTY))
+    page = tasks.page(service.client, "j", where="w", select="id", limit=5)
+    assert page == ((Listed("a"),), "WATASK!a")
+    assert tasks.page(service.client, "j", where="", select="id", limit=5, skip=page.next) == ((), "")
+    assert service.queries == [
+        {"$filter": "w", "$select": "id", "maxresults": "5"},
+        {"$select": "id", "maxresults": "5", "$skiptoken": "WATASK!a"},
+    ]
+
+
+def test_the_parameters_of_tasks_are_those_that_batchtrain_wrote() -> None:
+    def task(name: str, **variables: str) -> dict[str, Any]:
+        settings = [{"name": variable, "value": value} for variable, value in variables.items()]
+        return {"id": name, "environmentSettings": settings}
+
+    named = [task("a", OTHER="1", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("b", BATCHTRAIN_PARAMETERS="not ours"),
+             task("c", OTHER="2"), task("d", BATCHTRAIN_PARAMETERS="{}")]  # fmt: skip
+    service = Service((200, {"value": named}))
+    assert tasks.parameters(service.client, "j") == {"a": {"lr": 0.1}, "d": {}}
+    assert list(tasks.variable(service.client, "j", "OTHER")) == [("a", "1"), ("c", "2")]
+
+
+def test_one_task_is_looked_up_by_its_id() -> None:
+    service = Service((200, {"id": "t", "state": "preparing"}))
+    seen = tasks.task(service.client, "j", "t")
+    assert (seen.id, seen.state, seen.failed, seen.node, seen.seconds) == ("t", "preparing", False, "", None)
+    assert service.asked == ["GET /jobs/j/tasks/t"]
+
+
+@pytest.mark.parametrize(
+    ("document", "count"),
+    [
+        ({"state": "active"}, "active"),
+        ({"state": "preparing"}, "running"),
+        ({"state": "running"}, "running"),
+        ({"state": "completed", "executionInfo": {"result": "Success", "exitCode": 0}}, "succeeded"),
+        ({"state": "completed", "executionInfo": {"result": "Failure"}}, "failed"),
+        ({"state": "completed", "executionInfo": {"exitCode": 1}}, "failed"),
+    ],
+)
+def test_a_task_is_counted_as_the_service_counts_it(document: Any, count: str) -> None:
+    (seen,) = tasks.glance(Service((200, {"value": [{"id": "t", **document}]})).client, "j").first
+    assert tasks.count_of(seen) == count
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def job(state: str, **pool: Any) -> tuple[int, Any]:
+    return 200, {"id": "j", "state": state, "poolInfo": pool or {"poolId": "old"}}
+
+
+def test_the_failed_tasks_of_a_job_run_again() -> None:
+    service = Service(job("active"), (200, {"value": [{"id": "a"}]}), DONE)
+    assert job_actions.resubmit_failed(service.client, "j", lambda count: None).done == ("a",)
+    assert service.queries[1] == {
+        "$filter": "executionInfo/result eq 'failure'", "$select": "id", "maxresults": "1000",
+    }  # fmt: skip
+    assert service.asked[-1] == "POST /jobs/j/tasks/a/reactivate"
+
+
+@pytest.mark.parametrize("state", ["completed", "terminating", "deleting"])
+def test_tasks_of_a_job_that_is_over_do_not_run_again(state: str) -> None:
+    with pytest.raises(ServiceError, match=f"job j is {state}, and the service runs tasks again only") as caught:
+        job_actions.resubmit_failed(Service(job(state)).client, "j", lambda count: None)
+    assert caught.value.code == "JobCompleted"
+
+
+POOL = (200, {"id": "new", "state": "active", "vmSize": "d2"})
+
+
+def migrate(service: Service, pool_id: str = "new", seconds: float = 60) -> list[str]:
+    events: list[Event] = []
+    deadline = Deadline(seconds, "job j to be disabled", events.append, clock=service.policy.clock)
+    with contextlib.suppress(Unreachable):
+        job_actions.migrate(service.client, "j", pool_id, "wait", deadline, Pace(2.0, 2.0), events.append)
+    return [event.text for event in events]
+
+
+def test_a_job_that_moves_is_disabled_until_it_has_its_new_pool() -> None:
+    service = Service(job("active"), POOL, DONE, job("disabling"), job("disabled"), DONE, DONE)
+    assert migrate(service) == []
+    assert service.asked == [
+        "GET /jobs/j", "GET /pools/new", "POST /jobs/j/disable", "GET /jobs/j", "GET /jobs/j", "PATCH /jobs/j",
+        "POST /jobs/j/enable",
+    ]  # fmt: skip
+    assert (service.bodies[2], service.bodies[5]) == ({"disableTasks": "wait"}, {"poolInfo": {"poolId": "new"}})
+    assert service.time.pauses == [2.0]
+
+
+@pytest.mark.parametrize(("state", "disables"), [("disabled", False), ("disabling", True)])
+def test_a_job_that_was_disabled_before_stays_disabled_on_its_new_pool(state: str, disables: bool) -> None:
+    service = Service(job(state), POOL, *[DONE] * disables, job("disabled"), DONE)
+    assert migrate(service) == ["job j stays disabled: `batchtrain jobs enable j`"]
+    assert ("POST /jobs/j/disable" in service.asked) == disables
+    assert service.asked[-1] == "PATCH /jobs/j"
+
+
+@pytest.mark.parametrize(
+    ("answers", "pool_id"), [((NO_CONNECTION,), "old"), ((job("disabled"), NO_CONNECTION), "old"),
+                             ((job("disabled"), DONE, NO_CONNECTION), "new")],
+)  # fmt: skip
+def test_an_interrupted_move_says_where_the_disabled_job_is(answers: Sequence[Any], pool_id: str) -> None:
+    last = migrate(Service(job("active"), POOL, DONE, *answers), seconds=1)[-1]
+    assert last == f"job j is disabled; `batchtrain jobs enable j` continues it on pool {pool_id}"
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "text"),
+    [
+        (job("completed"), ServiceError, "job j is completed, so no task of it can run on pool new"),
+        (job("active", autoPoolSpecification={}), PlanError, "job j has a pool of its own"),
+        (job("active", poolId="NEW"), UsageError, "job j has pool new already"),
+    ],
+)
+def test_a_job_that_cannot_move_is_left_as_it_is(document: Any, error: type[Exception], text: str) -> None:
+    service = Service(document)
+    with pytest.raises(error, match=text):
+        migrate(service)
+    assert service.asked == ["GET /jobs/j"]
+
+
+# --- single requests ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("act", "sent", "body"),
+    [
+        (lambda c: submit.delete_pool(c, "p"), "DELETE /pools/p", None),
+        (lambda c: submit.delete_job(c, "j"), "DELETE /jobs/j", None),
+        (lambda c: submit.delete_schedule(c, "s"), "DELETE /jobschedules/s", None),
+        (lambda c: submit.terminate_schedule(c, "s"), "POST /jobschedules/s/terminate", None),
+        (lambda c: submit.terminate_job(c, "j"), "POST /jobs/j/terminate", {"terminateReason": "UserTerminate"}),
+        (lambda c: submit.disable_job(c, "j", "requeue"), "POST /jobs/j/disable", {"disableTasks": "requeue"}),
+        (lambda c: submit.enable_job(c, "j"), "POST /jobs/j/enable", None),
+        (lambda c: submit.reboot_node(c, "p", "n"), "POST /pools/p/nodes/n/reboot", {"nodeRebootOption": "requeue"}),
+        (lambda c: submit.resize_pool(c, "p", 3, None, "terminate"), "POST /pools/p/resize",
+         {"targetDedicatedNodes": 3, "nodeDeallocationOption": "terminate"}),
+        (lambda c: submit.resize_pool(c, "p", None, 0, "requeue"), "POST /pools/p/resize",
+         {"targetLowPriorityNodes": 0, "nodeDeallocationOption": "requeue"}),
+    ],
+)  # fmt: skip
+def test_an_action_is_one_request(act: Callable[[BatchClient], None], sent: str, body: Any) -> None:
+    service = Service((202, None))
+    act(service.client)
+    assert (service.asked, service.bodies) == ([sent], [body])
+
+
+@pytest.mark.parametrize(
+    ("act", "refused", "state"),
+    [
+        (lambda c: submit.delete_pool(c, "p"), "PoolBeingDeleted", "active"),
+        (lambda c: submit.delete_schedule(c, "s"), "JobScheduleBeingDeleted", "active"),
+        (lambda c: submit.terminate_job(c, "j"), "JobDisabled", "disabled"),
+        (lambda c: submit.enable_job(c, "j"), "JobCompleted", "completed"),
+        (lambda c: submit.reboot_node(c, "p", "n"), "NodeNotReady", "unusable"),
+    ],
+)
+def test_an_action_whose_answer_was_lost_is_an_error_if_its_object_is_as_before(
+    act: Callable[[BatchClient], None], refused: str, state: str
+) -> None:
+    service = Service(NO_ANSWER, test_retry.refusal(refused), (200, {"state": state}))
+    with pytest.raises(ServiceError, match=refused):
+        act(service.client)
+    assert service.asked[-1].startswith("GET ")
+
+
+def test_a_deleted_schedule_whose_answer_was_lost_is_deleted() -> None:
+    service = Service(NO_ANSWER, test_retry.refusal("X"), (200, {"state": "deleting"}))
+    submit.delete_schedule(service.client, "s/t")
+    assert service.asked[-1] == "GET /jobschedules/s%2Ft"
+
+
+@pytest.mark.parametrize("name", ["", None])
+def test_an_empty_id_names_nothing(name: Any) -> None:
+    with pytest.raises(UsageError, match="an empty id names nothing"):
+        requests.quoted(name)
+
+
+# --- steps of a plan ------------------------------------------------------------------------------------------------
+
+
+def carry_out(service: Service, *steps: Step, **options: Any) -> list[tuple[str, str, str]]:
+    uploads = options.pop("uploads", ())
+    upload = options.pop("upload", lambda path, data: False)
+    events = submit.submit(service.client, Plan(steps, uploads=uploads), lambda name: "secret", upload, **options)
+    return [event[:3] for event in events]
+
+
+def test_a_pool_is_reported_before_and_after_it_is_added() -> None:
+    assert carry_out(Service((201, None)), Step("pool.add", "p", {"id": "p"})) == [
+        ("pool.adding", "p", "adding p"),
+        ("pool.add", "p", "added pool p"),
+    ]
+
+
+@pytest.mark.parametrize(("sent", "text"), [(True, "uploaded 3 bytes to"), (False, "the files are there already:")])
+def test_an_upload_says_whether_the_files_were_there(sent: bool, text: str) -> None:
+    paths: list[tuple[str, object]] = []
+
+    def upload(path: str, data: object) -> bool:
+        paths.append((path, data))
+        return sent
+
+    step = Step("blob.upload", "link/c/f", {})
+    events = carry_out(Service(DONE), step, uploads=(Upload("link/c/f", b"abc"),), upload=upload)
+    assert events == [("blob.upload", "/link/c/f", f"{text} /link/c/f")]
+    assert paths == [("link/c/f", b"abc")]
+
+
+def test_another_program_carries_out_its_own_steps() -> None:
+    step = Step("files.upload", "x", {})
+    others = {"files.upload": lambda given: Event(given.action, given.subject, "done elsewhere")}
+    service = Service(DONE)
+    assert carry_out(service, step, others=others) == [("files.upload", "x", "done elsewhere")]
+    assert service.asked == []
+
+
+def test_the_only_task_of_a_job_is_a_request_of_its_own() -> None:
+    service = Service((201, None))
+    assert carry_out(service, Step("task.add", "j", {"id": "t"})) == [("task.add", "j/t", "added task t")]
+    assert service.asked == ["POST /jobs/j/tasks"]
+
+
+def test_a_job_that_ends_by_itself_is_told_so_at_the_end() -> None:
+    service = Service((200, None))
+    body = {"onAllTasksComplete": "terminatejob"}
+    assert carry_out(service, Step("job.complete", "j", body)) == [
+        ("job.complete", "j", "job j ends when its tasks have ended")
+    ]
+    assert (service.asked, service.bodies) == (["PATCH /jobs/j"], [body])
+
+
+def test_a_login_is_added_on_every_node_and_updated_where_it_exists() -> None:
+    nodes = (200, {"value": [{"id": "a"}, {"id": "b"}]})
+    service = Service(nodes, test_retry.refusal("NodeUserExists"), (200, None), (201, None))
+    body = {"name": "me", "isAdmin": True, "sshPublicKey": "k"}
+    assert carry_out(service, Step("node.user", "p", body)) == [
+        ("node.user", "p", "user me can log in on 2 nodes of pool p")
+    ]
+    assert service.asked[1:] == [
+        "POST /pools/p/nodes/a/users", "PUT /pools/p/nodes/a/users/me", "POST /pools/p/nodes/b/users",
+    ]  # fmt: skip
+    assert service.bodies[1:] == [body, {"sshPublicKey": "k"}, body]
+
+
+def test_a_login_that_is_refused_for_another_reason_is_an_error() -> None:
+    service = Service((200, {"value": [{"id": "a"}]}), test_retry.refusal("NodeNotReady"))
+    with pytest.raises(ServiceError, match="add user me to a: No"):
+        carry_out(service, Step("node.user", "p", {"name": "me"}))
+
+
+@pytest.mark.parametrize(("action", "verb"), [("pool.resize", "resize"), ("pool.autoscale", "autoscale")])
+def test_a_fresh_pool_is_resized_as_soon_as_it_is_steady(
+    action: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    busy = test_retry.refusal("PoolBeingResized")
+    service = Service(busy, busy, (202, None))
+    step = Step(action, "p", {"targetDedicatedNodes": 2})
+    assert carry_out(service, step) == [(action, "p", "pool p gets its nodes")]
+    assert service.asked == [f"{step.method} {step.path}"] * 3
+    assert len(pauses) == 2
+    with pytest.raises(ServiceError, match=f"{verb} pool p: No"):
+        carry_out(Service(test_retry.refusal("PoolNotFound", 404)), step)

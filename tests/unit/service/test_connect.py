@@ -1,0 +1,117 @@
+"""The account that a user names, and the client that reaches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from azure.core.credentials import AccessToken
+
+from batchtrain.config.types import Aad, Secret
+from batchtrain.errors import UsageError
+from batchtrain.service import connect, look
+from batchtrain.service.connect import Account, OwnTokens
+from batchtrain.service.retry import FAR, NEAR
+from tests.unit.service.test_retry import EMPTY, Plays, Time
+
+KEY = Secret("a2V5")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "near"),
+    [
+        ("http://127.0.0.1:8080", True),
+        ("http://127.1.2.3", True),
+        ("http://[::1]:8080", True),
+        ("https://localhost", True),
+        ("https://10.0.0.1", False),
+        ("https://localhost.example", False),
+        ("https://a.r.batch.azure.com", False),
+        ("", False),
+    ],
+)
+def test_only_this_machine_is_near(endpoint: str, near: bool) -> None:
+    assert connect.loopback(endpoint) == near
+    assert connect.patience(endpoint) == (NEAR if near else FAR)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "key", "text"),
+    [
+        ("ftp://a.r.batch.azure.com", KEY, "is not a Batch endpoint"),
+        ("https://", KEY, "is not a Batch endpoint"),
+        ("https://a:0", KEY, "is not a Batch endpoint"),
+        ("https://a:port", KEY, "is not a Batch endpoint"),
+        ("https://[a", KEY, "is not a Batch endpoint"),
+        ("http://a.r.batch.azure.com", KEY, "only loopback may be http"),
+        ("http://127.0.0.1", None, "needs a shared key"),
+        ("https://a", Secret("no base64!"), "the account key is not base64"),
+    ],
+)
+def test_an_account_that_cannot_be_reached_safely_is_refused(endpoint: str, key: Secret | None, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        connect.account(endpoint, "a", key)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "reached"),
+    [
+        ("a.r.batch.azure.com", "https://a.r.batch.azure.com"),
+        (" https://a.r.batch.azure.com/ ", "https://a.r.batch.azure.com"),
+        ("https://a:1", "https://a:1"),
+        ("http://127.0.0.1:80", "http://127.0.0.1:80"),
+    ],
+)
+def test_an_account_is_reached_by_its_whole_url(endpoint: str, reached: str) -> None:
+    assert connect.account(endpoint, "name", KEY)[:3] == (reached, "name", KEY)
+
+
+def test_an_account_without_a_name_has_that_of_its_host() -> None:
+    assert connect.account("https://mine.r.batch.azure.com", None, KEY).name == "mine"
+
+
+@pytest.mark.parametrize("resource", ["https://mine", "https://mine/"])
+def test_the_audience_of_tokens_ends_with_a_slash(resource: str) -> None:
+    assert connect.account("https://a.r.batch.azure.com", own=Aad(endpoint=resource)).resource == "https://mine/"
+
+
+def test_the_environment_names_an_account_with_its_key() -> None:
+    environment = {"AZURE_BATCH_ENDPOINT": "https://a", "AZURE_BATCH_ACCOUNT": "b", "AZURE_BATCH_ACCESS_KEY": "a2V5"}
+    account = connect.account_of(None, environment)
+    assert account is not None
+    assert account[:3] == ("https://a", "b", KEY)
+
+
+def test_only_the_emulator_needs_an_option_and_has_no_region() -> None:
+    account = Account("https://a.westeurope.batch.azure.com", "a")
+    assert (account.option, account.region) == ("", "westeurope")
+    emulated = account._replace(emulated=True)
+    assert (emulated.option, emulated.region) == (" --local", None)
+
+
+@pytest.fixture
+def transport(monkeypatch: pytest.MonkeyPatch) -> Plays:
+    made = Plays([(200, EMPTY)], Time())
+    monkeypatch.setattr(connect, "_transport", lambda ca: made)
+    return made
+
+
+def test_the_embedded_services_own_token_is_sent_over_http(transport: Plays) -> None:
+    def issued(key: str, account: str) -> AccessToken:
+        return AccessToken(f"{key} for {account}", 4_000_000_000)
+
+    where = Account("http://127.0.0.1:1", "a", token=OwnTokens("a", KEY, issued))
+    assert look.pools(connect.connect(where)) == ()
+    assert transport.sent[0][2]["Authorization"] == "Bearer a2V5 for a"
+
+
+def test_a_request_with_a_key_is_signed_for_its_account(transport: Plays) -> None:
+    look.pools(connect.connect(Account("https://a", "name", KEY)))
+    assert transport.sent[0][2]["Authorization"].startswith("SharedKey name:")
+
+
+def test_a_client_keeps_a_connection_for_each_of_many_threads() -> None:
+    transport: Any = connect._transport(None)
+    pools = [adapter.poolmanager.connection_pool_kw for adapter in transport.session.adapters.values()]
+    assert [pool["maxsize"] for pool in pools] == [connect.CONNECTIONS] * len(pools)
+    transport.close()

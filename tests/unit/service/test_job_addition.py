@@ -1,0 +1,307 @@
+"""A job that exists already is continued or refused, by the plan that it was added with and the tasks that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError, TasksRefused, TimedOut
+from batchtrain.plan import Plan, Step, wire
+from batchtrain.plan.canonical import digest
+from batchtrain.plan.diff import COMPLETE, DIGEST
+from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.service import job_addition, standing, submit
+from batchtrain.service.job_addition import NAMED, Adding
+from tests.unit.service.test_retry import EMPTY, Service, refusal
+
+EXISTS = refusal("JobExists")
+JOB = {"id": "j", "poolInfo": {"poolId": "p"}}
+RESUME = Adding(resume=True)
+COUNTS = (200, {"taskCounts": {}})
+
+
+def task(name: str, command: str = "true") -> dict[str, Any]:
+    return {"id": name, "commandLine": command}
+
+
+def plan(*names: str, **job: Any) -> Plan:
+    return Plan((Step("job.add", "j", {**JOB, **job}), Step("task.add", "j", {"value": [*map(task, names)]})))
+
+
+def existing(of: Plan, state: str = "active", **metadata: str) -> tuple[int, Any]:
+    """The job as the service has it, after this plan was carried out."""
+    items = {DIGEST: digest(of, "j"), **metadata}
+    known = [{"name": name, "value": value} for name, value in items.items()]
+    return 200, {**JOB, "state": state, "onAllTasksComplete": "noaction", "metadata": known}
+
+
+def listed(*tasks: Any) -> tuple[int, Any]:
+    return 200, {"value": list(tasks)}
+
+
+def stand(*names: str) -> tuple[int, Any]:
+    return 200, {"value": [{"taskId": name, "status": "success"} for name in names]}
+
+
+def refuse(*names: str) -> tuple[int, Any]:
+    error = {"code": "Bad", "message": {"value": "It is bad."}}
+    return 200, {"value": [{"taskId": name, "status": "clienterror", "error": error} for name in names]}
+
+
+def added(service: Service, planned: Plan, adding: Adding = RESUME) -> list[str]:
+    """The sentences of the addition."""
+    steps = submit.submit(service.client, planned, lambda name: "", lambda path, data: False, None, adding)
+    return [event.text for event in steps]
+
+
+# --- a job that exists ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["active", "disabled", "disabling", "enabling"])
+def test_only_the_missing_tasks_are_added_to_a_job_with_the_same_plan(state: str) -> None:
+    planned = plan("a", "b", "c")
+    service = Service(EXISTS, existing(planned, state), COUNTS, listed(task("b")), stand("a", "c"))
+    assert added(service, planned) == [
+        "adding j",
+        "job j exists with 1 task; adding what is missing",
+        "added 2 tasks; 1 existed already",
+    ]
+    assert service.asked[-2:] == ["GET /jobs/j/tasks", "POST /jobs/j/addtaskcollection"]
+    assert service.bodies[-1] == {"value": [task("a"), task("c")]}
+
+
+def test_a_job_is_added_with_the_digest_of_its_plan_after_its_own_metadata() -> None:
+    own = {"name": "mine", "value": "1"}
+    planned = plan("a", metadata=[own])
+    service = Service((201, None), stand("a"))
+    assert added(service, planned) == ["adding j", "added job j", "added 1 task"]
+    assert service.bodies[0]["metadata"] == [own, {"name": DIGEST, "value": digest(planned, "j")}]
+
+
+def test_a_job_that_may_not_exist_is_not_looked_at() -> None:
+    service = Service(EXISTS, existing(plan("a")))
+    with pytest.raises(AlreadyExists):
+        added(service, plan("a"), Adding())
+    assert service.asked == ["POST /jobs"]
+
+
+def test_a_job_of_another_program_is_not_continued() -> None:
+    of_another = (200, {**JOB, "state": "active", "metadata": [{"name": "mine", "value": "1"}]})
+    with pytest.raises(AlreadyExists, match="add job j"):
+        added(Service(EXISTS, of_another), plan("a"))
+
+
+@pytest.mark.parametrize("state", ["completed", "terminating", "deleting"])
+def test_a_job_that_is_over_takes_no_more_tasks(state: str) -> None:
+    with pytest.raises(AlreadyExists, match=f"job j is {state}, and takes no more tasks") as caught:
+        added(Service(EXISTS, existing(plan("a"), state)), plan("a"))
+    assert caught.value.code == "JobExists"
+
+
+@pytest.mark.parametrize(
+    ("count", "whole"), [("1", "its only task"), ("2", "all of its 2 tasks"), ("1500", "all of its 1,500 tasks")]
+)
+def test_the_tasks_of_a_job_that_has_all_of_them_are_not_listed(count: str, whole: str) -> None:
+    planned = plan("a", "b")
+    counts = (200, {"taskCounts": {"succeeded": int(count)}})
+    service = Service(EXISTS, existing(planned, **{COMPLETE: count}), counts)
+    assert added(service, planned)[1:] == [
+        f"job j exists with {whole}",
+        f"added 0 tasks; {int(count):,} existed already",
+    ]
+    assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j/taskcounts"]
+
+
+def test_the_only_task_of_a_job_that_has_it_is_not_added_again() -> None:
+    planned = Plan((Step("job.add", "j", JOB), Step("task.add", "j", task("a"))))
+    counts = (200, {"taskCounts": {"succeeded": 1}})
+    service = Service(EXISTS, existing(planned, **{COMPLETE: "1"}), counts)
+    assert added(service, planned)[-1] == "added 0 tasks; 1 existed already"
+    listing = Service(EXISTS, existing(planned), COUNTS, listed(task("a")))
+    assert added(listing, planned)[-1] == "added 0 tasks; 1 existed already"
+
+
+def test_a_job_that_lost_a_task_since_it_had_all_of_them_gets_it_again() -> None:
+    planned = plan("a", "b")
+    counts = (200, {"taskCounts": {"succeeded": 1}})
+    service = Service(EXISTS, existing(planned, **{COMPLETE: "2"}), counts, listed(task("b")), stand("a"))
+    assert added(service, planned)[-1] == "added 1 task; 1 existed already"
+
+
+def test_a_plan_with_more_tasks_adds_them_although_all_of_the_former_stand() -> None:
+    service = Service(EXISTS, existing(plan("a"), **{COMPLETE: "1"}), listed(task("a")), stand("b"))
+    assert added(service, plan("a", "b"))[-1] == "added 1 task; 1 existed already"
+
+
+@pytest.mark.parametrize(
+    ("planned", "tasks", "why"),
+    [
+        (plan("a", priority=5), [task("a")], "exists, and its plan has changed"),
+        (plan("a", "b"), [task("a", "other")], "1 of its tasks differ from the plan: a; `batchtrain config plan"),
+        (plan("a"), [task("a"), task("x"), task("y")], "2 of its tasks are not in the plan"),
+    ],
+)
+def test_a_job_that_differs_from_a_changed_plan_gets_no_task(planned: Plan, tasks: Sequence[Any], why: str) -> None:
+    service = Service(EXISTS, existing(plan("z")), listed(*tasks))
+    with pytest.raises(Differs, match=why):
+        added(service, planned)
+    assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j/tasks"]
+
+
+def test_an_error_names_the_first_of_many_tasks_that_differ_and_has_all_of_them() -> None:
+    names = [f"t{number:02}" for number in range(NAMED + 3)]
+    service = Service(EXISTS, existing(plan("z")), listed(*(task(name, "other") for name in names)))
+    with pytest.raises(Differs, match=f"t00, t01, .*{names[NAMED - 1]} and 3 more;") as caught:
+        added(service, plan(*names))
+    assert caught.value.tasks == tuple(names)
+
+
+def test_tasks_that_a_job_manager_added_do_not_differ_from_the_plan() -> None:
+    planned = plan("a", "b", jobManagerTask={"id": "m", "commandLine": "true"})
+    service = Service(EXISTS, existing(planned), COUNTS, listed(task("a"), task("spawned")), stand("b"))
+    assert added(service, planned)[-1] == "added 1 task; 1 existed already"
+
+
+def test_the_retries_of_a_job_are_those_of_its_planned_tasks() -> None:
+    planned = plan("a", "b", constraints={"maxTaskRetryCount": 3})
+    of_the_service = {**task("a"), "constraints": {"maxTaskRetryCount": 3}}
+    service = Service(EXISTS, existing(planned), COUNTS, listed(of_the_service), stand("b"))
+    assert added(service, planned)[-1] == "added 1 task; 1 existed already"
+
+
+# --- many tasks -----------------------------------------------------------------------------------------------------
+
+
+def stream(*names: str) -> Plan:
+    bodies = tuple(wire.TaskCreate(id=name, command_line="true") for name in names)
+    return Plan((Step("job.add", "j", JOB), Step("task.add", "j", TaskStream((Listed(bodies),)))))
+
+
+@pytest.mark.parametrize(("page", "noted"), [(1, True), (2, False)])
+def test_a_job_notes_that_it_has_all_tasks_if_they_exceed_a_page(
+    page: int, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_addition, "PAGE", page)
+    service = Service((201, None), stand("a", "b"), (200, None))
+    assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
+    assert (service.asked[-1] == "PATCH /jobs/j") == noted
+    if noted:
+        metadata = [(item["name"], item["value"]) for item in service.bodies[-1]["metadata"]]
+        assert metadata == [(DIGEST, digest(stream("a", "b"), "j")), (COMPLETE, "2")]
+
+
+def test_a_note_that_the_service_refuses_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_addition, "PAGE", 1)
+    service = Service((201, None), stand("a", "b"), refusal("JobCompleted"))
+    assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
+
+
+@pytest.mark.parametrize("planned", [plan("a", "b", "c"), stream("a", "b", "c")])
+def test_tasks_that_the_digest_does_not_determine_are_listed_the_next_time(
+    planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_addition, "PAGE", 1)
+    service = Service((201, None), stand("a", "b", "c"))
+    added(service, planned)
+    assert service.asked[-1] == "POST /jobs/j/addtaskcollection"
+
+
+@pytest.mark.parametrize(("few", "looks"), [(1, ["GET /jobs/j/tasks/a"]), (0, ["GET /jobs/j/tasks"])])
+def test_a_task_that_another_command_added_meanwhile_counts_if_it_is_equal(
+    few: int, looks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "FEW", few)
+    there = {"taskId": "a", "status": "clienterror", "error": {"code": "TaskExists"}}
+    answer = (200, {"value": [there, {"taskId": "b", "status": "success"}]})
+    for command, differs in (("true", False), ("other", True)):
+        document = task("a", command)
+        service = Service((201, None), answer, (200, document) if few else listed(document))
+        if differs:
+            with pytest.raises(Differs, match="1 of its tasks differ from the plan: a"):
+                added(service, plan("a", "b"))
+        else:
+            assert added(service, plan("a", "b"))[-1] == "added 2 tasks"
+        assert service.asked[2:] == looks
+
+
+# --- refused tasks --------------------------------------------------------------------------------------------------
+
+
+def test_several_refused_tasks_are_named_and_counted_with_those_that_stand() -> None:
+    answer = (200, {"value": [*refuse("b", "c")[1]["value"], *stand("d")[1]["value"]]})
+    service = Service(EXISTS, existing(plan("a", "b", "c", "d")), COUNTS, listed(task("a")), answer)
+    with pytest.raises(TasksRefused) as caught:
+        added(service, plan("a", "b", "c", "d"))
+    assert str(caught.value) == (
+        "add task j/b: It is bad (Bad); also refused: c. 2 of 4 tasks stand, 2 were refused; correct the tasks, and"
+        " `batchtrain jobs add` again adds what is missing"
+    )
+    assert (caught.value.added, caught.value.total) == (2, 4)
+
+
+def test_tasks_that_differ_are_counted_beside_those_that_are_refused() -> None:
+    there = {"taskId": "a", "status": "clienterror", "error": {"code": "TaskExists"}}
+    answer = (200, {"value": [there, *refuse("b")[1]["value"]]})
+    with pytest.raises(TasksRefused, match=r"0 of 2 tasks stand, 1 was refused, 1 differ; correct the tasks$"):
+        added(Service((201, None), answer, (200, task("a", "other"))), plan("a", "b"), Adding())
+
+
+@pytest.mark.parametrize(
+    ("adding", "more"), [(Adding(), ""), (RESUME, "; `batchtrain jobs add` again adds the others")]
+)
+def test_an_addition_that_lost_its_job_says_how_many_tasks_it_has(adding: Adding, more: str) -> None:
+    service, events = Service((201, None), refusal("JobNotFound", 404)), list[submit.Event]()
+    steps = submit.submit(service.client, plan("a", "b"), lambda name: "", lambda path, data: False, None, adding)
+    with pytest.raises(ServiceError, match="JobNotFound"):
+        events.extend(steps)
+    assert (events[-1].kind, events[-1].text) == ("task.left", f"job j has at least 0 of 2 tasks{more}")
+
+
+# --- the quota of active jobs ---------------------------------------------------------------------------------------
+
+QUOTA = refusal("ActiveJobAndScheduleQuotaReached")
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    made: list[float] = []
+    monkeypatch.setattr("time.sleep", made.append)
+    return made
+
+
+def test_a_job_waits_until_the_account_may_have_another_active_one(pauses: list[float]) -> None:
+    service = Service(QUOTA, QUOTA, QUOTA, (201, None), stand("a"))
+    assert added(service, plan("a"), Adding(quota_seconds=7200)) == [
+        "adding j",
+        "job j waits up to 2 h 0 min: the account has as many active jobs as its quota allows; `batchtrain jobs list`"
+        " shows them",
+        "added job j",
+        "added 1 task",
+    ]
+    assert len(pauses) == 2
+    assert all(0 <= pause <= 30 for pause in pauses)
+
+
+def test_a_job_that_may_not_wait_for_the_quota_is_refused_at_once(pauses: list[float]) -> None:
+    with pytest.raises(QuotaReached):
+        added(Service(QUOTA), plan("a"))
+    assert pauses == []
+
+
+def test_no_wait_ends_another_quota(pauses: list[float]) -> None:
+    with pytest.raises(QuotaReached, match="PoolQuotaReached"):
+        added(Service(refusal("PoolQuotaReached")), plan("a"), Adding(quota_seconds=7200))
+
+
+def test_the_wait_for_the_quota_has_an_end(pauses: list[float]) -> None:
+    with pytest.raises(TimedOut, match="job j was not added within 0 s: add job j: No"):
+        added(Service(QUOTA), plan("a"), Adding(quota_seconds=1e-9))
+
+
+def test_another_error_ends_the_wait_for_the_quota(pauses: list[float]) -> None:
+    service = Service(QUOTA, QUOTA, EXISTS, (200, EMPTY))
+    with pytest.raises(AlreadyExists):
+        added(service, plan("a"), Adding(quota_seconds=7200))
+    assert service.asked == ["POST /jobs"] * 3

@@ -1,0 +1,320 @@
+"""Waits for pools, and for a job that does not end: what is requested, reported and raised, answer by answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from batchtrain.errors import NotFound, QuotaReached, ServiceError, TimedOut
+from batchtrain.service import watch
+from batchtrain.service.seen import NodeSeen
+from batchtrain.service.submit import Event
+from batchtrain.service.watch import MOST_REBOOTS, Deadline, Pace, Reboots
+from tests.unit.service.test_retry import EMPTY, Service, refusal
+
+AT_ONCE = Pace(0.0, 0.0)
+NO_POOL = refusal("PoolNotFound", 404)
+
+
+def pool(allocation: str = "steady", dedicated: int = 1, spot: int = 1, **more: Any) -> tuple[int, Any]:
+    targets = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
+    return 200, {"id": "p", "state": "active", "allocationState": allocation, "vmSize": "d2", **targets, **more}
+
+
+def nodes(*states: str, **more: Any) -> tuple[int, Any]:
+    return 200, {"value": [{"id": f"n{number}", "state": state, **more} for number, state in enumerate(states)]}
+
+
+def file(content: bytes) -> tuple[tuple[int, Any, Mapping[str, str]], tuple[int, Any]]:
+    """The answers to a look at a file and to a read of it."""
+    return (200, None, {"Content-Length": str(len(content))}), (200, content)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    made: list[float] = []
+    monkeypatch.setattr("time.sleep", made.append)
+    return made
+
+
+# --- until a pool is ready ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("allocation", "states"),
+    [
+        ("resizing", ("idle", "running")),
+        ("steady", ("idle",)),
+        ("steady", ()),
+        ("steady", ("idle", "starting")),
+        ("steady", ("waitingforstarttask", "running")),
+    ],
+)
+def test_a_pool_is_not_ready_before_it_is_steady_and_all_its_nodes_accept_tasks(
+    allocation: str, states: tuple[str, ...]
+) -> None:
+    service = Service(pool(allocation), nodes(*states), pool(), nodes("idle", "running"))
+    ready = watch.pool_ready(service.client, "p", 60, AT_ONCE)
+    assert [node.state for node in ready] == ["idle", "running"]
+    assert service.asked == ["GET /pools/p", "GET /pools/p/nodes"] * 2
+
+
+def test_a_pool_with_more_nodes_than_its_target_is_ready() -> None:
+    service = Service(pool(dedicated=1, spot=0), nodes("idle", "idle"))
+    assert len(watch.pool_ready(service.client, "p", 60, AT_ONCE)) == 2
+
+
+def test_a_state_of_a_pool_is_reported_once_and_its_nodes_at_each_look() -> None:
+    waiting = (pool("resizing"), nodes("starting", "idle", "idle"))
+    service, events = Service(*waiting, *waiting, pool(), nodes("idle", "idle")), list[Event]()
+    watch.pool_ready(service.client, "p", 60, AT_ONCE, events.append)
+    assert [(event.kind, event.subject, event.text) for event in events] == [
+        ("nodes.seen", "p", ""),
+        ("pool.wait", "p", "pool p: resizing, 2 idle, 1 starting of 2"),
+        ("nodes.seen", "p", ""),
+        ("nodes.seen", "p", ""),
+    ]
+    target, shown = events[0].data  # type: ignore[misc]
+    assert (target, [node.id for node in shown]) == (2, ["n0", "n1", "n2"])  # type: ignore[has-type]
+
+
+def test_a_pool_that_is_not_ready_in_time_ends_the_wait_with_its_last_state() -> None:
+    service = Service(pool("resizing"), nodes())
+    with pytest.raises(TimedOut, match=r"waiting for pool p to be ready .* last seen: resizing, no nodes yet of 2"):
+        watch.pool_ready(service.client, "p", 0, AT_ONCE)
+
+
+def test_the_looks_at_a_pool_become_rarer(pauses: list[float]) -> None:
+    waiting = (pool("resizing"), nodes())
+    watch.pool_ready(Service(*waiting * 4, pool(), nodes("idle", "idle")).client, "p", 60, Pace(1.0, 3.0, 2.0))
+    assert pauses == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_a_pool_that_gets_no_nodes_because_of_the_quota_is_an_error_with_the_reason() -> None:
+    errors = [{"code": "AccountCoreQuotaReached", "message": "The account: 4 cores."}]
+    service = Service(pool(resizeErrors=errors), nodes())
+    with pytest.raises(QuotaReached, match="allocate the nodes of pool p: The account: 4 cores"):
+        watch.pool_ready(service.client, "p", 60, AT_ONCE)
+    assert service.asked == ["GET /pools/p"]
+
+
+def test_resize_errors_of_an_earlier_resize_do_not_end_the_wait() -> None:
+    errors = [{"code": "AllocationTimedout", "message": "Too slow."}]
+    service = Service(pool("resizing", resizeErrors=errors), nodes(), pool(), nodes("idle", "idle"))
+    assert len(watch.pool_ready(service.client, "p", 60, AT_ONCE)) == 2
+
+
+def test_a_failed_start_task_is_an_error_with_its_exit_code_and_the_last_lines_of_its_stderr() -> None:
+    node = nodes("idle", "starttaskfailed", startTaskInfo={"state": "completed", "exitCode": 3, "retryCount": 0})
+    text = b"".join(b"line %d\n" % number for number in range(50))
+    service = Service(pool(), node, *file(text))
+    with pytest.raises(ServiceError) as caught:
+        watch.pool_ready(service.client, "p", 60, AT_ONCE)
+    first, *lines = str(caught.value).splitlines()
+    assert first == "the start task failed on node n1 of pool p (exit code 3); its last lines:"
+    assert lines == [f"  line {number}" for number in range(10, 50)]
+    assert caught.value.code == "StartTaskFailed"
+    assert service.asked[2:] == [f"{method} /pools/p/nodes/n1/files/startup%2Fstderr.txt" for method in ("HEAD", "GET")]
+
+
+@pytest.mark.parametrize(
+    ("answers", "line"),
+    [
+        ([(200, None, {"Content-Length": "0"})], "(its stderr is empty)"),
+        ([refusal("FileNotFound", 404)], "(its stderr cannot be read: look at startup/stderr.txt of node n0: "),
+    ],
+)
+def test_a_failed_start_task_without_stderr_is_still_named(answers: list[Any], line: str) -> None:
+    with pytest.raises(ServiceError) as caught:
+        watch.pool_ready(Service(pool(), nodes("starttaskfailed"), *answers).client, "p", 60, AT_ONCE)
+    assert str(caught.value).splitlines()[1].startswith(f"  {line}")
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason"),
+    [
+        ((), "no reason given"),
+        ((("A", "first"), ("B", "second")), "A: first; B: second"),
+    ],
+)
+def test_an_unusable_node_is_an_error_with_its_reasons(errors: tuple[tuple[str, str], ...], reason: str) -> None:
+    node = nodes("unusable", errors=[{"code": code, "message": message} for code, message in errors])
+    with pytest.raises(ServiceError, match=f"node n0 of pool p is unusable: {reason}$") as caught:
+        watch.pool_ready(Service(pool(), node).client, "p", 60, AT_ONCE)
+    assert caught.value.code == "NodeStateUnusable"
+
+
+def test_a_broken_node_that_is_mended_does_not_end_the_wait() -> None:
+    service = Service(pool(), nodes("idle", "unusable"), pool(), nodes("idle", "idle"))
+    mended: list[str] = []
+
+    def mend(node: NodeSeen) -> bool:
+        mended.append(node.id)
+        return True
+
+    watch.pool_ready(service.client, "p", 60, AT_ONCE, mend=mend)
+    assert mended == ["n1"]
+
+
+# --- reboots --------------------------------------------------------------------------------------------------------
+
+UNUSABLE = NodeSeen("n", "unusable", "")
+
+
+def test_a_broken_node_is_rebooted_a_few_times_and_each_time_is_reported() -> None:
+    service, reported = Service((202, None)), list[str]()
+    reboots = Reboots(service.client, "p", frozenset({"unusable"}), reported.append)
+    assert [reboots.mend(UNUSABLE) for _ in range(MOST_REBOOTS + 1)] == [True] * MOST_REBOOTS + [False]
+    assert service.asked == ["POST /pools/p/nodes/n/reboot"] * MOST_REBOOTS
+    assert [reported[0], reported[-1]] == [
+        f"node n is unusable; reboot {number} of {MOST_REBOOTS}" for number in (1, MOST_REBOOTS)
+    ]
+    assert reboots.mend(UNUSABLE._replace(id="other"))
+
+
+def test_a_node_in_another_state_is_not_rebooted() -> None:
+    service = Service((202, None))
+    assert not Reboots(service.client, "p", frozenset({"starttaskfailed"}), lambda _: None).mend(UNUSABLE)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(("code", "mended"), [("NodeBeingRebooted", True), ("NodeNotFound", False)])
+def test_a_refused_reboot_counts_only_if_another_is_running(code: str, mended: bool) -> None:
+    reported: list[str] = []
+    reboots = Reboots(Service(refusal(code)).client, "p", frozenset({"unusable"}), reported.append)
+    assert (reboots.mend(UNUSABLE), reported) == (mended, [])
+
+
+# --- other waits for pools ------------------------------------------------------------------------------------------
+
+
+def test_a_pool_that_stopped_growing_is_returned_with_its_counts(pauses: list[float]) -> None:
+    service = Service(pool("resizing"), pool("steady", currentDedicatedNodes=3))
+    assert watch.pool_steady(service.client, "p", 60, Pace(1.0, 5.0)).dedicated == 3
+    assert pauses == [1.0]
+
+
+def test_a_pool_that_does_not_stop_growing_ends_the_wait_with_its_counts() -> None:
+    service = Service(pool("resizing", currentDedicatedNodes=3, currentLowPriorityNodes=4))
+    with pytest.raises(TimedOut, match=r"pool p to stop growing .* last seen: allocation resizing, 3\+4 nodes"):
+        watch.pool_steady(service.client, "p", 0, AT_ONCE)
+
+
+@pytest.mark.parametrize(("pace", "pause"), [(Pace(1, 5, request=2.5), 5), (Pace(1, 5, request=7), 14)])
+def test_a_watched_pool_is_reported_when_it_changes_and_when_it_is_gone(
+    pace: Pace, pause: float, pauses: list[float]
+) -> None:
+    service = Service(pool(), nodes("idle"), pool(), nodes("idle"), pool(), nodes("idle", "idle"), NO_POOL)
+    events: list[Event] = []
+    watch.pool_states(service.client, "p", pace, events.append)
+    assert [event.text for event in events if event.text] == [
+        "pool p: steady, 1 idle of 2",
+        "pool p: steady, 2 idle of 2",
+        "pool p is gone",
+    ]
+    assert [event.kind for event in events if event.text] == ["pool.seen", "pool.seen", "pool.gone"]
+    assert {event.subject for event in events} == {"p"}
+    assert pauses == [pause] * 3
+
+
+def test_a_pool_that_never_was_is_not_gone() -> None:
+    events: list[Event] = []
+    with pytest.raises(NotFound, match="there is no pool p"):
+        watch.pool_states(Service(NO_POOL).client, "p", AT_ONCE, events.append)
+    assert events == []
+
+
+def test_the_nodes_of_a_pool_are_shown_and_returned_as_text() -> None:
+    events: list[Event] = []
+    assert watch.show_nodes(Service(pool(), nodes("idle")).client, "p", events.append) == "steady, 1 idle of 2"
+    assert [event.kind for event in events] == ["nodes.seen"]
+
+
+def test_a_deletion_is_waited_for_until_the_service_does_not_find_the_object(pauses: list[float]) -> None:
+    answers = iter([None, None, NotFound("gone")])
+
+    def question() -> None:
+        if error := next(answers):
+            raise error
+
+    watch.gone(question, 60, Pace(1.0, 5.0, 2.0), "pool p")
+    assert pauses == [1.0, 2.0]
+
+
+def test_an_object_that_stays_ends_the_wait_for_its_deletion() -> None:
+    with pytest.raises(TimedOut, match="waiting for job j to be gone took longer than 0 s"):
+        watch.gone(lambda: None, 0, AT_ONCE, "job j")
+
+
+# --- tasks of a job that do not end ---------------------------------------------------------------------------------
+
+RUNNING = (200, {"value": [{"id": "t", "state": "running"}]})
+
+
+def job(state: str, **more: Any) -> tuple[int, Any]:
+    return 200, {"id": "j", "state": state, "poolInfo": {}, **more}
+
+
+def wait(service: Service, seconds: float = 3600, pace: Pace = AT_ONCE) -> int:
+    """How often the tasks are shown until the wait ends."""
+    shown: list[object] = []
+
+    def show(seen: object) -> int:
+        shown.append(seen)
+        return 0
+
+    deadline = Deadline(seconds, watch.tasks_of("j"), clock=service.policy.clock)
+    watch.tasks_ended(service.client, "j", deadline, pace, show)
+    return len(shown)
+
+
+def test_active_tasks_of_a_terminated_job_are_not_waited_for() -> None:
+    service = Service(*[RUNNING] * 8, job("completed"), RUNNING)
+    assert wait(service) == 9
+    assert service.asked == ["GET /jobs/j/tasks"] * 8 + ["GET /jobs/j", "GET /jobs/j/tasks"]
+
+
+def test_tasks_of_a_job_whose_pool_is_deleted_are_not_waited_for() -> None:
+    service = Service(*[RUNNING] * 8, job("active", poolInfo={"poolId": "p"}), NO_POOL)
+    with pytest.raises(NotFound, match="pool p of job j is gone, so its tasks cannot run") as caught:
+        wait(service)
+    assert caught.value.code == "PoolNotFound"
+
+
+@pytest.mark.parametrize("found", [[job("active", poolInfo={"poolId": "p"}), pool()], [job("disabled")]])
+def test_tasks_of_a_job_with_a_pool_or_an_auto_pool_are_waited_for(found: list[Any]) -> None:
+    ended = (200, {"value": [{"id": "t", "state": "completed"}]})
+    assert wait(Service(*[RUNNING] * 8, *found, ended)) == 9
+
+
+def test_each_request_of_a_wait_for_tasks_lengthens_the_pause_after_it() -> None:
+    service = Service(*[RUNNING] * 4, job("active"), RUNNING, (200, {"value": []}))
+    wait(service, pace=Pace(1.0, 1.0, request=10.0, turns=2))
+    assert service.time.pauses == [10, 1, 10, 1, 10, 1, 10, 20, 10, 1]
+
+
+def test_a_confirmation_that_all_tasks_ended_is_a_request_too() -> None:
+    many = (200, {"value": [{"id": f"t{number}", "state": "completed"} for number in range(21)]})
+    late = (200, {"taskCounts": {"active": 0, "succeeded": 21}})
+    service = Service(many, late, RUNNING, RUNNING, (200, EMPTY), many, late)
+    wait(service, pace=Pace(1.0, 1.0, request=10.0, turns=3))
+    assert service.time.pauses == [30, 10]
+    assert service.queries[2] == {"$filter": "state ne 'completed'", "$select": "id", "maxresults": "1"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "state"),
+    [
+        ([(200, {"value": [{"id": "a", "state": "completed"}, {"id": "b", "state": "running"}]})],
+         "1 of 2 tasks open, b is running"),
+        ([(200, {"value": [{"id": f"t{number}", "state": "active"} for number in range(21)]}),
+          (200, {"taskCounts": {"active": 3000, "failed": 2}})],
+         "3,000 of 3,002 tasks open (3,000 active, 2 failed)"),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_wait_for_tasks_names_an_open_task_or_the_counts(answers: list[Any], state: str) -> None:
+    with pytest.raises(TimedOut) as caught:
+        wait(Service(*answers), 0)
+    assert str(caught.value) == f"waiting for the tasks of job j took longer than 0 s; last seen: {state}"
