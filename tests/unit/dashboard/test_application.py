@@ -20,6 +20,7 @@ from batchtrain.dashboard.board import Board, DocumentTopic, Viewer
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.errors import BatchtrainError, Unreachable
+from tests import dashboards
 from tests.unit.dashboard.asking import BEARER, COOKIE, FAR, HOST, KEYS, NEAR, Client, Service, answered_by, dashboard
 
 NOBODY: Any = None
@@ -159,6 +160,13 @@ def test_the_account_is_named_and_whether_it_may_be_changed(service: Service, tm
             document = client.get("/account")
         assert [document[key] for key in ("name", "emulated", "changes")] == [name, emulated, emulated]
         assert document["endpoint"] == (account.endpoint if account else "")
+
+
+def test_without_an_account_the_overview_has_the_recorded_runs_alone(tmp_path: Path) -> None:
+    dashboards.record(tmp_path, "20261122T111502Z-digits-7f3a", loss=0.1)
+    with dashboard(tmp_path) as client:
+        overview = client.get("/overview")
+    assert (overview["pools"], overview["jobs"], len(overview["runs"])) == ([], [], 1)
 
 
 def test_a_document_of_an_account_without_one_says_how_to_name_it(tmp_path: Path) -> None:

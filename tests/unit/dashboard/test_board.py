@@ -365,6 +365,16 @@ def test_throttling_never_gives_anything_back() -> None:
     assert spent.delay() == 31.0
 
 
+def test_throttling_after_a_quiet_time_lasts_its_whole_time() -> None:
+    time = Time()
+    spent = Budget(time.now, per_minute=60, burst=5)
+    time.seconds += 1000
+    spent.exhaust(2)
+    assert spent.delay() == 3.0
+    time.seconds += 3
+    assert spent.delay() == 0.0
+
+
 def test_the_budget_of_the_emulator_is_never_spent() -> None:
     free = Unlimited()
     free.spend(1000)

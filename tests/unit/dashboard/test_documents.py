@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -393,13 +394,21 @@ def test_curves_come_from_the_output_and_from_the_metrics_files(client: Client, 
     assert not [asked for asked in service.asked if asked.path.endswith("other.jsonl")]
 
 
-def test_the_metrics_files_are_listed_only_now_and_then(client: Client, service: Service) -> None:
+@pytest.mark.parametrize(("account", "pause"), [(NEAR, 2.0), (FAR, 30.0)])
+def test_the_metrics_files_are_listed_only_now_and_then(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: Any, pause: float
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("batchtrain.dashboard.tasks.time", SimpleNamespace(monotonic=lambda: now[0]))
     service.files[STDOUT] = b""
     service.documents[f"{TASK}/files"] = []
-    metrics = client.connection.outputs("j", "t").metrics()
-    first = metrics.read()
-    assert metrics.read() == first - 3  # neither the output nor the list is asked for again
-    assert [asked.path for asked in service.asked].count(f"{TASK}/files") == 1
+    metrics = Connection(account, tmp_path).outputs("j", "t").metrics()
+    assert metrics.read() == 3  # the size and the bytes of the output, and the list
+    now[0] += pause
+    assert metrics.read() == 0  # the output was read just now
+    now[0] += 0.1
+    assert metrics.read() == 1
+    assert [asked.path for asked in service.asked].count(f"{TASK}/files") == 2
 
 
 def test_the_last_line_of_each_rank_is_shown(client: Client, service: Service) -> None:

@@ -201,3 +201,12 @@ def test_of_a_download_the_selected_files_are_moved_with_the_names_that_are_left
     subprocess.run(["bash", "-ec", text], cwd=tmp_path, env={**os.environ, "TARGET": str(target)}, check=True)
     assert {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} == moved
     assert not (tmp_path / "owned").exists()
+
+
+def test_the_driver_is_installed_from_its_own_address_and_remembered() -> None:
+    text = lines(nvidia_driver="https://x/driver 1.run")
+    assert "bt_driver='https://x/driver 1.run'" in text and "bt_mark=/var/lib/batchtrain/nvidia-driver" in text
+
+
+def test_a_login_joins_the_group_of_docker() -> None:
+    assert "bt_user='a b'" in lines(docker_user="a b")
