@@ -520,6 +520,7 @@ def test_a_range_after_the_end_is_416_with_the_size(client: Client, service: Ser
     service.files[f"{TASK}/files/f"] = b"0123456789"
     answer = client("GET", f"/api/v1{TASK}/file?path=f", range="bytes=10-", **BEARER)
     assert (answer.status, answer.document) == (416, {"error": "the file has 10 bytes"})
+    assert answer.headers["content-range"] == "bytes */10"
 
 
 def test_a_head_request_of_a_file_reads_none_of_it(client: Client, service: Service) -> None:
