@@ -118,7 +118,7 @@ class Client:
     def __init__(self, app: Any, connection: Connection) -> None:
         self._app, self.connection = app, connection
 
-    def __call__(self, method: str, route: str, body: bytes = b"", **headers: str) -> Answer:
+    def __call__(self, method: str, route: str, body: bytes = b"", /, **headers: str) -> Answer:
         path, _, query = route.partition("?")
         named = {"host": HOST, **{name.replace("_", "-").lower(): value for name, value in headers.items()}}
         scope = {

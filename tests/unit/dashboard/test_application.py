@@ -162,11 +162,18 @@ def test_the_account_is_named_and_whether_it_may_be_changed(service: Service, tm
         assert document["endpoint"] == (account.endpoint if account else "")
 
 
-def test_without_an_account_the_overview_has_the_recorded_runs_alone(tmp_path: Path) -> None:
-    dashboards.record(tmp_path, "20261122T111502Z-digits-7f3a", loss=0.1)
+def test_without_an_account_the_overview_has_the_newest_recorded_runs_alone(tmp_path: Path) -> None:
+    for number in range(9):
+        dashboards.record(tmp_path, f"20261122T11150{number}Z-digits-7f3a", loss=0.1)
     with dashboard(tmp_path) as client:
         overview = client.get("/overview")
-    assert (overview["pools"], overview["jobs"], len(overview["runs"])) == ([], [], 1)
+    assert (overview["pools"], overview["jobs"]) == ([], [])
+    assert [run["id"][14:15] for run in overview["runs"]] == list("87654321")
+
+
+def test_a_method_that_a_route_does_not_have_is_refused_with_those_that_it_has(client: Client) -> None:
+    answer = client("DELETE", "/api/v1/account", **BEARER)
+    assert (answer.status, sorted(answer.headers["allow"].split(", "))) == (405, ["GET", "HEAD"])
 
 
 def test_a_document_of_an_account_without_one_says_how_to_name_it(tmp_path: Path) -> None:
