@@ -67,7 +67,7 @@ class Service(HttpTransport[Any, Any]):
         inner = requests.Response()
         inner.status_code, content, headers = self._answer(asked)
         inner._content = content
-        inner._content_consumed = True  # type: ignore[attr-defined]
+        inner._content_consumed = True
         inner.headers.update({"Content-Type": "application/json", "Date": formatdate(usegmt=True), **headers})
         return RestRequestsTransportResponse(request=request, internal_response=inner, block_size=4096)
 

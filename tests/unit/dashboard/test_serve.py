@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from batchtrain.dashboard import serve
 from batchtrain.dashboard.app import application
@@ -129,7 +130,7 @@ def test_requests_wait_from_the_moment_a_server_listens() -> None:
 
 def test_the_event_streams_end_before_the_server_does(tmp_path: Path) -> None:
     board = Board(lambda _: (_ for _ in ()).throw(AssertionError), Unlimited(), near=True)
-    server = serve._Server(serve.uvicorn.Config(lambda: None), board)
+    server = serve._Server(uvicorn.Config(lambda: None), board)
     try:
         server.handle_exit(2, None)
         assert (board.closed, server.should_exit) == (True, True)
