@@ -77,7 +77,7 @@ def _refused(_: Request, error: BatchtrainError) -> Response:
 
 
 def _missing(_: Request, error: HTTPException) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 async def _sign_in(keys: Keys, request: Request) -> Response:

@@ -100,4 +100,4 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
 
 def _bind(listener: socket.socket, port: int) -> None:
     listener.bind((HOST, port))
-    listener.listen(128)
+    listener.listen()

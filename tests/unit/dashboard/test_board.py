@@ -17,7 +17,7 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import Keys
 from batchtrain.errors import NotAllowed, ServiceError
 from batchtrain.service.retry import Clock
-from tests.waiting import until
+from tests.waiting import GUARD, until
 
 
 class Source:
@@ -140,3 +140,243 @@ def test_a_401_in_the_middle_is_shown_and_reading_goes_on_when_the_sign_in_works
         assert topic.topic.since("") is not None
         source.error = None
         until(lambda: not topic.trouble)
+
+
+# --- when what is read next -----------------------------------------------------------------------------------------
+
+
+class Time:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+class Slow:
+    """A topic whose read takes time, and may fail."""
+
+    def __init__(self, time: Time, *, remote: bool = True, takes: float = 0.0, requests: int = 1) -> None:
+        self._time, self._takes, self._requests = time, takes, requests
+        self.remote, self.seconds = remote, 20.0
+        self.error: Exception | None = None
+
+    def read(self) -> int:
+        self._time.seconds += self._takes
+        if self.error is not None:
+            raise self.error
+        return self._requests
+
+    def since(self, position: str) -> None:
+        return None
+
+
+class Renewals:
+    """Counts the attempts to connect again."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self) -> None:
+        self.number += 1
+
+
+def still(topic: Any, spent: Budget, time: Time, *, near: bool, renew: Renewals | None = None) -> Board:
+    """A board whose thread has ended: the test itself reads."""
+    clock = Clock(time.now)
+    board = Board(lambda _: topic, spent, near=near, renew=renew or Renewals(), clock=clock)
+    board.close()
+    board._thread.join()
+    board._closed = False
+    return board
+
+
+@pytest.mark.parametrize(
+    ("near", "remote", "takes", "pause"),
+    [
+        (False, True, 0.0, 20.0),
+        (False, True, 5.0, 20.0),
+        (True, True, 0.0, 0.1),
+        (True, True, 0.5, 5.0),
+        (True, False, 0.0, 1.0),
+        (False, False, 0.0, 1.0),
+        (False, False, 0.5, 5.0),
+    ],
+)
+def test_a_topic_of_this_machine_takes_a_tenth_of_the_time_and_one_of_azure_is_read_by_its_own_time(
+    near: bool, remote: bool, takes: float, pause: float
+) -> None:
+    time = Time()
+    stopped = still(Slow(time, remote=remote, takes=takes), Unlimited(), time, near=near)
+    with watch(stopped, "/x") as viewer:
+        (watched,) = viewer.watched
+        assert watched.due == 100.0
+        stopped._read(watched)
+        assert watched.due == pytest.approx(100.0 + takes + pause)
+
+
+@pytest.mark.parametrize(
+    ("near", "remote", "pauses"),
+    [
+        (False, True, [40.0, 60.0, 60.0]),
+        (True, True, [0.2, 0.4, 0.8, 1.6, 2.0]),
+        (False, False, [0.2, 0.4, 0.8, 1.6, 2.0]),
+    ],
+)
+def test_after_each_failure_the_pause_doubles_up_to_a_limit(near: bool, remote: bool, pauses: list[float]) -> None:
+    time, renew = Time(), Renewals()
+    topic = Slow(time, remote=remote)
+    stopped = still(topic, Unlimited(), time, near=near, renew=renew)
+    topic.error = ServiceError("no")
+    with watch(stopped, "/x") as viewer:
+        (watched,) = viewer.watched
+        for number, pause in enumerate(pauses, 1):
+            stopped._read(watched)
+            assert watched.due - time.seconds == pytest.approx(pause)
+            assert (watched.failures, renew.number) == (number, number)
+        topic.error = None
+        stopped._read(watched)
+        assert (watched.failures, watched.trouble) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "remote", "left"), [("TooManyRequests", True, -12.5), ("Other", True, 11.0), ("Other", False, 12.0)]
+)
+def test_a_failure_costs_a_request_and_throttling_costs_half_a_minute(code: str, remote: bool, left: float) -> None:
+    time, spent = Time(), budget()
+    topic = Slow(time, remote=remote)
+    topic.error = ServiceError("no", code=code)
+    stopped = still(topic, spent, time, near=False)
+    with watch(stopped, "/x") as viewer:
+        stopped._read(viewer.watched[0])
+    assert spent._left == left
+
+
+def test_a_read_is_paid_by_its_requests() -> None:
+    time, spent = Time(), budget()
+    stopped = still(Slow(time, requests=8), spent, time, near=False)
+    with watch(stopped, "/x") as viewer:
+        stopped._read(viewer.watched[0])
+    assert spent._left == 4
+
+
+def test_only_a_remote_topic_waits_for_the_budget() -> None:
+    time, spent = Time(), budget()
+    spent.spend(24)
+    for remote, delay in ((True, 13 / (25 / 60)), (False, -3.0)):
+        stopped = still(Slow(time, remote=remote), spent, time, near=False)
+        with watch(stopped, "/x") as viewer:
+            viewer.watched[0].due = time.seconds - 3
+            assert stopped._delay(viewer.watched[0]) == pytest.approx(delay)
+
+
+def test_the_topic_that_is_due_first_is_read_next() -> None:
+    time = Time()
+    stopped = still(Slow(time, remote=False), Unlimited(), time, near=True)
+    with watch(stopped, "/a", "/b", "/c") as viewer:
+        for watched, due in zip(viewer.watched, (99.0, 98.0, 101.0), strict=True):
+            watched.due = due
+        assert stopped._next() is viewer.watched[1]
+        viewer.watched[1].due = 100.5
+        assert stopped._next() is viewer.watched[0]
+        viewer.watched[0].due = 100.0
+        assert stopped._next() is viewer.watched[0]  # what is due now is read now
+        stopped.end()
+        assert stopped.closed and stopped._next() is None
+
+
+def test_two_viewers_share_a_topic_that_is_read_until_the_last_has_left() -> None:
+    time = Time()
+    stopped = still(Slow(time), Unlimited(), time, near=True)
+    with watch(stopped, "/a", "/b") as first:
+        with watch(stopped, "/b") as second:
+            assert second.watched[0] is first.watched[1]
+            assert second.watched[0].viewers == 2
+        assert sorted(stopped._watched) == ["/a", "/b"]
+    assert stopped._watched == {} and stopped._viewers == []
+
+
+def test_a_viewer_of_the_topic_that_was_read_is_woken() -> None:
+    source = Source()
+
+    async def woken() -> bool:
+        with contextlib.closing(board(source, Unlimited(), near=True)) as watched, watched.watch(["/jobs"]) as viewer:
+            await asyncio.wait_for(viewer._woken.wait(), GUARD)
+            return source.reads > 0
+
+    assert asyncio.run(woken())
+
+
+def test_a_viewer_waits_only_for_what_is_new() -> None:
+    async def waits() -> list[bool]:
+        viewer = Viewer(())
+        viewer.wake()
+        await viewer.wait(GUARD)
+        woken = [viewer._woken.is_set()]
+        await viewer.wait(0.0)
+        return [*woken, viewer._woken.is_set()]
+
+    assert asyncio.run(waits()) == [False, False]
+
+
+def test_the_end_of_the_server_wakes_every_viewer_and_ends_the_reading_thread() -> None:
+    async def ended() -> bool:
+        watched = board(Source(), Unlimited(), near=True)
+        with watched.watch(["/a"]) as viewer:
+            watched.close()
+            await asyncio.wait_for(viewer._woken.wait(), GUARD)
+            watched._thread.join(GUARD)
+            return watched.closed and not watched._thread.is_alive()
+
+    assert asyncio.run(ended())
+
+
+# --- the budget -----------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_fills_with_time_up_to_its_burst() -> None:
+    time = Time()
+    spent = Budget(time.now, per_minute=60, burst=5)
+    spent.spend(5)
+    assert spent.delay() == 1.0
+    time.seconds += 0.5
+    assert spent.delay() == 0.5
+    time.seconds += 1000
+    spent.spend(4)
+    assert spent.delay() == 0.0
+    spent.spend(1)
+    assert spent.delay() == 1.0
+
+
+def test_a_budget_is_overdrawn_at_most_by_its_burst() -> None:
+    spent = Budget(lambda: 0.0, per_minute=60, burst=5)
+    spent.spend(100)
+    assert spent.delay() == 6.0
+
+
+def test_throttling_never_gives_anything_back() -> None:
+    spent = Budget(lambda: 0.0, per_minute=60, burst=5)
+    spent.spend(10)
+    spent.exhaust(2)
+    assert spent.delay() == 6.0
+    spent.exhaust(30)
+    assert spent.delay() == 31.0
+
+
+def test_throttling_after_a_quiet_time_lasts_its_whole_time() -> None:
+    time = Time()
+    spent = Budget(time.now, per_minute=60, burst=5)
+    time.seconds += 1000
+    spent.exhaust(2)
+    assert spent.delay() == 3.0
+    time.seconds += 3
+    assert spent.delay() == 0.0
+
+
+def test_the_budget_of_the_emulator_is_never_spent() -> None:
+    free = Unlimited()
+    free.spend(1000)
+    free.exhaust(1000)
+    assert free.delay() == 0.0

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import pytest
+from starlette.datastructures import Headers
 
 from batchtrain.dashboard.actions import ACTIONS, Action
-from batchtrain.dashboard.app import application
-from batchtrain.dashboard.board import Board
-from batchtrain.dashboard.budget import Unlimited
-from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.guard import HEADERS, Keys
-from batchtrain.dashboard.reading import DOCUMENTS, topic
+from batchtrain.dashboard.guard import HEADERS, Guard
+from batchtrain.dashboard.reading import DOCUMENTS
+from tests.unit.dashboard.asking import BEARER, COOKIE, HOST, KEYS, Client, dashboard
 
-KEYS = Keys("the-token", "the-session", "batchtrain_8265")
-HOST = "127.0.0.1:8265"
-BEARER = {"authorization": "Bearer the-token"}
-COOKIE = {"cookie": "batchtrain_8265=the-session"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")
 API = [f"/api/v1{row.path}" for row in (*DOCUMENTS, *ACTIONS)] + [
     "/api/v1/events?watch=/runs", "/api/v1/jobs/{job}/tasks/{task}/file", "/api/v1/runs/{run}/file", "/api/v1/none",
@@ -27,58 +20,11 @@ API = [f"/api/v1{row.path}" for row in (*DOCUMENTS, *ACTIONS)] + [
 ROUTES = [*API, "/api/v1/session", "/", "/jobs/J/tasks/T", "/static/js/app.js", "/no/such"]
 
 
-class Answer(NamedTuple):
-    """What the application sent."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-Client = Callable[..., Answer]
-
-
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Asks the application, which has no account: `ask(method, route, body, header=value, ...)`."""
-    connection, budget = Connection(None, tmp_path_factory.mktemp("runs")), Unlimited()
-    board = Board(lambda url: topic(connection, url), budget, near=True)
-    app = application(connection, board, budget, KEYS, frozenset({"gpu.example"}))
-
-    def asked(method: str, route: str, body: bytes = b"", **headers: str) -> Answer:
-        path, _, query = route.partition("?")
-        given = {"host": HOST, **{name.replace("_", "-").lower(): value for name, value in headers.items()}}
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-        }
-        return asyncio.run(_answer(app, scope, body))
-
-    yield asked
-    board.close()
-
-
-async def _answer(app: Any, scope: dict[str, Any], body: bytes) -> Answer:
-    sent: list[dict[str, Any]] = []
-
-    received = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> dict[str, Any]:
-        if not received:
-            await asyncio.Event().wait()  # the client stays
-        return received.pop()
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Answer(sent[0]["status"], headers, b"".join(message.get("body", b"") for message in sent))
+    with dashboard(tmp_path_factory.mktemp("runs")) as client:
+        yield client
 
 
 def test_another_host_name_is_refused_on_every_route_and_method(ask: Client) -> None:
@@ -132,7 +78,74 @@ def test_a_link_on_another_page_leads_to_a_page_but_not_to_data(ask: Client) -> 
 
 
 def test_a_change_by_cookie_needs_an_origin(ask: Client) -> None:
-    assert ask("POST", "/api/v1/jobs/J/terminate", **COOKIE).status == 403
+    answer = ask("POST", "/api/v1/jobs/J/terminate", **COOKIE)
+    assert (answer.status, b"needs an Origin header" in answer.body) == (403, True)
+
+
+def test_a_change_by_cookie_with_the_origin_of_this_page_reaches_its_route(ask: Client) -> None:
+    answer = ask("POST", "/api/v1/jobs/J/terminate", Origin=f"http://{HOST}", **COOKIE)
+    assert (answer.status, b"--allow-changes" in answer.body) == (403, True)
+
+
+def test_a_proxy_that_is_allowed_may_be_the_origin(ask: Client) -> None:
+    origin = {"origin": "https://gpu.example:8443"}
+    assert ask("GET", "/api/v1/runs", **origin, **COOKIE).status == 200
+
+
+def test_two_hosts_or_none_are_refused() -> None:
+    guard = Guard(_never, KEYS)
+    bearer = (b"authorization", b"Bearer the-token")
+    host = (b"host", HOST.encode())
+    assert guard.refusal("GET", "/api/v1/runs", Headers(raw=[host, bearer])) is None
+    for hosts in ([], [host, (b"host", b"localhost")]):
+        refusal = guard.refusal("GET", "/api/v1/runs", Headers(raw=[*hosts, bearer]))
+        assert refusal is not None and refusal.status == 400
+
+
+def test_one_strange_origin_among_several_is_refused() -> None:
+    raw = [(b"host", HOST.encode()), (b"origin", f"http://{HOST}".encode()), (b"origin", b"http://evil.example")]
+    refusal = Guard(_never, KEYS).refusal("GET", "/", Headers(raw=raw))
+    assert refusal is not None and refusal.status == 403
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("the application must not be asked")
+
+
+def test_what_is_no_http_request_is_not_answered() -> None:
+    asyncio.run(Guard(_never, KEYS)({"type": "websocket"}, _never, _never))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "mode", "destination"),
+    [
+        ("POST", "/", "navigate", "document"),
+        ("GET", "/", "no-cors", "document"),
+        ("GET", "/", "navigate", "iframe"),
+    ],
+)
+def test_another_site_may_only_link_to_a_page(ask: Client, method: str, path: str, mode: str, destination: str) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode, "sec-fetch-dest": destination}
+    assert ask(method, path, **headers).status == 403
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+def test_a_request_of_this_page_or_of_the_address_bar_is_answered(ask: Client, site: str) -> None:
+    assert ask("GET", "/api/v1/runs", **{"sec-fetch-site": site}, **COOKIE).status == 200
+
+
+def test_signing_in_is_only_open_to_post(ask: Client) -> None:
+    assert [ask(method, "/api/v1/session").status for method in ("GET", "PUT", "DELETE")] == [401, 401, 401]
+    assert ask("POST", "/api/v1/sessions").status == 401
+
+
+def test_answers_of_the_api_are_never_stored_and_pages_are_checked_again(ask: Client) -> None:
+    assert ask("GET", "/api/v1/runs", **BEARER).headers["cache-control"] == "no-store"
+    assert ask("GET", "/").headers["cache-control"] == "no-cache"
+
+
+def test_the_scheme_of_the_token_is_read_in_any_case(ask: Client) -> None:
+    assert ask("GET", "/api/v1/runs", Authorization="bearer  the-token ").status == 200
 
 
 @pytest.mark.parametrize("row", ACTIONS, ids=lambda row: row.path)

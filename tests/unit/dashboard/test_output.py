@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from batchtrain.dashboard.output import AT_MOST, KEPT, MOST_POINTS, Numbers, Output, columns, thinned
+import pytest
+
+from batchtrain.dashboard.output import (
+    AT_MOST,
+    BLOCK,
+    KEPT,
+    LONGEST_LINE,
+    MOST_POINTS,
+    Numbered,
+    Numbers,
+    Output,
+    columns,
+    thinned,
+)
 from batchtrain.errors import NotFound, ServiceError
 
 
@@ -145,3 +159,289 @@ def test_a_file_that_another_topic_read_just_now_is_not_read_again() -> None:
     shared = Output(file.size, file.read, 5.0, every=600.0)
     assert shared.read() > 0
     assert shared.read() == 0
+
+
+# --- how a file is read ---------------------------------------------------------------------------------------------
+
+
+def test_the_requests_of_a_read_are_counted() -> None:
+    file = File(b"one\n")
+    followed = output(file)
+    assert followed.read() == 2  # its size, and its bytes
+    assert followed.read() == 1
+    file.content = b"x" * (BLOCK + 10)
+    assert followed.read() == 2  # two blocks
+    assert output(File(None)).read() == 1
+
+
+def test_a_file_of_exactly_one_block_needs_another_request_to_know_its_end() -> None:
+    file = File(b"")
+    followed = output(file)
+    followed.read()
+    file.content = b"x" * BLOCK
+    assert followed.read() == 2
+    assert followed.read() == 1
+
+
+def test_the_size_is_compared_after_ten_reads_without_news() -> None:
+    file = File(b"a long first try\n")
+    followed = output(file)
+    followed.read()
+    file.content = b"again\n"
+    requests = [followed.read() for _ in range(11)]
+    assert requests == [1] * 10 + [2]
+    assert [followed.read() for _ in range(3)] == [1, 1, 1]
+
+
+def test_news_starts_the_count_of_reads_without_news_again() -> None:
+    file = File(b"one\n")
+    followed = output(file)
+    followed.read()
+    for _ in range(9):
+        followed.read()
+    file.content = b"one\ntwo\n"
+    followed.read()
+    assert [followed.read() for _ in range(10)] == [1] * 10
+
+
+def test_a_file_that_has_grown_is_not_begun_anew_when_its_size_is_compared() -> None:
+    forgotten: list[bool] = []
+    file = File(b"one\n")
+    followed = Output(file.size, file.read, 5.0, forget=lambda: forgotten.append(True))
+    followed.read()
+    forgotten.clear()
+    for _ in range(30):
+        followed.read()
+    assert forgotten == [] and text_of(followed, "")[0] == "one\n"
+
+
+def test_a_task_whose_directory_is_gone_begins_anew_and_its_numbers_too() -> None:
+    lines: list[str] = []
+    file = File(b"first\n")
+    followed = Output(file.size, file.read, 5.0, lines.extend, lines.clear)
+    followed.read()
+    assert lines == ["first"]
+    file.content = None
+    assert followed.read() == 1
+    assert followed.since("6") is None
+    file.content = b"second\n"
+    followed.read()
+    assert lines == ["second"]
+
+
+@pytest.mark.parametrize("code", ["TaskFilesUnavailable", "OperationInvalidForCurrentState", "FileNotFound"])
+def test_a_task_that_has_not_started_is_no_error(code: str) -> None:
+    def size() -> int:
+        raise ServiceError("not yet", code=code)
+
+    assert Output(size, File().read, 5.0).read() == 1
+
+
+@pytest.mark.parametrize("error", [ServiceError("no", code="ServerBusy"), NotFound("no node", code="NodeNotFound")])
+def test_other_errors_of_a_read_are_errors(error: ServiceError) -> None:
+    def fail(*_: int) -> Any:
+        raise error
+
+    with pytest.raises(ServiceError):
+        Output(fail, File().read, 5.0).read()
+    with pytest.raises(ServiceError):
+        Output(lambda: 1, fail, 5.0).read()
+
+
+def test_a_line_is_taken_when_it_is_whole_and_only_once() -> None:
+    lines: list[str] = []
+    file = File(b"one\ntw")
+    followed = Output(file.size, file.read, 5.0, lines.extend)
+    followed.read()
+    assert lines == ["one"]
+    file.content = b"one\ntwo\nthree \xff\n"
+    followed.read()
+    followed.read()
+    assert lines == ["one", "two", "three \ufffd"]
+
+
+def test_of_an_endless_line_only_the_end_is_kept() -> None:
+    lines: list[str] = []
+    file = File(b"a" + b"b" * LONGEST_LINE)
+    followed = Output(file.size, file.read, 5.0, lines.extend)
+    followed.read()
+    file.content = b"a" + b"b" * LONGEST_LINE + b"\n"
+    followed.read()
+    assert lines == ["b" * LONGEST_LINE]
+
+
+def test_numbers_are_searched_in_more_of_a_long_file_than_a_viewer_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchtrain.dashboard.output.HISTORY", 30)
+    monkeypatch.setattr("batchtrain.dashboard.output.FIRST", 15)
+    lines: list[str] = []
+    file = File(b"".join(b"line %04d\n" % number for number in range(9)))
+    followed = Output(file.size, file.read, 5.0, lines.extend)
+    followed.read()
+    assert lines == ["line 0006", "line 0007", "line 0008"]
+    assert message(followed, "")["text"] == "line 0008\n"
+    plain = output(file)
+    plain.read()
+    assert message(plain, "") == {"start": 80, "end": 90, "text": "line 0008\n", "skipped": 0}
+
+
+# --- what a viewer gets ---------------------------------------------------------------------------------------------
+
+
+def message(followed: Output, position: str) -> Any:
+    """The body of the message after a position."""
+    news = followed.since(position)
+    assert news is not None
+    return json.loads(news.body)
+
+
+def test_a_viewer_at_the_end_gets_nothing_and_one_beyond_it_begins_again() -> None:
+    followed = output(File(b"one\n"))
+    followed.read()
+    assert followed.since("4") is None
+    assert message(followed, "5") == {"start": 0, "end": 0, "text": "", "again": True}
+    assert message(followed, "0") == {"start": 0, "end": 4, "text": "one\n", "skipped": 0}
+
+
+def test_a_new_viewer_of_an_empty_file_learns_that_it_is_empty() -> None:
+    followed = output(File(b""))
+    followed.read()
+    assert message(followed, "") == {"start": 0, "end": 0, "text": "", "skipped": 0}
+    assert followed.since("0") is None
+
+
+def test_a_new_viewer_of_a_short_file_gets_its_first_line_too() -> None:
+    followed = output(File(b"one\ntwo\n"))
+    followed.read()
+    assert message(followed, "")["text"] == "one\ntwo\n"
+
+
+def test_the_position_in_a_file_is_where_the_message_ends() -> None:
+    followed = output(File(b"one\ntwo\n"))
+    followed.read()
+    news = followed.since("4")
+    assert news is not None and news.position == "8"
+
+
+@pytest.mark.parametrize("character", ["é", "߿", "ࠀ", "€", "😀", "\U0010ffff"])
+def test_a_character_is_never_cut_wherever_the_bytes_end(character: str) -> None:
+    whole = f"a{character}".encode()
+    for cut in range(2, len(whole)):
+        followed = output(File(whole[:cut]))
+        followed.read()
+        assert message(followed, "")["text"] == "a"
+    followed = output(File(whole))
+    followed.read()
+    assert message(followed, "")["text"] == f"a{character}"
+
+
+@pytest.mark.parametrize("content", [b"a\xc1", b"a\xf5", b"a\x80\x80\x80\x80", b"a\xbf", b"\x80"])
+def test_bytes_that_begin_no_character_do_not_wait_for_a_rest(content: bytes) -> None:
+    followed = output(File(content))
+    followed.read()
+    assert message(followed, "")["end"] == len(content)
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def point(**fields: Any) -> str:
+    return json.dumps(fields)
+
+
+def test_a_point_has_its_own_rank_step_and_time_if_it_names_them() -> None:
+    numbers = Numbers()
+    numbers.take_json(2, [point(rank=5, step=1, epoch=9, t=7.0, loss=0.5), point(epoch=2, t=8.0, loss=0.25)])
+    assert numbers.metrics()["loss"] == {
+        "5": {"step": [1], "t": [7.0], "value": [0.5]},
+        "2": {"step": [2], "t": [8.0], "value": [0.25]},
+    }
+
+
+def test_a_point_without_a_rank_belongs_to_its_node_or_to_the_task() -> None:
+    numbers = Numbers()
+    numbers.take_json(None, [point(node="n1", step=1, cpu=0.5), point(step=1, loss=0.5), point(step=2, loss=None)])
+    assert {name: list(curves) for name, curves in numbers.metrics().items()} == {"cpu": ["n1"], "loss": [""]}
+
+
+def test_a_point_without_a_time_has_the_time_when_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 5.0)
+    numbers = Numbers()
+    numbers.take_json(0, [point(step=1, loss=0.5)])
+    assert numbers.metrics()["loss"]["0"]["t"] == [5.0]
+
+
+def test_there_are_at_most_so_many_curves_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchtrain.dashboard.output.MOST_SERIES", 2)
+    monkeypatch.setattr("batchtrain.dashboard.output.MOST_RANKS", 2)
+    numbers = Numbers()
+    numbers.take_json(0, [point(step=1, a=1), point(step=1, b=1), point(step=1, c=1), point(step=2, a=2)])
+    assert {name: curves["0"]["value"] for name, curves in numbers.metrics().items()} == {"a": [1, 2], "b": [1]}
+    numbers.take(["[0:0] x", "[0:1] x", "[0:2] x", "[0:0] y"])
+    assert [(row["rank"], row["lines"]) for row in numbers.ranks()] == [(0, 2), (1, 1)]
+
+
+def test_a_curve_that_grows_is_thinned_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchtrain.dashboard.output.KEPT_POINTS", 10)
+    numbers = Numbers()
+    numbers.take_json(0, [point(step=step, loss=step) for step in range(10)])
+    assert len(numbers.metrics()["loss"]["0"]["step"]) == 10
+    numbers.take_json(0, [point(step=10, loss=10)])
+    steps = numbers.metrics()["loss"]["0"]["step"]
+    assert len(steps) <= 5 and (steps[0], steps[-1]) == (0, 10)
+
+
+def test_a_long_name_and_a_long_line_are_cut() -> None:
+    numbers = Numbers()
+    numbers.take_json(0, [point(step=1, **{"n" * 200: 1.0})])
+    numbers.take(["[0:0] " + "x" * 400])
+    assert [len(name) for name in numbers.metrics()] == [100]
+    assert len(numbers.ranks()[0]["last"]) == 300
+
+
+@pytest.mark.parametrize(("line", "node"), [("[12:3] x", "12"), ("[1,3]<stdout>:x", "")])
+def test_a_rank_has_the_node_of_its_prefix_if_it_has_one(line: str, node: str) -> None:
+    numbers = Numbers()
+    numbers.take([line])
+    assert [(row["rank"], row["node"], row["last"]) for row in numbers.ranks()] == [(3, node, "x")]
+
+
+def test_ranks_and_curves_are_forgotten_when_the_task_runs_again() -> None:
+    numbers = Numbers()
+    numbers.take(["[0:0] epoch 1 loss 0.5"])
+    numbers.forget()
+    assert (numbers.ranks(), numbers.metrics()) == ([], {})
+
+
+def test_a_curve_of_no_points_has_empty_columns() -> None:
+    assert columns([]) == {"step": [], "t": [], "value": []}
+
+
+@pytest.mark.parametrize("number", [6, 7, 9, 100])
+def test_each_part_of_a_thinned_curve_keeps_its_lowest_and_its_highest_in_order(number: int) -> None:
+    values = [(float(step), 0.0, float((step * 7) % number)) for step in range(number)]
+    assert thinned(values, number) == values
+    kept = thinned(values, 6)
+    inner = values[1:-1]
+    assert kept == sorted(kept) and len(kept) <= 6 and (kept[0], kept[-1]) == (values[0], values[-1])
+    half = len(inner) // 2
+    for part in (inner[:half], inner[half:]):
+        assert {min(row[2] for row in part), max(row[2] for row in part)} <= {row[2] for row in kept}
+
+
+def test_a_curve_of_few_points_keeps_its_ends() -> None:
+    values = [(float(step), 0.0, float(step)) for step in range(5)]
+    assert thinned(values, 2) == [values[0], values[1], values[3], values[4]]
+
+
+def test_a_numbered_topic_tells_only_what_has_changed_and_what_it_cost() -> None:
+    values = [1]
+    topic = Numbered(lambda: 3, lambda: values, 5.0)
+    assert topic.since("") is None
+    assert topic.read() == 3
+    news = topic.since("")
+    assert news is not None and news.body == b"[1]"
+    topic.read()
+    assert topic.since(news.position) is None
+    values.append(2)
+    topic.read()
+    assert topic.since(news.position) is not None

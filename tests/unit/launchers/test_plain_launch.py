@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.frameworks.base import Shape
-from batchtrain.launchers import plain
+from batchtrain.launchers import plain, steps
 
 
 def test_a_command_alone_is_its_own_text() -> None:
@@ -33,3 +33,9 @@ def test_ssh_is_left_alone_where_the_server_is_anothers_or_there_is_one_node() -
     own = plain.launch("mpirun ./run", Shape(2, container=True), coordination_command="my-sshd")
     for made in (own, plain.launch("x", Shape(2)), plain.launch("x", Shape(1, container=True))):
         assert "bt_use_ssh" not in made.application
+
+
+def test_the_functions_of_a_gang_are_there_before_the_lines_that_use_them() -> None:
+    assert plain.launch("x", Shape(2), pre_execution_command="y").application.startswith(f"{steps.SOURCE}\n")
+    assert plain.launch("x", Shape(2, container=True)).application.startswith(f"{steps.SOURCE}\n")
+    assert steps.SOURCE not in plain.launch("x", Shape(2)).application

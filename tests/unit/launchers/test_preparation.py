@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Login, Preparation, Sif
+from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Moved, Preparation, Selected, Sif
 
 
 def test_nothing_to_do_is_no_text() -> None:
@@ -66,3 +72,141 @@ def test_docker_hub_is_called_by_its_address() -> None:
 def test_a_key_without_a_file_is_taken_from_the_key_server() -> None:
     text = preparation.own(Preparation(images=(Sif("library://x/y", "AB 12"),)))
     assert "key pull AB12" in text
+
+
+def lines(**todo: Any) -> list[str]:
+    """The lines of a preparation after its functions."""
+    return preparation.own(Preparation(**todo)).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("server", "named", "told"), [("hub", "''", "hub"), ("docker.io", "''", "hub"), ("a.io", "a.io", "a.io")]
+)
+def test_an_engine_signs_in_to_docker_hub_without_naming_it_and_drops_the_password(
+    server: str, named: str, told: str
+) -> None:
+    text = lines(engine=Engine(logins=(Login(server, "u", "V"),)))
+    at = text.index(f"bt_try bt_sign_in {named} u V || bt_stop 'the registry {told} takes no sign-in of u'")
+    assert text[at - 1 : at + 2] == ["bt_keep_sign_ins", text[at], "unset V"]
+
+
+def test_an_engine_checks_only_what_its_tasks_use() -> None:
+    all_of_it = lines(engine=Engine("Standard_X", 4, infiniband=True))
+    assert all_of_it[-3:] == ["bt_need_engine", "bt_need_gpus 4 Standard_X", "bt_need_infiniband Standard_X"]
+    assert lines(engine=Engine("Standard_X"))[-1] == "bt_need_engine"
+
+
+@pytest.mark.parametrize(("fallback", "goes_on"), [(False, False), (True, True)])
+def test_a_refused_sign_in_stops_the_preparation_unless_images_have_a_second_registry(
+    fallback: bool, goes_on: bool
+) -> None:
+    login = Login("a.io", "u", "V")
+    for todo in ({"engine": Engine(logins=(login,))}, {"logins": (login,)}):
+        text = "\n".join(lines(fallback=fallback, **todo))
+        assert ("a second registry, so this continues" in text) is goes_on
+        assert ("bt_stop 'the registry a.io takes no sign-in of u'" in text) is not goes_on
+
+
+def test_a_password_is_read_from_its_variable_and_never_an_argument() -> None:
+    text = "\n".join(lines(logins=(Login("a.io", "u ser", "SECRET"),)))
+    assert "printf '%s' \"$SECRET\" | \"$bt_apptainer\" registry login --username 'u ser' --password-stdin" in text
+
+
+def test_only_the_runtimes_that_were_asked_for_are_installed() -> None:
+    assert "# runc:" in lines(runtimes=("runc",)) and "# Kata Containers:" not in lines(runtimes=("runc",))
+    needed = "# Apptainer, where neither it nor Singularity is there:"
+    assert needed in lines(images=(Sif("library://x/y"),)) and needed in lines(logins=(Login("a.io", "u", "V"),))
+    assert needed not in lines(runtimes=("runc",))
+
+
+def test_mounts_come_before_images_and_data_after_them() -> None:
+    text = preparation.own(
+        Preparation(
+            mounts=(Fstab("data", "//h/s", "cifs", "ro", 0, 2),),
+            docker_images=(Image("b:1", "copy/b:1"), Image("c:1")),
+            moved=(Moved("in put", "/data"),),
+        )
+    )
+    calls = [line for line in text.splitlines() if line.startswith(("bt_mount ", "bt_pull_soon ", "mkdir -p /data"))]
+    assert calls == [
+        "bt_mount data //h/s cifs ro 0 2", "bt_pull_soon b:1 copy/b:1", "bt_pull_soon c:1", "mkdir -p /data",
+    ]  # fmt: skip
+    assert "[ ! -d 'in put' ] || { cp -a 'in put'/. /data/ && rm -rf 'in put'; }" in text.splitlines()
+
+
+def test_a_signed_image_is_kept_only_after_its_signature_was_checked_by_its_own_key() -> None:
+    text = lines(images=(Sif("library://x/y", "AB 12", "KEY"),))
+    steps = [line.partition(" ")[0] for line in text if line.startswith(("bt_fetch_sif ", "bt_verify ", "bt_keep "))]
+    assert steps == ["bt_fetch_sif", "bt_verify", "bt_keep"]
+    [key] = [line for line in text if "key import" in line]
+    assert key.startswith("{ printf '%s\\n' \"$KEY\" > signing-key.asc") and "key pull" not in "\n".join(text)
+    [verify] = [line for line in text if line.startswith("bt_verify ")]
+    assert verify.startswith("bt_verify library://x/y ") and verify.endswith(" AB12")
+
+
+def test_an_unsigned_image_may_come_from_its_copy() -> None:
+    text = lines(images=(Sif("library://x/y", copy="oras://c/y"), Sif("library://x/z")))
+    file = preparation.path_word(preparation.image_path("library://x/y"))
+    other = preparation.path_word(preparation.image_path("library://x/z"))
+    assert [line for line in text if line.startswith(("bt_fetch_sif ", "bt_keep "))] == [
+        f"bt_fetch_sif library://x/y {file} oras://c/y",
+        f"bt_keep {file}",
+        f"bt_fetch_sif library://x/z {other}",
+        f"bt_keep {other}",
+    ]
+
+
+def test_the_name_of_an_images_file_is_short_and_has_no_signs_of_a_shell() -> None:
+    name = preparation.image_path(f"docker://a/{'x' * 100}$(reboot):1").rpartition("/")[2]
+    assert len(name) == 80 + len("-12345678.sif") and "$" not in name
+
+
+def test_the_users_lines_stand_around_ours() -> None:
+    run = '/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?'
+    assert preparation.linux(("a", "b"), ("c",), own=True).splitlines() == ["a", "b", run, "c"]
+    assert preparation.windows(("a", "b"), ("c",)) == "a && b && c"
+
+
+FILES = ("a.txt", "b.bin", "sub/c.txt", "sub/deep/d.txt", "sub/[x].txt", "sub/it's $(touch owned).txt")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of Linux")
+@pytest.mark.parametrize(
+    ("selected", "moved"),
+    [
+        (Selected(), set(FILES)),
+        (Selected(include=("*.txt",)), set(FILES) - {"b.bin"}),
+        (Selected(include=("a.*", "*.bin")), {"a.txt", "b.bin"}),
+        (Selected(exclude=("sub/*",)), {"a.txt", "b.bin"}),
+        (Selected(include=("*.txt",), exclude=("a*", "*d.txt")), {FILES[2], FILES[4], FILES[5]}),
+        (Selected(include=("?.bin",)), {"b.bin"}),
+        (Selected(include=("[ab].*",)), {"a.txt", "b.bin"}),
+        (Selected(include=("sub/it's $(touch owned).txt",)), {FILES[5]}),
+        (Selected(below="sub", include=("c.txt",)), {"sub/c.txt"}),
+        (Selected(below="sub", include=("deep/*",), strip=1), {"deep/d.txt"}),
+        (Selected(include=("sub/deep/*",), strip=2), {"d.txt"}),
+        (Selected(include=("sub/deep/*",), strip=5), {"d.txt"}),
+    ],
+)
+def test_of_a_download_the_selected_files_are_moved_with_the_names_that_are_left(
+    tmp_path: Path, selected: Selected, moved: set[str]
+) -> None:
+    for name in FILES:
+        path = tmp_path / "down load" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    target = tmp_path / "target"
+    target.mkdir()
+    text = preparation.selection(Moved("down load", "$TARGET", selected))
+    subprocess.run(["bash", "-ec", text], cwd=tmp_path, env={**os.environ, "TARGET": str(target)}, check=True)
+    assert {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} == moved
+    assert not (tmp_path / "owned").exists()
+
+
+def test_the_driver_is_installed_from_its_own_address_and_remembered() -> None:
+    text = lines(nvidia_driver="https://x/driver 1.run")
+    assert "bt_driver='https://x/driver 1.run'" in text and "bt_mark=/var/lib/batchtrain/nvidia-driver" in text
+
+
+def test_a_login_joins_the_group_of_docker() -> None:
+    assert "bt_user='a b'" in lines(docker_user="a b")

@@ -33,6 +33,7 @@ def test_it_goes_before_the_script(command: str, interpreter: str) -> None:
         "cntk configFile=a.cntk",
         "python -u -m mpi4py train.py",
         "python -m mpi4py.run x.py",
+        "python -m mpi4py",
         "",
     ],
 )

@@ -1,0 +1,138 @@
+"""The server process: its socket, its secrets and its end."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from batchtrain.dashboard import serve
+from batchtrain.dashboard.app import application
+from batchtrain.dashboard.board import Board
+from batchtrain.dashboard.budget import Budget, Unlimited
+from batchtrain.dashboard.guard import Guard, Keys
+from batchtrain.dashboard.serve import Options, Served
+from batchtrain.errors import UsageError
+from tests.unit.dashboard.asking import FAR, NEAR
+
+
+class Server:
+    """A server that ends at once, as by Ctrl-C."""
+
+    def __init__(self, config: Any, board: Board) -> None:
+        self.config, self.board = config, board
+        STARTED.append(self)
+
+    def run(self, sockets: list[socket.socket]) -> None:
+        assert not self.board.closed
+        self.address = sockets[0].getsockname()
+        raise KeyboardInterrupt
+
+
+STARTED: list[Server] = []
+KEYS: list[Keys] = []
+BUDGETS: list[Budget] = []
+GUARDS: list[Guard] = []
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Server]:
+    """The servers that `serve` starts; none serves anything."""
+
+    def noted(connection: Any, board: Board, budget: Budget, keys: Keys, hosts: frozenset[str]) -> Guard:
+        KEYS.append(keys)
+        BUDGETS.append(budget)
+        GUARDS.append(application(connection, board, budget, keys, hosts))
+        return GUARDS[-1]
+
+    for seen in (STARTED, KEYS, BUDGETS, GUARDS):
+        seen.clear()
+    monkeypatch.setattr(serve, "_Server", Server)
+    monkeypatch.setattr(serve, "application", noted)
+    return STARTED
+
+
+def served(options: Options) -> Served:
+    """The dashboard that `serve` reports as ready."""
+    ready: list[Served] = []
+    serve.serve(options, ready.append)
+    (only,) = ready
+    return only
+
+
+def test_a_server_listens_on_this_machine_alone_and_its_board_ends_with_it(
+    started: list[Server], tmp_path: Path
+) -> None:
+    dashboard = served(Options(None, tmp_path, port=0))
+    (server,) = started
+    assert server.address[0] == "127.0.0.1"
+    assert dashboard.url == f"http://127.0.0.1:{server.address[1]}"
+    assert dashboard.link == f"{dashboard.url}/#token={dashboard.token}"
+    assert server.board.closed
+
+
+def test_each_server_has_secrets_of_its_own(started: list[Server], tmp_path: Path) -> None:
+    dashboards = [served(Options(None, tmp_path, port=0)) for _ in range(2)]
+    assert [dashboard.token for dashboard in dashboards] == [keys.token for keys in KEYS]
+    secrets = {secret for keys in KEYS for secret in (keys.token, keys.session)}
+    assert len(secrets) == 4 and min(map(len, secrets)) >= 43  # 32 random bytes
+    assert [keys.cookie for keys in KEYS] == [f"batchtrain_{server.address[1]}" for server in started]
+
+
+@pytest.mark.parametrize(("account", "unlimited"), [(None, True), (NEAR, True), (FAR, False)])
+def test_only_requests_to_azure_are_limited(
+    started: list[Server], tmp_path: Path, account: Any, unlimited: bool
+) -> None:
+    served(Options(account, tmp_path, port=0))
+    assert isinstance(BUDGETS[0], Unlimited) is unlimited
+
+
+def test_the_names_of_a_proxy_reach_the_guard(started: list[Server], tmp_path: Path) -> None:
+    served(Options(None, tmp_path, port=0, hosts=frozenset({"gpu.example"})))
+    assert GUARDS[0]._hosts == {"gpu.example"}
+
+
+@pytest.fixture
+def taken() -> Any:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_named_port_that_is_taken_is_refused_with_the_next_step(taken: int) -> None:
+    with pytest.raises(UsageError, match=rf"port {taken} cannot be used: .*`--port 0`"), serve._listening(taken):
+        pass
+
+
+def test_another_port_is_used_if_the_usual_one_is_taken(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "PORT", taken)
+    with serve._listening(None) as listener:
+        assert listener.getsockname()[1] not in (0, taken)
+
+
+def test_the_usual_port_is_used_if_it_is_free(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve._listening(0) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(serve, "PORT", port)
+    with serve._listening(None) as listener:
+        assert listener.getsockname()[1] == port
+
+
+def test_requests_wait_from_the_moment_a_server_listens() -> None:
+    with serve._listening(0) as listener, socket.create_connection(listener.getsockname(), timeout=5):
+        pass
+    assert listener.fileno() == -1
+
+
+def test_the_event_streams_end_before_the_server_does(tmp_path: Path) -> None:
+    board = Board(lambda _: (_ for _ in ()).throw(AssertionError), Unlimited(), near=True)
+    server = serve._Server(uvicorn.Config(lambda: None), board)
+    try:
+        server.handle_exit(2, None)
+        assert (board.closed, server.should_exit) == (True, True)
+    finally:
+        board.close()

@@ -1,0 +1,125 @@
+"""Which variables a launch sets by itself, by the size of its nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.frameworks.base import AUTO, Fabric, Shape, Variable
+from batchtrain.launchers import cntk, variables
+from tests.launching import launched
+
+H100 = Shape(2, Fabric.SR_IOV, size="S", family="ND H100 v5", gpus=8, gpu_vendor="nvidia")
+PLAIN = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"}
+
+
+def names(rows: tuple[Variable, ...]) -> set[str]:
+    return {row.name for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "vendor", "more"),
+    [(0, "", set()), (8, "amd", {"NCCL_DEBUG"}), (8, "nvidia", {"NCCL_DEBUG", "CUDA_DEVICE_ORDER"})],
+)
+def test_every_process_is_told_of_gpus_only_where_there_are_some(gpus: int, vendor: str, more: set[str]) -> None:
+    rows = variables.everywhere(Shape(2, size="S", gpus=gpus, gpu_vendor=vendor))
+    assert names(rows) == {"OMP_NUM_THREADS", "PYTHONUNBUFFERED"} | more
+
+
+@pytest.mark.parametrize(
+    ("family", "more"),
+    [
+        ("", set()),
+        ("NDv2", {"NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY"}),
+        ("ND H100 v5", {"NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY", "NCCL_IB_PCI_RELAXED_ORDERING"}),
+    ],
+)
+def test_a_family_has_the_settings_of_its_own_images(family: str, more: set[str]) -> None:
+    shape = H100._replace(family=family)
+    assert names(variables.on_infiniband(shape)) == PLAIN | more
+    topology = variables.topology(shape)
+    assert (topology and topology.value) == (
+        {"NDv2": "/opt/microsoft/ndv2/topo.xml", "ND H100 v5": "/opt/microsoft/ndv5/topo.xml"}.get(family)
+    )
+
+
+@pytest.mark.parametrize(
+    "shape", [H100._replace(fabric=Fabric.ETHERNET), H100._replace(fabric=Fabric.NETWORK_DIRECT), H100._replace(gpus=0)]
+)
+def test_nccl_is_told_nothing_without_gpus_on_sr_iov(shape: Shape) -> None:
+    assert variables.on_infiniband(shape) == ()
+    assert variables.of_transport(shape, (), "") == ()
+    assert variables.block(variables.of_ranks(shape, frozenset())) == ""
+
+
+def test_ucx_is_told_of_its_cards_also_without_gpus() -> None:
+    assert names(variables.of_ucx(H100._replace(gpus=0))) == {"UCX_NET_DEVICES", "UCX_IB_PKEY"}
+    assert variables.of_ucx(H100._replace(fabric=Fabric.NETWORK_DIRECT)) == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "text", "noted"),
+    [
+        ((), "python t.py", True),
+        (("NCCL_DEBUG_FILE",), "", False),
+        (("OTHER",), "", True),
+        ((), "X=$NCCL_DEBUG", False),
+    ],
+)
+def test_a_log_of_the_users_own_is_left_alone(own: tuple[str, ...], text: str, noted: bool) -> None:
+    rows = variables.of_transport(H100, own, text, "/f")
+    assert [row.name for row in rows] == list(variables.NOTES) * noted
+    assert not rows or rows[2].value == "/f"
+    assert bool(variables.notes(rows)) is noted
+
+
+def test_the_ranks_of_an_mpi_have_the_ports_of_the_primary_and_leave_out_what_the_user_sets() -> None:
+    rows = variables.of_ranks(H100, frozenset({"NCCL_TOPO_FILE"}))
+    assert variables.values(rows) == {
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_IB_HCA": "=$bt_ports",
+        "NCCL_IB_PCI_RELAXED_ORDERING": "1",
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+    }
+    lines = variables.block(rows).splitlines()
+    assert "  bt_find_ports" in lines
+    assert (
+        '  bt_default NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA="=$bt_ports" NCCL_IB_PCI_RELAXED_ORDERING=1'
+        " NCCL_IGNORE_CPU_AFFINITY=1"
+    ) in lines
+    without = variables.block(variables.of_ranks(H100, frozenset({"NCCL_IB_HCA"})))
+    assert "bt_find_ports" not in without
+
+
+def test_a_file_is_only_named_where_it_can_be_read() -> None:
+    lines = variables.block(variables.of_ranks(H100, frozenset())).splitlines()
+    topology = variables.topology(H100)
+    assert topology is not None and topology.file
+    assert f"  [ ! -r {topology.value} ] || bt_default NCCL_TOPO_FILE={topology.value}" in lines
+    assert all("NCCL_TOPO_FILE" not in line for line in lines if line.startswith("  bt_default"))
+
+
+def test_the_plan_shows_what_is_found_on_the_node_in_words() -> None:
+    rows = variables.implicit((Variable("A", AUTO, "why", "rule"), Variable("B", "1", "so", "other")))
+    assert [(row.what, row.value, row.because, row.rule) for row in rows] == [
+        ("A", "auto (found on each node)", "why", "rule"),
+        ("B", "1", "so", "other"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "image", "is_cntk"),
+    [
+        ("python train.py", "a/b", False),
+        ("CNTK x", "a/b", True),
+        ("python train.py", "microsoft/CNTK:2", True),
+        ("python train.py", "a/1bitsgd", True),
+    ],
+)
+def test_cntk_is_known_by_its_command_or_its_image(command: str, image: str, is_cntk: bool) -> None:
+    assert cntk.is_cntk(command, image) is is_cntk
+
+
+@pytest.mark.parametrize(("command", "inside"), [("./solve", ""), ("cntk x", "sh image.sh")])
+def test_a_program_whose_library_cannot_be_seen_is_not_checked(command: str, inside: str) -> None:
+    text = launched("mpi", command, H100, runtime="openmpi", cntk=True, inside=inside).application
+    assert "bt_library" not in text
