@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -225,7 +226,7 @@ def test_a_child_that_ended_is_reaped_with_its_status() -> None:
 
 
 @pytest.fixture
-def loop() -> Iterator[None]:
+def signals() -> Iterator[None]:
     """A loop takes the signals of its process."""
     handler = signal.getsignal(signal.SIGCHLD)
     yield
@@ -233,17 +234,17 @@ def loop() -> Iterator[None]:
     signal.signal(signal.SIGCHLD, handler)
 
 
-@pytest.mark.usefixtures("loop")
+@pytest.mark.usefixtures("signals")
 def test_a_loop_waits_for_its_deadline_and_without_one_for_ever() -> None:
     waits = Loop(lambda: None)
     assert waits._timeout() is None
     waits.deadline = 0.0
     assert waits._timeout() == 0, "it has passed"
-    waits.deadline = agent.time.monotonic() + 1000
+    waits.deadline = time.monotonic() + 1000
     assert 990_000 < (waits._timeout() or 0) <= 1_000_001
 
 
-@pytest.mark.usefixtures("loop")
+@pytest.mark.usefixtures("signals")
 def test_a_loop_serves_its_readers_its_children_and_its_deadline(pair: tuple[socket.socket, socket.socket]) -> None:
     class Ended(Exception):
         pass
@@ -324,7 +325,7 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: None) -> Iterator[Node]:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> Iterator[Node]:
     monkeypatch.chdir(tmp_path)
     yield (node := Node(tmp_path))
     node.door.close()
