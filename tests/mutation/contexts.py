@@ -85,7 +85,7 @@ def _tests_by_line(folder: Path, databases: Mapping[str, str]) -> dict[str, dict
         for measured in data.measured_files():
             lines = found.setdefault(str(Path(measured).relative_to(ROOT)), {})
             for line, contexts in data.contexts_by_lineno(measured).items():
-                names = {context.partition("|")[0] for context in contexts} - {""}
+                names = {context.rpartition("|")[0] for context in contexts} - {""}
                 lines.setdefault(line, set()).update(
                     name for name in names if databases.get(name.partition("::")[0]) == database
                 )
