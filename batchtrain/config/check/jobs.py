@@ -212,7 +212,7 @@ class _Numbers:
         return low < high or any(start <= last and first <= end for start, end, _ in self._spans)
 
     def _ends(self, first: int, last: int) -> tuple[int, int]:
-        return bisect_left(self._explicit, (first, -1)), bisect_left(self._explicit, (last + 1, -1))
+        return bisect_left(self._explicit, (first,)), bisect_left(self._explicit, (last + 1,))
 
     def within(self, range_: tuple[int, int] | None) -> set[int]:
         """The tasks of a range; none once MOST_EDGES were followed, because more would take long."""
@@ -544,14 +544,15 @@ def _recurring(subject: Subject) -> Found:
     for path, job in subject.jobs:
         if job.recurrence is None:
             continue
-        count = sum(map(factories.count_of, job.tasks)) + (job.merge_task is not None)
+        tasks = sum(map(factories.count_of, job.tasks))
+        count = tasks + (job.merge_task is not None)
         if job.job_manager is not None and count:
             message = f"the jobs of a schedule begin with their `job_manager`, which adds the tasks itself; {LATER}"
             yield (*path, "tasks"), message
         elif job.job_manager is None and count > 1:
             message = f"a job of a schedule can only start with one task; {count - 1} more cannot be added; {LATER}"
             yield (*path, "tasks"), message
-        elif job.job_manager is None and not count:
+        elif job.job_manager is None and not tasks:
             yield path, f"a job of a schedule needs a task, but there is none; {LATER}"
         elif job.tasks and job.tasks[0].multi_instance is not None:
             yield (*path, "tasks", 0, "multi_instance"), f"the only task of a schedule's job runs on one node; {LATER}"

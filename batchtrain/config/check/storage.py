@@ -216,14 +216,9 @@ def _volume_names(subject: Subject) -> Found:
             value = getattr(volume, name)
             if value and not re.fullmatch(CONTAINER, value):
                 yield (*VOLUMES, "shared_data_volumes", alias, name), _no_container(value)
-    sound: set[str] = set()
     for path, transfer in subject.transfers:
         container = transfer.remote_path.strip("/").split("/", 1)[0]
-        if container in sound:
-            continue
-        if re.fullmatch(CONTAINER, container) or set(container) & set("${}<>"):
-            sound.add(container)
-        else:
+        if not (re.fullmatch(CONTAINER, container) or set(container) & set("${}<>")):
             yield (*path, "remote_path"), _no_container(container)
 
 

@@ -166,7 +166,9 @@ def _request(method: str, path: str, body: object, headers: Mapping[str, str] | 
 
 
 def _status(head: bytes) -> int:
-    return int(head.split(b" ", 2)[1])
+    """Raises ValueError for a head of another protocol."""
+    _, status, *_ = head.split(b" ")
+    return int(status)
 
 
 def _decoded(data: bytes) -> Any:

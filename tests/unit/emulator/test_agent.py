@@ -1,0 +1,410 @@
+"""The init of a node: its frames, its process trees, how it starts programs and serves ssh sessions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.emulator.machine import agent
+from batchtrain.emulator.machine.agent import Agent, Channel, LaunchError, Login, Loop, Scope
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack("!I", len(body)) + body
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        yield ours, theirs
+
+
+def test_only_complete_frames_are_taken_off_a_buffer() -> None:
+    buffer = bytearray(framed(b"one") + framed(b"") + framed(b"two")[:-1])
+    assert list(agent.frames(buffer)) == [b"one", b""]
+    assert buffer == framed(b"two")[:-1]
+    buffer += b"o"
+    assert list(agent.frames(buffer)) == [b"two"]
+    assert buffer == b""
+
+
+@pytest.mark.parametrize("length", [0, 3])
+def test_a_frame_without_its_whole_length_waits(length: int) -> None:
+    buffer = bytearray(framed(b"one")[:length])
+    assert list(agent.frames(buffer)) == []
+    assert len(buffer) == length
+
+
+def test_a_channel_carries_messages_in_both_directions(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = Channel(pair[0]), Channel(pair[1])
+    ours.send({"op": "run"})
+    ours.send({"op": "end"})
+    assert theirs.receive() == [{"op": "run"}, {"op": "end"}]
+    theirs.send({"event": "up"})
+    assert ours.wait() == {"event": "up"}
+
+
+def test_a_message_that_comes_in_parts_is_awaited(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, whole = Channel(pair[0]), framed(b'{"op": "run"}')
+    pair[1].sendall(whole[:6])
+    assert ours.receive() == []
+    pair[1].sendall(whole[6:])
+    assert ours.wait() == {"op": "run"}
+
+
+def test_the_end_of_a_stream_is_no_message(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours = Channel(pair[0])
+    pair[1].close()
+    assert ours.receive() is None
+    assert ours.wait() is None
+    ours.send({"event": "up"})  # nobody reads it, and that is no error
+
+
+# --- the process tree -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def family() -> Iterator[tuple[int, int]]:
+    """A shell and its child, which wait for the end of their stdin."""
+    script = "exec 3<&0; cat <&3 & echo $!; wait"
+    shell = subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert shell.stdin and shell.stdout
+    try:
+        yield shell.pid, int(shell.stdout.readline())
+    finally:
+        shell.stdin.close()
+        shell.kill()
+        shell.wait()
+        shell.stdout.close()
+
+
+def test_descendants_come_parents_first(family: tuple[int, int]) -> None:
+    shell, child = family
+    assert agent.descendants(shell) == [child]
+    everything = agent.descendants(os.getpid())
+    assert everything.index(shell) < everything.index(child)
+    assert os.getpid() not in everything
+
+
+def test_children_are_those_of_one_parent_only(family: tuple[int, int]) -> None:
+    shell, child = family
+    assert agent.children(shell) == [child]
+    assert shell in agent.children(os.getpid())
+    assert child not in agent.children(os.getpid())
+
+
+def test_a_process_that_is_gone_has_no_parent() -> None:
+    assert agent._parent("0") == 0
+    ended = subprocess.Popen(["/bin/true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    assert agent._parent(str(ended.pid)) == 0, "a zombie"
+    ended.wait()
+
+
+def test_a_tree_is_killed_below_its_ancestor(family: tuple[int, int]) -> None:
+    shell, child = family
+    assert agent.kill_tree(shell)
+    os.waitid(os.P_PID, shell, os.WEXITED | os.WNOWAIT)  # the shell ends because its child did
+    assert child not in agent.descendants(os.getpid())
+    assert agent.signal_tree(shell, signal.SIGTERM), "without a descendant, none refuses"
+
+
+def test_a_signal_to_a_process_that_is_gone_counts_as_sent() -> None:
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    assert agent._signal(ended.pid, signal.SIGTERM)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may signal everything")
+def test_a_process_of_another_user_cannot_be_signalled() -> None:
+    assert not agent._signal(1, signal.SIGCONT)
+
+
+# --- starting programs ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Starts a program in `tmp_path`; returns its exit code and what it wrote to stdout and stderr."""
+    monkeypatch.chdir(tmp_path)  # `spawn` leaves the process in /
+
+    def start(*program: str, **environment: str) -> tuple[int, str, str]:
+        streams = [os.open(os.devnull, os.O_RDONLY)]
+        streams += [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC) for name in ("out", "err")]
+        try:
+            pid = agent.spawn(
+                list(program), ENVIRONMENT | environment, str(tmp_path), (streams[0], streams[1], streams[2])
+            )
+            status = os.waitpid(pid, 0)[1]
+        finally:
+            for stream in streams:
+                os.close(stream)
+        return agent.exit_code(status), (tmp_path / "out").read_text(), (tmp_path / "err").read_text()
+
+    yield start
+
+
+def test_a_program_writes_to_its_own_streams_in_its_directory(started: Any, tmp_path: Path) -> None:
+    assert started("sh", "-c", "pwd; echo $A >&2; exit 3", A="b") == (3, f"{tmp_path}\n", "b\n")
+    assert Path.cwd() == Path("/")
+
+
+def test_a_program_has_a_session_of_its_own_and_default_signals(started: Any) -> None:
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN, "Python ignores it"
+    code, text, _ = started("sh", "-c", "cut -d' ' -f6 /proc/$$/stat; echo $$; kill -PIPE $$")
+    session, pid = text.split()
+    assert session == pid
+    assert code == 128 + signal.SIGPIPE
+
+
+def program(path: Path, text: str, mode: int = 0o755) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def test_the_first_program_of_the_path_that_can_start_is_started(started: Any, tmp_path: Path) -> None:
+    program(tmp_path / "a" / "tool", "#!/bin/sh\necho a\n", 0o644)
+    program(tmp_path / "b" / "tool", "#!/bin/sh\necho b\n")
+    program(tmp_path / "c" / "tool", "#!/bin/sh\necho c\n")
+    assert started("tool", PATH=f"{tmp_path}/none:{tmp_path}/a:{tmp_path}/b:{tmp_path}/c")[1] == "b\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["no-such-tool"], "CommandProgramNotFound", "no-such-tool: no such program on the node"),
+        (["a/none"], "CommandProgramNotFound", "a/none: no such program"),
+        (["a/text"], "CommandLaunchFailed", "a/text: Permission denied"),
+        (["a/lost"], "CommandLaunchFailed", "a/lost: its interpreter was not found"),
+        (["sh", "a\0b"], "CommandLaunchFailed", "null"),
+    ],
+)
+def test_a_program_that_does_not_start_has_a_reason(
+    started: Any, tmp_path: Path, words: list[str], code: str, says: str
+) -> None:
+    program(tmp_path / "a" / "text", "x", 0o644)
+    program(tmp_path / "a" / "lost", "#!/no/such/shell\n")
+    with pytest.raises(LaunchError, match=says) as refusal:
+        started(*words)
+    assert refusal.value.code == code
+
+
+def test_the_first_failure_of_the_path_is_reported(started: Any, tmp_path: Path) -> None:
+    program(tmp_path / "a" / "tool", "#!/no/such/shell\n")
+    program(tmp_path / "b" / "tool", "x", 0o644)
+    with pytest.raises(LaunchError, match="a/tool: its interpreter"):
+        started("tool", PATH=f"{tmp_path}/a:{tmp_path}/b")
+    with pytest.raises(LaunchError, match="b/tool: Permission denied"):
+        started("tool", PATH=f"{tmp_path}/b:{tmp_path}/a")
+
+
+def test_a_child_that_ended_is_reaped_with_its_status() -> None:
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], {})
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert agent.exit_code(agent.reap()[0][pid]) == 7
+
+
+# --- a node's sessions ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """A loop takes the signals of its process."""
+    handler = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_loop_waits_for_its_deadline_and_without_one_for_ever() -> None:
+    waits = Loop(lambda: None)
+    assert waits._timeout() is None
+    waits.deadline = 0.0
+    assert waits._timeout() == 0, "it has passed"
+    waits.deadline = time.monotonic() + 1000
+    assert 990_000 < (waits._timeout() or 0) <= 1_000_001
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_loop_serves_its_readers_its_children_and_its_deadline(pair: tuple[socket.socket, socket.socket]) -> None:
+    class Ended(Exception):
+        pass
+
+    events: list[str] = []
+
+    def stop() -> None:
+        events.append("deadline")
+        raise Ended
+
+    def read() -> None:
+        events.append(pair[0].recv(10).decode())
+        loop.forget(pair[0].fileno())
+        os.kill(os.getpid(), signal.SIGCHLD)
+
+    def child() -> None:
+        events.append("child")
+        loop.deadline = 0.0
+
+    loop = Loop(child)
+    loop.on_deadline = stop
+    loop.watch(pair[0].fileno(), read)
+    pair[1].send(b"data")
+    with pytest.raises(Ended):
+        loop.run()
+    assert events == ["data", "child", "deadline"]
+    assert loop.deadline is None
+
+
+def test_a_login_is_a_frame_with_three_streams(pair: tuple[socket.socket, socket.socket]) -> None:
+    login, body = Login(pair[0]), framed(b"10.0.0.5\x004711\0echo a\0b")
+    socket.send_fds(pair[1], [body[:5]], [0, 1, 2])
+    assert login.receive() is None
+    pair[1].send(body[5:])
+    assert login.receive() == ("10.0.0.5", "4711", "echo a\0b")
+    streams = login.stdio()
+    assert len(set(streams)) == 3
+    assert not any(os.get_inheritable(stream) for stream in streams)
+    login.close_stdio()
+    for stream in streams:
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(stream)
+    login.finish(7)
+    assert pair[1].recv(10) == b"\x07"
+    assert pair[1].recv(10) == b"", "the session ends with its status"
+
+
+def test_a_login_whose_client_is_gone_ends(pair: tuple[socket.socket, socket.socket]) -> None:
+    login = Login(pair[0])
+    pair[1].close()
+    with pytest.raises(EOFError):
+        login.receive()
+    login.finish(7)
+
+
+class Node:
+    """An agent, with the machine's end of its control socket and its door."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        ours, theirs = socket.socketpair()
+        self.control, self.folder = Channel(ours), folder
+        boot = {"environment": {"HOME": str(folder), **ENVIRONMENT, **environment}, "address": "10.0.0.4"}
+        self.door = agent._listen(str(folder), "10.0.0.4")
+        self.agent = Agent(Channel(theirs), boot, self.door, None)
+
+    def session(self, command: str) -> tuple[int, str]:
+        """The status of a session, and its output."""
+        with socket.socket(socket.AF_UNIX) as client, (self.folder / "out").open("w+") as out:
+            client.connect(str(self.folder / "10.0.0.4"))
+            socket.send_fds(client, [framed(f"10.0.0.5\x004711\0{command}".encode())], [0, out.fileno(), 2])
+            self.agent._on_knock()
+            (login,) = [fd for fd in self.agent._loop._readers if fd != self.agent._loop._woken]
+            self.agent._loop._readers[login]()
+            for pid in list(self.agent._sessions):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            self.agent._on_child()
+            return client.recv(10)[0], (self.folder / "out").read_text()
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> Iterator[Node]:
+    monkeypatch.chdir(tmp_path)
+    yield (node := Node(tmp_path))
+    node.door.close()
+
+
+def test_a_session_runs_in_the_home_with_the_environment_of_the_node(node: Node) -> None:
+    code, text = node.session("pwd; echo $SSH_CLIENT; echo $SSH_CONNECTION; exit 5")
+    assert (code, text) == (5, f"{node.folder}\n10.0.0.5 4711 22\n10.0.0.5 4711 10.0.0.4 22\n")
+
+
+def test_a_session_that_a_signal_ends_has_sshs_own_status(node: Node) -> None:
+    assert node.session("kill -KILL $$")[0] == 255
+
+
+def test_a_session_whose_shell_does_not_start_has_sshs_own_status(node: Node) -> None:
+    node.agent._boot["environment"]["SHELL"] = "/no/such/shell"
+    assert node.session("true") == (255, "")
+
+
+def test_a_client_that_leaves_before_its_command_is_forgotten(node: Node) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(node.folder / "10.0.0.4"))
+        node.agent._on_knock()
+    (login,) = [fd for fd in node.agent._loop._readers if fd != node.agent._loop._woken]
+    node.agent._loop._readers[login]()
+    assert login not in node.agent._loop._readers
+
+
+def test_the_end_of_a_scope_without_runs_is_answered_at_once(node: Node) -> None:
+    node.agent._end({"scope": "task", "id": 4, "grace": 0.0})
+    assert node.control.wait() == {"event": "ended", "id": 4}
+
+
+def test_a_supervisor_that_was_killed_takes_the_exit_codes_of_its_runs_with_it(
+    node: Node, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    supervisor = subprocess.Popen(["/bin/true"])
+    scope = Scope(Channel(pair[0]), supervisor.pid)
+    scope.runs, scope.enders = {1}, [2]
+    node.agent._scopes["task"] = scope
+    node.agent._supervisors.add(supervisor.pid)
+    node.agent._loop.watch(pair[0].fileno(), lambda: None)
+    Channel(pair[1]).send({"event": "exit", "id": 9, "code": 0})
+    node.agent._on_scope("task", scope)
+    assert node.control.wait() == {"event": "exit", "id": 9, "code": 0}
+    pair[1].close()
+    node.agent._on_scope("task", scope)
+    assert node.control.receive() == [{"event": "exit", "id": 1, "code": 137}, {"event": "ended", "id": 2}]
+    assert node.agent._scopes == {}
+    assert node.agent._supervisors == set()
+    supervisor.returncode = 0  # the agent has reaped it
+
+
+def test_a_path_is_reported_as_shown_where_nodes_see_everything(node: Node) -> None:
+    node.agent._expose({"id": 3, "path": "/x"})
+    assert node.control.wait() == {"event": "exposed", "id": 3}
+
+
+def test_a_process_of_a_session_is_known_by_its_environment() -> None:
+    for name, is_of_session in (("SSH_CONNECTION", True), ("XSSH_CONNECTION", False)):
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={name: "a"})
+        assert agent._is_of_a_session(process.pid) is is_of_session
+        process.communicate(b"\n")
+    assert not agent._is_of_a_session(process.pid), "it is gone"
+
+
+def test_the_door_of_a_node_replaces_that_of_its_last_start(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    agent._listen(str(folder), "10.0.0.4").close()
+    with closing(agent._listen(str(folder), "10.0.0.4")):
+        assert (folder / "10.0.0.4").is_socket()
+
+
+def test_an_action_in_a_new_process_reports_its_error() -> None:
+    def fail() -> None:
+        raise OSError(13, "not allowed")
+
+    agent._in_new_tree(lambda: None)
+    with pytest.raises(OSError, match="not allowed") as failure:
+        agent._in_new_tree(fail)
+    assert failure.value.errno == 13

@@ -1,0 +1,79 @@
+"""Access tokens: which requests they allow, and until when."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from batchtrain.emulator import identity, tokens, wire
+from batchtrain.emulator.faults import Fault, NeedsToken
+
+KEY = base64.b64encode(b"key").decode()
+RESOURCE = "https://batch.core.windows.net"
+NOW = wire.parse_timestamp("2026-11-21T10:00:00Z")
+LATER = NOW + 60 * wire.SECOND
+
+
+def check(token: str, *, method: str = "POST", now: int = NOW, scheme: str = "Bearer ") -> None:
+    tokens.check("account", KEY, method, {"authorization": f"{scheme}{token}"}, (RESOURCE,), now)
+
+
+def issued(resource: str = f"{RESOURCE}/", account: str = "account", key: str = KEY, **more: str) -> str:
+    return tokens.issue(key, account, resource, LATER, **more)
+
+
+def test_a_token_allows_requests_until_it_expires() -> None:
+    check(issued(), now=LATER - wire.SECOND)
+    with pytest.raises(NeedsToken) as refusal:
+        check(issued(), now=LATER)
+    assert refusal.value.status == 401
+    assert "expired at 2026-11-21T10:01:00" in refusal.value.details["AuthenticationErrorDetail"]
+
+
+@pytest.mark.parametrize(
+    ("token", "says"),
+    [
+        ("", "neither a shared-key signature nor an access token"),
+        (issued(key=base64.b64encode(b"other").decode()), "not issued by this emulator"),
+        (issued()[:-2], "not issued by this emulator"),
+        (issued(resource="https://vault.azure.net"), f"not for {RESOURCE}/"),
+    ],
+)
+def test_a_token_of_another_issuer_or_for_another_service_is_refused(token: str, says: str) -> None:
+    with pytest.raises(NeedsToken) as refusal:
+        check(token)
+    assert says in refusal.value.details["AuthenticationErrorDetail"]
+    with pytest.raises(NeedsToken):
+        check(issued(), scheme="Basic ")
+
+
+def test_a_token_of_another_account_is_refused() -> None:
+    with pytest.raises(Fault, match="AuthorizationFailure") as refusal:
+        check(issued(account="other"))
+    assert refusal.value.details == {"Reason": "The token is for account other."}
+
+
+def test_a_token_for_reading_allows_no_change() -> None:
+    for method in ("GET", "HEAD"):
+        check(issued(allows="read"), method=method)
+    for method in ("POST", "DELETE"):
+        with pytest.raises(Fault, match="AuthorizationFailure"):
+            check(issued(allows="read"), method=method)
+        check(issued(), method=method)
+
+
+def test_the_managed_identity_gives_a_token_for_an_hour_to_programs_with_its_header() -> None:
+    variables = identity.variables("http://host", KEY)
+    assert variables["IDENTITY_ENDPOINT"] == f"http://host{identity.PATH}"
+    headers = {"x-identity-header": variables["IDENTITY_HEADER"]}
+    reply = identity.answer("account", KEY, headers, {"resource": f"{RESOURCE}/"}, NOW)
+    assert reply.status == 200
+    assert reply.document is not None
+    assert int(reply.document["expires_on"]) == tokens.seconds(NOW) + 3600
+    assert reply.headers == {"Cache-Control": "no-store"}
+    check(reply.document["access_token"], now=NOW + 3599 * wire.SECOND)
+    with pytest.raises(Fault, match="AuthenticationFailed"):
+        identity.answer("account", KEY, {"x-identity-header": "guess"}, {"resource": RESOURCE}, NOW)
+    with pytest.raises(Fault, match="MissingRequiredQueryParameter"):
+        identity.answer("account", KEY, headers, {}, NOW)
