@@ -25,6 +25,8 @@ from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageEr
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
+from batchtrain.records.events import Event, JobAdded, NodeReady, Observed, Output, PoolReused, TasksAdded
+from batchtrain.records.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
 from batchtrain.runs import compare, directory, report, results
 from batchtrain.runs.directory import (
     Commit,
@@ -41,8 +43,6 @@ from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import look, tasks
 from batchtrain.service.connect import Account, patience
-from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
-from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
 MANY = 20
@@ -51,10 +51,6 @@ MANY_OF_SWEEP = 200
 """The same limit for tasks with named parameters, whose metrics are compared."""
 AT_ONCE = 10_000
 """Lines of a file that are searched for metrics at once."""
-OUTPUT = frozenset({"stdout", "stderr"})
-"""Kinds of events that are an output line of a task."""
-READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
-"""The event kinds that report that a pool is ready, or that a job was added."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -143,11 +139,11 @@ class Recording:
 
     def tell(self, event: Event) -> None:
         """Record an event; an output line of a task is only searched for metrics."""
-        if event.kind in READY:
+        if isinstance(event, (NodeReady, PoolReused)):
             self._moments = self._moments._replace(ready=now())
-        elif event.kind in ADDED:
+        elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
-        if event.text and event.kind not in OUTPUT:
+        if not isinstance(event, (Observed, Output)):
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:

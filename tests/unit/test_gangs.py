@@ -18,10 +18,10 @@ import pytest
 
 from batchtrain import gangs
 from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.records.seen import Table
 from batchtrain.runs.directory import FileRecord, RunDirectory, TaskRecord
 from batchtrain.runs.finished import Result
 from batchtrain.runtime.call_function import TUPLE, pack, unpack
-from batchtrain.service.seen import Table
 
 NESTED = {"a": [1, 2.5, None, True, "x"], "t": (1, (2,)), "array": numpy.arange(6).reshape(2, 3)}
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
-from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, Table, TaskSeen, node_hours
+from batchtrain.records.seen import JobSeen, NodeSeen, PoolSeen, Table, TaskSeen, node_hours
 
 POOL = PoolSeen("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
 
