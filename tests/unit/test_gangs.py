@@ -434,6 +434,16 @@ def test_the_exception_of_the_rank_that_failed_first_is_raised(tmp_path: Path) -
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+def test_the_words_of_a_rank_cannot_control_the_terminal_of_a_traceback(tmp_path: Path) -> None:
+    hostile = "\x1b]52;c;YQ==\x07\x1b[2J\u202e"
+    answer = {"rank": 0, "message": hostile, "time": 0, "type": "ValueError", "traceback": f"line 1\n{hostile}"}
+    with pytest.raises(TaskFailed) as caught:
+        gangs.read(result(tmp_path, [answer], TaskFailed("x", rank=0)), unpickle=False)
+    for error in (caught.value, caught.value.__cause__):
+        assert str(error).replace("\n", "").isprintable()
+    assert str(caught.value).splitlines()[2] == "line 1"
+
+
 @pytest.mark.parametrize("kind", ["UnicodeDecodeError", "ExceptionGroup", "SystemExit", "OwnError"])
 def test_an_exception_that_cannot_be_made_again_keeps_its_traceback(kind: str, tmp_path: Path) -> None:
     raised = {"rank": 0, "message": "m", "time": 0, "type": kind, "traceback": "T"}

@@ -142,6 +142,7 @@ def test_spans_of_time() -> None:
         ("[/b] <script>", "[/b] <script>"),
         ("cut \x1b]0;never ended", "cut "),
         ("\x9b31mC1", "31mC1"),
+        ("loss \u202e5.0 \u2066x\u061c", r"loss \u202e5.0 \u2066x\u061c"),
     ],
 )
 def test_a_line_of_a_task_cannot_take_over_the_terminal(line: str, safe: str) -> None:
