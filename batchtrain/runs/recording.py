@@ -18,8 +18,8 @@ from azure.batch import BatchClient
 
 from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
-from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
+from batchtrain.config.masking import masked_document, masked_file, masked_text, secrets_in, secrets_of_settings
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
@@ -127,9 +127,7 @@ class Recording:
         secrets = secrets_in(recipe)
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
-                lines = content.decode("utf-8", "replace").splitlines(keepends=True)
-                text = "".join(masked_text(masked_line(line), secrets) for line in lines)
-                directory.replace(self.run.config / Path(path).name, text.encode())
+                directory.replace(self.run.config / Path(path).name, _masked(path, content, secrets))
         directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
@@ -494,6 +492,14 @@ _SECTIONS = {
     "pool_specification": "pool",
     "job_specifications": "jobs",
 }
+
+
+def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
+    """A file as given, without secrets."""
+    if path.endswith(".json"):
+        document = masked_document(msgspec.json.decode(content), secrets)
+        return msgspec.json.format(msgspec.json.encode(document), indent=2)
+    return masked_file(content, secrets).encode()
 
 
 def effective(recipe: Recipe) -> dict[str, Any]:
