@@ -13,13 +13,13 @@ from batchtrain.foreseen import Foreseen
 from batchtrain.operations import Tell
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.types import Plan
+from batchtrain.records.seen import JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.finished import Result, Run, Runs
 from batchtrain.runs.recording import Origin, Progress, Recording
 from batchtrain.runs.sweep import SweepRow
-from batchtrain.service.job_addition import Adding
+from batchtrain.service.job_addition import AddOptions
 from batchtrain.service.requests import Creation
-from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, ScheduleSeen, Table, TaskSeen
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Changed
 from batchtrain.service.tasks import Glance
@@ -44,7 +44,7 @@ class Client:
     async def storage(self, recipe: Recipe) -> Connect: ...
     async def own_storage(self) -> StorageCredentials: ...
     async def creation(self, kind: str, name: str) -> Creation: ...
-    async def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, adding: Adding = ...) -> None: ...
+    async def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, options: AddOptions = ...) -> None: ...
     async def plan(self, recipe: Recipe) -> Plan: ...
     async def compare(self, recipe: Recipe) -> PlanComparison: ...
     async def run(

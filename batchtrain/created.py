@@ -4,28 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from batchtrain.catalog.prices import Hour, Price
 from batchtrain.errors import BatchtrainError, Differs, NotFound, ServiceError, TimedOut, Unreachable
+from batchtrain.records.events import (
+    Deleted,
+    Event,
+    JobAdded,
+    JobAdding,
+    JobReused,
+    Leftover,
+    PoolAdded,
+    PoolAdding,
+    PoolReused,
+    ScheduleAdded,
+    ScheduleAdding,
+    Standing,
+    TasksAdded,
+)
+from batchtrain.records.seen import PoolSeen
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import CLOCK_STEP
-from batchtrain.service.seen import PoolSeen
-from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
     from batchtrain.operations import Operations, Tell
 
-KINDS = {"job": "job", "schedule": "job schedule", "pool": "pool"}
-"""The kinds of things, by the first word of their events, in the order in which they are deleted."""
-GROUPS = {"pool": "pool", "job": "jobs", "job schedule": "jobs"}
+Kind = Literal["job", "job schedule", "pool"]
+KINDS: tuple[Kind, ...] = ("job", "job schedule", "pool")
+"""The kinds of things in the order in which they are deleted."""
+ADDING: Mapping[type[Event], Kind] = {JobAdding: "job", ScheduleAdding: "job schedule", PoolAdding: "pool"}
+"""The kind of thing that is about to be added, by the event that reports it."""
+ADDED: Mapping[type[Event], Kind] = {
+    JobAdded: "job",
+    JobReused: "job",
+    ScheduleAdded: "job schedule",
+    PoolAdded: "pool",
+    PoolReused: "pool",
+}
+"""The kind of thing that was added or is used, by the event that reports it."""
+GROUPS: Mapping[Kind, str] = {"pool": "pool", "job": "jobs", "job schedule": "jobs"}
 
 
 class Thing(NamedTuple):
     """A pool, a job or a job schedule."""
 
-    kind: str
+    kind: Kind
     id: str
 
     @property
@@ -64,7 +89,7 @@ def _says_nothing(error: BaseException) -> bool:
 class Created:
     """What a command has added so far, according to its events."""
 
-    def __init__(self, client: Operations, tell: Tell, *, keep: Iterable[str] = ()) -> None:
+    def __init__(self, client: Operations, tell: Tell, *, keep: Iterable[Kind] = ()) -> None:
         """keep: the kinds of things that `clean_up` does not delete."""
         self._client, self._tell, self.keep = client, tell, frozenset(keep)
         self._option = client.account.option
@@ -85,17 +110,16 @@ class Created:
 
     def tell(self, event: Event) -> None:
         """Note an event and pass it on."""
-        kind, _, step = event.kind.partition(".")
-        if step == "adding":
-            self._asked = Thing(KINDS[kind], event.subject)
+        if adding := ADDING.get(type(event)):
+            self._asked = Thing(adding, event.subject)
             self._since[self._asked] = time.monotonic()
-        elif kind in KINDS and step in ("add", "reused"):
-            self._things.append(thing := Thing(KINDS[kind], event.subject))
+        elif added := ADDED.get(type(event)):
+            self._things.append(thing := Thing(added, event.subject))
             self._asked = None
             if thing.kind not in self.keep:
                 with contextlib.suppress(BatchtrainError):
                     self._created[thing] = self._client.creation(*thing).time
-        self.added |= event.kind == "task.add"
+        self.added |= isinstance(event, TasksAdded)
         self._tell(event)
 
     def settle(self, error: BaseException) -> None:
@@ -115,11 +139,11 @@ class Created:
         if not self.submitted and error is not None and _says_nothing(error):
             waits = [thing for thing in things if thing.kind == "pool"]
         text = left(things, self._option, waits=waits, files=jobs, cost=self._cost())
-        self._tell(Event("standing", things[0].name, text))
+        self._tell(Standing(things[0].name, text))
 
     def _sorted(self) -> list[Thing]:
         """Jobs before the pool that they run on."""
-        return sorted(self._things, key=lambda thing: list(KINDS.values()).index(thing.kind))
+        return sorted(self._things, key=lambda thing: KINDS.index(thing.kind))
 
     def _cost(self) -> str:
         """The cost of an hour of the pool; empty on the emulator."""
@@ -136,7 +160,7 @@ class Created:
         asked = [thing for thing in things if self._do(thing, self._delete)]
         for thing in asked:
             if self._do(thing, self._gone):
-                self._tell(Event("deleted", thing.name, f"deleted {thing.name}"))
+                self._tell(Deleted(thing.name, f"deleted {thing.name}"))
         self._things = [thing for thing in self._things if thing not in things]
         return self._failure(successful) if self._standing else None
 
@@ -149,7 +173,7 @@ class Created:
 
     def _delete(self, thing: Thing) -> None:
         if not self._is_ours(thing):
-            self._tell(Event("standing", thing.name, f"left as it is: {thing.name}, which this command did not add"))
+            self._tell(Standing(thing.name, f"left as it is: {thing.name}, which this command did not add"))
             raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}")
         if thing.kind == "pool":
             self._client.pools.delete(thing.id, wait=False, tell=self._tell)
@@ -172,7 +196,7 @@ class Created:
             if isinstance(error, ServiceError) and error.code.endswith("BeingDeleted"):
                 return True
             reason, command = str(error) or "interrupted", thing.command("del", self._option)
-            self._tell(Event("leftover", thing.name, f"{thing.name} was not deleted ({reason}); delete it: {command}"))
+            self._tell(Leftover(thing.name, f"{thing.name} was not deleted ({reason}); delete it: {command}"))
             self._standing[thing] = error
             return False
         return True

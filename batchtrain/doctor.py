@@ -18,9 +18,9 @@ from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Pool, Recipe
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.plan import cost
+from batchtrain.records.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from batchtrain.service import arm, look
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 
 if TYPE_CHECKING:
     from azure.batch import BatchClient

@@ -79,6 +79,11 @@ def printable(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
 _NODE = re.compile(r"\b(tvm(?:ps)?_[0-9a-f]{4})[0-9a-f]{60}(_[a-z])\b")
 
 

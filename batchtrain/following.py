@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from azure.batch import BatchClient
 
 from batchtrain.errors import TaskFailed
+from batchtrain.records.events import Event, Output, OutputShown, Stderr, Stdout, TaskFailure, TasksSeen
+from batchtrain.records.seen import Counts, TaskSeen
 from batchtrain.service import files
-from batchtrain.service.seen import TaskSeen
-from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Counts, Glance
+from batchtrain.service.tasks import Glance
 
-FILES = ("stdout.txt", "stderr.txt")
+OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
+"""The event of a line of each file."""
 LINES_AT_ONCE = 10_000
 """Most lines of a followed file that are passed on together."""
 FIRST, MOST_FAILED = 4, 20
@@ -75,12 +76,12 @@ class Follow:
         self._turn += 1
         if seen.counts != self._counts:
             self._counts = seen.counts
-            self._tell(Event("tasks.seen", self._job.id, "", seen.counts))
+            self._tell(TasksSeen(self._job.id, counts=seen.counts))
         if seen.whole:
             return self._show_running(seen.first, named=len(seen.first) > 1)
         if not self._large:
             self._large = True
-            self._tell(Event("output.shown", self._job.id, _which_output(self._job.id, seen.counts.total)))
+            self._tell(OutputShown(self._job.id, _which_output(self._job.id, seen.counts.total)))
         first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
         return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
 
@@ -99,20 +100,20 @@ class Follow:
         ended = task.state == "completed"
         if task.id not in self._open:
             self._open[task.id] = self._followers(task.id)
-        due = len(FILES) if ended or self._turn % self._turns == 0 else 1
+        due = len(OUTPUT) if ended or self._turn % self._turns == 0 else 1
         for file, follower in self._open[task.id][:due]:
             for lines in together(follower.new_lines(task.node, last=ended)):
                 self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
                 for line in lines:
                     text = f"{task.id}: {line}" if named else line
-                    self._tell(Event(file.removesuffix(".txt"), task.id, text))
+                    self._tell(OUTPUT[file](task.id, text))
         if ended:
             self._closed.add(task.id)
             del self._open[task.id]
         return due
 
     def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
-        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in FILES]
+        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in OUTPUT]
 
     def _show_failed(self, count: int) -> int:
         """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
@@ -122,10 +123,10 @@ class Follow:
         for task in self._job.iter_tasks("failed", limit=MOST_FAILED):
             if task.id not in self._closed and task.id not in self._open:
                 self._closed.add(task.id)
-                self._tell(Event("task.failed", task.id, str(self._job.failure_of(task))))
+                self._tell(TaskFailure(task.id, str(self._job.failure_of(task))))
                 requests += 2
         if count >= MOST_FAILED:
-            self._tell(Event("output.shown", self._job.id, _further_failures(self._job.id)))
+            self._tell(OutputShown(self._job.id, _further_failures(self._job.id)))
         return requests
 
 

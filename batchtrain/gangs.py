@@ -19,7 +19,7 @@ import msgspec
 from batchtrain.client import Client, connect
 from batchtrain.config.types import Pool, Recipe, Results
 from batchtrain.described import command, suggesting
-from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.errors import NotFound, TaskFailed, UsageError, printable, printable_lines
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
@@ -190,10 +190,11 @@ def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
     if not answers:
         raise failure
     first = min(answers, key=lambda answer: (answer["rank"] != failure.rank, answer["time"]))
-    raised = f"rank {first['rank']} raised {first['type']}: {first['message']}"
-    failure.args = (f"{raised}\n\n{first['traceback'].rstrip()}",)
+    message = printable_lines(first["message"])
+    raised = f"rank {first['rank']} raised {printable(first['type'])}: {message}"
+    failure.args = (f"{raised}\n\n{printable_lines(first['traceback'])}",)
     failure.rank = first["rank"]
-    raise failure from _built_in(first["type"], first["message"])
+    raise failure from _built_in(first["type"], message)
 
 
 def _built_in(name: str, message: str) -> Exception | None:

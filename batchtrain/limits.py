@@ -10,14 +10,14 @@ from batchtrain.catalog.prices import Price, money
 from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.plan.cost import price_of
+from batchtrain.records.events import Event, NodesSeen, Waiting
+from batchtrain.records.seen import NodeSeen, node_cost
 from batchtrain.service.connect import Account
 from batchtrain.service.retry import CLOCK
-from batchtrain.service.seen import NodeSeen, node_cost
-from batchtrain.service.submit import Event
 
 LOOK_SECONDS = 60.0
 """Between two looks at the nodes, while the tasks run."""
-WAITS = frozenset({"nodes.seen", "waiting"})
+WAITS = (NodesSeen, Waiting)
 """Events of a wait, which may be ended; others are told between two requests that belong together."""
 
 
@@ -68,11 +68,11 @@ class Guard:
 
     def note(self, event: Event) -> None:
         """Take an event of a wait. Raises LimitReached."""
-        if event.kind == "nodes.seen" and isinstance(event.data, tuple):
+        if isinstance(event, NodesSeen):
             self._looked = self._clock()
-            self._present = {node.id for node in event.data[1]}
-            self._nodes |= {node.id: (node, self._looked) for node in event.data[1]}
-        if event.kind in WAITS:
+            self._present = {node.id for node in event.nodes}
+            self._nodes |= {node.id: (node, self._looked) for node in event.nodes}
+        if isinstance(event, WAITS):
             self.check()
 
     def due(self) -> bool:

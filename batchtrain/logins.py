@@ -18,10 +18,10 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan.network import SSH_PORT
+from batchtrain.records.seen import Endpoint
 from batchtrain.runtime import INSIDE
 from batchtrain.service import look
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import Endpoint
 
 HOST = "127.0.0.1"
 OPTIONS = ("-o", "StrictHostKeyChecking=accept-new")

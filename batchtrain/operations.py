@@ -38,18 +38,20 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
-from batchtrain.runs.directory import RunDirectory, root_of
-from batchtrain.runs.finished import Run, Runs
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
-from batchtrain.service import connect as signing
-from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
-from batchtrain.service.connect import Account
-from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
-from batchtrain.service.downloads import task_tree
-from batchtrain.service.failed import failed
-from batchtrain.service.job_addition import ONCE, Adding
-from batchtrain.service.requests import Creation, creation, quoted
-from batchtrain.service.seen import (
+from batchtrain.records.events import (
+    Deleted,
+    Event,
+    FilesUploaded,
+    JobKept,
+    NodeLogin,
+    NodeReady,
+    NodeRebooted,
+    NodeUserAdded,
+    PoolIdentified,
+    PoolReused,
+    TasksChanged,
+)
+from batchtrain.records.seen import (
     MOST_ROWS,
     JobSeen,
     NodeSeen,
@@ -59,8 +61,18 @@ from batchtrain.service.seen import (
     TaskSeen,
     nodes_called,
 )
+from batchtrain.runs.directory import RunDirectory, root_of
+from batchtrain.runs.finished import Run, Runs
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
+from batchtrain.service import connect as signing
+from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
+from batchtrain.service.connect import Account
+from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
+from batchtrain.service.downloads import task_tree
+from batchtrain.service.failed import failed
+from batchtrain.service.job_addition import ONCE, AddOptions
+from batchtrain.service.requests import Creation, creation, quoted
 from batchtrain.service.statistics import Stats
-from batchtrain.service.submit import Event
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
 from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
@@ -160,7 +172,7 @@ class Operations:
         """When a pool, a job or a job schedule was created. Raises NotFound."""
         return creation(self.batch, f"/{COLLECTIONS[kind]}/{quoted(name)}")
 
-    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, adding: Adding = ONCE) -> None:
+    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, options: AddOptions = ONCE) -> None:
         """Send a plan's requests in order."""
         values = self._values(recipe)
         others: submit.Others = {
@@ -168,7 +180,7 @@ class Operations:
             "pool.identity": lambda step: _identify(step, recipe, self.account),
         }
         kept = Kept(values, self.account)
-        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, adding):
+        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options):
             tell(event)
 
 
@@ -227,7 +239,7 @@ class Pools:
         if standing is None:
             return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen)
         self._refuse_other(standing, foreseen)
-        tell(Event("pool.reused", pool_id, f"pool {pool_id} exists, matches the plan, and is used"))
+        tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used"))
         self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
         return self.get(pool_id)
 
@@ -253,7 +265,7 @@ class Pools:
 
     def _log_in(self, logins: tuple[Step, ...], recipe: Recipe, tell: Tell) -> None:
         if logins and self._client.account.emulated:
-            tell(Event("node.user", _id(recipe), "no login is created: the nodes of the emulator are this machine"))
+            tell(NodeUserAdded(_id(recipe), "no login is created: the nodes of the emulator are this machine"))
         elif logins:
             self._client.carry_out(Plan(logins), recipe, tell)
             self._say_logins(recipe, tell)
@@ -266,8 +278,7 @@ class Pools:
         key = logins.key_of(recipe)
         for endpoint in look.endpoints(self._client.batch, pool.id, SSH_PORT):
             tell(
-                Event(
-                    "node.login",
+                NodeLogin(
                     endpoint.node,
                     f"{shlex.join(logins.words(pool.ssh.username, key, endpoint))}  # node {endpoint.node}",
                 )
@@ -285,7 +296,7 @@ class Pools:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
 
         def rebooted(text: str) -> None:
-            tell(Event("node.reboot", pool_id, text))
+            tell(NodeRebooted(pool_id, text))
 
         reboots = watch.Reboots(self._client.batch, pool_id, _mended(recipe), rebooted)
         try:
@@ -296,9 +307,9 @@ class Pools:
                     error.finding = self.diagnose(pool_id).first
             raise
         for number, node in enumerate(nodes[:NAMED_NODES], 1):
-            tell(Event("node.ready", node.id, f"node {node.id} is ready ({number} of {len(nodes)})"))
+            tell(NodeReady(node.id, f"node {node.id} is ready ({number} of {len(nodes)})"))
         if len(nodes) > NAMED_NODES:
-            tell(Event("node.ready", pool_id, f"and {len(nodes) - NAMED_NODES} more nodes are ready"))
+            tell(NodeReady(pool_id, f"and {len(nodes) - NAMED_NODES} more nodes are ready"))
         return Table(nodes)
 
     def get(self, pool_id: str) -> PoolSeen:
@@ -463,7 +474,7 @@ class Jobs:
         todo = self._planned(recipe, foreseen, timeout, tell)
         if recreate:
             self.remove_all(recipe, tell=tell)
-        self._client.carry_out(todo, recipe, tell, Adding(resume, fail_fast, timeout))
+        self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout))
         return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
 
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
@@ -490,7 +501,7 @@ class Jobs:
             existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
             with contextlib.suppress(NotFound):
                 existing.delete()
-                tell(Event("deleted", settings.id, f"deleted job {settings.id}"))
+                tell(Deleted(settings.id, f"deleted job {settings.id}"))
 
     def get(self, job_id: str) -> Job:
         """An existing job. Raises NotFound."""
@@ -521,7 +532,7 @@ class Jobs:
         for job in jobs:
             with contextlib.suppress(NotFound):
                 if look.job_created(self._client.batch, job.id) != job.created:
-                    tell(Event("job.kept", job.id, f"job {job.id} was added again meanwhile, and is kept"))
+                    tell(JobKept(job.id, f"job {job.id} was added again meanwhile, and is kept"))
                     continue
                 self.handle(job.id).delete(wait=False, tell=tell)
                 deleted.append(job)
@@ -793,7 +804,7 @@ class Job:
         def report(number: int) -> None:
             of = f" of {count:,}" if count is not None else ""
             if tell is not None:
-                tell(Event("task.changed", self.id, f"{past} {number:,}{of} tasks"))
+                tell(TasksChanged(self.id, f"{past} {number:,}{of} tasks"))
 
         return report
 
@@ -933,7 +944,7 @@ def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
     (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
     tally.check()
     total = tally.total
-    return Event(step.action, total.place, f"{total.files} files to {total.place}: {total.copied} copied")
+    return FilesUploaded(total.place, f"{total.files} files to {total.place}: {total.copied} copied")
 
 
 def _refuse_identities(recipe: Recipe, account: Account) -> None:
@@ -956,9 +967,7 @@ def _identify(step: Step, recipe: Recipe, account: Account) -> Event:
     pool_id = _id(recipe)
     identities = step.body["identities"] if isinstance(step.body, dict) else ()
     if account.emulated:
-        return Event(
-            step.action, pool_id, f"pool {pool_id} is created without managed identities: the emulator has none"
-        )
+        return PoolIdentified(pool_id, f"pool {pool_id} is created without managed identities: the emulator has none")
     from batchtrain.service import arm  # only for pools with identities
 
     rest = arm.reach(recipe.credentials, os.environ, account.endpoint)
@@ -967,7 +976,7 @@ def _identify(step: Step, recipe: Recipe, account: Account) -> Event:
     if seen is None:
         raise NotFound(f"the signed-in identity sees no Batch account at {account.endpoint}; it needs the role Reader")
     arm.set_pool_identity(rest, seen, pool_id, identities)
-    return Event(step.action, pool_id, f"pool {pool_id} has {len(identities)} managed identities")
+    return PoolIdentified(pool_id, f"pool {pool_id} has {len(identities)} managed identities")
 
 
 def _mended(recipe: Recipe | None) -> frozenset[str]:

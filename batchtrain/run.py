@@ -24,14 +24,22 @@ from batchtrain.following import Follow
 from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.plan.cost import price_of
 from batchtrain.plan.job import merge_id, needs_pool
+from batchtrain.records.events import (
+    Event,
+    JobFailed,
+    JobReplaced,
+    Results,
+    ResultsFailed,
+    ResultsFetching,
+    ResultsSkipped,
+)
+from batchtrain.records.seen import Table, TaskSeen
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import look, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
-from batchtrain.service.seen import Table, TaskSeen
-from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
@@ -242,14 +250,14 @@ class Recorder:
         if ask and submitted and self._recordings and state == "interrupted":
             skips = "Ctrl-C skips them" if limit else "Ctrl-C again skips them"
             text = f"{error if limit else 'interrupted'}; fetching the results ({skips})"
-            self._tell(Event("results.fetch", "", text))
+            self._tell(ResultsFetching("", text))
         try:
             for job_id in self._recordings if ask and submitted else ():
                 if job_id not in self._ended:
                     unsaved |= not self._fetch_after_error(job_id)
             unsaved |= self.unsaved
         except KeyboardInterrupt:
-            self._tell(Event("results.skipped", "", "fetching was interrupted; what is not here yet is lost"))
+            self._tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
         self.end_all(state, error)
         return unsaved
 
@@ -260,14 +268,14 @@ class Recorder:
         except BatchtrainError as error:
             if isinstance(error, NotFound) and error.code in GONE:
                 return True
-            self._tell(Event("results.failed", job_id, f"the results of job {job_id} could not be fetched: {error}"))
+            self._tell(ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {error}"))
             return False
         return True
 
     def say(self) -> None:
         """Say where the results are."""
         for recording in self._recordings.values():
-            self._tell(Event("results", recording.job_id, recording.conclusion()))
+            self._tell(Results(recording.job_id, recording.conclusion()))
 
 
 def _work(
@@ -309,7 +317,7 @@ def _all_followed(
             failures.append(failure)
             kept.end(job.id, "failed", failure)
             if number < len(recipe.jobs):
-                made.tell(Event("job.failed", job.id, f"{failure}; the next jobs continue"))
+                made.tell(JobFailed(job.id, f"{failure}; the next jobs continue"))
         kept.end(job.id, "completed", None)
     return Outcome(Table(ended), failures[0] if failures else None)
 
@@ -367,7 +375,7 @@ def _replace(client: Operations, job_id: str, created: str, tell: Tell) -> None:
                 operation=f"replace job {job_id}",
                 code="JobExists",
             )
-        tell(Event("job.replaced", job_id, f"replacing job {job_id}, which has completed"))
+        tell(JobReplaced(job_id, f"replacing job {job_id}, which has completed"))
         client.jobs.handle(job_id).delete(tell=tell)
 
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, UsageError, printable
+from batchtrain.records.seen import Table, nodes_called
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.results import Part, parts, selects, there
 from batchtrain.service import downloads, look
 from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
 from batchtrain.service.retry import Patience
-from batchtrain.service.seen import Table, nodes_called
 
 LAUNCH = ".batchtrain/"
 """The launcher's own files in the directory of a task."""

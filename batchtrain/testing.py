@@ -78,14 +78,20 @@ class BatchService:
         """A new client; `options` are those of the SDK. Its pollers ask every POLLING_SECONDS."""
         from azure.batch import BatchClient
         from azure.core.credentials import AzureNamedKeyCredential
+        from azure.core.pipeline.transport import RequestsTransport
 
+        if "transport" not in options:
+            options["transport"] = RequestsTransport(use_env_settings=False)  # no proxy
         return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
 
     def connect_async(self, **options: Any) -> AsyncBatchClient:
         """The same for async programs; the SDK needs aiohttp for it."""
         from azure.batch.aio import BatchClient
         from azure.core.credentials import AzureNamedKeyCredential
+        from azure.core.pipeline.transport import AioHttpTransport
 
+        if "transport" not in options:
+            options["transport"] = AioHttpTransport(use_env_settings=False)  # no proxy
         return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
 
     def hints(self) -> tuple[Hint, ...]:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from batchtrain.display.live_view import View
-from batchtrain.service.seen import NodeSeen
-from batchtrain.service.submit import Event
+from batchtrain.records.events import NodesSeen, Stdout
+from batchtrain.records.seen import NodeSeen
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 WIDTHS = (80, 40)
@@ -24,11 +24,11 @@ def training() -> View:
     view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=3)
     allocated = datetime.fromtimestamp(BEGAN, timezone.utc)
     nodes = tuple(NodeSeen(f"tvmps_{number}", "running", "", allocated=allocated) for number in range(2))
-    view.note(Event("nodes.seen", "gpu2", "", (2, nodes)), BEGAN + 60)
+    view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
     for step in range(1, 13):
         for rank in range(3 if step < 3 else 2):
             line = f"[{rank * 2 // 3}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
-            view.note(Event("stdout", "train", line), BEGAN + 60 + 10 * step)
+            view.note(Stdout("train", line), BEGAN + 60 + 10 * step)
     view.answers = 2.0, 18
     return view
 

@@ -18,7 +18,7 @@ from batchtrain.errors import UsageError
 
 if TYPE_CHECKING:
     from batchtrain.operations import Job
-    from batchtrain.service.seen import TaskSeen
+    from batchtrain.records.seen import TaskSeen
 
 STATES = ("active", "running", "completed", "succeeded", "failed")
 MOST_SHOWN = 100

@@ -20,8 +20,8 @@ from batchtrain.cli.job_files import named
 from batchtrain.cli.options import common, results_last, say, seconds, settings, standing, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.records.seen import ScheduleSeen
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
-from batchtrain.service.seen import ScheduleSeen
 
 if TYPE_CHECKING:
     from datetime import datetime

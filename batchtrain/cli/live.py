@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
 from batchtrain.display.terminal import terminal_text
+from batchtrain.records.events import Event, Stderr, Stdout
 from batchtrain.service import retry
-from batchtrain.service.submit import Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -59,7 +59,7 @@ def block(make: Callable[[], View]) -> Iterator[Callable[[Event], None]]:
         def tell(event: Event) -> None:
             with log.lock:  # another thread draws the view
                 view.note(event, time.time())
-            if event.kind == "stderr" or (event.kind == "stdout" and to_terminal):
+            if isinstance(event, Stderr) or (isinstance(event, Stdout) and to_terminal):
                 log.add(terminal_text(options.own_shortened(event.text)))
             else:
                 log.flush()

@@ -25,16 +25,15 @@ if TYPE_CHECKING:
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
+    from batchtrain.created import Kind
+    from batchtrain.records.events import Event
     from batchtrain.runs.recording import Origin
-    from batchtrain.service.submit import Event
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 PROGRESS = ("auto", "live", "plain", "none")
 FORMATS = ("table", "json", "jsonl", "yaml", "csv")
-DETAILS = frozenset({"pool.adding", "job.adding", "schedule.adding", "task.add", "job.complete"})
-"""Kinds of events that are printed with -v only."""
 
 
 @dataclass
@@ -131,13 +130,13 @@ class Settings:
         """
         from batchtrain import client
         from batchtrain.config.load import load_credentials
+        from batchtrain.records.events import ServiceUnreachable
         from batchtrain.service import retry
-        from batchtrain.service.submit import Event
 
         credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
         connected = client.connect(local=self.local, credentials=credentials, display=False)
         connected.say = say
-        retry.listen(lambda text: tell(Event("unreachable", "", text)))
+        retry.listen(lambda text: tell(ServiceUnreachable("", text)))
         if connected.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
         if question:
@@ -203,14 +202,14 @@ def silence(stream: TextIO | None) -> None:
 def tell(event: Event) -> None:
     """Print an event as progress. The output of a task goes to the same stream it came from, unless stdout is for a
     document."""
+    from batchtrain.records.events import Detail, Observed, Output, Stdout  # `--help` has no events
+
     verbose = settings().verbose
-    if not event.text and event.kind.endswith(".seen"):
+    if isinstance(event, Observed) or (isinstance(event, Detail) and not verbose):
         return
-    if not verbose and event.kind in DETAILS:
-        return
-    if event.kind == "stdout" and settings().output == "table":
+    if isinstance(event, Stdout) and settings().output == "table":
         _narrate(_for(sys.stdout, event.text), sys.stdout)
-    elif event.kind in ("stdout", "stderr"):
+    elif isinstance(event, Output):
         _narrate(_for(sys.stderr, own_shortened(event.text)), sys.stderr)
     elif settings().progress != "none":
         say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}" if verbose else event.text)
@@ -236,9 +235,11 @@ def settings() -> Settings:
 @contextmanager
 def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Event], None]]:
     """Prints the events, and where the results are as the last of all."""
+    from batchtrain.records.events import Results
+
     held: list[Event] = []
     try:
-        yield lambda event: held.append(event) if event.kind == "results" else tell(event)
+        yield lambda event: held.append(event) if isinstance(event, Results) else tell(event)
     finally:
         for event in held:
             say(event.text)
@@ -249,7 +250,7 @@ def standing(client: Client, tell: Callable[[Event], None] = tell) -> Iterator[C
     """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
     from batchtrain.created import KINDS, Created
 
-    made = Created(client, tell, keep=KINDS.values())
+    made = Created(client, tell, keep=KINDS)
     try:
         yield made.tell
     except BaseException as error:
@@ -259,7 +260,7 @@ def standing(client: Client, tell: Callable[[Event], None] = tell) -> Iterator[C
 
 
 @contextmanager
-def waiting(kind: str, name: str, client: Client) -> Iterator[None]:
+def waiting(kind: Kind, name: str, client: Client) -> Iterator[None]:
     """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again."""
     from batchtrain.created import Thing, left, sent
     from batchtrain.errors import TimedOut, Unreachable

@@ -143,7 +143,7 @@ _FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decod
 
 def _table(rows: Iterable[Any], empty: str) -> None:
     if sys.stdout is None or not sys.stdout.isatty():
-        from batchtrain.service.seen import aligned
+        from batchtrain.records.seen import aligned
 
         known = iter(rows)
         widths: list[int] = []

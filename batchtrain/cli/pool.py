@@ -19,7 +19,7 @@ from batchtrain.service.deadlines import POOL_SECONDS
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Recipe
-    from batchtrain.service.seen import PoolSeen
+    from batchtrain.records.seen import PoolSeen
 
 
 LEAST_IDLE = 300.0
@@ -140,7 +140,7 @@ def show_(pool_id: str | None) -> None:
     from datetime import datetime, timezone
 
     from batchtrain.cli.output import plain
-    from batchtrain.service.seen import node_hours
+    from batchtrain.records.seen import node_hours
 
     name, loaded = _named(pool_id)
     client = settings().connect(loaded)
@@ -209,7 +209,7 @@ def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
 
 def _in_full(names: Iterable[str], known: Callable[[], list[str]]) -> list[str]:
     """The full ids for short ids. If all are full ids, sends no request."""
-    from batchtrain.service.seen import nodes_called
+    from batchtrain.records.seen import nodes_called
 
     ids = []
     for name in names:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from batchtrain.client import Client
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
+    from batchtrain.records.seen import TaskSeen
     from batchtrain.run import Outcome
-    from batchtrain.service.seen import TaskSeen
 
 
 NAMED = 20

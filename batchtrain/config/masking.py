@@ -85,12 +85,18 @@ def _secrets(value: Any) -> Iterator[Secret]:
             yield from _secrets(item)
 
 
+VARIABLES = "environment_variables"
+"""The property of the configuration whose values are environment variables."""
+
+
 def masked_document(value: Any, secrets: Iterable[Secret] = ()) -> Any:
     """A document of mappings, lists and scalars with every secret masked, also in links."""
     if isinstance(value, str):
         return masked_text(value, secrets)
     if isinstance(value, dict):
         shown = {key: masked_document(item, secrets) for key, item in value.items()}
+        if isinstance(variables := shown.get(VARIABLES), dict):
+            shown[VARIABLES] = {key: variable(str(key), item) for key, item in variables.items()}
         name, given = value.get("name"), shown.get("value")
         if isinstance(name, str) and isinstance(given, str):  # a variable in the form of a request
             shown["value"] = variable(name, given)
@@ -98,6 +104,31 @@ def masked_document(value: Any, secrets: Iterable[Secret] = ()) -> Any:
     if isinstance(value, (list, tuple)):
         return [masked_document(item, secrets) for item in value]
     return value
+
+
+def masked_file(content: bytes, secrets: Iterable[Secret] = ()) -> str:
+    """A YAML file with every secret masked: of secret variables the whole value, however it is written."""
+    import yaml  # 20 ms, and only a run stores files
+
+    text = content.decode("utf-8", "replace")
+    spans = {span for node in yaml.compose_all(text, yaml.CSafeLoader) for span in _secret_values(node, set())}
+    for start, end in sorted(spans, reverse=True):
+        line_ends = text[start:end][len(text[start:end].rstrip("\r\n")) :]  # a block scalar ends with them
+        text = f"{text[:start]}'{MASK}'{line_ends}{text[end:]}"
+    return masked_text(text, secrets)
+
+
+def _secret_values(node: Any, visited: set[int]) -> Iterator[tuple[int, int]]:
+    """Where the values of secret variables begin and end in the text of a YAML node."""
+    if id(node) in visited or isinstance(node.value, str):
+        return
+    visited.add(id(node))
+    for item in node.value:
+        key, value = item if isinstance(item, tuple) else (None, item)
+        if key is not None and key.value == VARIABLES and value.id == "mapping":
+            named = (pair for pair in value.value if is_secret(str(pair[0].value)))
+            yield from ((secret.start_mark.index, secret.end_mark.index) for _, secret in named)
+        yield from _secret_values(value, visited)
 
 
 def variable(name: str, value: str) -> str:

@@ -10,12 +10,11 @@ import msgspec
 
 from batchtrain.config import yaml_text
 from batchtrain.config.load import FIELDS, Examined, Reading
-from batchtrain.config.masking import is_secret, masked_text, variable
+from batchtrain.config.masking import VARIABLES, is_secret, masked_document
 from batchtrain.config.types import SECRETS, masked
 
 At = tuple[str | int, ...]
 DEFAULT = "default"
-VARIABLES = "environment_variables"
 
 
 class View(NamedTuple):
@@ -34,7 +33,7 @@ def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] 
     for section, attribute in FIELDS.items():
         value = getattr(seen.recipe, attribute)
         if value is not None and (defaults or section in seen.reading.sections):
-            leaves.update(_leaves(msgspec.to_builtins(value, enc_hook=masked), (section,)))
+            leaves.update(_leaves(masked_document(msgspec.to_builtins(value, enc_hook=masked)), (section,)))
     origins = _origins(seen.reading, leaves, environment)
     kept = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
     return View(_tree(kept), _tree({path: origins[path] for path in kept}))
@@ -77,13 +76,7 @@ def _leaves(value: Any, path: At) -> Iterator[tuple[At, Any]]:
         for number, item in enumerate(value):
             yield from _leaves(item, (*path, number))
     elif value is not None:
-        yield path, _masked(path, value)
-
-
-def _masked(path: At, value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return variable(str(path[-1]), masked_text(value)) if VARIABLES in path[-2:-1] else masked_text(value)
+        yield path, value
 
 
 def _origins(reading: Reading, leaves: Collection[At], environment: Collection[str]) -> dict[At, str]:

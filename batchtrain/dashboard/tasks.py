@@ -14,11 +14,11 @@ from azure.batch import BatchClient
 from batchtrain import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
 from batchtrain.errors import UsageError
+from batchtrain.records.seen import TaskSeen
 from batchtrain.runs.extract import split
 from batchtrain.service import browse, downloads, look
 from batchtrain.service.browse import TaskRow
 from batchtrain.service.failed import failed
-from batchtrain.service.seen import TaskSeen
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 SECONDS = {STDOUT: 5.0, STDERR: 10.0}

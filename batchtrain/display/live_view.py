@@ -14,11 +14,26 @@ from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
+from batchtrain.records.events import (
+    Deleted,
+    Event,
+    JobAdded,
+    JobAdding,
+    NodeReady,
+    NodesSeen,
+    Output,
+    PoolAdding,
+    PoolResized,
+    PoolWaits,
+    ResultsFetching,
+    Stderr,
+    Stdout,
+    TasksAdded,
+    TasksSeen,
+)
+from batchtrain.records.seen import Counts, NodeSeen, node_cost, node_hours
 from batchtrain.runs.curves import spark
 from batchtrain.runs.extract import Extractor, Point
-from batchtrain.service.seen import NodeSeen, node_cost, node_hours
-from batchtrain.service.submit import Event
-from batchtrain.service.tasks import Counts
 
 MOST_RANKS = 12
 MOST_KNOWN = 10_000
@@ -37,19 +52,18 @@ _TOTAL = re.compile(
     r"\b(?P<unit>step|epoch|iter(?:ation)?|batch)\W{0,3}(?P<at>\d{1,12}) ?(?:/|of) ?(?P<of>\d{1,12})\b", re.IGNORECASE
 )
 _RANK = re.compile(r"^\[(?P<node>\d{1,9}):(?:rank )?(?P<rank>\d{1,9})\] ?(?P<text>.*)$")
-PHASES = {
-    "pool.adding": "adding the pool",
-    "pool.wait": "waiting for nodes",
-    "pool.resize": "waiting for nodes",
-    "node.ready": "nodes are ready",
-    "job.adding": "adding the job",
-    "job.add": "adding tasks",
-    "task.add": "starting",
-    "stdout": "running",
-    "stderr": "running",
-    "results.fetch": "fetching results",
-    "deleting": "deleting",
-    "deleted": "deleting",
+PHASES: dict[type[Event], str] = {
+    PoolAdding: "adding the pool",
+    PoolWaits: "waiting for nodes",
+    PoolResized: "waiting for nodes",
+    NodeReady: "nodes are ready",
+    JobAdding: "adding the job",
+    JobAdded: "adding tasks",
+    TasksAdded: "starting",
+    Stdout: "running",
+    Stderr: "running",
+    ResultsFetching: "fetching results",
+    Deleted: "deleting",
 }
 """The phase that begins with an event."""
 READY = ("idle", "running")
@@ -108,14 +122,14 @@ class View:
 
     def note(self, event: Event, now: float) -> None:
         """Take an event."""
-        phase = PHASES.get(event.kind)
+        phase = PHASES.get(type(event))
         if phase and phase != self.phase:
             self.phase, self.since = phase, now
-        if event.kind == "nodes.seen" and isinstance(event.data, tuple):
-            self.wanted, self.nodes = event.data
-        elif event.kind == "tasks.seen" and isinstance(event.data, Counts):
-            self.counts = event.data
-        elif event.kind in ("stdout", "stderr"):
+        if isinstance(event, NodesSeen):
+            self.wanted, self.nodes = event.target, event.nodes
+        elif isinstance(event, TasksSeen):
+            self.counts = event.counts
+        elif isinstance(event, Output):
             with contextlib.suppress(ValueError, RecursionError):  # absurd numbers or depths: nothing to show
                 self._line(event.text, now)
 

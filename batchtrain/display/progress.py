@@ -17,7 +17,7 @@ from batchtrain import markup
 from batchtrain.display.live_view import Line, View, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
-from batchtrain.service.submit import Event
+from batchtrain.records.events import Event, Stdout
 
 REDRAWS = 0.25
 """Seconds between two drawings of a card in which something happened; without an event it is drawn each second."""
@@ -57,7 +57,7 @@ def shown(view: Callable[[], View], interrupted: str) -> Iterator[Tell]:
 def line(event: Event) -> None:
     """An event as plain text; the output of tasks goes to stdout."""
     if event.text:
-        own = event.kind == "stdout"
+        own = isinstance(event, Stdout)
         print(terminal_text(event.text if own else shortened(event.text)), file=sys.stdout if own else sys.stderr)
 
 

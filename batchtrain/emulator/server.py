@@ -127,7 +127,14 @@ class Status(NamedTuple):
             "AZURE_BATCH_ENDPOINT": self.endpoint,
             **identity.variables(self.endpoint, self.key),
             **trusted,
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), _past_proxies(os.environ)),
         }
+
+
+def _past_proxies(environment: Mapping[str, str]) -> str:
+    """The hosts that programs reach without a proxy: those of this environment, and this machine."""
+    hosts = (environment.get("no_proxy") or environment.get("NO_PROXY") or "").split(",")
+    return ",".join(dict.fromkeys(host for host in (*hosts, "127.0.0.1", "localhost") if host))
 
 
 class Hint(NamedTuple):

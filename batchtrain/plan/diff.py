@@ -15,6 +15,7 @@ from msgspec.json import decode
 from batchtrain import markup
 from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
+from batchtrain.plan.step import Action
 from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.plan.wire import Template, templates
@@ -153,7 +154,7 @@ CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
 """Actions that change what an earlier step of the plan made."""
 
 
-def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[Action, str], dict[str, Any]]) -> dict[str, Any]:
     """A pool that is created empty, as it is after it got its identities and nodes."""
     scaled = changes.get(("pool.autoscale", pool_id))
     return {

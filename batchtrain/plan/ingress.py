@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from batchtrain.config import task_paths
 from batchtrain.config.types import Files, Recipe
 from batchtrain.errors import PlanError
-from batchtrain.plan.step import Step
+from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
 
-ACTION = "files.upload"
+ACTION: Action = "files.upload"
 """Action of a step that brings files of this machine to a container; its body says which."""
 
 FILE_SHARE = (

@@ -13,7 +13,7 @@ from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import autoscale, image, ingress, inputs, mounts, network, pool_users, start_task, wire, wire_times
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
-from batchtrain.plan.step import Step
+from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan, PoolFacts
 
 __all__ = ["environment", "facts_of", "plan", "resource_files", "specification", "uses_containers"]
@@ -28,8 +28,11 @@ EMPTY: dict[str, Any] = {
 }
 """Turns a pool's request into that of a pool without nodes."""
 
-RESIZED = ("pool.resize", ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"))
-SCALED = ("pool.autoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
+RESIZED: tuple[Action, tuple[str, ...]] = (
+    "pool.resize",
+    ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"),
+)
+SCALED: tuple[Action, tuple[str, ...]] = ("pool.autoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
 """How such a pool gets nodes later: the action of the step and its fields."""
 
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.wire import TaskCollection, Wire, document
 
-REQUESTS = {
+Action = Literal[
+    "pool.add",
+    "pool.identity",
+    "pool.resize",
+    "pool.autoscale",
+    "node.user",
+    "job.add",
+    "job.complete",
+    "schedule.add",
+    "task.add",
+    "blob.upload",
+    "files.upload",
+]
+REQUESTS: Mapping[Action, tuple[str, str]] = {
     "pool.add": ("POST", "/pools"),
     "pool.identity": ("PATCH", "/pools/{}"),
     "pool.resize": ("POST", "/pools/{}/resize"),
@@ -30,7 +44,7 @@ class Step(NamedTuple):
     subject: the id of the pool, job or schedule that the request is about; of an upload `link/container/path`.
     """
 
-    action: str
+    action: Action
     subject: str
     body: Wire | TaskStream | dict[str, Any]
 

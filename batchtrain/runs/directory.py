@@ -349,7 +349,7 @@ def make(root: Path, job: str, now: datetime) -> RunDirectory:
     while True:
         path = root / f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
         try:
-            path.mkdir()
+            path.mkdir(mode=0o700)  # only the user reads what a program printed
             break
         except FileExistsError:
             continue

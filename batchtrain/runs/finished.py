@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from batchtrain import markup
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
+from batchtrain.records.seen import MOST_ROWS, Table, TaskSeen, aligned
 from batchtrain.runs import compare, directory, report
 from batchtrain.runs.curves import Plot
 from batchtrain.runs.directory import RunDirectory, RunRecord
-from batchtrain.service.seen import MOST_ROWS, Table, TaskSeen, aligned
 
 MOST_CURVES = 12
 """Tasks or runs in one figure."""

@@ -18,13 +18,15 @@ from azure.batch import BatchClient
 
 from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
-from batchtrain.config.masking import masked_document, masked_line, masked_text, secrets_in, secrets_of_settings
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results
+from batchtrain.config.masking import masked_document, masked_file, masked_text, secrets_in, secrets_of_settings
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
+from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
+from batchtrain.records.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
 from batchtrain.runs import compare, directory, report, results
 from batchtrain.runs.directory import (
     Commit,
@@ -41,8 +43,6 @@ from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import look, tasks
 from batchtrain.service.connect import Account, patience
-from batchtrain.service.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
-from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 
 MANY = 20
@@ -51,10 +51,6 @@ MANY_OF_SWEEP = 200
 """The same limit for tasks with named parameters, whose metrics are compared."""
 AT_ONCE = 10_000
 """Lines of a file that are searched for metrics at once."""
-OUTPUT = frozenset({"stdout", "stderr"})
-"""Kinds of events that are an output line of a task."""
-READY, ADDED = frozenset({"node.ready", "pool.reused"}), frozenset({"job.add", "task.add"})
-"""The event kinds that report that a pool is ready, or that a job was added."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -131,9 +127,7 @@ class Recording:
         secrets = secrets_in(recipe)
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
-                lines = content.decode("utf-8", "replace").splitlines(keepends=True)
-                text = "".join(masked_text(masked_line(line), secrets) for line in lines)
-                directory.replace(self.run.config / Path(path).name, text.encode())
+                directory.replace(self.run.config / Path(path).name, _masked(path, content, secrets))
         directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), secrets)))
         shown = render.as_document(plan._replace(hidden=secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
@@ -143,11 +137,11 @@ class Recording:
 
     def tell(self, event: Event) -> None:
         """Record an event; an output line of a task is only searched for metrics."""
-        if event.kind in READY:
+        if isinstance(event, (NodeReady, PoolReused)):
             self._moments = self._moments._replace(ready=now())
-        elif event.kind in ADDED:
+        elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
-        if event.text and event.kind not in OUTPUT:
+        if event.text and not isinstance(event, Output):
             self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
@@ -498,6 +492,14 @@ _SECTIONS = {
     "pool_specification": "pool",
     "job_specifications": "jobs",
 }
+
+
+def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
+    """A file as given, without secrets."""
+    if path.endswith(".json"):
+        document = masked_document(msgspec.json.decode(content), secrets)
+        return msgspec.json.format(msgspec.json.encode(document), indent=2)
+    return masked_file(content, secrets).encode()
 
 
 def effective(recipe: Recipe) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from azure.batch import BatchClient
 
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, ServiceError, Unreachable
+from batchtrain.records.seen import PlaceSeen
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, retry
 from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
-from batchtrain.service.seen import PlaceSeen
 
 OUTPUT = "output"
 """The directory of results in a working directory."""

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.records.events import Event, SweepCut
+from batchtrain.records.seen import JobSeen, Table
 from batchtrain.runs.directory import Metric, RunDirectory, points_of
 from batchtrain.runs.extract import RATE, Extractor, Pattern
 from batchtrain.runs.recording import recorded_job
@@ -21,8 +23,6 @@ from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service import files, look, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
-from batchtrain.service.seen import JobSeen, Table
-from batchtrain.service.submit import Event
 
 MOST_READ = 500
 """Most tasks whose output is read from their nodes."""
@@ -135,7 +135,7 @@ def _read(
     ran = [task.id for task in missing if task.state not in ("active", "preparing")]
     if len(ran) > MOST_READ:
         text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id}` does"
-        tell(Event("sweep.cut", job_id, text))
+        tell(SweepCut(job_id, text))
     contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
     with ThreadPoolExecutor(THREADS) as workers:
         ends = workers.map(lambda task_id, context: context.run(_end, client, job_id, task_id), ran, contexts)

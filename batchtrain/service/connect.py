@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from batchtrain.catalog.prices import region_of
 from batchtrain.config.types import Aad, Credentials, Secret
 from batchtrain.errors import UsageError
-from batchtrain.service import entra
+from batchtrain.service import entra, retry
 from batchtrain.service.entra import PUBLIC, SignIn
 from batchtrain.service.retry import FAR, NEAR, Patience, RetryPolicy
 
@@ -129,11 +128,7 @@ def _checked_key(key: Secret | None) -> Secret | None:
 
 def loopback(endpoint: str) -> bool:
     """Whether an endpoint is on this machine."""
-    host = urlsplit(endpoint).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return retry.loopback(urlsplit(endpoint).hostname or "")
 
 
 def connect(where: Account) -> BatchClient:
@@ -149,16 +144,21 @@ def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential
     options: dict[str, Any] = {
         "retry_policy": RetryPolicy(patience(where.endpoint)),
         "credential_scopes": [entra.scope_of(where.resource)],
-        "transport": _transport(where.ca),
+        "transport": _transport(where),
     }
     if where.token is not None:
         options["authentication_policy"] = _LocalBearer(where.token, *options["credential_scopes"])
     return BatchClient(endpoint=where.endpoint, credential=known, **options)
 
 
-def _transport(ca: str | None) -> RequestsTransport:
-    """The SDK's transport, which keeps a connection for each of many threads."""
-    transport = RequestsTransport(connection_data_block_size=BLOCK, connection_verify=ca or True)
+def _transport(where: Account) -> RequestsTransport:
+    """The SDK's transport, which keeps a connection for each of many threads. A service on this machine is reached
+    without the proxy of the environment."""
+    transport = RequestsTransport(
+        connection_data_block_size=BLOCK,
+        connection_verify=where.ca or True,
+        use_env_settings=not loopback(where.endpoint),
+    )
     transport.open()
     for adapter in transport.session.adapters.values():
         adapter.init_poolmanager(connections=1, maxsize=CONNECTIONS)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from batchtrain.errors import TaskFailed, printable, shortened
+from batchtrain.records.seen import TaskSeen
 from batchtrain.service.causes import Cause, cause, of_the_program
-from batchtrain.service.seen import TaskSeen
 
 MEANINGS = {
     126: "a command could not be executed",

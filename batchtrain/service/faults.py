@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from azure.batch import models
 from azure.core import exceptions as azure
 
+from batchtrain.config.masking import masked_text
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
 from batchtrain.service import retry
 
@@ -79,9 +80,10 @@ def faults(operation: str, host: str = "") -> Iterator[None]:
 def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachable:
     """No answer, or an unreadable one. NO_CONNECTION refers to Batch only: another service may be unreachable after
     Batch has created something."""
-    never = isinstance(error, retry.NoConnection)
+    never, proxy = isinstance(error, retry.NoConnection), getattr(error, "proxy", "")
+    through = f" through the proxy {masked_text(proxy)}" if proxy else ""
     step = f"; check {'' if host else 'the endpoint, and '}this machine's network" if never else ""
-    text = f"{operation}: {host or 'the service'} does not answer: {retry.reason(error)}{step}"
+    text = f"{operation}: {host or 'the service'} does not answer{through}: {retry.reason(error)}{step}"
     return Unreachable(text, operation=operation, code=NO_CONNECTION if never and not host else "")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from azure.batch import BatchClient
 
 from batchtrain.errors import PlanError, ServiceError, UsageError
+from batchtrain.records.events import Event, JobDisabled
 from batchtrain.service import look, submit, tasks
 from batchtrain.service.requests import ask, quoted
-from batchtrain.service.submit import Event
 from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.watch import Deadline, Pace
 
@@ -57,12 +57,12 @@ def migrate(
             ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"move job {job_id} to pool {pool_id}", body)
             former = pool_id
             if state in ("disabled", "disabling"):
-                tell(Event("job.disabled", job_id, f"job {job_id} stays disabled: `batchtrain jobs enable {job_id}`"))
+                tell(JobDisabled(job_id, f"job {job_id} stays disabled: `batchtrain jobs enable {job_id}`"))
             else:
                 submit.enable_job(client, job_id)
     except BaseException:
         text = f"job {job_id} is disabled; `batchtrain jobs enable {job_id}` continues it on pool {former}"
-        tell(Event("job.disabled", job_id, text))
+        tell(JobDisabled(job_id, text))
         raise
 
 

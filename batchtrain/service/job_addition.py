@@ -26,6 +26,7 @@ from batchtrain.plan.diff import COMPLETE, DIGEST
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
+from batchtrain.records.events import Event, JobAdded, JobReused, QuotaWaits, TaskProgress, TasksAdded, TasksLeft
 from batchtrain.service import retry
 from batchtrain.service.requests import add, answer, ask, quoted
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
@@ -37,7 +38,7 @@ NAMED = 20
 """Tasks that a message names."""
 
 
-class Adding(NamedTuple):
+class AddOptions(NamedTuple):
     """How jobs are added."""
 
     resume: bool = False
@@ -48,22 +49,15 @@ class Adding(NamedTuple):
     """How long to wait while the account has as many active jobs as it may have."""
 
 
-ONCE = Adding()
+ONCE = AddOptions()
 """Jobs that must not exist yet."""
-
-
-class Note(NamedTuple):
-    """The kind of an event, and its sentence."""
-
-    kind: str
-    text: str
 
 
 class JobAddition:
     """The addition of one job of a plan."""
 
-    def __init__(self, client: BatchClient, plan: Plan, job_id: str, fill: wire.Fill, adding: Adding) -> None:
-        self._client, self._plan, self._job_id, self._fill, self._adding = client, plan, job_id, fill, adding
+    def __init__(self, client: BatchClient, plan: Plan, job_id: str, fill: wire.Fill, options: AddOptions) -> None:
+        self._client, self._plan, self._job_id, self._fill, self._options = client, plan, job_id, fill, options
         self._standing: Standing | None = None
         """The tasks of a job that is continued."""
         self._complete = 0
@@ -80,7 +74,7 @@ class JobAddition:
 
     # --- the job ----------------------------------------------------------------------------------------------------
 
-    def job(self, body: dict[str, Any]) -> Iterator[Note]:
+    def job(self, body: dict[str, Any]) -> Iterator[Event]:
         """Add the job, or read the tasks of the existing one. Raises AlreadyExists for a job that cannot be
         continued, Differs for one with another plan, and TimedOut if the quota of active jobs stays reached."""
         self._retries = body.get("constraints", {}).get("maxTaskRetryCount", 0)
@@ -90,13 +84,13 @@ class JobAddition:
         try:
             yield from self._added({**body, "metadata": self._metadata})
         except AlreadyExists as error:
-            if not self._adding.resume:
+            if not self._options.resume:
                 raise
             yield self._continued(body, made, error)
         else:
-            yield Note("job.add", f"added job {self._job_id}")
+            yield JobAdded(self._job_id, f"added job {self._job_id}")
 
-    def _added(self, body: dict[str, Any]) -> Iterator[Note]:
+    def _added(self, body: dict[str, Any]) -> Iterator[Event]:
         options = models.BatchJobCreateOptions(body)
 
         def create() -> None:
@@ -106,31 +100,31 @@ class JobAddition:
         try:
             create()
         except QuotaReached as error:
-            if error.code != QUOTA or not self._adding.quota_seconds:
+            if error.code != QUOTA or not self._options.quota_seconds:
                 raise
-            yield Note("quota.wait", self._waits())
+            yield QuotaWaits(self._job_id, self._waits())
             self._when_quota_allows(create)
 
     def _waits(self) -> str:
-        limit = retry.span(self._adding.quota_seconds)
+        limit = retry.span(self._options.quota_seconds)
         return (
             f"job {self._job_id} waits up to {limit}: the account has as many active jobs as its quota allows;"
             " `batchtrain jobs list` shows them"
         )
 
     def _when_quota_allows(self, create: Any) -> None:
-        patience = retry.Patience(1.0, 30.0, self._adding.quota_seconds, 0.0, 0.0, 0.0)
+        patience = retry.Patience(1.0, 30.0, self._options.quota_seconds, 0.0, 0.0, 0.0)
         try:
             retry.repeated(create, lambda outcome: isinstance(outcome, QuotaReached), patience)
         except QuotaReached as error:
             raise TimedOut(
-                f"job {self._job_id} was not added within {retry.span(self._adding.quota_seconds)}: {error};"
+                f"job {self._job_id} was not added within {retry.span(self._options.quota_seconds)}: {error};"
                 " end a job with `batchtrain jobs term ID`, or ask Azure for a higher quota"
             ) from error
 
     # --- an existing job --------------------------------------------------------------------------------------------
 
-    def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> Note:
+    def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> JobReused:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
         url, operation = f"/jobs/{quoted(self._job_id)}", f"look at job {self._job_id}"
         standing = answer(self._client, url, operation, dict[str, Any])
@@ -148,13 +142,13 @@ class JobAddition:
         if known[DIGEST] == made and known.get(COMPLETE) == str(counts(self._client, self._job_id).total):
             self._complete = int(known[COMPLETE])
             whole = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
-            return Note("job.reused", f"job {self._job_id} exists with {whole}")
+            return JobReused(self._job_id, f"job {self._job_id} exists with {whole}")
         self._standing = listed(self._client, self._job_id)
         if known[DIGEST] != made:
             self._refuse_other(body, standing)
         count = len(self._standing)
         tasks = f"{count:,} task{'s' if count != 1 else ''}"
-        return Note("job.reused", f"job {self._job_id} exists with {tasks}; adding what is missing")
+        return JobReused(self._job_id, f"job {self._job_id} exists with {tasks}; adding what is missing")
 
     def _refuse_other(self, body: dict[str, Any], standing: dict[str, Any]) -> None:
         """Raise Differs, before anything is added, if the job or one of its tasks differs from a changed plan."""
@@ -185,25 +179,25 @@ class JobAddition:
 
     # --- its tasks --------------------------------------------------------------------------------------------------
 
-    def tasks(self, steps: Sequence[Step]) -> Iterator[Note]:
+    def tasks(self, steps: Sequence[Step]) -> Iterator[Event]:
         """Add the tasks of the steps that are missing.
 
         Raises TasksRefused after all were sent, Differs if tasks with the same ids differ from the plan, and the error
         that ended the connection.
         """
         if self._complete:
-            yield Note("task.add", f"added 0 tasks; {self._complete:,} existed already")
+            yield TasksAdded(self._job_id, f"added 0 tasks; {self._complete:,} existed already")
             return
         total = _total(steps)
         compared = Comparison(self._standing or Standing(()), self._retries)
-        submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._adding.fail_fast)
+        submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._options.fail_fast)
         failure: BatchtrainError | None = None
         try:
             for progress in submission.add(self._missing(steps, compared)):
-                yield Note("task.progress", progress._replace(equal=compared.equal).text(total))
+                yield TaskProgress(self._job_id, progress._replace(equal=compared.equal).text(total))
         except (BatchtrainError, KeyboardInterrupt) as error:
             if isinstance(error, (ServiceError, KeyboardInterrupt)):
-                yield Note("task.left", self._left(submission.added + compared.equal, total))
+                yield TasksLeft(self._job_id, self._left(submission.added + compared.equal, total))
                 raise
             failure = error
         existing = self._existing(submission)
@@ -213,7 +207,7 @@ class JobAddition:
         self._refuse_differing(compared)
         self._note_complete(steps, added + compared.equal)
         before = f"; {compared.equal:,} existed already" if compared.equal else ""
-        yield Note("task.add", f"added {added:,} task{'s' if added != 1 else ''}{before}")
+        yield TasksAdded(self._job_id, f"added {added:,} task{'s' if added != 1 else ''}{before}")
 
     def _note_complete(self, steps: Sequence[Step], count: int) -> None:
         """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on
@@ -261,7 +255,7 @@ class JobAddition:
             return
         differ = f", {len(compared.differing):,} differ" if compared.differing else ""
         counts = f"{stand:,}{_of(total)} tasks stand, {len(refused):,} {_were(refused)} refused{differ}"
-        again = ", and `batchtrain jobs add` again adds what is missing" if self._adding.resume else ""
+        again = ", and `batchtrain jobs add` again adds what is missing" if self._options.resume else ""
         raise TasksRefused(
             f"{self._first(refused, failure)}. {counts}; correct the tasks{again}",
             refused=refused,
@@ -280,7 +274,7 @@ class JobAddition:
         return f"add task {self._job_id}/{task}: {reason} ({code}){also}{ended}"
 
     def _left(self, stand: int, total: int | None) -> str:
-        again = "; `batchtrain jobs add` again adds the others" if self._adding.resume else ""
+        again = "; `batchtrain jobs add` again adds the others" if self._options.resume else ""
         return f"job {self._job_id} has at least {stand:,}{_of(total)} tasks{again}"
 
 

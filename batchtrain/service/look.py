@@ -15,9 +15,7 @@ from azure.core.rest import HttpRequest
 from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
-from batchtrain.service.faults import faults
-from batchtrain.service.requests import API_VERSION
-from batchtrain.service.seen import (
+from batchtrain.records.seen import (
     Endpoint,
     ImageSeen,
     JobSeen,
@@ -27,6 +25,8 @@ from batchtrain.service.seen import (
     ScheduleSeen,
     node_hours,
 )
+from batchtrain.service.faults import faults
+from batchtrain.service.requests import API_VERSION
 from batchtrain.service.tasks import counts
 
 Value = TypeVar("Value")

@@ -12,7 +12,7 @@ from azure.core.pipeline import policies
 from azure.core.rest import HttpRequest
 
 from batchtrain.errors import ServiceError, UsageError
-from batchtrain.service.connect import patience
+from batchtrain.service.connect import loopback, patience
 from batchtrain.service.faults import failure, faults
 from batchtrain.service.retry import RetryPolicy
 from batchtrain.version import __version__
@@ -41,6 +41,7 @@ class Rest:
                 *sign,
             ],
             connection_verify=ca or True,
+            use_env_settings=not loopback(base),
         )
 
     def get(self, path: str, operation: str, query: Mapping[str, str]) -> Json:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import threading
 import time
+import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from azure.core.exceptions import (
     AzureError,
@@ -134,6 +137,21 @@ def reason(error: BaseException) -> str:
     return strerror.lower() or (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def proxy_of(url: str) -> str:
+    """The proxy of the environment for a URL; empty without one, and for this machine."""
+    parts = urlsplit(url)
+    near = loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.hostname or "")
+    return "" if near else urllib.request.getproxies().get(parts.scheme, "")
+
+
+def loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 _REASONS = {
     "IncompleteReadError": "the answer was truncated",
     "IncompleteRead": "the answer was truncated",
@@ -148,7 +166,9 @@ _REASONS = {
 
 
 class NoConnection(ServiceRequestError):
-    """No connection to the endpoint ever succeeded."""
+    """No connection to the endpoint ever succeeded. proxy: the proxy that should have made it."""
+
+    proxy = ""
 
 
 # --- what a caller adds ---------------------------------------------------------------------------------------------
@@ -324,7 +344,9 @@ class _Call:
     def _given_up(self, state: RetryCallState) -> Response:
         outcome = _outcome(state)
         if isinstance(outcome, ServiceRequestError) and not self._policy.met:
-            raise NoConnection(outcome.message, error=outcome) from outcome
+            never = NoConnection(outcome.message, error=outcome)
+            never.proxy = proxy_of(self._request.http_request.url)
+            raise never from outcome
         if isinstance(outcome, BaseException):
             raise outcome
         given: Response = outcome

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from batchtrain.records.seen import Counts, TaskSeen
 from batchtrain.service.failed import MEANINGS
-from batchtrain.service.seen import TaskSeen
-from batchtrain.service.tasks import Counts, Execution, Listed, count_of, seen
+from batchtrain.service.tasks import Execution, Listed, count_of, seen
 
 SELECT = "id,state,creationTime,executionInfo,nodeInfo,multiInstanceSettings,requiredSlots"
 """The properties of a task from which the numbers are computed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from azure.batch import BatchClient, models
 
@@ -12,32 +12,38 @@ from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import ServiceError
 from batchtrain.plan import wire
-from batchtrain.plan.step import Step
+from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
+from batchtrain.records.events import (
+    Adding,
+    BlobUploaded,
+    Event,
+    JobAdding,
+    JobCompletes,
+    NodeUserAdded,
+    PoolAdded,
+    PoolAdding,
+    PoolAutoscaled,
+    PoolResized,
+    ScheduleAdded,
+    ScheduleAdding,
+    TasksAdded,
+)
 from batchtrain.service import retry
 from batchtrain.service.faults import faults
-from batchtrain.service.job_addition import ONCE, Adding, JobAddition
+from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
 from batchtrain.service.requests import add, ask, has, in_state, quoted
 
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
 
 
-class Event(NamedTuple):
-    """Something that was done or seen: its kind, its object, and a sentence for the user."""
-
-    kind: str
-    subject: str
-    text: str
-    data: object = None
-    """What was seen, for a view that draws it; events of kind `….seen` have no text and are not printed."""
-
-
-Others = Mapping[str, Callable[[Step], Event]]
+Others = Mapping[Action, Callable[[Step], Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
-ADDING = {"pool.add": "pool.adding", "schedule.add": "schedule.adding"}
+ADDING: Mapping[Action, type[Adding]] = {"pool.add": PoolAdding, "schedule.add": ScheduleAdding}
 """Events reported before the request: after an interrupt the user must know what may exist."""
+RESIZED: Mapping[Action, type[Event]] = {"pool.resize": PoolResized, "pool.autoscale": PoolAutoscaled}
 
 
 def submit(
@@ -46,7 +52,7 @@ def submit(
     fill: Fill,
     upload: Callable[[str, bytes | LargeSource], bool],
     others: Others | None = None,
-    adding: Adding = ONCE,
+    options: AddOptions = ONCE,
 ) -> Iterator[Event]:
     """Carry out every step in order. Raises ServiceError at the first refusal; of a task, after the job's others."""
     files = {item.path: item for item in plan.uploads}
@@ -54,14 +60,14 @@ def submit(
     for (action, subject), same in groupby(plan.steps, lambda step: (step.action, step.subject)):
         steps = list(same)
         if action in ("job.add", "task.add"):
-            job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), adding))
+            job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), options))
             yield from _job_steps(client, job, steps, fill)
             continue
         for step in steps:
             if action == "blob.upload":
                 sent = upload(subject, files[subject].data)
                 what = f"uploaded {files[subject].size} bytes to" if sent else "the files are there already:"
-                yield Event(action, step.path, f"{what} {step.path}")
+                yield BlobUploaded(step.path, f"{what} {step.path}")
             elif others and action in others:
                 yield others[action](step)
             else:
@@ -72,20 +78,17 @@ def _job_steps(client: BatchClient, job: JobAddition, steps: Sequence[Step], fil
     """Add a job, or its tasks."""
     step = steps[0]
     if step.action == "job.add":
-        yield Event("job.adding", step.subject, f"adding {step.subject}")
-        notes = job.job(filled(step.body, fill))
+        yield JobAdding(step.subject, f"adding {step.subject}")
+        yield from job.job(filled(step.body, fill))
     elif step.collects or job.continued:
-        notes = job.tasks(steps)
+        yield from job.tasks(steps)
     else:
         yield _add_task(client, step, filled(step.body, fill))
-        return
-    for note in notes:
-        yield Event(note.kind, step.subject, note.text)
 
 
 def _requested(client: BatchClient, step: Step, body: dict[str, Any]) -> Iterator[Event]:
     if step.action in ADDING:
-        yield Event(ADDING[step.action], body["id"], f"adding {body['id']}")
+        yield ADDING[step.action](body["id"], f"adding {body['id']}")
     yield _ACTIONS[step.action](client, step, body)
 
 
@@ -107,13 +110,13 @@ def revealing(fill: Fill) -> wire.Fill:
 def _add_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     options = models.BatchPoolCreateOptions(body)
     add(client, f"add pool {body['id']}", "/pools", body, lambda sent: client.create_pool(options, attempts=sent))
-    return Event("pool.add", body["id"], f"added pool {body['id']}")
+    return PoolAdded(body["id"], f"added pool {body['id']}")
 
 
 def _add_schedule(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     options, name = models.BatchJobScheduleCreateOptions(body), f"add job schedule {body['id']}"
     add(client, name, "/jobschedules", body, lambda sent: client.create_job_schedule(options, attempts=sent))
-    return Event("schedule.add", body["id"], f"added job schedule {body['id']}")
+    return ScheduleAdded(body["id"], f"added job schedule {body['id']}")
 
 
 def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -121,14 +124,14 @@ def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     job_id, options = step.subject, models.BatchTaskCreateOptions(body)
     path, operation = f"/jobs/{quoted(job_id)}/tasks", f"add task {job_id}/{body['id']}"
     add(client, operation, path, body, lambda sent: client.create_task(job_id, options, attempts=sent))
-    return Event("task.add", f"{job_id}/{body['id']}", f"added task {body['id']}")
+    return TasksAdded(f"{job_id}/{body['id']}", f"added task {body['id']}")
 
 
 def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     job_id = step.subject
     with faults(f"complete job {job_id} by itself"):
         client.update_job(job_id, models.BatchJobUpdateOptions(body))
-    return Event("job.complete", job_id, f"job {job_id} ends when its tasks have ended")
+    return JobCompletes(job_id, f"job {job_id} ends when its tasks have ended")
 
 
 def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -140,7 +143,7 @@ def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event
         ask(client, "POST", step.path, operation, body, done=lambda pool: has(pool, body))
 
     retry.repeated(send, lambda error: getattr(error, "code", "") == "PoolBeingResized", retry.NOT_NOW)
-    return Event(step.action, pool_id, f"pool {pool_id} gets its nodes")
+    return RESIZED[step.action](pool_id, f"pool {pool_id} gets its nodes")
 
 
 def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -157,10 +160,10 @@ def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
                 raise
             known = {key: value for key, value in body.items() if key not in ("name", "isAdmin")}
             ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, known)
-    return Event("node.user", pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
+    return NodeUserAdded(pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
 
 
-_ACTIONS: dict[str, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
+_ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
     "pool.add": _add_pool,
     "pool.resize": _resize_pool,
     "pool.autoscale": _resize_pool,

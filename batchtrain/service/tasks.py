@@ -16,9 +16,9 @@ from azure.batch import BatchClient
 
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.errors import UsageError
+from batchtrain.records.seen import Counts, TaskSeen
 from batchtrain.service import requests
 from batchtrain.service.requests import Creation, answer, creation, moment, query, quoted
-from batchtrain.service.seen import TaskSeen
 
 PAGE = 1000
 """The largest page of the service."""
@@ -38,28 +38,6 @@ FIRST_SECONDS, FURTHER = 1.0, 8
 LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 SEEN = "id,state,executionInfo,nodeInfo"
 """The properties that a TaskSeen is made of."""
-
-
-class Counts(NamedTuple):
-    """The numbers of tasks by state; the service updates them some seconds late."""
-
-    active: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-    @property
-    def open(self) -> int:
-        """The tasks that have not ended."""
-        return self.active + self.running
-
-    @property
-    def total(self) -> int:
-        return sum(self)
-
-    def __str__(self) -> str:
-        named = ((number, name) for name, number in self._asdict().items() if number)
-        return ", ".join(f"{number:,} {name}" for number, name in named)
 
 
 class Glance(NamedTuple):

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
+from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, Waiting
+from batchtrain.records.seen import NodeSeen, PoolSeen
 from batchtrain.service import files, look, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
 from batchtrain.service.faults import failure
-from batchtrain.service.seen import NodeSeen, PoolSeen
-from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
@@ -70,7 +70,7 @@ class Deadline:
         self._inside = contextlib.ExitStack()
 
     def __enter__(self) -> Deadline:
-        outage = None if self._tell is None else lambda text: self.tell(Event("unreachable", "", text))
+        outage = None if self._tell is None else lambda text: self.tell(ServiceUnreachable("", text))
         self._inside.enter_context(retry.until(self._began + self._seconds, outage))
         return self
 
@@ -96,7 +96,7 @@ class Deadline:
             raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{seen}")
         if now - self._said >= self._every:
             lasted = retry.span(now - self._began)
-            self.tell(Event("waiting", "", f"waiting for {self._waits_for} for {lasted}: {state}".rstrip(": ")))
+            self.tell(Waiting("", f"waiting for {self._waits_for} for {lasted}: {state}".rstrip(": ")))
         self._clock.sleep(min(seconds, left))
 
 
@@ -147,7 +147,7 @@ def pool_ready(
             state = _pool_state(seen, nodes)
             _show_nodes(tell, seen, nodes)
             if state != reported:
-                deadline.tell(Event("pool.wait", pool_id, f"pool {pool_id}: {state}"))
+                deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}"))
                 reported = state
             deadline.pause(pause, state)
     raise AssertionError("unreachable")
@@ -178,17 +178,17 @@ def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> No
         while True:
             state = show_nodes(client, pool_id, tell)
             if state != reported:
-                deadline.tell(Event("pool.seen", pool_id, f"pool {pool_id}: {state}"))
+                deadline.tell(PoolState(pool_id, f"pool {pool_id}: {state}"))
                 reported = state
             deadline.pause(max(pace.most, 2 * pace.request), state)
     if not reported:
         raise NotFound(f"there is no pool {pool_id}", operation=f"watch pool {pool_id}", code="PoolNotFound")
-    tell(Event("pool.gone", pool_id, f"pool {pool_id} is gone"))
+    tell(PoolGone(pool_id, f"pool {pool_id} is gone"))
 
 
 def _show_nodes(tell: Tell | None, seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> None:
     if tell is not None:
-        tell(Event("nodes.seen", seen.id, "", (seen.target_dedicated + seen.target_spot, nodes)))
+        tell(NodesSeen(seen.id, target=seen.target_dedicated + seen.target_spot, nodes=nodes))
 
 
 def _ready(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> bool:

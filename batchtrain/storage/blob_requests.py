@@ -13,7 +13,6 @@ import os
 import ssl
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
@@ -209,8 +208,8 @@ class Storage:
     def _opened(self) -> HTTPConnection:
         secure, host = self._split.scheme == "https", self._split.hostname or ""
         port = self._split.port or (443 if secure else 80)
-        proxy = urllib.request.getproxies().get(self._split.scheme)
-        near = urlsplit(proxy) if proxy and not urllib.request.proxy_bypass(host) else None
+        proxy = retry.proxy_of(self.url)
+        near = urlsplit(proxy) if proxy else None
         to = (near.hostname or "", near.port or 80) if near else (host, port)
         connection: HTTPConnection
         if secure:

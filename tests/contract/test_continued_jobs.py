@@ -19,10 +19,10 @@ from batchtrain.errors import AlreadyExists, Differs, NotFound, TasksRefused, Ti
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.task_stream import TaskDocument
+from batchtrain.records.events import Event
 from batchtrain.service import job_addition, standing, submission, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
-from batchtrain.service.submit import Event
 from tests.emulation import FakeMachine
 
 pytestmark = pytest.mark.process

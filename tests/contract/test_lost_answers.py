@@ -14,10 +14,10 @@ from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import TaskFailed, TimedOut, Unreachable
+from batchtrain.records.events import Event
 from batchtrain.run import run
 from batchtrain.service import retry
 from batchtrain.service.connect import Account
-from batchtrain.service.submit import Event
 from tests import examples
 from tests.emulation import FakeMachine
 

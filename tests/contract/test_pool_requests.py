@@ -17,8 +17,9 @@ from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Plan, Step, plan_pool, render
 from batchtrain.plan.pool import specification
 from batchtrain.plan.wire import document
+from batchtrain.records.events import PoolIdentified
+from batchtrain.records.seen import Endpoint
 from batchtrain.service import look, submit
-from batchtrain.service.seen import Endpoint
 from tests.judge import flaws
 
 pytestmark = pytest.mark.process
@@ -175,7 +176,7 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
 
 def test_a_step_that_is_no_request_to_batch_is_handed_on(client: BatchClient) -> None:
     step = Step("pool.identity", "p", {"identities": ["i"]})
-    others = {"pool.identity": lambda step: submit.Event(step.action, "p", "done")}
+    others = {"pool.identity": lambda step: PoolIdentified("p", "done")}
     assert [event.text for event in submit.submit(client, Plan((step,)), str, lambda path, data: None, others)] == [
         "done"
     ]

@@ -15,10 +15,10 @@ from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import ServiceError, UsageError
+from batchtrain.records.events import Event
+from batchtrain.records.seen import NodeSeen
 from batchtrain.service import watch
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import NodeSeen
-from batchtrain.service.submit import Event
 from tests.emulation import FakeMachine
 from tests.waiting import GUARD
 

@@ -21,13 +21,13 @@ from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import LimitReached, ServiceError
 from batchtrain.limits import Limits
+from batchtrain.records.events import Event
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
 from batchtrain.runs.directory import Metric, RunDirectory
 from batchtrain.runs.recording import Origin, Progress
 from batchtrain.service import downloads, look
 from batchtrain.service.connect import Account
-from batchtrain.service.submit import Event
 from tests.emulation import FakeMachine
 from tests.waiting import until
 

@@ -146,6 +146,7 @@ def test_programs_are_told_by_their_environment(service: BatchService) -> None:
         "AZURE_BATCH_ENDPOINT": service.endpoint,
         "IDENTITY_ENDPOINT": f"{service.endpoint}/_emulator/identity",
         "IDENTITY_HEADER": service.environment["IDENTITY_HEADER"],
+        **dict.fromkeys(("NO_PROXY", "no_proxy"), service.environment["NO_PROXY"]),
     }
     assert server.status(service.status.data_dir) is not None
 

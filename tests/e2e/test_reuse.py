@@ -10,7 +10,7 @@ import pytest
 
 import batchtrain as bt
 from batchtrain.errors import Differs
-from batchtrain.service.submit import Event
+from batchtrain.records.events import Event
 from tests.environments import ROOT
 
 from .conftest import Shell

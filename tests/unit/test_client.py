@@ -11,8 +11,8 @@ from batchtrain.client import truth, where
 from batchtrain.config.types import Credentials, Secret
 from batchtrain.errors import UsageError
 from batchtrain.logins import words
+from batchtrain.records.seen import Endpoint
 from batchtrain.service.connect import Account, account
-from batchtrain.service.seen import Endpoint
 
 
 def test_nowhere_to_run_is_a_usage_error_with_both_ways_out() -> None:

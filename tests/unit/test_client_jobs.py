@@ -11,8 +11,8 @@ from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.operations import Job, Jobs, Pools
+from batchtrain.records.seen import TaskSeen
 from batchtrain.service import files
-from batchtrain.service.seen import TaskSeen
 from tests.unit.plan.jobs import recipe
 
 NOBODY: Any = None

@@ -8,10 +8,19 @@ import pytest
 
 from batchtrain.created import Created
 from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError, TimedOut, Unreachable, UsageError
+from batchtrain.records.events import (
+    Event,
+    JobAdded,
+    JobAdding,
+    PoolAdded,
+    PoolAdding,
+    ScheduleAdded,
+    ScheduleAdding,
+    Standing,
+)
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import Creation
-from batchtrain.service.submit import Event
 
 
 class Client:
@@ -23,16 +32,16 @@ class Client:
         return Creation("t1", 0.0)
 
 
-def told(error: BaseException, *kinds: str) -> str:
-    """What is said after these events and an error; each adds a thing named by its number."""
+def told(error: BaseException, *events: type[Event]) -> str:
+    """What is said after these events and an error; two of them add a thing, which is named by its number."""
     said: list[Event] = []
     client: Any = Client()
     made = Created(client, said.append)
-    for number, kind in enumerate(kinds):
-        made.tell(Event(kind, f"x{number // 2}", ""))
+    for number, event in enumerate(events):
+        made.tell(event(f"x{number // 2}", ""))
     made.settle(error)
     made.say_left(error)
-    return said[-1].text if said and said[-1].kind == "standing" else ""
+    return said[-1].text if said and isinstance(said[-1], Standing) else ""
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,7 @@ def told(error: BaseException, *kinds: str) -> str:
 def test_a_thing_whose_addition_failed_stays_where_the_service_may_have_added_it(
     error: BaseException, stays: bool
 ) -> None:
-    assert told(error, "pool.adding").startswith("left as it is: pool x0") is stays
+    assert told(error, PoolAdding).startswith("left as it is: pool x0") is stays
 
 
 def test_where_nothing_was_asked_for_nothing_is_said() -> None:
@@ -62,13 +71,13 @@ def test_where_nothing_was_asked_for_nothing_is_said() -> None:
 
 def test_what_was_added_stays_whatever_comes_next() -> None:
     unreachable = Unreachable("Azure Resource Manager does not answer")
-    assert "delete: batchtrain pool del x0 --local" in told(unreachable, "pool.adding", "pool.add")
-    assert "wait:" not in told(QuotaReached("no cores"), "pool.adding", "pool.add")
-    assert "wait: batchtrain pool wait x0 --local" in told(TimedOut("long"), "pool.adding", "pool.add")
+    assert "delete: batchtrain pool del x0 --local" in told(unreachable, PoolAdding, PoolAdded)
+    assert "wait:" not in told(QuotaReached("no cores"), PoolAdding, PoolAdded)
+    assert "wait: batchtrain pool wait x0 --local" in told(TimedOut("long"), PoolAdding, PoolAdded)
 
 
 def test_every_job_that_was_added_is_named_and_a_schedule_too() -> None:
-    events = ("job.adding", "job.add", "schedule.adding", "schedule.add", "job.adding")
+    events = (JobAdding, JobAdded, ScheduleAdding, ScheduleAdded, JobAdding)
     assert told(ServiceError("refused"), *events).splitlines() == [
         "left as they are: job x0, job schedule x1",
         "  delete: batchtrain jobs del x0 --local",

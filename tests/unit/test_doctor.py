@@ -28,10 +28,10 @@ from batchtrain.config.types import (
     VmCount,
 )
 from batchtrain.doctor import Facts, Region, Unknown
+from batchtrain.records.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from batchtrain.service import arm
 from batchtrain.service.connect import Account
 from batchtrain.service.entra import SignIn
-from batchtrain.service.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from tests import management
 
 TODAY = date(2026, 11, 21)

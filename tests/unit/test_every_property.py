@@ -27,13 +27,13 @@ from batchtrain.launchers.rules import RULES as DECISIONS
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
+from batchtrain.records.seen import Endpoint
 from batchtrain.runs import results
 from batchtrain.runs.extract import Extractor, Pattern
 from batchtrain.runs.results import Part
 from batchtrain.runs.summary import Summary
 from batchtrain.service import downloads, entra, vault
 from batchtrain.service.connect import account_of
-from batchtrain.service.seen import Endpoint
 from tests import judge
 from tests.properties import Effect, Row, Seen, Verdict, judged, outcome, path_of, value_for
 

@@ -18,10 +18,10 @@ import pytest
 
 from batchtrain import gangs
 from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.records.seen import Table
 from batchtrain.runs.directory import FileRecord, RunDirectory, TaskRecord
 from batchtrain.runs.finished import Result
 from batchtrain.runtime.call_function import TUPLE, pack, unpack
-from batchtrain.service.seen import Table
 
 NESTED = {"a": [1, 2.5, None, True, "x"], "t": (1, (2,)), "array": numpy.arange(6).reshape(2, 3)}
 
@@ -432,6 +432,16 @@ def test_the_exception_of_the_rank_that_failed_first_is_raised(tmp_path: Path) -
     with pytest.raises(TaskFailed, match="rank 0 raised KeyError: m0\n\nT") as caught:
         gangs.read(result(tmp_path, said, TaskFailed("x", rank=0)), unpickle=False)
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_the_words_of_a_rank_cannot_control_the_terminal_of_a_traceback(tmp_path: Path) -> None:
+    hostile = "\x1b]52;c;YQ==\x07\x1b[2J\u202e"
+    answer = {"rank": 0, "message": hostile, "time": 0, "type": "ValueError", "traceback": f"line 1\n{hostile}"}
+    with pytest.raises(TaskFailed) as caught:
+        gangs.read(result(tmp_path, [answer], TaskFailed("x", rank=0)), unpickle=False)
+    for error in (caught.value, caught.value.__cause__):
+        assert str(error).replace("\n", "").isprintable()
+    assert str(caught.value).splitlines()[2] == "line 1"
 
 
 @pytest.mark.parametrize("kind", ["UnicodeDecodeError", "ExceptionGroup", "SystemExit", "OwnError"])

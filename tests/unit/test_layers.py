@@ -18,12 +18,13 @@ ALLOWED: dict[str, set[str]] = {
     "shipped": set(),
     "markup": set(),
     "frameworks": {"errors"},
+    "records": {"markup", "errors", "catalog"},
     "launchers": {"errors", "runtime", "frameworks"},
     "config": {"markup", "errors", "catalog", "formula", "launchers", "frameworks", "shipped"},
     "plan": {"markup", "errors", "catalog", "launchers", "frameworks", "config"},
-    "service": {"markup", "errors", "plan", "config", "catalog", "version"},
+    "service": {"markup", "errors", "plan", "config", "catalog", "version", "records"},
     "storage": {"errors", "config", "launchers", "plan", "service"},
-    "runs": {"markup", "errors", "catalog", "config", "plan", "runtime", "service", "version"},
+    "runs": {"markup", "errors", "catalog", "config", "plan", "runtime", "service", "version", "records"},
     "containers": {"errors", "check_result", "config", "service", "shipped"},
     "custom": {"errors", "config"},
     "emulator": {"catalog", "formula", "version"},
@@ -31,11 +32,11 @@ ALLOWED: dict[str, set[str]] = {
     "pytest_plugin": {"testing"},
     "placeholders": {"errors", "config", "plan", "service", "storage"},
     "local": {"errors", "config", "frameworks", "plan", "service", "emulator", "placeholders"},
-    "logins": {"config", "errors", "local", "placeholders", "plan", "runtime", "service"},
+    "logins": {"config", "errors", "local", "placeholders", "plan", "runtime", "service", "records"},
     "foreseen": {"config", "custom", "local", "plan", "service", "storage"},
-    "display": {"catalog", "config", "errors", "markup", "plan", "runs", "service"},
-    "following": {"errors", "service"},
-    "task_files": {"errors", "runs", "service"},
+    "display": {"catalog", "config", "errors", "markup", "plan", "runs", "service", "records"},
+    "following": {"errors", "service", "records"},
+    "task_files": {"errors", "runs", "service", "records"},
     "operations": {
         "logins",
         "display",
@@ -53,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
         "storage",
         "local",
         "foreseen",
+        "records",
     },
     "client": {
         "errors",
@@ -71,10 +73,22 @@ ALLOWED: dict[str, set[str]] = {
     "gangs": {"client", "config", "described", "errors", "frameworks", "local", "runs", "runtime", "travelling"},
     "diagnosis": {"markup", "errors", "service"},
     "diagnose": {"errors", "diagnosis", "service"},
-    "doctor": {"errors", "catalog", "check_result", "config", "plan", "service"},
-    "created": {"errors", "catalog", "service", "operations"},
-    "limits": {"errors", "catalog", "config", "plan", "service"},
-    "run": {"following", "errors", "config", "plan", "service", "operations", "foreseen", "created", "limits", "runs"},
+    "doctor": {"errors", "catalog", "check_result", "config", "plan", "service", "records"},
+    "created": {"errors", "catalog", "service", "operations", "records"},
+    "limits": {"errors", "catalog", "config", "plan", "service", "records"},
+    "run": {
+        "following",
+        "errors",
+        "config",
+        "plan",
+        "service",
+        "operations",
+        "foreseen",
+        "created",
+        "limits",
+        "runs",
+        "records",
+    },
     "dashboard": {
         "catalog",
         "client",
@@ -86,6 +100,7 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
         "service",
         "version",
+        "records",
     },
     "cli": {
         "dashboard",
@@ -113,6 +128,7 @@ ALLOWED: dict[str, set[str]] = {
         "doctor",
         "containers",
         "emulator",
+        "records",
     },
     "aio": {"client", "operations", "service"},
     "__init__": {
@@ -131,7 +147,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 """What each part may import of ours beside itself. Emulator and client share only the wire."""
 
-PURE = ("plan", "launchers", "frameworks", "catalog", "config", "errors.py")
+PURE = ("records", "plan", "launchers", "frameworks", "catalog", "config", "errors.py")
 IMPURE = {
     "os",
     "time",

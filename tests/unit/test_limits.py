@@ -10,9 +10,9 @@ from batchtrain.catalog.prices import Price
 from batchtrain.config.times import duration
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.records.events import Event, JobAdding, NodesSeen, Waiting
+from batchtrain.records.seen import NodeSeen
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import NodeSeen
-from batchtrain.service.submit import Event
 from tests.unit.plan.jobs import recipe
 
 PRICE = Price("D4s_v5", "westeurope", "USD", 1.0, 0.25)
@@ -33,7 +33,7 @@ class Clock:
 
 def seen(clock: Clock, *names: str, dedicated: bool = True) -> Event:
     nodes = tuple(NodeSeen(name, "idle", "", allocated=clock.now, dedicated=dedicated) for name in names)
-    return Event("nodes.seen", "p", "", (len(nodes), nodes))
+    return NodesSeen("p", target=len(nodes), nodes=nodes)
 
 
 def test_a_run_ends_after_its_duration_and_only_once() -> None:
@@ -55,7 +55,7 @@ def test_a_run_ends_when_its_nodes_have_cost_the_limit() -> None:
     assert guard.cost == pytest.approx(2.0)
     clock.pass_(0.5)
     with pytest.raises(LimitReached, match=r"have cost 3\.00 USD since the run began, and at most 3\.00 USD"):
-        guard.note(Event("waiting", "", ""))
+        guard.note(Waiting("", ""))
 
 
 @pytest.mark.parametrize(("limits", "hours"), [(Limits(price=3.0), 1.5), (Limits(price=3.0, seconds=1800), 0.5)])
@@ -95,7 +95,7 @@ def test_only_a_wait_is_ended_never_a_request() -> None:
     clock = Clock()
     guard = Guard(Limits(seconds=1), None, clock)
     clock.pass_(1)
-    guard.note(Event("job.adding", "j", ""))
+    guard.note(JobAdding("j", ""))
     with pytest.raises(LimitReached):
         guard.note(seen(clock))
 

@@ -11,9 +11,9 @@ import pytest
 from batchtrain import logins
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.records.seen import Endpoint
 from batchtrain.service import look
 from batchtrain.service.connect import Account
-from batchtrain.service.seen import Endpoint
 
 ACCOUNT = Account("https://a.batch.azure.com", "a", None)
 BATCH: Any = None

@@ -23,12 +23,12 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.limits import Limits
+from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
+from batchtrain.records.seen import PoolSeen, TaskSeen
 from batchtrain.run import leaves, run, seconds_for
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.requests import Creation
-from batchtrain.service.seen import PoolSeen, TaskSeen
-from batchtrain.service.submit import Event
 from batchtrain.service.watch import NEAR
 from tests.unit.plan.jobs import recipe
 
@@ -123,22 +123,22 @@ class Service:
         return Creation(self.created[kind], 0.0)
 
     def add(self, recipe: Any, *, tell: Any, **_: Any) -> None:
-        tell(Event("pool.adding", "p", ""))
-        tell(Event("pool.add", "p", ""))
+        tell(PoolAdding("p", ""))
+        tell(PoolAdded("p", ""))
 
     def ready(self, recipe: Any, *, tell: Any, **_: Any) -> PoolSeen:
-        tell(Event("pool.reused", "p", ""))
+        tell(PoolReused("p", ""))
         return PoolSeen("p", "active", "steady", "STANDARD_D2S_V5", 1, 1, 2, 2)
 
     def add_all(self, recipe: Any, *, tell: Any, **_: Any) -> None:
         for job in recipe.jobs:
-            tell(Event("job.adding", job.id, ""))
+            tell(JobAdding(job.id, ""))
             if isinstance(self.adding, AlreadyExists) and self.adding.code == "JobExists":
                 raise self.adding
-            tell(Event("job.add", job.id, ""))
+            tell(JobAdded(job.id, ""))
             if self.adding:
                 raise self.adding
-            tell(Event("task.add", f"{job.id}/t", ""))
+            tell(TasksAdded(f"{job.id}/t", ""))
 
     def stands(self, name: str) -> bool:
         return name in self.standing
@@ -204,7 +204,7 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
     hours = iter(range(100))
     monkeypatch.setattr("batchtrain.run.now", lambda: datetime(2026, 11, 23, next(hours) % 24, tzinfo=timezone.utc))
     service = Service()
-    monkeypatch.setattr(service, "gone", lambda *_, tell, **how: tell(Event("waiting", "p", "")))
+    monkeypatch.setattr(service, "gone", lambda *_, tell, **how: tell(Waiting("p", "")))
     outcome = runs(service, [], limits=Limits(seconds=60))
     assert (outcome.failure, outcome.standing) == (None, None)
     assert "p" in service.deleted
@@ -269,7 +269,7 @@ class NobodyThere(Service):
     """Takes no connection."""
 
     def add(self, recipe: Any, *, tell: Any, **_: Any) -> None:
-        tell(Event("pool.adding", "p", ""))
+        tell(PoolAdding("p", ""))
         raise Unreachable("x", code=NO_CONNECTION)
 
 

@@ -115,3 +115,11 @@ def test_a_module_has_no_phrase_that_must_be_read_twice(module: Path) -> None:
 @pytest.mark.parametrize("script", SCRIPTS, ids=name)
 def test_a_script_has_no_phrase_that_must_be_read_twice(script: Path) -> None:
     assert hard(enumerate(script.read_text(encoding="utf-8").splitlines(), start=1), HARD_IN_REWRITTEN) == []
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", [*PAGES, *MODULES, *NOTEBOOKS], ids=name)
+def test_no_text_installs_batchtrain_from_an_index_where_the_name_is_not_ours(path: Path) -> None:
+    assert re.findall(r"pip install [^`\n&]*\bbatchtrain\b.*", path.read_text(encoding="utf-8")) == []

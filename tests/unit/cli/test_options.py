@@ -11,7 +11,7 @@ import pytest
 from batchtrain.cli import jobs
 from batchtrain.cli.app import root
 from batchtrain.cli.pool import _size
-from batchtrain.service.seen import PoolSeen
+from batchtrain.records.seen import PoolSeen
 
 
 def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:

@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.cli import tables
 from batchtrain.cli.output import escaped
-from batchtrain.service.seen import JobSeen, NodeSeen, PoolSeen, TaskSeen, nodes_called
+from batchtrain.records.seen import JobSeen, NodeSeen, PoolSeen, TaskSeen, nodes_called
 from batchtrain.task_files import FileRow
 
 NODE = "tvmps_" + "732a" * 16 + "_d"

@@ -7,10 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from batchtrain.config import origin
 from batchtrain.config.load import examine
-from batchtrain.config.masking import is_secret, masked_document, masked_line, masked_text, secrets_in, variable
+from batchtrain.config.masking import (
+    is_secret,
+    masked_document,
+    masked_file,
+    masked_line,
+    masked_text,
+    secrets_in,
+    variable,
+)
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.plan import plan_recipe
 from batchtrain.plan.diff import Living, as_text, compare, wanted
@@ -133,3 +142,33 @@ def test_a_line_of_a_file_is_masked() -> None:
 def test_a_placeholder_of_ours_holds_no_secret() -> None:
     assert variable("BATCHTRAIN_GIVEN_PASSWORD_0", "{{registry:x}}") == "{{registry:x}}"
     assert variable("REGISTRY_PASSWORD", "{{registry:x}}") == "***"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{{X: 1, A_KEY: {value}, Y: 2}}",
+        "\n  A_KEY: {value}  # why\n  Y: 2",
+        "\n  A_KEY: '{value}, and'\n  Y: 2",
+        '\n  "A_KEY": "{value}"\n  Y: 2',
+        "\n  A_KEY: |\n    {value}\n    more\n  Y: 2",
+        "\n  A_KEY: >-\n    {value}\n  Y: 2",
+        "\n  A_KEY: some\n    {value}\n  Y: 2",
+        "\n  A_KEY: &it {value}\n  Y: 2",
+        "\r\n  A_KEY: |\r\n    {value}\r\n  Y: 2",
+    ],
+)
+def test_a_secret_variable_of_a_file_is_masked_however_it_is_written(written: str) -> None:
+    masked = masked_file(f"environment_variables: {written.format(value='zq')}\nid: j\n".encode())
+    document = yaml.safe_load(masked)
+    assert "zq" not in masked
+    assert document == {
+        "environment_variables": {**document["environment_variables"], "A_KEY": "***", "Y": 2},
+        "id": "j",
+    }
+
+
+def test_a_variable_is_masked_in_a_document_however_short_it_is() -> None:
+    written = {"tasks": [{"environment_variables": {"A_KEY": "x", "B": "y"}, "key": "z"}]}
+    masked = {"tasks": [{"environment_variables": {"A_KEY": "***", "B": "y"}, "key": "z"}]}
+    assert masked_document(written) == masked

@@ -12,10 +12,10 @@ from batchtrain.catalog.prices import Price
 from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
+from batchtrain.records.events import NodesSeen, PoolWaits, Stdout, TasksSeen
+from batchtrain.records.seen import NodeSeen
 from batchtrain.runs.curves import spark
 from batchtrain.service.retry import Answers
-from batchtrain.service.seen import NodeSeen
-from batchtrain.service.submit import Event
 from batchtrain.service.tasks import Counts
 from tests import block_pictures
 
@@ -27,12 +27,12 @@ def trained(ranks: int = 3, steps: int = 12) -> View:
     """A view of a training that has printed some steps; its last rank has been quiet for a while."""
     view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
     nodes = tuple(NodeSeen(f"tvmps_{number}", "running", "", allocated=ALLOCATED) for number in range(2))
-    view.note(Event("nodes.seen", "gpu2", "", (2, nodes)), BEGAN + 60)
+    view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
     for step in range(1, steps + 1):
         for rank in range(ranks):
             if rank < ranks - 1 or step < 3:
                 line = f"[{rank * 2 // ranks}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
-                view.note(Event("stdout", "train", line), BEGAN + 60 + 10 * step)
+                view.note(Stdout("train", line), BEGAN + 60 + 10 * step)
     view.answers = 2.0, 18
     return view
 
@@ -58,7 +58,7 @@ def test_the_block_at_80_columns() -> None:
 def test_with_a_price_the_block_shows_what_the_nodes_have_cost() -> None:
     view = View("digits", "", BEGAN, price=Price("D4s_v5", "westeurope", "USD", 0.24, 0.05))
     nodes = tuple(NodeSeen(f"n{number}", "idle", "", allocated=ALLOCATED, dedicated=number < 2) for number in range(3))
-    view.note(Event("nodes.seen", "gpu2", "", (3, nodes)), BEGAN)
+    view.note(NodesSeen("gpu2", target=3, nodes=nodes), BEGAN)
     assert shown(view, 80, BEGAN + 3600)[1].endswith("3 of 3   3.00 node hours   0.53 USD")
     assert shown(view, 40, BEGAN + 3600)[1] == "3/3 nodes   0.53 USD"
 
@@ -96,7 +96,7 @@ def test_a_large_gang_shows_the_quietest_ranks() -> None:
 
 def test_a_job_of_many_tasks_shows_their_counts() -> None:
     view = View("sweep", "emulator", BEGAN)
-    view.note(Event("tasks.seen", "sweep", "", Counts(15, 5, 38, 2)), BEGAN + 1)
+    view.note(TasksSeen("sweep", counts=Counts(15, 5, 38, 2)), BEGAN + 1)
     assert shown(view, 80, BEGAN + 2)[2] == "tasks  ████████████████████░░░░░░░░░░ 40/60  2 failed  5 running"
 
 
@@ -108,7 +108,7 @@ def test_the_remaining_time_comes_from_the_fifth_step_on() -> None:
 def test_a_wait_says_what_usually_takes_how_long_but_not_of_the_emulator() -> None:
     for emulated in (True, False):
         view = View("digits", "here", BEGAN, emulated=emulated)
-        view.note(Event("pool.wait", "gpu2", "pool gpu2: resizing"), BEGAN + 5)
+        view.note(PoolWaits("gpu2", "pool gpu2: resizing"), BEGAN + 5)
         assert ("usually" in shown(view, 80, BEGAN + 65)[0]) is not emulated
 
 
@@ -122,7 +122,7 @@ def test_a_curve_has_one_bar_a_column_and_skips_what_is_no_number() -> None:
 @pytest.mark.parametrize("line", ["step " + "9" * 5000 + "/3", "[0:" + "1" * 5000 + "] x", "__k__=" + "[" * 100_000])
 def test_an_absurd_line_of_a_task_does_not_end_the_view(line: str) -> None:
     view = View("digits", "here", BEGAN, ranks=2)
-    view.note(Event("stdout", "train", line), BEGAN + 1)
+    view.note(Stdout("train", line), BEGAN + 1)
     assert len(shown(view, 80, BEGAN + 2)) == view.height
 
 
@@ -142,6 +142,7 @@ def test_spans_of_time() -> None:
         ("[/b] <script>", "[/b] <script>"),
         ("cut \x1b]0;never ended", "cut "),
         ("\x9b31mC1", "31mC1"),
+        ("loss \u202e5.0 \u2066x\u061c", r"loss \u202e5.0 \u2066x\u061c"),
     ],
 )
 def test_a_line_of_a_task_cannot_take_over_the_terminal(line: str, safe: str) -> None:
@@ -203,8 +204,8 @@ def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
     long = "j" * 64
     view = View(long, f"pool {long} · Azure {long}", BEGAN, ranks=2)
     node = NodeSeen(f"tvmps_{'a' * 64}_d", "running", "", allocated=ALLOCATED)
-    view.note(Event("nodes.seen", long, "", (1, (node,))), BEGAN + 1)
-    view.note(Event("stdout", long, f"[0:0] {long}: step 1/2 loss 0.5"), BEGAN + 2)
+    view.note(NodesSeen(long, target=1, nodes=(node,)), BEGAN + 1)
+    view.note(Stdout(long, f"[0:0] {long}: step 1/2 loss 0.5"), BEGAN + 2)
     rows = shown(view, width, BEGAN + 3)
     assert max(map(len, rows)) <= width and len(rows) == view.height
     assert rows[0].endswith("running 3s") and "…" in rows[0]

@@ -12,8 +12,8 @@ from batchtrain.display import progress
 from batchtrain.display.live_view import View
 from batchtrain.errors import TaskFailed
 from batchtrain.operations import SHOW, displayed
+from batchtrain.records.events import Event, PoolAdding, PoolWaits, Stderr, Stdout, TasksSeen
 from batchtrain.service.connect import Account
-from batchtrain.service.submit import Event
 
 HOSTILE = "loss 0.5 <script>alert(1)</script> \x1b]52;c;x\x07"
 
@@ -25,7 +25,7 @@ def card(drawn: list[tuple[str, str]]) -> progress.Card:
 
 def test_a_card_shows_the_output_of_tasks_as_text() -> None:
     shown = card([])
-    shown(Event("stdout", "train", HOSTILE))
+    shown(Stdout("train", HOSTILE))
     html = shown.html()
     assert "&lt;script&gt;" in html
     assert "<script" not in html
@@ -35,14 +35,14 @@ def test_a_card_shows_the_output_of_tasks_as_text() -> None:
 def test_a_card_draws_the_curve_of_the_main_metric() -> None:
     shown = card([])
     for step in (1, 2, 3):
-        shown(Event("stdout", "train", f"step {step} loss {1 / step}"))
+        shown(Stdout("train", f"step {step} loss {1 / step}"))
     assert "<polyline" in shown.html()
 
 
 def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
     drawn: list[tuple[str, str]] = []
     with card(drawn).drawn("x") as shown:
-        shown(Event("stdout", "train", "hello"))
+        shown(Stdout("train", "hello"))
     assert "starting" in drawn[0][1]
     assert drawn[-1][1] == "digits · emulator: done after 1m00s"
     assert "<details><summary" in drawn[-1][0]
@@ -52,7 +52,7 @@ def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
 def test_a_failed_call_leaves_its_output_open() -> None:
     drawn: list[tuple[str, str]] = []
     with pytest.raises(TaskFailed), card(drawn).drawn("x") as shown:
-        shown(Event("stderr", "train", "hello"))
+        shown(Stderr("train", "hello"))
         raise TaskFailed("bad")
     assert drawn[-1][1].endswith("failed after 1m00s")
     assert "<details open>" in drawn[-1][0]
@@ -67,9 +67,9 @@ def test_ctrl_c_is_one_short_frame_that_says_what_stays() -> None:
 
 
 def test_lines_go_to_the_streams_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
-    progress.line(Event("stdout", "t", HOSTILE))
-    progress.line(Event("pool.wait", "p", "pool p: resizing"))
-    progress.line(Event("tasks.seen", "j", ""))
+    progress.line(Stdout("t", HOSTILE))
+    progress.line(PoolWaits("p", "pool p: resizing"))
+    progress.line(TasksSeen("j"))
     printed = capsys.readouterr()
     assert printed.out == "loss 0.5 <script>alert(1)</script> \n"
     assert printed.err == "pool p: resizing\n"
@@ -99,4 +99,4 @@ class Things:
     @displayed("interrupted")
     def add(self, name: str, *, tell: Any = SHOW) -> None:
         """Adds a thing."""
-        tell(Event("adding", name, f"adding {name}"))
+        tell(PoolAdding(name, f"adding {name}"))

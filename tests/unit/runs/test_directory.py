@@ -24,6 +24,7 @@ def test_a_run_is_named_by_time_and_job_and_is_the_latest(tmp_path: Path) -> Non
     assert run.name.startswith("20261122T111502Z-digits-") and len(run.name) == 28
     assert str((tmp_path / "runs" / "latest").readlink()) == run.name
     assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
+    assert run.path.stat().st_mode & 0o777 == 0o700
 
 
 def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.records.seen import Table, TaskSeen
 from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord, Metric, RunRecord, TaskRecord
 from batchtrain.runs.finished import Result, Run, Runs
-from batchtrain.service.seen import Table, TaskSeen
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 HOSTILE = "<script>alert(1)</script>"

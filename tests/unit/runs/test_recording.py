@@ -19,11 +19,11 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.config.types import Job, Recipe, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
 from batchtrain.plan import Plan, plan_jobs
+from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
+from batchtrain.records.seen import JobSeen, TaskSeen
 from batchtrain.runs import directory, recording
 from batchtrain.runs.directory import Commit, Cost, Failure, Metric, NodeRecord, RunDirectory, RunRecord
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, recorded_job
-from batchtrain.service.seen import JobSeen, TaskSeen
-from batchtrain.service.submit import Event
 from batchtrain.version import __version__
 from tests.unit.plan.jobs import recipe
 
@@ -166,7 +166,7 @@ def test_events_with_a_text_are_recorded_and_output_is_not(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     recorded = started(client, service, tmp_path)
-    for event in (Event("pool.add", "p", "added"), Event("stdout", "train", "hello"), Event("node.ready", "n", "")):
+    for event in (PoolAdded("p", "added"), Stdout("train", "hello"), NodeReady("n", "")):
         recorded.tell(event)
     assert [(event.kind, event.subject, event.text) for event in recorded.run.events()] == [("pool.add", "p", "added")]
 
@@ -178,8 +178,8 @@ def test_the_parts_of_a_run_are_measured_by_its_events(
     clock = itertools.chain([after(100), after(100), after(110), after(110), after(200)], itertools.repeat(after(207)))
     monkeypatch.setattr(recording, "now", lambda: next(clock))
     recorded = started(client, service, tmp_path)
-    recorded.tell(Event("pool.reused", "p", "ready"))
-    recorded.tell(Event("task.add", "j", "added"))
+    recorded.tell(PoolReused("p", "ready"))
+    recorded.tell(TasksAdded("j", "added"))
     recorded.fetch([ran()])
     recorded.end("completed")
     assert recorded.run.record().phases == {

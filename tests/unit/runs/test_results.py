@@ -13,10 +13,10 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.config.types import Results
+from batchtrain.records.seen import PlaceSeen
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.results import Brought, Part, bring, destination, parts, select, selects, there
 from batchtrain.service.downloads import FileSeen, node_tree, task_tree
-from batchtrain.service.seen import PlaceSeen
 
 from .batch_server import START, BatchServer, serve, task
 

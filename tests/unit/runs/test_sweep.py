@@ -11,10 +11,10 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
+from batchtrain.records.events import Event
 from batchtrain.runs import directory, sweep
 from batchtrain.runs.directory import RunDirectory, RunRecord, TaskRecord
 from batchtrain.runs.sweep import SweepRow, flat
-from batchtrain.service.submit import Event
 
 from .batch_server import START, BatchServer, serve, task
 

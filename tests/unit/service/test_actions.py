@@ -12,8 +12,8 @@ from azure.batch import BatchClient
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.types import Upload
+from batchtrain.records.events import Event, FilesUploaded
 from batchtrain.service import job_actions, requests, submit, task_actions, tasks
-from batchtrain.service.submit import Event
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
 from batchtrain.service.tasks import Listed
 from batchtrain.service.watch import Deadline, Pace
@@ -268,7 +268,7 @@ def carry_out(service: Service, *steps: Step, **options: Any) -> list[tuple[str,
     uploads = options.pop("uploads", ())
     upload = options.pop("upload", lambda path, data: False)
     events = submit.submit(service.client, Plan(steps, uploads=uploads), lambda name: "secret", upload, **options)
-    return [event[:3] for event in events]
+    return [(event.kind, event.subject, event.text) for event in events]
 
 
 def test_a_pool_is_reported_before_and_after_it_is_added() -> None:
@@ -294,7 +294,7 @@ def test_an_upload_says_whether_the_files_were_there(sent: bool, text: str) -> N
 
 def test_another_program_carries_out_its_own_steps() -> None:
     step = Step("files.upload", "x", {})
-    others = {"files.upload": lambda given: Event(given.action, given.subject, "done elsewhere")}
+    others = {"files.upload": lambda given: FilesUploaded(given.subject, "done elsewhere")}
     service = Service(DONE)
     assert carry_out(service, step, others=others) == [("files.upload", "x", "done elsewhere")]
     assert service.asked == []

@@ -111,7 +111,7 @@ def test_a_request_with_a_key_is_signed_for_its_account(transport: Plays) -> Non
 
 
 def test_a_client_keeps_a_connection_for_each_of_many_threads() -> None:
-    transport: Any = connect._transport(None)
+    transport: Any = connect._transport(Account("https://acct.westeurope.batch.azure.com", "acct"))
     pools = [adapter.poolmanager.connection_pool_kw for adapter in transport.session.adapters.values()]
     assert [pool["maxsize"] for pool in pools] == [connect.CONNECTIONS] * len(pools)
     transport.close()

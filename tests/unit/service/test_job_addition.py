@@ -12,13 +12,14 @@ from batchtrain.plan import Plan, Step, wire
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.diff import COMPLETE, DIGEST
 from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.records.events import Event
 from batchtrain.service import job_addition, standing, submit
-from batchtrain.service.job_addition import NAMED, Adding
+from batchtrain.service.job_addition import NAMED, AddOptions
 from tests.unit.service.test_retry import EMPTY, Service, refusal
 
 EXISTS = refusal("JobExists")
 JOB = {"id": "j", "poolInfo": {"poolId": "p"}}
-RESUME = Adding(resume=True)
+RESUME = AddOptions(resume=True)
 COUNTS = (200, {"taskCounts": {}})
 
 
@@ -50,7 +51,7 @@ def refuse(*names: str) -> tuple[int, Any]:
     return 200, {"value": [{"taskId": name, "status": "clienterror", "error": error} for name in names]}
 
 
-def added(service: Service, planned: Plan, adding: Adding = RESUME) -> list[str]:
+def added(service: Service, planned: Plan, adding: AddOptions = RESUME) -> list[str]:
     """The sentences of the addition."""
     steps = submit.submit(service.client, planned, lambda name: "", lambda path, data: False, None, adding)
     return [event.text for event in steps]
@@ -83,7 +84,7 @@ def test_a_job_is_added_with_the_digest_of_its_plan_after_its_own_metadata() -> 
 def test_a_job_that_may_not_exist_is_not_looked_at() -> None:
     service = Service(EXISTS, existing(plan("a")))
     with pytest.raises(AlreadyExists):
-        added(service, plan("a"), Adding())
+        added(service, plan("a"), AddOptions())
     assert service.asked == ["POST /jobs"]
 
 
@@ -245,14 +246,14 @@ def test_tasks_that_differ_are_counted_beside_those_that_are_refused() -> None:
     there = {"taskId": "a", "status": "clienterror", "error": {"code": "TaskExists"}}
     answer = (200, {"value": [there, *refuse("b")[1]["value"]]})
     with pytest.raises(TasksRefused, match=r"0 of 2 tasks stand, 1 was refused, 1 differ; correct the tasks$"):
-        added(Service((201, None), answer, (200, task("a", "other"))), plan("a", "b"), Adding())
+        added(Service((201, None), answer, (200, task("a", "other"))), plan("a", "b"), AddOptions())
 
 
 @pytest.mark.parametrize(
-    ("adding", "more"), [(Adding(), ""), (RESUME, "; `batchtrain jobs add` again adds the others")]
+    ("adding", "more"), [(AddOptions(), ""), (RESUME, "; `batchtrain jobs add` again adds the others")]
 )
-def test_an_addition_that_lost_its_job_says_how_many_tasks_it_has(adding: Adding, more: str) -> None:
-    service, events = Service((201, None), refusal("JobNotFound", 404)), list[submit.Event]()
+def test_an_addition_that_lost_its_job_says_how_many_tasks_it_has(adding: AddOptions, more: str) -> None:
+    service, events = Service((201, None), refusal("JobNotFound", 404)), list[Event]()
     steps = submit.submit(service.client, plan("a", "b"), lambda name: "", lambda path, data: False, None, adding)
     with pytest.raises(ServiceError, match="JobNotFound"):
         events.extend(steps)
@@ -273,7 +274,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_job_waits_until_the_account_may_have_another_active_one(pauses: list[float]) -> None:
     service = Service(QUOTA, QUOTA, QUOTA, (201, None), stand("a"))
-    assert added(service, plan("a"), Adding(quota_seconds=7200)) == [
+    assert added(service, plan("a"), AddOptions(quota_seconds=7200)) == [
         "adding j",
         "job j waits up to 2 h 0 min: the account has as many active jobs as its quota allows; `batchtrain jobs list`"
         " shows them",
@@ -292,16 +293,16 @@ def test_a_job_that_may_not_wait_for_the_quota_is_refused_at_once(pauses: list[f
 
 def test_no_wait_ends_another_quota(pauses: list[float]) -> None:
     with pytest.raises(QuotaReached, match="PoolQuotaReached"):
-        added(Service(refusal("PoolQuotaReached")), plan("a"), Adding(quota_seconds=7200))
+        added(Service(refusal("PoolQuotaReached")), plan("a"), AddOptions(quota_seconds=7200))
 
 
 def test_the_wait_for_the_quota_has_an_end(pauses: list[float]) -> None:
     with pytest.raises(TimedOut, match="job j was not added within 0 s: add job j: No"):
-        added(Service(QUOTA), plan("a"), Adding(quota_seconds=1e-9))
+        added(Service(QUOTA), plan("a"), AddOptions(quota_seconds=1e-9))
 
 
 def test_another_error_ends_the_wait_for_the_quota(pauses: list[float]) -> None:
     service = Service(QUOTA, QUOTA, EXISTS, (200, EMPTY))
     with pytest.raises(AlreadyExists):
-        added(service, plan("a"), Adding(quota_seconds=7200))
+        added(service, plan("a"), AddOptions(quota_seconds=7200))
     assert service.asked == ["POST /jobs"] * 3

@@ -11,9 +11,9 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, Unreachable
 from batchtrain.plan.types import PoolFacts
+from batchtrain.records.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PlaceSeen, PoolSeen, ScheduleSeen
 from batchtrain.service import browse, look
 from batchtrain.service.browse import NodeRow, RecentTask, TaskRow
-from batchtrain.service.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PlaceSeen, PoolSeen, ScheduleSeen
 from tests.unit.service.test_retry import EMPTY, NO_CONNECTION, NOW, Service, refusal
 
 MISSING = refusal("JobNotFound", 404)

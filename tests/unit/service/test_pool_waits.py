@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from batchtrain.errors import NotFound, QuotaReached, ServiceError, TimedOut
+from batchtrain.records.events import Event, NodesSeen
+from batchtrain.records.seen import NodeSeen
 from batchtrain.service import watch
-from batchtrain.service.seen import NodeSeen
-from batchtrain.service.submit import Event
 from batchtrain.service.watch import MOST_REBOOTS, Deadline, Pace, Reboots
 from tests.unit.service.test_retry import EMPTY, Service, refusal
 
@@ -76,8 +76,9 @@ def test_a_state_of_a_pool_is_reported_once_and_its_nodes_at_each_look() -> None
         ("nodes.seen", "p", ""),
         ("nodes.seen", "p", ""),
     ]
-    target, shown = events[0].data  # type: ignore[misc]
-    assert (target, [node.id for node in shown]) == (2, ["n0", "n1", "n2"])  # type: ignore[has-type]
+    looked = events[0]
+    assert isinstance(looked, NodesSeen)
+    assert (looked.target, [node.id for node in looked.nodes]) == (2, ["n0", "n1", "n2"])
 
 
 def test_a_pool_that_is_not_ready_in_time_ends_the_wait_with_its_last_state() -> None:

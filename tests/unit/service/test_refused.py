@@ -12,8 +12,9 @@ from azure.core.exceptions import HttpResponseError
 from batchtrain.errors import ServiceError, TasksRefused, UsageError
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
+from batchtrain.records.events import Event
 from batchtrain.service import retry, submit
-from batchtrain.service.job_addition import Adding
+from batchtrain.service.job_addition import AddOptions
 
 
 class Answer:
@@ -56,8 +57,8 @@ BY_A_PROXY = Answer(413, "no document of the service")
 TOO_LARGE = Answer(413, {"code": "RequestBodyTooLarge", "message": {"value": "It is too large."}})
 
 
-def carry_out(service: Service, adding: Adding = Adding(), plan: Plan = PLAN) -> list[submit.Event]:  # noqa: B008
-    return list(submit.submit(service, plan, lambda name: "", lambda path, data: None, None, adding))  # type: ignore[arg-type]
+def carry_out(service: Service, options: AddOptions = AddOptions(), plan: Plan = PLAN) -> list[Event]:  # noqa: B008
+    return list(submit.submit(service, plan, lambda name: "", lambda path, data: None, None, options))  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_a_refused_task_is_named_with_the_services_reason_and_its_job_is_not_com
 @pytest.mark.parametrize("resume", [True, False])
 def test_only_a_job_that_can_be_continued_is_said_to_get_what_is_missing(resume: bool) -> None:
     with pytest.raises(TasksRefused) as caught:
-        carry_out(Service([A_STANDS, B_REFUSED]), Adding(resume=resume))
+        carry_out(Service([A_STANDS, B_REFUSED]), AddOptions(resume=resume))
     assert ("adds what is missing" in str(caught.value)) == resume
 
 

@@ -33,6 +33,7 @@ from azure.core.rest._requests_basic import RestRequestsTransportResponse
 from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
+from batchtrain.records.events import Event
 from batchtrain.service import connect, files, look, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
@@ -364,7 +365,7 @@ BODIES = {
 }
 
 
-def add(service: Service, step: Step) -> list[submit.Event]:
+def add(service: Service, step: Step) -> list[Event]:
     return list(submit.submit(service.client, Plan((step,)), lambda name: "", lambda path, data: None))
 
 

@@ -9,6 +9,7 @@ from azure.core.exceptions import ResourceExistsError
 
 from batchtrain.errors import BatchtrainError
 from batchtrain.plan.types import Plan
+from batchtrain.records.events import Event
 from batchtrain.service import submit
 from tests.unit.plan.jobs import plan
 
@@ -28,7 +29,7 @@ class Service:
         self.asked.append(options.as_dict())
 
 
-def carry_out(service: Service, todo: Plan) -> list[submit.Event]:
+def carry_out(service: Service, todo: Plan) -> list[Event]:
     return list(submit.submit(service, todo, lambda name: f"<{name}>", lambda path, data: None))  # type: ignore[arg-type]
 
 

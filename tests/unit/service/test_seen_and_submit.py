@@ -8,7 +8,7 @@ import pytest
 from batchtrain.catalog.prices import Price
 from batchtrain.errors import shortened
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
-from batchtrain.service.seen import (
+from batchtrain.records.seen import (
     JobSeen,
     NodeSeen,
     PoolSeen,

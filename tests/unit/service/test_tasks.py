@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from batchtrain.errors import TimedOut, UsageError
-from batchtrain.following import FILES, FIRST, MOST_FAILED, Follow
+from batchtrain.following import FIRST, MOST_FAILED, OUTPUT, Follow
+from batchtrain.records.events import Event, Stdout
 from batchtrain.service import retry, tasks, watch
-from batchtrain.service.submit import Event
 from batchtrain.service.tasks import FEW, Counts, Glance
 from batchtrain.service.watch import Deadline
 from tests.unit.service.test_retry import Time
@@ -188,12 +188,12 @@ def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_mo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service, time, job = Running(1), Time(), SimpleNamespace(id="j")
-    reads: dict[str, list[float]] = {name: [] for name in FILES}
+    reads: dict[str, list[float]] = {name: [] for name in OUTPUT}
 
     def followers(name: str) -> Any:
         return SimpleNamespace(new_lines=lambda node, last: reads[name].append(time.seconds) or iter(()))
 
-    monkeypatch.setattr(Follow, "_followers", lambda self, task: [(name, followers(name)) for name in FILES])
+    monkeypatch.setattr(Follow, "_followers", lambda self, task: [(name, followers(name)) for name in OUTPUT])
     follow = Follow(client(service), job, lambda event: None, turns=watch.FAR.turns)  # type: ignore[arg-type]
     with pytest.raises(TimedOut):
         watch.tasks_ended(client(service), "j", deadline(time, 600), watch.FAR, follow.look)
@@ -224,7 +224,7 @@ def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Even
     job: Any = Job(0)
     service: Any = None
     follow = Follow(service, job, said.append)
-    monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Event("shown", task.id, "")) or 1)
+    monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Stdout(task.id, "")) or 1)
     for count in failed:
         job.failed = count
         follow.look(tasks.glance(client(Service(100, ended=50, failed=count)), "j"))
@@ -234,7 +234,7 @@ def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Even
 def test_of_a_large_job_the_first_tasks_and_the_failed_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((0,), monkeypatch)
     assert said[0].text.startswith(f"job j has 100 tasks: the output of the first {FIRST} and the first")
-    assert [event.subject for event in said if event.kind == "shown"] == [f"t{number}" for number in range(FIRST)]
+    assert [event.subject for event in said if event.kind == "stdout"] == [f"t{number}" for number in range(FIRST)]
     failed = [event for event in shown((6, 8), monkeypatch) if event.kind == "task.failed"]
     assert [event.text for event in failed] == [f"why t{number} failed" for number in range(8)]
 

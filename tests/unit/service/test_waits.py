@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.errors import TimedOut, UsageError
+from batchtrain.records.events import Event, Stdout
 from batchtrain.service import retry
-from batchtrain.service.submit import Event
 from batchtrain.service.watch import Deadline
 from tests.unit.service.test_retry import Time
 
@@ -32,7 +32,7 @@ def test_events_and_news_put_the_next_word_off() -> None:
     for number in range(30):
         wait.pause(10)
         if number % 4 == 0:
-            wait.tell(Event("stdout", "t", "a line"))
+            wait.tell(Stdout("t", "a line"))
         elif number % 4 == 2:
             wait.news()
     assert {event.kind for event in said} == {"stdout"}

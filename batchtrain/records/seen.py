@@ -134,6 +134,28 @@ class TaskSeen(NamedTuple):
         return row_card("task", self)
 
 
+class Counts(NamedTuple):
+    """The numbers of tasks by state; the service updates them some seconds late."""
+
+    active: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    @property
+    def open(self) -> int:
+        """The tasks that have not ended."""
+        return self.active + self.running
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    def __str__(self) -> str:
+        named = ((number, name) for name, number in self._asdict().items() if number)
+        return ", ".join(f"{number:,} {name}" for number, name in named)
+
+
 class PlaceSeen(NamedTuple):
     """A node that a task ran on, and the directory of the task there."""
 

@@ -1,0 +1,269 @@
+"""What a command does and sees, as one type per kind of event. `kind` is the name of a type in files and documents."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from batchtrain.records.seen import Counts, NodeSeen
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that was done or seen: the id of its object, and a sentence for the user."""
+
+    subject: str
+    text: str
+    kind: ClassVar[str] = ""
+
+
+class Observed(Event, frozen=True):
+    """Something that views draw. It has no sentence, and no log shows it."""
+
+    text: str = ""
+
+
+class Detail(Event, frozen=True):
+    """A step that only a detailed output shows."""
+
+
+# --- what is added ----------------------------------------------------------------------------------------------------
+
+
+class Adding(Detail, frozen=True):
+    """A request that creates something is about to be sent."""
+
+
+class PoolAdding(Adding, frozen=True):
+    kind = "pool.adding"
+
+
+class JobAdding(Adding, frozen=True):
+    kind = "job.adding"
+
+
+class ScheduleAdding(Adding, frozen=True):
+    kind = "schedule.adding"
+
+
+class PoolAdded(Event, frozen=True):
+    kind = "pool.add"
+
+
+class JobAdded(Event, frozen=True):
+    kind = "job.add"
+
+
+class ScheduleAdded(Event, frozen=True):
+    kind = "schedule.add"
+
+
+class TasksAdded(Detail, frozen=True):
+    kind = "task.add"
+
+
+class TaskProgress(Event, frozen=True):
+    """Tasks of a large job that were added so far."""
+
+    kind = "task.progress"
+
+
+class TasksLeft(Event, frozen=True):
+    """The addition of tasks ended before all were added."""
+
+    kind = "task.left"
+
+
+class PoolReused(Event, frozen=True):
+    kind = "pool.reused"
+
+
+class JobReused(Event, frozen=True):
+    kind = "job.reused"
+
+
+class JobReplaced(Event, frozen=True):
+    kind = "job.replaced"
+
+
+class JobCompletes(Detail, frozen=True):
+    """A job ends when its tasks have ended."""
+
+    kind = "job.complete"
+
+
+class QuotaWaits(Event, frozen=True):
+    kind = "quota.wait"
+
+
+class BlobUploaded(Event, frozen=True):
+    kind = "blob.upload"
+
+
+class FilesUploaded(Event, frozen=True):
+    kind = "files.upload"
+
+
+# --- pools and nodes --------------------------------------------------------------------------------------------------
+
+
+class PoolResized(Event, frozen=True):
+    kind = "pool.resize"
+
+
+class PoolAutoscaled(Event, frozen=True):
+    kind = "pool.autoscale"
+
+
+class PoolIdentified(Event, frozen=True):
+    """A pool got its managed identities."""
+
+    kind = "pool.identity"
+
+
+class PoolWaits(Event, frozen=True):
+    """The state of a pool whose nodes are not ready yet."""
+
+    kind = "pool.wait"
+
+
+class PoolState(Event, frozen=True):
+    """The state of a pool that a user watches."""
+
+    kind = "pool.seen"
+
+
+class PoolGone(Event, frozen=True):
+    kind = "pool.gone"
+
+
+class NodesSeen(Observed, frozen=True):
+    """The nodes of a pool, and how many it is to have."""
+
+    kind = "nodes.seen"
+    target: int = 0
+    nodes: tuple[NodeSeen, ...] = ()
+
+
+class NodeReady(Event, frozen=True):
+    kind = "node.ready"
+
+
+class NodeRebooted(Event, frozen=True):
+    kind = "node.reboot"
+
+
+class NodeUserAdded(Event, frozen=True):
+    kind = "node.user"
+
+
+class NodeLogin(Event, frozen=True):
+    """The command that reaches a node."""
+
+    kind = "node.login"
+
+
+# --- jobs and tasks ---------------------------------------------------------------------------------------------------
+
+
+class JobDisabled(Event, frozen=True):
+    kind = "job.disabled"
+
+
+class JobKept(Event, frozen=True):
+    """A job was added again since it was seen, so that it is not deleted."""
+
+    kind = "job.kept"
+
+
+class JobFailed(Event, frozen=True):
+    kind = "job.failed"
+
+
+class TasksSeen(Observed, frozen=True):
+    """The tasks of a job by state."""
+
+    kind = "tasks.seen"
+    counts: Counts = Counts()
+
+
+class TasksChanged(Event, frozen=True):
+    kind = "task.changed"
+
+
+class TaskFailure(Event, frozen=True):
+    """How one of many tasks failed."""
+
+    kind = "task.failed"
+
+
+class Output(Event, frozen=True):
+    """A line that a task printed."""
+
+
+class Stdout(Output, frozen=True):
+    kind = "stdout"
+
+
+class Stderr(Output, frozen=True):
+    kind = "stderr"
+
+
+class OutputShown(Event, frozen=True):
+    """Which part of the output of a large job is shown."""
+
+    kind = "output.shown"
+
+
+# --- waits ------------------------------------------------------------------------------------------------------------
+
+
+class Waiting(Event, frozen=True):
+    kind = "waiting"
+
+
+class ServiceUnreachable(Event, frozen=True):
+    kind = "unreachable"
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+class Deleted(Event, frozen=True):
+    kind = "deleted"
+
+
+class Standing(Event, frozen=True):
+    """What is kept, and the next commands."""
+
+    kind = "standing"
+
+
+class Leftover(Event, frozen=True):
+    """Something could not be deleted."""
+
+    kind = "leftover"
+
+
+class ResultsFetching(Event, frozen=True):
+    kind = "results.fetch"
+
+
+class ResultsSkipped(Event, frozen=True):
+    kind = "results.skipped"
+
+
+class ResultsFailed(Event, frozen=True):
+    kind = "results.failed"
+
+
+class Results(Event, frozen=True):
+    """Where the results are."""
+
+    kind = "results"
+
+
+class SweepCut(Event, frozen=True):
+    """Only a part of the tasks of a sweep is shown."""
+
+    kind = "sweep.cut"
