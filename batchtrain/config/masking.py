@@ -115,7 +115,13 @@ def masked_file(content: bytes, secrets: Iterable[Secret] = ()) -> str:
     for start, end in sorted(spans, reverse=True):
         line_ends = text[start:end][len(text[start:end].rstrip("\r\n")) :]  # a block scalar ends with them
         text = f"{text[:start]}'{MASK}'{line_ends}{text[end:]}"
-    return masked_text(text, secrets)
+    return masked_lines(text, secrets)
+
+
+def masked_lines(text: str, secrets: Iterable[Secret] = ()) -> str:
+    """A text with secrets masked line by line, also those that have the name of a secret outside of variables."""
+    lines = (line if MASK in line else masked_line(line) for line in text.splitlines(keepends=True))
+    return "".join(masked_text(line, secrets) for line in lines)
 
 
 def _secret_values(node: Any, visited: set[int]) -> Iterator[tuple[int, int]]:

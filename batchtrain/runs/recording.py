@@ -18,7 +18,14 @@ from azure.batch import BatchClient
 
 from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
-from batchtrain.config.masking import masked_document, masked_file, masked_text, secrets_in, secrets_of_settings
+from batchtrain.config.masking import (
+    masked_document,
+    masked_file,
+    masked_lines,
+    masked_text,
+    secrets_in,
+    secrets_of_settings,
+)
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
@@ -498,7 +505,7 @@ def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
     """A file as given, without secrets."""
     if path.endswith(".json"):
         document = masked_document(msgspec.json.decode(content), secrets)
-        return msgspec.json.format(msgspec.json.encode(document), indent=2)
+        return masked_lines(msgspec.json.format(msgspec.json.encode(document), indent=2).decode(), secrets).encode()
     return masked_file(content, secrets).encode()
 
 

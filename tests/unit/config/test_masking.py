@@ -172,3 +172,7 @@ def test_a_variable_is_masked_in_a_document_however_short_it_is() -> None:
     written = {"tasks": [{"environment_variables": {"A_KEY": "x", "B": "y"}, "key": "z"}]}
     masked = {"tasks": [{"environment_variables": {"A_KEY": "***", "B": "y"}, "key": "z"}]}
     assert masked_document(written) == masked
+
+
+def test_a_secret_name_elsewhere_in_a_file_is_masked_too() -> None:
+    assert "zq" not in masked_file(b"metadata:\n  HF_TOKEN: zq\nenvironment_variables: {A_KEY: zq}\n")
