@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,22 +16,11 @@ from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import Storage
 
-from .blob_server import BlobServer, serve
+from .blob_server import BlobServer
 
 KEYED = StorageCredentials(account="acct", account_key=Secret("a2V5"))
 KEYLESS = StorageCredentials(account="acct")
 TOKEN: Any = object()
-
-
-@pytest.fixture
-def blobs() -> BlobServer:
-    return BlobServer()
-
-
-@pytest.fixture
-def storage(blobs: BlobServer) -> Iterator[Storage]:
-    with serve(blobs) as connected:
-        yield connected
 
 
 # --- accounts -------------------------------------------------------------------------------------------------------

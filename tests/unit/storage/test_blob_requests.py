@@ -6,7 +6,6 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
 from http.client import IncompleteRead
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,20 +21,9 @@ from batchtrain.service.retry import NEAR
 from batchtrain.storage import blob_requests
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path, fault, transient
 
-from .blob_server import BlobServer, serve
+from .blob_server import BlobServer
 
 URL = "https://acct.blob.core.windows.net"
-
-
-@pytest.fixture
-def blobs() -> BlobServer:
-    return BlobServer()
-
-
-@pytest.fixture
-def storage(blobs: BlobServer) -> Iterator[Storage]:
-    with serve(blobs) as connected:
-        yield connected
 
 
 def head(storage: Storage, request: Request) -> tuple[str, dict[str, str]]:

@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,7 @@ from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import bring, carry_out, fits, local_files, walk
 from batchtrain.storage.moving import Progress, Watcher
 
-from .blob_server import BlobServer, serve
-
-
-@pytest.fixture
-def blobs() -> BlobServer:
-    return BlobServer()
-
-
-@pytest.fixture
-def storage(blobs: BlobServer) -> Iterator[Storage]:
-    with serve(blobs) as connected:
-        yield connected
+from .blob_server import BlobServer
 
 
 def tree(root: Path, *names: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -16,20 +15,9 @@ from batchtrain.storage.blob_requests import Storage
 from batchtrain.storage.ingress import walk
 from batchtrain.storage.moving import Moved, Tally, Watcher, of_all
 
-from .blob_server import BlobServer, serve
+from .blob_server import BlobServer
 
 DAY = datetime(2026, 11, 22, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def blobs() -> BlobServer:
-    return BlobServer()
-
-
-@pytest.fixture
-def storage(blobs: BlobServer) -> Iterator[Storage]:
-    with serve(blobs) as connected:
-        yield connected
 
 
 def stored(*names: str) -> list[Stored]:
