@@ -21,16 +21,9 @@ from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.errors import BatchtrainError, Unreachable
 from tests import dashboards
-from tests.unit.dashboard.asking import BEARER, COOKIE, FAR, HOST, KEYS, NEAR, Client, Service, answered_by, dashboard
+from tests.unit.dashboard.asking import BEARER, COOKIE, FAR, HOST, KEYS, NEAR, Client, Service, dashboard
 
 NOBODY: Any = None
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    service = Service()
-    answered_by(service, monkeypatch)
-    return service
 
 
 @pytest.fixture

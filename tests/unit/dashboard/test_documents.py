@@ -18,17 +18,10 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.output import Numbered, Output
 from batchtrain.errors import UsageError
 from batchtrain.service import browse
-from tests.unit.dashboard.asking import BEARER, FAR, NEAR, Client, Service, answered_by, dashboard
+from tests.unit.dashboard.asking import BEARER, FAR, NEAR, Client, Service, dashboard
 
 TASK = "/jobs/j/tasks/t"
 STDOUT = f"{TASK}/files/stdout.txt"
-
-
-@pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    service = Service()
-    answered_by(service, monkeypatch)
-    return service
 
 
 @pytest.fixture
