@@ -140,6 +140,6 @@ class Client(Operations):
         origin = Origin(root_of(runs_dir, os.environ))
         limits = Limits(max_price, max_duration)
         outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits)
-        if error := (outcome.failure if check else None) or outcome.standing:
+        if error := (outcome.failure if check else None) or outcome.problem:
             raise error
         return Result(outcome.tasks, outcome.runs, outcome.failure)

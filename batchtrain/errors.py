@@ -280,6 +280,13 @@ class LimitReached(BatchtrainError):
     exit_code = 7
 
 
+class ResultsLeft(BatchtrainError):
+    """Results could not be fetched and are still on the nodes, so the pool and the job are kept; the message gives the
+    reason."""
+
+    exit_code = 8
+
+
 class Differs(BatchtrainError):
     """The existing object differs from the plan; the message shows the difference and the solution. `tasks` are the ids
     of the job's tasks that differ."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import itertools
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -35,6 +37,7 @@ from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import diff, plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
+from batchtrain.plan.marks import Marks
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
@@ -61,9 +64,9 @@ from batchtrain.records.seen import (
     TaskSeen,
     nodes_called,
 )
-from batchtrain.runs.directory import RunDirectory, root_of
+from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, now, recorded_job
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
@@ -71,7 +74,7 @@ from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.failed import failed
 from batchtrain.service.job_addition import ONCE, AddOptions
-from batchtrain.service.requests import Creation, creation, quoted
+from batchtrain.service.register import Register, Thing
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
@@ -85,9 +88,6 @@ if TYPE_CHECKING:
 
 NAMED_NODES = 8
 """The number of nodes of a ready pool to name; the others are counted."""
-
-COLLECTIONS = {"pool": "pools", "job": "jobs", "job schedule": "jobschedules"}
-"""Where the service keeps each kind of thing."""
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
@@ -168,19 +168,30 @@ class Operations:
             self._own_storage = storage(self.account, self.say)
         return self._own_storage
 
-    def creation(self, kind: str, name: str) -> Creation:
-        """When a pool, a job or a job schedule was created. Raises NotFound."""
-        return creation(self.batch, f"/{COLLECTIONS[kind]}/{quoted(name)}")
+    def register(self, recipe: Recipe, runs: Mapping[str, str] | None = None) -> Register:
+        """A register for what one command creates. runs: the names of its runs by job; by default a new name."""
+        names = runs or {}
+        name = next(iter(names.values()), "") or new_name(recipe.jobs[0].id if recipe.jobs else _id(recipe), now())
+        marks = Marks(name, user(), socket.gethostname()) if recipe.settings.owner_metadata else Marks(name)
+        return Register(marks, names)
 
-    def carry_out(self, todo: Plan, recipe: Recipe, tell: Tell, options: AddOptions = ONCE) -> None:
-        """Send a plan's requests in order."""
+    def carry_out(
+        self,
+        todo: Plan,
+        recipe: Recipe,
+        tell: Tell,
+        options: AddOptions = ONCE,
+        register: Register | None = None,
+    ) -> None:
+        """Send a plan's requests in order. register: receives what they create."""
+        register = register or self.register(recipe)
         values = self._values(recipe)
         others: submit.Others = {
             "files.upload": lambda step: _bring(step, recipe, values),
             "pool.identity": lambda step: _identify(step, recipe, self.account),
         }
         kept = Kept(values, self.account)
-        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options):
+        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options, register=register):
             tell(event)
 
 
@@ -199,6 +210,7 @@ class Pools:
         timeout: float = POOL_SECONDS,
         tell: Tell = SHOW,
         foreseen: Foreseen | None = None,
+        register: Register | None = None,
     ) -> PoolSeen:
         """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
         `rdp`.
@@ -215,16 +227,21 @@ class Pools:
             _refuse_identities(recipe, self._client.account)
         pool_id = _id(recipe)
         logins = _logins(todo)
-        self._client.carry_out(
-            todo._replace(steps=tuple(step for step in todo.steps if step not in logins)), recipe, tell
-        )
+        steps = tuple(step for step in todo.steps if step not in logins)
+        self._client.carry_out(todo._replace(steps=steps), recipe, tell, register=register)
         if wait:
             self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
             self._log_in(logins, recipe, tell)
         return self.get(pool_id)
 
     def ready(
-        self, recipe: Recipe, *, foreseen: Foreseen, timeout: float = POOL_SECONDS, tell: Tell = SHOW
+        self,
+        recipe: Recipe,
+        *,
+        foreseen: Foreseen,
+        register: Register,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = SHOW,
     ) -> PoolSeen:
         """The pool of the recipe with ready nodes: created if it does not exist, used if it matches the plan.
 
@@ -237,8 +254,9 @@ class Pools:
             self.gone(pool_id, tell=tell)
             standing = None
         if standing is None:
-            return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen)
+            return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen, register=register)
         self._refuse_other(standing, foreseen)
+        register.note(Thing("pool", pool_id), "existing")
         tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used"))
         self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
         return self.get(pool_id)
@@ -461,6 +479,7 @@ class Jobs:
         resume: bool = True,
         fail_fast: bool = False,
         recreate: bool = False,
+        register: Register | None = None,
     ) -> tuple[Job | JobSchedule, ...]:
         """Add every job of the recipe with its tasks, or its job schedule. A job that exists already with the same plan
         gets the tasks that it lacks.
@@ -474,7 +493,7 @@ class Jobs:
         todo = self._planned(recipe, foreseen, timeout, tell)
         if recreate:
             self.remove_all(recipe, tell=tell)
-        self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout))
+        self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout), register)
         return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
 
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
@@ -904,6 +923,14 @@ class Job:
         """Wait until the deletion of the job has finished."""
         pace, what = self._client.pace, f"job {self.id}"
         watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, pace, what, tell)
+
+
+def user() -> str:
+    """The name of the user of this process; its number where the system has no name for it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
 
 
 # --- what is not asked of Batch -------------------------------------------------------------------------------------

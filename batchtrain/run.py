@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
-from batchtrain.created import Created
+from batchtrain.ending import Ending, Interrupts
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
     LimitReached,
     NotAllowed,
     NotFound,
+    ResultsLeft,
     TaskFailed,
     TimedOut,
     Unreachable,
@@ -40,6 +43,7 @@ from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin,
 from batchtrain.service import look, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
+from batchtrain.service.register import KINDS, Kind
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
@@ -53,12 +57,12 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 
 class Outcome(NamedTuple):
-    """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories with the metrics of their tasks."""
+    """The result of a recipe: its tasks, the failure of the first failed task, what else went wrong (something could
+    not be fetched, deleted or written), and the run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
-    standing: BaseException | None = None
+    problem: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
     metrics: tuple[dict[str, dict[str, Metric]], ...] = ()
     """By task, for each of `runs`."""
@@ -93,27 +97,65 @@ def run(
     if origin is not None:
         directory.check(origin.root)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
-    kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Created(client, guarded(kept.tell, guard), keep=("pool",) if reuse else ())
-    made.price = price_of(recipe, client.account.region)
-    try:
-        outcome = _work(client, recipe, foreseen, made, replaced, timeout, kept, guard)
-        guard.armed = False  # a limit ends the work, and not the cleaning up after it
-        kept.end_all("failed" if outcome.failure else "completed", outcome.failure)
-    except BaseException as error:
-        guard.armed = False
-        made.settle(error)
-        left = keep or leaves(error, added=made.added, submitted=made.submitted)
-        unsaved = kept.stop(error, made.submitted, ask=not isinstance(error, (NotAllowed, TimedOut, Unreachable)))
-        if not left and not unsaved:
-            made.clean_up(successful=False)
-        made.say_left(error)
-        kept.say()
-        raise
-    standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
-    made.say_left()
-    kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
+    keeps: tuple[Kind, ...] = KINDS if keep else ("pool",) if reuse else ()
+    error: BaseException | None = None
+    outcome = Outcome(Table())
+    with Interrupts() as interrupts:
+        recorder = Recorder(client, recipe, foreseen, tell, origin, progress, keeps)
+        ending = Ending(client, client.register(recipe, recorder.names), recorder.tell, interrupts, keep=keeps)
+        ending.price = price_of(recipe, client.account.region)
+        work = _Work(client, recipe, foreseen, ending, recorder, guard, timeout)
+        try:
+            try:
+                outcome = _create_and_follow(work, replaced, reuse=reuse)
+            finally:
+                interrupts.hold()
+                guard.armed = False  # a limit ends the work, and not the cleaning up after it
+        except BaseException as raised:  # noqa: BLE001 - every end of the work is an end of the run
+            error = raised
+        problem = _end(ending, recorder, error, outcome.failure)
+    if error is not None:
+        raise error
+    return outcome._replace(problem=problem, runs=recorder.runs, metrics=recorder.metrics)
+
+
+def _end(
+    ending: Ending, recorder: Recorder, error: BaseException | None, failure: TaskFailed | None = None
+) -> BaseException | None:
+    """Fetch what is missing, delete what may be deleted, say what is left, and write the records, in this order.
+
+    error: what ended the work before the tasks had ended. failure: of the first failed task. Returns why a command
+    whose work succeeded fails.
+    """
+    ending.settle()
+    added, submitted = ending.register.tasks_added, ending.submitted
+    stays = error is not None and leaves(error, added=added, submitted=submitted)
+    unsafe = recorder.fetch_rest(ending, error) if error is not None and added else recorder.unsafe
+    if not stays and not unsafe:
+        ending.delete()
+    ending.say_left(error)
+    unwritten = recorder.end_all(error or failure)
+    recorder.say()
+    if unsafe:
+        return ResultsLeft(f"results are still on the nodes, so nothing was deleted: {'; '.join(unsafe)}")
+    return ending.failure(successful=failure is None) or unwritten
+
+
+class _Work(NamedTuple):
+    """The work of one run."""
+
+    client: Operations
+    recipe: Recipe
+    foreseen: Foreseen
+    ending: Ending
+    recorder: Recorder
+    guard: Guard
+    timeout: float | None
+
+    @property
+    def tell(self) -> Tell:
+        """Records an event, passes it on, and checks the limits."""
+        return guarded(self.recorder.tell, self.guard)
 
 
 def guarded(tell: Tell, guard: Guard) -> Tell:
@@ -145,21 +187,33 @@ def follow(
     _refuse_endless(recipe)
     foreseen = client.foresee(recipe)
     directory.check(origin.root)
-    kept = Recorder(client, recipe, foreseen, tell, origin, progress)
-    made = Created(client, kept.tell)
-    try:
-        client.jobs.add_all(
-            recipe, tell=made.tell, timeout=timeout, foreseen=foreseen, fail_fast=fail_fast, recreate=recreate
-        )
-        made.submitted = True
-        outcome = _all_followed(client, recipe, made, None, kept, Guard(UNLIMITED, None, now))
-    except BaseException as error:
-        made.settle(error)
-        kept.end_all("interrupted" if isinstance(error, KeyboardInterrupt) else "failed", error)
-        made.say_left(error)
-        raise
-    kept.say()
-    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
+    error: BaseException | None = None
+    outcome = Outcome(Table())
+    with Interrupts() as interrupts:
+        recorder = Recorder(client, recipe, foreseen, tell, origin, progress, KINDS)
+        ending = Ending(client, client.register(recipe, recorder.names), recorder.tell, interrupts, keep=KINDS)
+        work = _Work(client, recipe, foreseen, ending, recorder, Guard(UNLIMITED, None, now), None)
+        try:
+            try:
+                client.jobs.add_all(
+                    recipe,
+                    tell=recorder.tell,
+                    timeout=timeout,
+                    foreseen=foreseen,
+                    fail_fast=fail_fast,
+                    recreate=recreate,
+                    register=ending.register,
+                )
+                ending.submitted = True
+                outcome = _all_followed(work)
+            finally:
+                interrupts.hold()
+        except BaseException as raised:  # noqa: BLE001 - every end of the work is an end of the command
+            error = raised
+        problem = _end(ending, recorder, error, outcome.failure)
+    if error is not None:
+        raise error
+    return outcome._replace(problem=problem, runs=recorder.runs, metrics=recorder.metrics)
 
 
 def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
@@ -184,15 +238,26 @@ class Recorder:
         tell: Tell,
         origin: Origin | None,
         progress: Progress = QUIET,
+        keeps: tuple[Kind, ...] = (),
     ) -> None:
+        """keeps: the kinds of things that the command does not delete."""
         self._client, self._tell, self._progress = client, tell, progress
         self._recordings: dict[str, Recording] = {}
-        self._ended: set[str] = set()
+        self._fetched: set[str] = set()
+        self._failures: dict[str, TaskFailed | None] = {}
+        """The jobs that have ended, each with the failure of its first failed task."""
+        self._skipped = False
+        """Whether the user skipped the results that are not here."""
         for job in recipe.jobs if origin else ():
             assert origin is not None
             steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
             plan = foreseen.jobs._replace(steps=steps)
-            self._recordings[job.id] = begin(client.batch, client.account, recipe, job, plan, origin)
+            self._recordings[job.id] = begin(client.batch, client.account, recipe, job, plan, origin, keeps)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of the run directories, by job."""
+        return {job_id: recording.run.name for job_id, recording in self._recordings.items()}
 
     @property
     def runs(self) -> tuple[RunDirectory, ...]:
@@ -208,16 +273,11 @@ class Recorder:
         """The directory of the output of a job's tasks; empty if none is kept."""
         return str(self._recordings[job_id].run.path / "logs") if job_id in self._recordings else ""
 
-    @property
-    def unsaved(self) -> bool:
-        """Whether results are on a node that could not be fetched now, but may be later."""
-        return any(recording.unsaved for recording in self._recordings.values())
-
     def tell(self, event: Event) -> None:
-        """Note an event in the directories, and pass it on."""
+        """Pass an event on, and note it in the directories."""
+        self._tell(event)
         for recording in self._recordings.values():
             recording.tell(event)
-        self._tell(event)
 
     def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task."""
@@ -228,115 +288,122 @@ class Recorder:
         """Fetch the results of a job."""
         if job_id in self._recordings:
             self._recordings[job_id].fetch(tasks, progress=self._progress)
+            self._fetched.add(job_id)
 
-    def end(self, job_id: str, state: str, error: BaseException | None) -> None:
-        """Write the end of a job's run."""
-        if job_id in self._recordings and job_id not in self._ended:
-            self._ended.add(job_id)
-            self._recordings[job_id].end(state, error)
+    def end(self, job_id: str, failure: TaskFailed | None) -> None:
+        """The tasks of a job have ended. It is written at the end of the command, when nothing can be lost any more."""
+        self._failures[job_id] = failure
+        if job_id in self._recordings:
+            self._recordings[job_id].job_ended()
 
-    def end_all(self, state: str, error: BaseException | None) -> None:
-        """Write the end of all runs that have none yet."""
-        for job_id in self._recordings:
-            self.end(job_id, state, error)
+    @property
+    def unsafe(self) -> tuple[str, ...]:
+        """Why results that were listed are not on this machine, although they are still on their nodes."""
+        if self._skipped:
+            return ()
+        return tuple(
+            f"job {job_id}: {reason}" for job_id in self._recordings for reason in self._recordings[job_id].unsaved
+        )
 
-    def stop(self, error: BaseException, submitted: bool, *, ask: bool) -> bool:
-        """Fetch what there is after an error; returns whether results are still on a node.
+    def fetch_rest(self, ending: Ending, error: BaseException) -> tuple[str, ...]:
+        """Fetch the results of the jobs that exist and were not followed to their end; returns why some are missing.
 
-        ask: whether the service is asked. Another Ctrl-C ends the fetching, and nothing is kept for it.
+        A signal ends the fetching: what is not here then is not kept for it.
         """
-        limit, unsaved = isinstance(error, LimitReached), False
-        state = "interrupted" if limit or isinstance(error, KeyboardInterrupt) else "failed"
-        if ask and submitted and self._recordings and state == "interrupted":
+        jobs = [thing.id for thing in ending.register.things() if thing.kind == "job" and thing.id in self._recordings]
+        rest = [job_id for job_id in jobs if job_id not in self._fetched]
+        if isinstance(error, (NotAllowed, TimedOut, Unreachable)):
+            return tuple(f"job {job_id}: {error}" for job_id in rest)
+        if rest and isinstance(error, (KeyboardInterrupt, LimitReached)):
+            limit = isinstance(error, LimitReached)
             skips = "Ctrl-C skips them" if limit else "Ctrl-C again skips them"
-            text = f"{error if limit else 'interrupted'}; fetching the results ({skips})"
-            self._tell(ResultsFetching("", text))
-        try:
-            for job_id in self._recordings if ask and submitted else ():
-                if job_id not in self._ended:
-                    unsaved |= not self._fetch_after_error(job_id)
-            unsaved |= self.unsaved
-        except KeyboardInterrupt:
-            self._tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
-        self.end_all(state, error)
-        return unsaved
+            ending.tell(ResultsFetching("", f"{error if limit else 'interrupted'}; fetching the results ({skips})"))
+        reasons: list[str] = []
+        for job_id in rest:
+            failed = ending.error_of(partial(self._fetch_after_error, job_id))
+            if isinstance(failed, KeyboardInterrupt):
+                self._skipped = True
+                ending.tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
+                return ()
+            if failed is not None:
+                reasons.append(f"job {job_id}: {failed}")
+                ending.tell(ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {failed}"))
+        return (*reasons, *self.unsafe)
 
-    def _fetch_after_error(self, job_id: str) -> bool:
-        """Fetch the results of a job that is to be deleted; returns whether nothing more can be fetched."""
+    def _fetch_after_error(self, job_id: str) -> None:
         try:
             self.fetch(job_id, self._client.jobs.handle(job_id).tasks)
-        except BatchtrainError as error:
-            if isinstance(error, NotFound) and error.code in GONE:
-                return True
-            self._tell(ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {error}"))
-            return False
-        return True
+        except NotFound as error:
+            if error.code not in GONE:
+                raise
+
+    def end_all(self, error: BaseException | None) -> BaseException | None:
+        """Write the end of all runs; returns the first error of the writing. error: what ended the command."""
+        unwritten: BaseException | None = None
+        for job_id, recording in self._recordings.items():
+            failure = self._failures.get(job_id, error)
+            state = "completed"
+            if failure is not None:
+                interrupted = isinstance(failure, (KeyboardInterrupt, LimitReached))
+                state = "interrupted" if interrupted else "failed"
+            try:
+                recording.end(state, failure)
+            except Exception as raised:  # noqa: BLE001 - a record that cannot be written ends no ending
+                unwritten = unwritten or raised
+        return unwritten
 
     def say(self) -> None:
         """Say where the results are."""
         for recording in self._recordings.values():
-            self._tell(Results(recording.job_id, recording.conclusion()))
+            with contextlib.suppress(OSError, ValueError):
+                self._tell(Results(recording.job_id, recording.conclusion()))
 
 
-def _work(
-    client: Operations,
-    recipe: Recipe,
-    foreseen: Foreseen,
-    made: Created,
-    replaced: Mapping[str, str],
-    timeout: float | None,
-    kept: Recorder,
-    guard: Guard,
-) -> Outcome:
-    starts = POOL_SECONDS if timeout is None else timeout
+def _create_and_follow(work: _Work, replaced: Mapping[str, datetime | None], *, reuse: bool) -> Outcome:
+    client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
+    timeout = POOL_SECONDS if work.timeout is None else work.timeout
     if needs_pool(recipe):
-        make = client.pools.ready if "pool" in made.keep else client.pools.add
-        made.pool = make(recipe, timeout=starts, tell=made.tell, foreseen=foreseen)
+        create = client.pools.ready if reuse else client.pools.add
+        ending.pool = create(recipe, timeout=timeout, tell=work.tell, foreseen=foreseen, register=ending.register)
     for job_id, created in replaced.items():
-        _replace(client, job_id, created, made.tell)
-    client.jobs.add_all(recipe, tell=made.tell, timeout=starts, foreseen=foreseen, resume=False)
-    made.submitted = True
-    return _all_followed(client, recipe, made, timeout, kept, guard)
+        _replace(client, job_id, created, work.tell)
+    client.jobs.add_all(
+        recipe, tell=work.tell, timeout=timeout, foreseen=foreseen, resume=False, register=ending.register
+    )
+    ending.submitted = True
+    return _all_followed(work)
 
 
-def _all_followed(
-    client: Operations, recipe: Recipe, made: Created, timeout: float | None, kept: Recorder, guard: Guard
-) -> Outcome:
+def _all_followed(work: _Work) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
+    recorder, jobs = work.recorder, work.recipe.jobs
     ended: list[TaskSeen] = []
     failures: list[TaskFailed] = []
-    for number, settings in enumerate(recipe.jobs, 1):
-        job = client.jobs.handle(settings.id)
-        tasks = _followed(client, job, settings, made.tell, timeout, kept, guard)
-        made.ended.add(job.id)
+    for number, settings in enumerate(jobs, 1):
+        job = work.client.jobs.handle(settings.id)
+        tasks = _followed(work, job, settings)
+        work.ending.ended.add(job.id)
         ended.extend(tasks)
-        kept.fetch(job.id, tasks)
+        recorder.fetch(job.id, tasks)
+        failure = None
         try:
-            job.raise_failed(tasks, logs=kept.logs(job.id))
-        except TaskFailed as failure:  # made now, while the task's files can still be read
-            failures.append(failure)
-            kept.end(job.id, "failed", failure)
-            if number < len(recipe.jobs):
-                made.tell(JobFailed(job.id, f"{failure}; the next jobs continue"))
-        kept.end(job.id, "completed", None)
+            job.raise_failed(tasks, logs=recorder.logs(job.id))
+        except TaskFailed as raised:  # made now, while the task's files can still be read
+            failures.append(failure := raised)
+            if number < len(jobs):
+                work.tell(JobFailed(job.id, f"{failure}; the next jobs continue"))
+        recorder.end(job.id, failure)
     return Outcome(Table(ended), failures[0] if failures else None)
 
 
-def _followed(
-    client: Operations,
-    job: Job,
-    settings: JobSettings,
-    tell: Tell,
-    timeout: float | None,
-    kept: Recorder,
-    guard: Guard,
-) -> tuple[TaskSeen, ...]:
+def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[TaskSeen, ...]:
     """Show the output of a job's tasks until all have ended; returns the tasks. At a limit they are terminated, shown
     to their last line, and LimitReached is raised."""
-    seconds = seconds_for(settings) if timeout is None else timeout
+    client, guard, tell = work.client, work.guard, work.tell
+    seconds = seconds_for(settings) if work.timeout is None else work.timeout
     clock = retry.CLOCK._replace(sleep=guard.sleep)
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
-    follow = Follow(client.batch, job, deadline.tell, lines=kept.lines, turns=client.pace.turns)
+    follow = Follow(client.batch, job, deadline.tell, lines=work.recorder.lines, turns=client.pace.turns)
 
     def look_within_limits(seen: Glance) -> int:
         requests = follow.look(seen)
@@ -362,13 +429,13 @@ def _followed(
     return tasks
 
 
-def _replace(client: Operations, job_id: str, created: str, tell: Tell) -> None:
+def _replace(client: Operations, job_id: str, created: datetime | None, tell: Tell) -> None:
     """Delete a job that has completed, for the one of the same id that is added next.
 
     Raises AlreadyExists if it was added anew since it was seen: another run may have replaced it.
     """
     with contextlib.suppress(NotFound):
-        if client.creation("job", job_id).time != created:
+        if look.job_created(client.batch, job_id) != created:
             raise AlreadyExists(
                 f"job {job_id} was added anew while this run waited for the pool; wait for it with"
                 f" `batchtrain jobs wait {job_id}`",
@@ -410,7 +477,7 @@ def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
     return submitted if isinstance(error, BatchtrainError) else added
 
 
-def _refuse_standing(client: Operations, recipe: Recipe, *, reuse: bool) -> dict[str, str]:
+def _refuse_standing(client: Operations, recipe: Recipe, *, reuse: bool) -> dict[str, datetime | None]:
     """Raise AlreadyExists for a pool or job that stands: whatever ends this run later, it is not to be deleted.
 
     With `reuse`, returns the creation times of the existing completed jobs, which may be replaced.
@@ -428,7 +495,7 @@ def _refuse_standing(client: Operations, recipe: Recipe, *, reuse: bool) -> dict
             )
         if not reuse:
             raise failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
-    return {job_id: client.creation("job", job_id).time for job_id in states}
+    return {job_id: look.job_created(client.batch, job_id) for job_id in states}
 
 
 def _refuse_endless(recipe: Recipe) -> None:

@@ -3,6 +3,7 @@ message."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import signal
@@ -23,6 +24,8 @@ def main() -> None:
         return
     gc.set_threshold(100_000)  # imports make a million objects that stay: a tenth of the time of most commands
     signal.signal(signal.SIGTERM, _interrupt)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, _hang_up)
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # unused; JupyterLab brings it, and jsonschema takes 1 s
     for stream in (sys.stdout, sys.stderr):
         _take_any_character(stream)
@@ -60,6 +63,26 @@ def _unread(stream: TextIO | None) -> bool:
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """SIGTERM acts like Ctrl-C: the command deletes what it created."""
     raise KeyboardInterrupt
+
+
+def _hang_up(_number: int, _frame: FrameType | None) -> None:
+    """SIGHUP acts like Ctrl-C too: the terminal was closed, and what is written to it fails from now on."""
+    from batchtrain.cli.options import silence
+
+    for stream in filter(_is_hung_up, (sys.stdout, sys.stderr)):
+        silence(stream)
+    raise KeyboardInterrupt
+
+
+def _is_hung_up(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that was closed."""
+    import termios  # a system with SIGHUP has it
+
+    try:
+        termios.tcgetattr(stream.fileno())
+    except (OSError, ValueError, termios.error) as error:
+        return bool(error.args[0] == errno.EIO)
+    return False
 
 
 def _run() -> int:

@@ -17,7 +17,7 @@ from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live,
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
-from batchtrain.cli.options import common, results_last, say, seconds, settings, standing, tell, waiting
+from batchtrain.cli.options import common, registered, results_last, say, seconds, settings, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.records.seen import ScheduleSeen
@@ -125,8 +125,15 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
     if follow:
         _followed(client, loaded.recipe, directory, timeout, fail_fast, recreate)
         return
-    with standing(client) as noted:
-        jobs = client.jobs.add_all(loaded.recipe, tell=noted, timeout=timeout, fail_fast=fail_fast, recreate=recreate)
+    with registered(client, loaded.recipe) as register:
+        jobs = client.jobs.add_all(
+            loaded.recipe,
+            tell=tell,
+            timeout=timeout,
+            fail_fast=fail_fast,
+            recreate=recreate,
+            register=register,
+        )
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
 
@@ -157,8 +164,8 @@ def _followed(
         )
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
-    if outcome.failure is not None:
-        raise outcome.failure
+    if problem := outcome.failure or outcome.problem:
+        raise problem
 
 
 @command.command("list", cls=Command)

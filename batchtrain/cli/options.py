@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from batchtrain.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
-    from batchtrain.created import Kind
     from batchtrain.records.events import Event
     from batchtrain.runs.recording import Origin
+    from batchtrain.service.register import Kind, Register
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
@@ -246,29 +246,36 @@ def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Eve
 
 
 @contextmanager
-def standing(client: Client, tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Event], None]]:
-    """Collects the events of an `add` command; if it fails, reports what was added and the next commands."""
-    from batchtrain.created import KINDS, Created
+def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> Iterator[Register]:
+    """A register for an `add` command; if the command fails, reports what it created and the next commands."""
+    from batchtrain.ending import Ending, Interrupts
+    from batchtrain.service.register import KINDS
 
-    made = Created(client, tell, keep=KINDS)
-    try:
-        yield made.tell
-    except BaseException as error:
-        made.settle(error)
-        made.say_left(error)
-        raise
+    with Interrupts() as interrupts:
+        ending = Ending(client, client.register(recipe), tell, interrupts, keep=KINDS)
+        try:
+            try:
+                yield ending.register
+            finally:
+                interrupts.hold()
+        except BaseException as error:
+            ending.settle()
+            ending.say_left(error)
+            raise
 
 
 @contextmanager
 def waiting(kind: Kind, name: str, client: Client) -> Iterator[None]:
     """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again."""
-    from batchtrain.created import Thing, left, sent
+    from batchtrain.ending import left
     from batchtrain.errors import TimedOut, Unreachable
+    from batchtrain.service.faults import NO_CONNECTION
+    from batchtrain.service.register import Thing
 
     try:
         yield
     except (TimedOut, Unreachable) as error:
-        if sent(error):
+        if not isinstance(error, Unreachable) or error.code != NO_CONNECTION:
             thing = Thing(kind, name)
             say(left((thing,), client.account.option, waits=(thing,)))
         raise

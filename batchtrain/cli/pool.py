@@ -11,7 +11,7 @@ import click
 from batchtrain.cli import diagnose, live, logins, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, seconds, settings, standing, tell, waiting
+from batchtrain.cli.options import common, registered, seconds, settings, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
@@ -63,8 +63,8 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
 
     view = functools.partial(view_of, client.account, loaded.recipe)
-    with live.block(view) as shown, standing(client, shown) as tell:
-        seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=tell)
+    with live.block(view) as shown, registered(client, loaded.recipe, shown) as register:
+        seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=shown, register=register)
     show(seen, _size(seen))
 
 

@@ -89,15 +89,15 @@ def command(
                 limits=Limits(max_price, max_duration),
             )
             _report(outcome)
-            if not keep and outcome.failure is None and outcome.standing is None and chosen.output == "table":
+            if not keep and outcome.failure is None and outcome.problem is None and chosen.output == "table":
                 say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
                 say(f"  {_again(source, '--reuse')}")
         if outcome.failure is not None:
             raised = _raised(loaded.recipe, outcome.failure)
             chosen.rest = f"{raised}its output is above, and in {outcome.runs[0].path}"
             raise outcome.failure
-        if outcome.standing is not None:
-            raise outcome.standing
+        if outcome.problem is not None:
+            raise outcome.problem
     finally:
         if client.account.started and not keep:
             _stop_emulator(client)

@@ -15,6 +15,7 @@ from msgspec.json import decode
 from batchtrain import markup
 from batchtrain.config.masking import is_secret, masked_document, variable
 from batchtrain.config.types import Secret
+from batchtrain.plan.marks import OWN
 from batchtrain.plan.step import Action
 from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
@@ -299,10 +300,6 @@ READ_ONLY = frozenset(
     }
 )  # fmt: skip
 """Properties that the service adds to its answers."""
-DIGEST = "batchtrain:plan"
-"""The metadata of a job with the digest of its plan, which is added when the job is sent."""
-COMPLETE = "batchtrain:tasks"
-"""The metadata of a large job with the number of its tasks, which is added when all of them stand."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
              "inboundNATPools": "name"}  # fmt: skip
@@ -351,8 +348,8 @@ def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterat
 def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     name = UNORDERED.get(key)
     old, new = _by_name(before, name), _by_name(after, name)
-    for own in (DIGEST, COMPLETE):
-        old.pop(own, None)
+    for name in OWN:
+        old.pop(name, None)
     for item in dict.fromkeys((*new, *old)):
         yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
 

@@ -2,6 +2,7 @@
 
 20261122T111502Z-digits-7f3a/
   run.json              RunRecord
+  lease.json            which process records the run
   config/               the files as given, effective.yaml, plan.json (without secrets)
   events.jsonl          EventRecord, one per line
   nodes.json            NodeRecord, a list
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
+from batchtrain.runs import lease
 from batchtrain.runs.extract import COUNTERS, Point, of_json
 from batchtrain.runs.local_names import safe_path
 
@@ -98,7 +100,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: str
     """`running`, `completed`, `failed` or `interrupted`; `fetched` if the results were fetched before the job had
-    ended."""
+    ended; when it is read, `lost` if the process that recorded the run ended without finishing it."""
     started: datetime
     ended: datetime | None = None
     account: str = ""
@@ -276,7 +278,12 @@ class RunDirectory(NamedTuple):
         """run.json. Raises NotFound if there is none, UsageError if it cannot be read."""
         path = self.path / "run.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=RunRecord)
+            record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
+            if record.state == "running" and lease.holder(self.path) in ("lost", "nobody"):
+                record = msgspec.json.decode(path.read_bytes(), type=RunRecord)  # it may have ended just now
+                lost = record.state == "running"
+                return msgspec.structs.replace(record, state="lost") if lost else record
+            return record
         except FileNotFoundError:
             raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
         except (OSError, msgspec.DecodeError) as error:
@@ -343,11 +350,16 @@ def check(root: Path) -> None:
         )
 
 
+def new_name(job: str, now: datetime) -> str:
+    """A name for a run of a job."""
+    return f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
+
+
 def make(root: Path, job: str, now: datetime) -> RunDirectory:
     """Make the directory of a run exclusively, and point `latest` to it."""
     check(root)
     while True:
-        path = root / f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
+        path = root / new_name(job, now)
         try:
             path.mkdir(mode=0o700)  # only the user reads what a program printed
             break

@@ -34,7 +34,7 @@ from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
 from batchtrain.records.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
-from batchtrain.runs import compare, directory, report, results
+from batchtrain.runs import compare, directory, lease, report, results
 from batchtrain.runs.directory import (
     Commit,
     Cost,
@@ -102,10 +102,15 @@ class Recording:
         job: Job | None = None,
         *,
         ended: datetime | None = None,
+        keeps: tuple[str, ...] = (),
     ) -> None:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
-        did."""
+        did. keeps: the kinds of things that the run does not delete."""
         self.run = run
+        self.lost = record.state == "lost"
+        """Whether the process that recorded the run ended without finishing it."""
+        self._lease = lease.take(run.path, keeps)
+        self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended = job, ended
         self._moments, self._fetching = Moments(record.started), 0.0
@@ -123,7 +128,6 @@ class Recording:
         self._followed: set[str] = set()
         """The tasks whose output was followed line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
-        run.write(record)
 
     @property
     def job_id(self) -> str:
@@ -149,12 +153,28 @@ class Recording:
         elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
         if event.text and not isinstance(event, Output):
-            self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
+            with self._written():
+                self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task."""
         self._followed.add(task)
-        self._numbers.lines(task, stream, lines)
+        with self._written():
+            self._numbers.lines(task, stream, lines)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        """Something is written while the tasks run: a full disk ends no training, and is reported at its end."""
+        if self._lease is not None:
+            self._lease.touch()
+        try:
+            yield
+        except OSError as error:
+            self._unwritten = self._unwritten or error
+
+    def job_ended(self) -> None:
+        """The tasks of the job have ended now."""
+        self._job_ended = self._job_ended or now()
 
     # --- at its end -------------------------------------------------------------------------------------------------
 
@@ -267,7 +287,10 @@ class Recording:
         return {task: tuple(sorted(ranks)) for task, ranks in ranks_of.items()}
 
     def end(self, state: str, error: BaseException | None = None) -> None:
-        """Write the end of the run, its summary and the report. A run that had already ended keeps its end."""
+        """Write the end of the run, its summary and the report. A run that had already ended keeps its end, and one
+        that another process still records is left to it."""
+        if self._lease is None:
+            return
         if self._finished:
             self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
@@ -286,6 +309,9 @@ class Recording:
             )
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
+        self._lease.release()
+        if self._unwritten is not None:
+            raise self._unwritten
 
     def _cost(self, ended: datetime | None) -> Cost | None:
         cost = self._record.cost
@@ -354,6 +380,8 @@ class Recording:
             lines.append(f"{what} not fetched: `batchtrain jobs fetch {self.job_id}` fetches them while the job exists")
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
+        if self._unwritten is not None:
+            lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
 
@@ -381,8 +409,17 @@ def _failure(error: BaseException) -> Failure:
 # --- beginnings -----------------------------------------------------------------------------------------------------
 
 
-def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan: Plan, origin: Origin) -> Recording:
-    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made."""
+def begin(
+    client: BatchClient,
+    account: Account,
+    recipe: Recipe,
+    job: Job,
+    plan: Plan,
+    origin: Origin,
+    keeps: tuple[str, ...] = (),
+) -> Recording:
+    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made. keeps: the
+    kinds of things that the run does not delete."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = (*secrets_in(recipe), *secrets_of_settings(origin.settings))
@@ -404,7 +441,9 @@ def begin(client: BatchClient, account: Account, recipe: Recipe, job: Job, plan:
         cost=_planned_cost(recipe, account),
     )
     try:
-        return Recording(client, account, run, record, job).of(recipe, plan, origin)
+        recording = Recording(client, account, run, record, job, keeps=keeps).of(recipe, plan, origin)
+        run.write(record)
+        return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
 
@@ -438,7 +477,9 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         command=tuple(masked_text(word, secrets_of_settings(origin.settings)) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    return Recording(client, account, run, record, settings, ended=seen.ended)
+    recording = Recording(client, account, run, record, settings, ended=seen.ended)
+    run.write(record)
+    return recording
 
 
 def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirectory, RunRecord] | None:

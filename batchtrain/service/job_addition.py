@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,13 +22,14 @@ from batchtrain.errors import (
 )
 from batchtrain.plan import diff, wire
 from batchtrain.plan.canonical import digest
-from batchtrain.plan.diff import COMPLETE, DIGEST
+from batchtrain.plan.marks import COMPLETE, DIGEST
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, JobAdded, JobReused, QuotaWaits, TaskProgress, TasksAdded, TasksLeft
 from batchtrain.service import retry
-from batchtrain.service.requests import add, answer, ask, quoted
+from batchtrain.service.register import Register, Thing
+from batchtrain.service.requests import answer, ask, quoted
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
 from batchtrain.service.tasks import PAGE, counts
@@ -56,8 +57,17 @@ ONCE = AddOptions()
 class JobAddition:
     """The addition of one job of a plan."""
 
-    def __init__(self, client: BatchClient, plan: Plan, job_id: str, fill: wire.Fill, options: AddOptions) -> None:
+    def __init__(
+        self,
+        client: BatchClient,
+        plan: Plan,
+        job_id: str,
+        fill: wire.Fill,
+        options: AddOptions,
+        register: Register,
+    ) -> None:
         self._client, self._plan, self._job_id, self._fill, self._options = client, plan, job_id, fill, options
+        self._register, self._thing = register, Thing("job", job_id)
         self._standing: Standing | None = None
         """The tasks of a job that is continued."""
         self._complete = 0
@@ -86,17 +96,17 @@ class JobAddition:
         except AlreadyExists as error:
             if not self._options.resume:
                 raise
-            yield self._continued(body, made, error)
+            reused = self._continued(body, made, error)
+            self._register.note(self._thing, "existing")
+            yield reused
         else:
             yield JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[Event]:
-        options = models.BatchJobCreateOptions(body)
+        def send(marked: Mapping[str, Any]) -> None:
+            self._client.create_job(models.BatchJobCreateOptions(marked))
 
-        def create() -> None:
-            send = partial(self._client.create_job, options)
-            add(self._client, f"add job {self._job_id}", "/jobs", body, lambda sent: send(attempts=sent))
-
+        create = partial(self._register.create, self._client, self._thing, body, send)
         try:
             create()
         except QuotaReached as error:

@@ -82,7 +82,7 @@ def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts) -> H
 
 
 def add(client: BatchClient, operation: str, path: str, body: Body, create: Callable[[Attempts], object]) -> None:
-    """Add an object that names its own id. Raises AlreadyExists, unless an earlier attempt of this call created it."""
+    """Add a task, which has no metadata. Raises AlreadyExists, unless an earlier attempt of this call created it."""
     sent = Attempts()
     try:
         with faults(operation):

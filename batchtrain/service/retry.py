@@ -195,6 +195,8 @@ class _Wait(NamedTuple):
     end: float | None
     """The time until which transient faults are retried, instead of the call's own limit."""
     tell: Tell
+    last: bool = False
+    """Whether an attempt ends at this time too."""
 
 
 _ALONE = _Wait(None, lambda _: None)
@@ -202,10 +204,13 @@ _WAIT: ContextVar[_Wait] = ContextVar("wait", default=_ALONE)
 
 
 @contextlib.contextmanager
-def until(end: float, tell: Tell | None = None) -> Iterator[None]:
+def until(end: float, tell: Tell | None = None, *, last: bool = False) -> Iterator[None]:
     """Retry the transient faults of every call in the block until `end` (of the policy's clock); `tell` receives
-    outages."""
-    token = _WAIT.set(_Wait(end, tell or _WAIT.get().tell))
+    outages. last: an attempt without an answer ends then too, and so do waits inside the block."""
+    outer = _WAIT.get()
+    if outer.last and outer.end is not None:
+        end, last = min(end, outer.end), True
+    token = _WAIT.set(_Wait(end, tell or outer.tell, last))
     try:
         yield
     finally:
@@ -315,7 +320,9 @@ class _Call:
         if self._position is not None:
             http.body.seek(self._position)
         left = self._began + self._patience.budget - self._clock.now()
-        left = self._patience.read if self._wait.end is not None else max(left, LEAST)
+        if self._wait.end is not None:
+            left = self._wait.end - self._clock.now() if self._wait.last else self._patience.read
+        left = max(left, LEAST)
         options["connection_timeout"] = min(self._patience.connect, left)
         options["read_timeout"] = min(self._patience.read, left)
         return self._policy.attempt(self._request)

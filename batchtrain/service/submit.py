@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from azure.batch import BatchClient, models
 
@@ -15,7 +16,6 @@ from batchtrain.plan import wire
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import (
-    Adding,
     BlobUploaded,
     Event,
     JobAdding,
@@ -32,6 +32,7 @@ from batchtrain.records.events import (
 from batchtrain.service import retry
 from batchtrain.service.faults import faults
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
+from batchtrain.service.register import Kind, Register, Thing
 from batchtrain.service.requests import add, ask, has, in_state, quoted
 
 Fill = Callable[[wire.Placeholder], str | Secret]
@@ -41,8 +42,27 @@ Fill = Callable[[wire.Placeholder], str | Secret]
 Others = Mapping[Action, Callable[[Step], Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
-ADDING: Mapping[Action, type[Adding]] = {"pool.add": PoolAdding, "schedule.add": ScheduleAdding}
-"""Events reported before the request: after an interrupt the user must know what may exist."""
+
+class _Creation(NamedTuple):
+    """How something is created: the events before and after the request, and the call of the SDK."""
+
+    kind: Kind
+    adding: type[Event]
+    added: type[Event]
+    send: Callable[[BatchClient, Any], object]
+
+
+CREATIONS: Mapping[Action, _Creation] = {
+    "pool.add": _Creation(
+        "pool", PoolAdding, PoolAdded, lambda client, body: client.create_pool(models.BatchPoolCreateOptions(body))
+    ),
+    "schedule.add": _Creation(
+        "job schedule",
+        ScheduleAdding,
+        ScheduleAdded,
+        lambda client, body: client.create_job_schedule(models.BatchJobScheduleCreateOptions(body)),
+    ),
+}
 RESIZED: Mapping[Action, type[Event]] = {"pool.resize": PoolResized, "pool.autoscale": PoolAutoscaled}
 
 
@@ -53,15 +73,18 @@ def submit(
     upload: Callable[[str, bytes | LargeSource], bool],
     others: Others | None = None,
     options: AddOptions = ONCE,
+    *,
+    register: Register,
 ) -> Iterator[Event]:
-    """Carry out every step in order. Raises ServiceError at the first refusal; of a task, after the job's others."""
+    """Carry out every step in order; what is created is in the register before its request leaves. Raises ServiceError
+    at the first refusal; of a task, after the job's others."""
     files = {item.path: item for item in plan.uploads}
     jobs: dict[str, JobAddition] = {}
     for (action, subject), same in groupby(plan.steps, lambda step: (step.action, step.subject)):
         steps = list(same)
         if action in ("job.add", "task.add"):
-            job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), options))
-            yield from _job_steps(client, job, steps, fill)
+            job = jobs.setdefault(subject, JobAddition(client, plan, subject, revealing(fill), options, register))
+            yield from _job_steps(client, job, steps, fill, register)
             continue
         for step in steps:
             if action == "blob.upload":
@@ -71,25 +94,34 @@ def submit(
             elif others and action in others:
                 yield others[action](step)
             else:
-                yield from _requested(client, step, filled(step.body, fill))
+                yield from _requested(client, step, filled(step.body, fill), register)
 
 
-def _job_steps(client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill) -> Iterator[Event]:
+def _job_steps(
+    client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill, register: Register
+) -> Iterator[Event]:
     """Add a job, or its tasks."""
     step = steps[0]
     if step.action == "job.add":
         yield JobAdding(step.subject, f"adding {step.subject}")
         yield from job.job(filled(step.body, fill))
-    elif step.collects or job.continued:
+        return
+    register.tasks_added = True  # or they may be, if the request is interrupted
+    if step.collects or job.continued:
         yield from job.tasks(steps)
     else:
         yield _add_task(client, step, filled(step.body, fill))
 
 
-def _requested(client: BatchClient, step: Step, body: dict[str, Any]) -> Iterator[Event]:
-    if step.action in ADDING:
-        yield ADDING[step.action](body["id"], f"adding {body['id']}")
-    yield _ACTIONS[step.action](client, step, body)
+def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[Event]:
+    creation = CREATIONS.get(step.action)
+    if creation is None:
+        yield _ACTIONS[step.action](client, step, body)
+        return
+    thing = Thing(creation.kind, body["id"])
+    yield creation.adding(thing.id, f"adding {thing.id}")
+    register.create(client, thing, body, partial(creation.send, client))
+    yield creation.added(thing.id, f"added {thing.name}")
 
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
@@ -105,18 +137,6 @@ def revealing(fill: Fill) -> wire.Fill:
         return value.reveal() if isinstance(value, Secret) else value
 
     return text
-
-
-def _add_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    options = models.BatchPoolCreateOptions(body)
-    add(client, f"add pool {body['id']}", "/pools", body, lambda sent: client.create_pool(options, attempts=sent))
-    return PoolAdded(body["id"], f"added pool {body['id']}")
-
-
-def _add_schedule(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
-    options, name = models.BatchJobScheduleCreateOptions(body), f"add job schedule {body['id']}"
-    add(client, name, "/jobschedules", body, lambda sent: client.create_job_schedule(options, attempts=sent))
-    return ScheduleAdded(body["id"], f"added job schedule {body['id']}")
 
 
 def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
@@ -164,11 +184,9 @@ def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
 
 
 _ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
-    "pool.add": _add_pool,
     "pool.resize": _resize_pool,
     "pool.autoscale": _resize_pool,
     "node.user": _add_user,
-    "schedule.add": _add_schedule,
     "job.complete": _complete_job,
 }
 

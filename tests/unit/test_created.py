@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from batchtrain.created import Created
+
 from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError, TimedOut, Unreachable, UsageError
 from batchtrain.records.events import (
     Event,

@@ -1,0 +1,237 @@
+"""How a command that creates pools and jobs ends: its results are fetched, what it created is deleted or named with the
+commands that delete it, and only then anything is written."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from batchtrain.catalog.prices import Hour, Price
+from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TimedOut, Unreachable
+from batchtrain.records.events import Deleted, Event, Leftover, Standing
+from batchtrain.records.seen import PoolSeen
+from batchtrain.service import retry
+from batchtrain.service.register import Kind, Register, Thing
+
+if TYPE_CHECKING:
+    from batchtrain.operations import Operations, Tell
+
+HURRY_SECONDS = 5.0
+"""For all requests that are left when the user interrupts an ending."""
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Interrupts:
+    """Ctrl-C and the signals that act like it. The first one ends the work by KeyboardInterrupt; those after it are
+    counted, and raise only where the ending allows it."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._raises = True
+        self._hurry_until: float | None = None
+        self.further = 0
+        """Signals since the work ended: the first one hurries the ending, the second one stops it."""
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+                if callable(previous := signal.getsignal(number)):
+                    self._previous[number] = previous
+                    signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        raises, self._raises = self._raises, False
+        with contextlib.suppress(KeyboardInterrupt):
+            self._previous[number](number, frame)
+        if raises:
+            raise KeyboardInterrupt
+        self.note()
+
+    def hold(self) -> None:
+        """The work has ended: from now on, signals are counted."""
+        self._raises = False
+
+    def note(self) -> None:
+        """Count a signal, or a KeyboardInterrupt in a thread, which receives no signals."""
+        self.further += 1
+        if self._hurry_until is None:
+            self._hurry_until = self._now() + HURRY_SECONDS
+
+    @contextlib.contextmanager
+    def cut_short(self) -> Iterator[None]:
+        """A signal in the block raises KeyboardInterrupt. In a hurry, the requests of the block end with it."""
+        hurry = contextlib.nullcontext() if self._hurry_until is None else retry.until(self._hurry_until, last=True)
+        before = self.further
+        try:
+            with hurry:
+                self._raises = True
+                yield
+        except KeyboardInterrupt:
+            if self.further == before:
+                self.note()
+            raise
+        finally:
+            self._raises = False
+
+
+def left(
+    things: Sequence[Thing], option: str, *, waits: Iterable[Thing] = (), files: Iterable[Thing] = (), cost: str = ""
+) -> str:
+    """What is kept, and the commands that wait, fetch files and delete it, one per line."""
+    head = f"left as {'it is' if len(things) == 1 else 'they are'}: {', '.join(thing.name for thing in things)}{cost}"
+    lines = [f"wait: {thing.command('wait', option)}" for thing in waits]
+    lines += [f"fetch files: {thing.command('fetch', option)}" for thing in files]
+    lines += [f"delete: {thing.command('del', option)}" for thing in things]
+    return "\n  ".join((head, *lines))
+
+
+def unrelated(error: BaseException | None) -> bool:
+    """Whether an error is unrelated to the work itself, so that waiting again may succeed."""
+    return isinstance(error, (TimedOut, Unreachable)) or (
+        error is not None and not isinstance(error, (BatchtrainError, KeyboardInterrupt))
+    )
+
+
+class Ending:
+    """The end of one command."""
+
+    def __init__(
+        self,
+        client: Operations,
+        register: Register,
+        tell: Tell,
+        interrupts: Interrupts,
+        *,
+        keep: Iterable[Kind] = (),
+    ) -> None:
+        """keep: the kinds of things that are not deleted."""
+        self._client, self.register, self._interrupts, self._keep = client, register, interrupts, frozenset(keep)
+        self._tell_user = tell
+        self._option = client.account.option
+        self._not_deleted: dict[Thing, BaseException] = {}
+        self.submitted = False
+        """Whether everything was added."""
+        self.ended: set[str] = set()
+        """The jobs whose tasks have ended."""
+        self.pool: PoolSeen | None = None
+        self.price: Price | None = None
+        """The price of a node of it, if it is known."""
+
+    def tell(self, event: Event) -> None:
+        """Pass an event on; a terminal that is gone ends no ending."""
+        with contextlib.suppress(OSError, ValueError):
+            self._tell_user(event)
+
+    def settle(self) -> None:
+        """Decide which of the things exist whose creation was interrupted."""
+        with contextlib.suppress(BatchtrainError, KeyboardInterrupt), self._interrupts.cut_short():
+            self.register.settle(self._client.batch)
+
+    def say_left(self, error: BaseException | None = None) -> None:
+        """Report what is kept, and the next commands."""
+        things = self.register.things()
+        if not things:
+            return
+        jobs = [thing for thing in things if thing.kind == "job"] if self.submitted else []
+        waits = [thing for thing in jobs if thing.id not in self.ended]
+        if not self.submitted and unrelated(error):
+            waits = [thing for thing in things if thing.kind == "pool"]
+        self.tell(Standing(things[0].name, left(things, self._option, waits=waits, files=jobs, cost=self._cost())))
+
+    def _cost(self) -> str:
+        """The cost of an hour of the pool; empty on the emulator."""
+        seen = self.pool
+        if seen is None or self._client.account.emulated:
+            return ""
+        return f"; {Hour(seen.id, seen.vm_size, seen.dedicated, seen.spot, self.price)}"
+
+    # --- deleting ----------------------------------------------------------------------------------------------------
+
+    def delete(self) -> None:
+        """Delete every job and pool that this command created, then wait for each deletion. The pool, which costs
+        money, is first once the user hurries."""
+        things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self._keep]
+        requested: list[Thing] = []
+        while things:
+            thing = things.pop(-1 if self._interrupts.further else 0)
+            error = self.error_of(partial(self._request_deletion, thing))
+            if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
+                things.append(thing)  # once more, in a hurry
+            elif error is None or _is_being_deleted(error):
+                requested.append(thing)
+            elif not isinstance(error, NotFound):
+                self._report_not_deleted(thing, error)
+            self.register.note(thing, None)
+        for thing in requested:
+            self._report_deletion(thing, self.error_of(partial(self._wait_until_gone, thing)))
+
+    def error_of(self, step: Callable[[], None]) -> BaseException | None:
+        """What ended a step of the ending; None if it succeeded. After a second signal nothing is tried any more."""
+        if self._interrupts.further > 1:
+            return KeyboardInterrupt()
+        try:
+            with self._interrupts.cut_short():
+                step()
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it is, the other steps follow
+            return error
+        return None
+
+    def _request_deletion(self, thing: Thing) -> None:
+        if not self.register.is_ours(self._client.batch, thing):
+            self.tell(Standing(thing.name, f"left as it is: {thing.name}, which this command did not add"))
+            raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}")
+        if thing.kind == "pool":
+            self._client.pools.delete(thing.id, wait=False, tell=self.tell)
+        else:
+            self._client.jobs.handle(thing.id).delete(wait=False, tell=self.tell)
+
+    def _wait_until_gone(self, thing: Thing) -> None:
+        if self._interrupts.further:
+            raise KeyboardInterrupt
+        if thing.kind == "pool":
+            self._client.pools.gone(thing.id, tell=self.tell)
+        else:
+            self._client.jobs.handle(thing.id).gone(tell=self.tell)
+
+    def _report_deletion(self, thing: Thing, error: BaseException | None) -> None:
+        if error is None or isinstance(error, NotFound):
+            self.tell(Deleted(thing.name, f"deleted {thing.name}"))
+        elif isinstance(error, KeyboardInterrupt):
+            self.tell(Deleted(thing.name, f"{thing.name} is being deleted"))
+        else:
+            self._report_not_deleted(thing, error)
+
+    def _report_not_deleted(self, thing: Thing, error: BaseException) -> None:
+        reason, command = str(error) or "interrupted", thing.command("del", self._option)
+        self.tell(Leftover(thing.name, f"{thing.name} was not deleted ({reason}); delete it: {command}"))
+        self._not_deleted[thing] = error
+
+    def failure(self, *, successful: bool) -> BaseException | None:
+        """The error of a command that left something whose deletion failed; None if nothing is left."""
+        if not self._not_deleted:
+            return None
+        error = list(self._not_deleted.values())[-1]
+        if not isinstance(error, BatchtrainError):
+            return error
+        ended = "the tasks ended well, but " if successful else ""
+        paid = not self._client.account.emulated and any(thing.kind == "pool" for thing in self._not_deleted)
+        names = " and ".join(thing.name for thing in self._not_deleted)
+        commands = "; ".join(thing.command("del", self._option) for thing in self._not_deleted)
+        cost = ", and nodes cost money" if paid else ""
+        return type(error)(f"{ended}{names} could not be deleted{cost}; delete by: {commands}")
+
+
+def _is_being_deleted(error: BaseException) -> bool:
+    return isinstance(error, ServiceError) and error.code.endswith("BeingDeleted")

@@ -1,0 +1,75 @@
+"""The metadata that batchtrain writes into pools, jobs and job schedules: the run that added them, its user and host,
+and the state of a job's addition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
+
+RUN, USER, HOST = "batchtrain:run", "batchtrain:user", "batchtrain:host"
+DIGEST = "batchtrain:plan"
+"""The digest of a job's plan, which is added when the job is sent."""
+COMPLETE = "batchtrain:tasks"
+"""The number of tasks of a large job, which is added when all of them exist."""
+OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE})
+MARKED = frozenset({"pool.add", "job.add", "schedule.add"})
+"""The actions whose requests carry marks."""
+
+Document = Mapping[str, Any]
+
+
+class Marks(NamedTuple):
+    """Which run adds something. user, host: empty if the configuration leaves them out."""
+
+    run: str
+    user: str = ""
+    host: str = ""
+
+    @property
+    def metadata(self) -> list[dict[str, str]]:
+        """The items of a request's metadata."""
+        named = {RUN: self.run, USER: self.user, HOST: self.host}
+        return [{"name": name, "value": value} for name, value in named.items() if value]
+
+
+SHOWN = "(the name of the run)"
+"""Shown in a plan in place of the run, which has no name yet."""
+
+
+def marks_of(metadata: Iterable[Document]) -> Marks:
+    """The marks in the metadata of an answer; an empty `run` if batchtrain did not add the object."""
+    named = {item["name"]: item.get("value", "") for item in metadata}
+    return Marks(named.get(RUN, ""), named.get(USER, ""), named.get(HOST, ""))
+
+
+def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:
+    """A request with its marks; those of a job are also given to the automatic pool and the jobs that it creates."""
+    if action not in MARKED:
+        return dict(document)
+    if action == "schedule.add":
+        document = {**document, "jobSpecification": _of_job(document["jobSpecification"], marks)}
+    return _of_job(document, marks) if action == "job.add" else _with(document, marks)
+
+
+def marked_plan(plan: Plan, marks: Marks) -> Plan:
+    """A plan for display: its requests with their marks."""
+    steps = (
+        Step(step.action, step.subject, marked(step.action, step.document, marks)) if step.action in MARKED else step
+        for step in plan.steps
+    )
+    return plan._replace(steps=tuple(steps))
+
+
+def _of_job(job: Document, marks: Marks) -> dict[str, Any]:
+    pool_info = job.get("poolInfo", {})
+    if automatic := pool_info.get("autoPoolSpecification"):
+        automatic = {**automatic, "pool": _with(automatic["pool"], marks)}
+        job = {**job, "poolInfo": {**pool_info, "autoPoolSpecification": automatic}}
+    return _with(job, marks)
+
+
+def _with(document: Document, marks: Marks) -> dict[str, Any]:
+    return {**document, "metadata": [*document.get("metadata", ()), *marks.metadata]}

@@ -1,0 +1,108 @@
+"""Which process records a run: a file in its directory, locked for as long as that process lives.
+
+The operating system drops the lock when the process ends, however it ends. Where files cannot be locked, and for a
+process of another host, the time of the file decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+FILE = "lease.json"
+EVERY_SECONDS = 30.0
+"""Between two changes of the time of the file."""
+STALE_SECONDS = 600.0
+"""The age from which a process of another host counts as ended."""
+Holder = Literal["process", "other host", "lost", "nobody"]
+"""A living process of this host; one of another host; a process of this host that ended without finishing the run;
+no lease."""
+
+
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """lease.json."""
+
+    host: str
+    process: int
+    keep: tuple[str, ...] = ()
+    """The kinds of things that the run does not delete at its end."""
+
+
+class Lease:
+    """The lease of this process on a run."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._touched = descriptor, time.monotonic()
+
+    def touch(self) -> None:
+        """Say that the process is alive, at most once in EVERY_SECONDS."""
+        if time.monotonic() - self._touched >= EVERY_SECONDS:
+            self._touched = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(self._descriptor)
+
+    def release(self) -> None:
+        """End the lease. The file stays: once run.json has the end of the run, it says nothing more."""
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)
+
+
+def take(run: Path, keep: tuple[str, ...] = ()) -> Lease | None:
+    """Take the lease of a run directory; None if a living process of this host has it. Raises OSError."""
+    path = run / FILE
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if _lock(descriptor) is False:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, msgspec.json.encode(LeaseRecord(socket.gethostname(), os.getpid(), keep)))
+    return Lease(descriptor)
+
+
+def read(run: Path) -> LeaseRecord | None:
+    """The lease of a run directory; None without a readable one."""
+    try:
+        return msgspec.json.decode((run / FILE).read_bytes(), type=LeaseRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def holder(run: Path) -> Holder:
+    """Who has the lease of a run directory. Changes nothing."""
+    record = read(run)
+    if record is None:
+        return "nobody"
+    path = run / FILE
+    try:
+        living = time.time() - path.stat().st_mtime < STALE_SECONDS
+        if record.host != socket.gethostname():
+            return "other host" if living else "lost"
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return "nobody"
+    try:
+        locked = _lock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
+    return "lost" if locked or (locked is None and not living) else "process"
+
+
+def _lock(descriptor: int, *, shared: bool = False) -> bool | None:
+    """Lock a file until it is closed: False if another process has locked it, None if files cannot be locked here."""
+    try:
+        import fcntl  # not on Windows
+    except ImportError:
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return None
+    return True
