@@ -19,10 +19,12 @@ from batchtrain.local import emulated
 from batchtrain.operations import SHOW, Operations, Tell, displayed
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
+from batchtrain.plan.marks import SHOWN, marked_plan
 from batchtrain.plan.types import Plan
 from batchtrain.run import run
 from batchtrain.runs.directory import root_of
 from batchtrain.runs.finished import Result
+from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
 from batchtrain.service import look, vault
@@ -101,7 +103,7 @@ class Client(Operations):
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
-        return plan_recipe(recipe, sources=read_sources(recipe))
+        return marked_plan(plan_recipe(recipe, sources=read_sources(recipe)), marks_here(recipe.settings, SHOWN))
 
     def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes

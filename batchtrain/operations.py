@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
 import itertools
 import os
 import shlex
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +35,6 @@ from batchtrain.local import Kept, refuse, storage
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import diff, plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
-from batchtrain.plan.marks import Marks
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
@@ -66,6 +63,7 @@ from batchtrain.records.seen import (
 )
 from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
+from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, now, recorded_job
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
@@ -172,8 +170,7 @@ class Operations:
         """A register for what one command creates. runs: the names of its runs by job; by default a new name."""
         names = runs or {}
         name = next(iter(names.values()), "") or new_name(recipe.jobs[0].id if recipe.jobs else _id(recipe), now())
-        marks = Marks(name, user(), socket.gethostname()) if recipe.settings.owner_metadata else Marks(name)
-        return Register(marks, names)
+        return Register(marks_here(recipe.settings, name), names)
 
     def carry_out(
         self,
@@ -923,14 +920,6 @@ class Job:
         """Wait until the deletion of the job has finished."""
         pace, what = self._client.pace, f"job {self.id}"
         watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, pace, what, tell)
-
-
-def user() -> str:
-    """The name of the user of this process; its number where the system has no name for it."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())
 
 
 # --- what is not asked of Batch -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchtrain import orphans
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.ending import Ending, Interrupts
@@ -96,6 +97,7 @@ def run(
     foreseen = client.foresee(recipe)
     if origin is not None:
         directory.check(origin.root)
+        orphans.replace(client, recipe, origin.root, tell, reuse=reuse)
     replaced = _refuse_standing(client, recipe, reuse=reuse)
     keeps: tuple[Kind, ...] = KINDS if keep else ("pool",) if reuse else ()
     error: BaseException | None = None

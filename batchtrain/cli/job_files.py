@@ -17,11 +17,12 @@ from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.errors import NotFound, ResultsLeft, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.operations import Job
+    from batchtrain.runs.recording import Recording
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))
 _node = click.option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
@@ -81,22 +82,33 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
 @common
 def fetch(job_id: str | None, everything: bool) -> None:
     """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
+    from batchtrain import orphans
     from batchtrain.cli.progress import bar
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)
-    job = client.jobs.handle(name)
     settings_of_job = next((job for job in loaded.recipe.jobs if job.id == name), None) if loaded else None
+    orphan = orphans.orphan_of(client, settings().origin().root, name)
     with bar() as progress:
-        run, missing = job.fetch(
-            settings().origin(), settings=settings_of_job, everything=everything, progress=progress
-        )
+        if orphan is not None:
+            say(f"run {orphan.run.name} lost its process: it is completed as far as its tasks have ended")
+            recording = orphans.complete(client, orphan, everything=everything, progress=progress)
+        else:
+            recording, _ = client.jobs.handle(name).fetch(
+                settings().origin(), settings=settings_of_job, everything=everything, progress=progress
+            )
     if settings().output == "table":
-        say(run.conclusion())
+        say(recording.conclusion())
     else:
-        show({"run": str(run.run.path), "missing": list(missing)})
-    if missing:
-        raise ServiceError(f"files of job {name} were not fetched: {'; '.join(missing)}")
+        show({"run": str(recording.run.path), "missing": list(recording.unsaved)})
+    refuse_unsaved(recording)
+
+
+def refuse_unsaved(recording: Recording) -> None:
+    """Raise ResultsLeft if results could not be fetched."""
+    if recording.unsaved:
+        reasons = "; ".join(recording.unsaved)
+        raise ResultsLeft(f"files of job {recording.job_id} were not fetched: {reasons}")
 
 
 @click.command(cls=Command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import os
 import re
 import shlex
 import sys
@@ -211,11 +212,26 @@ def show_(job_id: str | None) -> None:
 )
 @common
 def wait(job_id: str | None, timeout: float) -> None:
-    """Wait until the tasks of a job have ended. Fails if a task failed."""
+    """Wait until the tasks of a job have ended. Fails if a task failed.
+
+    If the job belongs to a run of this host whose process has ended, its results are fetched and the job is ended.
+    """
+    from batchtrain import orphans
+    from batchtrain.cli.progress import bar
+    from batchtrain.runs.directory import root_of
+
     name, loaded = named(job_id)
     client = settings().connect(loaded)
+    orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
+    if orphan is not None:
+        say(f"run {orphan.run.name} lost its process: its results are fetched when its tasks have ended")
     with waiting("job", name, client):
         job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
+    if orphan is not None:
+        with bar() as progress:
+            recording = orphans.complete(client, orphan, progress=progress)
+        say(recording.conclusion())
+        job_files.refuse_unsaved(recording)
     _show_ended(job)
 
 

@@ -30,13 +30,15 @@ DIFFERS = Differs.exit_code
 def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
+    from batchtrain.plan.marks import SHOWN, marked_plan
+    from batchtrain.runs.lease import marks_here
 
     examined = _examined(directory)
     if diff:
         return _diff(examined.recipe, exit_code)
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
-    plan = _planned(examined.recipe)
+    plan = marked_plan(_planned(examined.recipe), marks_here(examined.recipe.settings, SHOWN))
     hour = settings().hour_of(examined.recipe)
     if settings().output == "table":
         for warning in plan.warnings:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import common, duration, say, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError, printable
 
@@ -167,6 +167,37 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
             yield from textwrap.wrap(
                 start + value, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
             )
+
+
+@command.command(cls=Command)
+@click.option("--all-users", is_flag=True, help="Also what the runs of other users left.")
+@click.option("--older-than", callback=duration, metavar="TIME", help="Only what is older, such as 12h or 1d.")
+@common
+def clean(all_users: bool, older_than: float | None) -> None:
+    """List the pools and jobs that runs left in the account, and delete them after a question.
+
+    What a living run of this machine uses is left out. The column `results` says whether the results of a job are in
+    its run directory.
+    """
+    from batchtrain.config import catalog_file
+    from batchtrain.runs import leftovers
+    from batchtrain.runs.lease import user
+    from batchtrain.runs.recording import now
+
+    client = settings().connect()
+    catalog = catalog_file.load(Path(settings().configdir or "."))
+    mine = None if all_users else user()
+    things = leftovers.leftovers(
+        client.batch, client.account, _root(), catalog, now(), user=mine, older_than=older_than or 0.0
+    )
+    show_rows([item.row for item in things], empty="nothing was left")
+    if not things:
+        return
+    unsaved = sum(item.row.results == "not here" for item in things)
+    lost = f" ({unsaved} with results that are not on this machine)" if unsaved else ""
+    settings().confirm(f"Delete {'it' if len(things) == 1 else f'all {len(things)}'}{lost}?")
+    for item in leftovers.delete(client.batch, things):
+        say(f"{item.thing.name} is being deleted")
 
 
 @command.command(cls=Command)

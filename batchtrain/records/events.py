@@ -263,6 +263,12 @@ class Results(Event, frozen=True):
     kind = "results"
 
 
+class RunAdopted(Event, frozen=True):
+    """A run of this host whose process ended is completed."""
+
+    kind = "run.adopted"
+
+
 class SweepCut(Event, frozen=True):
     """Only a part of the tasks of a sweep is shown."""
 

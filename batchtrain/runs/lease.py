@@ -1,4 +1,4 @@
-"""Which process records a run: a file in its directory, locked for as long as that process lives.
+"""Who runs batchtrain here, and which process records a run: a file in its directory, locked while that process lives.
 
 The operating system drops the lock when the process ends, however it ends. Where files cannot be locked, and for a
 process of another host, the time of the file decides.
@@ -7,6 +7,7 @@ process of another host, the time of the file decides.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import socket
 import time
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from batchtrain.config.types import Settings
+from batchtrain.plan.marks import Marks
 
 FILE = "lease.json"
 EVERY_SECONDS = 30.0
@@ -23,6 +27,19 @@ STALE_SECONDS = 600.0
 Holder = Literal["process", "other host", "lost", "nobody"]
 """A living process of this host; one of another host; a process of this host that ended without finishing the run;
 no lease."""
+
+
+def user() -> str:
+    """The name of the user of this process; the number of one without a name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+def marks_here(settings: Settings, run: str) -> Marks:
+    """The marks of a run of this process, as the configuration allows them."""
+    return Marks(run, user(), socket.gethostname()) if settings.owner_metadata else Marks(run)
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):

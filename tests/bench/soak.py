@@ -34,11 +34,11 @@ from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.emulator import mapped_images, server, steering  # noqa: E402
 from batchtrain.errors import BatchtrainError  # noqa: E402
 from batchtrain.plan import Plan, Step  # noqa: E402
-from batchtrain.service import submit  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402
 from tests.conftest import mpi_prefix  # noqa: E402
 from tests.contract.test_killed_under_load import Lives, make_pools, starts  # noqa: E402
 from tests.e2e.conftest import SCRIPT, left_running  # noqa: E402
+from tests.submitting import carry_out  # noqa: E402
 
 COMMAND = "/bin/sh -c 'echo $AZ_BATCH_TASK_ID >> $AZ_BATCH_NODE_SHARED_DIR/starts; sleep 0.3; exit 0'"
 PAUSES = {"processes": 0.15, "simulated": 0.01}
@@ -125,7 +125,7 @@ class Kills:
             name = f"{where}-{number}"
             try:
                 step = Step("task.add", where, {"id": name, "commandLine": COMMAND})
-                list(submit.submit(client.batch, Plan((step,)), lambda _: "", lambda *_: None))
+                list(carry_out(client.batch, Plan((step,))))
             except BatchtrainError as error:
                 check(False, f"task {name} was not added: {error}")
             self.added[where].add(name)

@@ -77,10 +77,10 @@ def recipe(count: int, job_id: str) -> Recipe:
 def ours(place: Place, job_id: str, count: int) -> None:
     """Plan the sweep and send it, as `jobs add` does."""
     from batchtrain.plan import plan_jobs
-    from batchtrain.service import submit
+    from tests.submitting import carry_out
 
     client = connect(Account(place.url, place.account, Secret(place.key)))
-    for event in submit.submit(client, plan_jobs(recipe(count, job_id)), str, lambda path, data: None):
+    for event in carry_out(client, plan_jobs(recipe(count, job_id))):
         print(event.text, file=sys.stderr)
 
 
