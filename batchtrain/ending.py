@@ -22,7 +22,7 @@ from batchtrain.service.register import Kind, Register, Thing
 if TYPE_CHECKING:
     from batchtrain.operations import Operations, Tell
 
-HURRY_SECONDS = 5.0
+HURRY_SECONDS = 3.0
 """For all requests that are left when the user interrupts an ending."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
