@@ -12,8 +12,9 @@ from batchtrain.config.types import Recipe
 from batchtrain.emulator.server import Emulator
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.types import Plan
-from batchtrain.service import look, submit
+from batchtrain.service import look
 from tests.contract.conftest import ours
+from tests.submitting import carry_out
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
@@ -54,7 +55,7 @@ def carried_out(client: BatchClient, plan: Plan) -> None:
     def nobody(_: str) -> str:
         raise AssertionError("there is no secret in this plan")
 
-    for _ in submit.submit(client, plan, nobody, lambda *_: None):
+    for _ in carry_out(client, plan, nobody):
         pass
 
 

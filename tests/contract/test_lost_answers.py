@@ -82,7 +82,7 @@ def test_a_run_ends_with_its_own_result_while_half_of_all_answers_are_lost(
     outcome = run(client, recipe(tasks=3), tell=lambda _: None, timeout=100)
     steering.clear_faults(emulator.status)
     assert [(task.state, task.exit_code) for task in outcome.tasks] == [("completed", 0)] * 3
-    assert (outcome.failure, outcome.standing) == (None, None)
+    assert (outcome.failure, outcome.problem) == (None, None)
     assert nothing_is_left(client)
 
 
@@ -104,7 +104,7 @@ def test_two_lost_answers_in_a_row_end_no_run(emulator: Emulator, client: Client
 
 def test_a_pool_is_deleted_though_its_deletion_is_refused_again_and_again(emulator: Emulator, client: Client) -> None:
     steering.fault(emulator.status, "error", operation="delete_pool", count=9)
-    assert run(client, recipe(), tell=lambda _: None, timeout=100).standing is None
+    assert run(client, recipe(), tell=lambda _: None, timeout=100).problem is None
     assert nothing_is_left(client)
 
 

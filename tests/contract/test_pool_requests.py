@@ -21,6 +21,7 @@ from batchtrain.records.events import PoolIdentified
 from batchtrain.records.seen import Endpoint
 from batchtrain.service import look, submit
 from tests.judge import flaws
+from tests.submitting import carry_out
 
 pytestmark = pytest.mark.process
 
@@ -165,7 +166,7 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
     monkeypatch.setattr(submit, "ask", ask)
     step = Step("node.user", "p", {"name": "al", "isAdmin": True, "password": "x"})
     service: Any = Service()
-    (event,) = submit.submit(service, Plan((step,)), lambda name: "", lambda path, data: None)
+    (event,) = carry_out(service, Plan((step,)))
     assert asked == [
         ("POST", "/pools/p/nodes/n0/users", step.body),
         ("POST", "/pools/p/nodes/n1/users", step.body),
@@ -177,9 +178,7 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
 def test_a_step_that_is_no_request_to_batch_is_handed_on(client: BatchClient) -> None:
     step = Step("pool.identity", "p", {"identities": ["i"]})
     others = {"pool.identity": lambda step: PoolIdentified("p", "done")}
-    assert [event.text for event in submit.submit(client, Plan((step,)), str, lambda path, data: None, others)] == [
-        "done"
-    ]
+    assert [event.text for event in carry_out(client, Plan((step,)), others=others)] == ["done"]
 
 
 def test_the_port_of_a_login_is_read_off_each_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.left_out import LEFT_OUT
 from batchtrain.config.reference import PropertyPath
-from batchtrain.config.types import Credentials, Results, StorageCredentials
+from batchtrain.config.types import Credentials, Results, Secret, StorageCredentials
 from batchtrain.errors import UsageError
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.rules import RULES as DECISIONS
@@ -33,7 +33,8 @@ from batchtrain.runs.extract import Extractor, Pattern
 from batchtrain.runs.results import Part
 from batchtrain.runs.summary import Summary
 from batchtrain.service import downloads, entra, vault
-from batchtrain.service.connect import account_of
+from batchtrain.service.connect import Account, account_of
+from batchtrain.service.register import Thing
 from tests import judge
 from tests.properties import Effect, Row, Seen, Verdict, judged, outcome, path_of, value_for
 
@@ -305,6 +306,13 @@ def vaulted(seen: Seen) -> list[str]:
         return list(from_vault(lambda c: c.batch and c.batch.account_key)(seen))
     except UsageError:
         return []
+
+
+def owner(seen: Seen) -> list[bool]:
+    """Whether the metadata of a pool names the user and the host."""
+    register = operations.Operations(Account("http://127.0.0.1:1", "a", Secret("a2V5"))).register(seen.recipe)
+    marks = register.marks(Thing("pool", "p"))
+    return [bool(marks.user), bool(marks.host)]
 
 
 def whole_file(seen: Seen) -> list[str]:
@@ -580,6 +588,7 @@ ROWS: dict[str, Row] = {
         7, beside={**BROUGHT, "batchtrain.storage_account_settings": "link"}, files=SOURCE
     ),
     "batchtrain.delay_docker_image_preload": Row(shown="docker pull", beside=CONTAINER),
+    "batchtrain.owner_metadata": Row(False, instead=True, shown=(), effect=owner),
     "batchtrain.fallback_registry": Row("second.example.org", beside=OWN_DOCKER),
     "batchtrain.ignore_checks": Row(
         ["size-retired"],

@@ -23,13 +23,16 @@ from batchtrain.errors import (
     UsageError,
 )
 from batchtrain.limits import Limits
+from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
 from batchtrain.records.seen import PoolSeen, TaskSeen
 from batchtrain.run import leaves, run, seconds_for
+from batchtrain.service import register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
-from batchtrain.service.requests import Creation
+from batchtrain.service.register import Kind, Thing
 from batchtrain.service.watch import NEAR
+from tests.submitting import RUN
 from tests.unit.plan.jobs import recipe
 
 
@@ -96,13 +99,29 @@ def test_a_run_waits_as_long_as_its_wall_clock_limits_allow(job: dict[str, Any],
 AZURE = Account("https://a.b.c", "a", "a2V5")
 
 
+POOL, JOB = Thing("pool", "p"), Thing("job", "j")
+
+
+class Register(register.Register):
+    """Looks at the state of a fake service in place of metadata."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(Marks(RUN))
+        self.service = service
+
+    def is_ours(self, client: Any, thing: Thing) -> bool:
+        if thing in self.service.gone_already:
+            raise NotFound(f"{thing.name} is gone")
+        return thing.kind not in self.service.replaced
+
+
 class Service:
     """A client whose pool and job come and go at once, unless something is raised."""
 
     def __init__(self, *, deleting: BaseException | None = None, adding: BaseException | None = None) -> None:
         self.account = Account("http://127.0.0.1:1", "x", Secret("a2V5"), emulated=True)
         self.pools = self.jobs = self
-        self.batch: Any = None
+        self.batch: Any = self
         self.pace = NEAR
         self.id = "j"
         self.tasks = (TaskSeen("t", "completed", exit_code=0),)
@@ -110,7 +129,11 @@ class Service:
         self.failure: TaskFailed | None = None
         self.standing: tuple[str, ...] = ()
         self.job_state = "active"
-        self.created = {"pool": "t1", "job": "t1"}
+        self.creation_time = 1
+        """Of the existing job."""
+        self.replaced: set[Kind] = set()
+        """The kinds of things that another run deleted and added under the same id."""
+        self.gone_already: set[Thing] = set()
         self.deleted: list[str] = []
 
     def foresee(self, recipe: Any) -> None:
@@ -119,23 +142,30 @@ class Service:
     def terminate(self) -> None:
         pass
 
-    def creation(self, kind: str, name: str) -> Creation:
-        return Creation(self.created[kind], 0.0)
+    def register(self, recipe: Any, names: Any) -> Register:
+        return Register(self)
 
-    def add(self, recipe: Any, *, tell: Any, **_: Any) -> None:
+    def get_job(self, job_id: str, **_: Any) -> Service:
+        return self
+
+    def add(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> None:
         tell(PoolAdding("p", ""))
+        register.note(POOL, "ours")
         tell(PoolAdded("p", ""))
 
-    def ready(self, recipe: Any, *, tell: Any, **_: Any) -> PoolSeen:
+    def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> PoolSeen:
+        register.note(POOL, "existing")
         tell(PoolReused("p", ""))
         return PoolSeen("p", "active", "steady", "STANDARD_D2S_V5", 1, 1, 2, 2)
 
-    def add_all(self, recipe: Any, *, tell: Any, **_: Any) -> None:
+    def add_all(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> None:
         for job in recipe.jobs:
             tell(JobAdding(job.id, ""))
             if isinstance(self.adding, AlreadyExists) and self.adding.code == "JobExists":
                 raise self.adding
+            register.note(Thing("job", job.id), "ours")
             tell(JobAdded(job.id, ""))
+            register.tasks_added = True
             if self.adding:
                 raise self.adding
             tell(TasksAdded(f"{job.id}/t", ""))
@@ -192,9 +222,9 @@ def test_a_pool_that_still_stands_is_an_error_though_the_tasks_ended_well(
     service.account = AZURE
     outcome = runs(service, said)
     assert outcome.failure is None
-    assert type(outcome.standing) is type(reason)
-    assert "the tasks ended well, but pool p could not be deleted, and nodes cost money" in str(outcome.standing)
-    assert str(outcome.standing).endswith("delete by: batchtrain pool del p")
+    assert type(outcome.problem) is type(reason)
+    assert "the tasks ended well, but pool p could not be deleted, and nodes cost money" in str(outcome.problem)
+    assert str(outcome.problem).endswith("delete by: batchtrain pool del p")
     assert [event.kind for event in said if event.kind in ("leftover", "deleted")] == ["leftover", "deleted"]
 
 
@@ -206,7 +236,7 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
     service = Service()
     monkeypatch.setattr(service, "gone", lambda *_, tell, **how: tell(Waiting("p", "")))
     outcome = runs(service, [], limits=Limits(seconds=60))
-    assert (outcome.failure, outcome.standing) == (None, None)
+    assert (outcome.failure, outcome.problem) == (None, None)
     assert "p" in service.deleted
 
 
@@ -234,7 +264,7 @@ def test_what_stood_before_is_refused_before_anything_is_made_and_never_deleted(
 
 def test_a_pool_that_is_being_deleted_already_is_no_leftover(watched: list[BaseException]) -> None:
     service = Service(deleting=ServiceError("it is being deleted", code="PoolBeingDeleted"))
-    assert runs(service, []).standing is None
+    assert runs(service, []).problem is None
 
 
 @pytest.mark.parametrize(
@@ -268,7 +298,7 @@ def test_without_an_answer_while_submitting_all_is_left_too(watched: list[BaseEx
 class NobodyThere(Service):
     """Takes no connection."""
 
-    def add(self, recipe: Any, *, tell: Any, **_: Any) -> None:
+    def add(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> None:
         tell(PoolAdding("p", ""))
         raise Unreachable("x", code=NO_CONNECTION)
 
@@ -293,7 +323,7 @@ def test_an_interrupt_and_work_that_is_gone_delete_what_was_made(
     assert service.deleted == ["job", "p"]
 
 
-def test_somebody_elses_job_is_not_deleted(watched: list[BaseException]) -> None:
+def test_a_job_of_another_run_is_not_deleted(watched: list[BaseException]) -> None:
     service = Service(adding=AlreadyExists("x", code="JobExists"))
     with pytest.raises(AlreadyExists):
         runs(service, [])
@@ -363,9 +393,9 @@ def test_a_completed_job_is_replaced_on_a_reused_pool_only(watched: list[BaseExc
 
 def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(watched: list[BaseException]) -> None:
     class Slow(Service):
-        def ready(self, recipe: Any, *, tell: Any, **_: Any) -> PoolSeen:
-            self.created["job"] = "t2"  # while this run waits for the pool
-            return super().ready(recipe, tell=tell)
+        def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> PoolSeen:
+            self.creation_time = 2  # while this run waits for the pool
+            return super().ready(recipe, tell=tell, register=register)
 
     service = Slow()
     service.standing, service.job_state = ("j",), "completed"
@@ -374,12 +404,10 @@ def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(
     assert service.deleted == []
 
 
-def test_what_somebody_added_in_place_of_ours_is_left(
-    watched: list[BaseException],
-) -> None:
+def test_what_another_run_added_in_place_of_ours_is_left(watched: list[BaseException]) -> None:
     class Replaced(Service):
         def raise_failed(self, tasks: Any, **_: Any) -> None:
-            self.created["job"] = "t2"  # somebody deleted our job and added one of the same id
+            self.replaced.add("job")
 
     service, said = Replaced(), list[Event]()
     runs(service, said)

@@ -26,7 +26,8 @@ from batchtrain.plan import plan_recipe
 from batchtrain.plan.diff import Living, compare
 from batchtrain.plan.explain import explain
 from batchtrain.plan.render import as_document
-from batchtrain.service import connect, entra, submit
+from batchtrain.service import connect, entra
+from tests.submitting import carry_out
 
 MARKER = "cGxhbnRlZC1pbi1ldmVyeS1zZWNyZXQ="
 SECTIONS: dict[str, Any] = {
@@ -164,7 +165,7 @@ def test_the_service_is_sent_it_and_no_error_and_no_log_shows_it(
     service: Any = Service()
     caplog.set_level(logging.DEBUG)
     with pytest.raises(Exception, match="no such host") as caught:
-        list(submit.submit(service, plan_recipe(seen.recipe), Placeholders(seen.recipe).fill, lambda _, __: None))
+        list(carry_out(service, plan_recipe(seen.recipe), Placeholders(seen.recipe).fill))
     assert sent[0].count(MARKER) >= 3, "the registry's, the user's and the share's password"
     assert MARKER not in "".join(traceback.format_exception(caught.value)) + caplog.text
 

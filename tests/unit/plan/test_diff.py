@@ -11,6 +11,7 @@ from azure.batch import models
 from batchtrain.config.types import Recipe
 from batchtrain.plan import Plan, Step, diff, plan_recipe
 from batchtrain.plan.diff import Compared, Living
+from batchtrain.plan.marks import OWN
 from batchtrain.plan.wire import Placeholder, Template, later
 from tests import judge
 
@@ -281,7 +282,7 @@ def test_a_task_is_not_retried_unless_something_says_so(constraints: dict[str, A
 
 
 def test_the_metadata_that_batchtrain_adds_is_no_difference() -> None:
-    own = [{"name": name, "value": "x"} for name in (diff.DIGEST, diff.COMPLETE)]
+    own = [{"name": name, "value": "x"} for name in OWN]
     mine = {"name": "mine", "value": "1"}
     assert job_beside({"metadata": [mine]}, {"metadata": [*own, mine]}) == []
     assert job_beside({}, {"metadata": own}) == []

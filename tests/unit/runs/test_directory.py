@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.runs import directory
+from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import EventRecord, FileRecord, Metric, NodeRecord, RunRecord, TaskRecord
 
 NOW = datetime(2026, 11, 22, 11, 15, 2, tzinfo=timezone.utc)
 
 
-def _record(run: directory.RunDirectory) -> RunRecord:
-    return RunRecord(id=run.name, state="running", started=NOW, job="digits", summary={"loss": Metric(0.2, 0.1, 30)})
+def _record(run: directory.RunDirectory, state: str = "completed") -> RunRecord:
+    return RunRecord(id=run.name, state=state, started=NOW, job="digits", summary={"loss": Metric(0.2, 0.1, 30)})
 
 
 def test_a_run_is_named_by_time_and_job_and_is_the_latest(tmp_path: Path) -> None:
@@ -66,8 +66,39 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
         run.write(RunRecord(id="x", state="failed", started=NOW, job="j"))
-    assert run.record().state == "running"
+    assert run.record().state == "completed"
     assert [path.name for path in run.path.iterdir()] == ["run.json"]
+
+
+def test_a_run_runs_as_long_as_a_process_has_its_lease_and_is_lost_afterwards(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(_record(run, "running"))
+    states = [run.record().state]
+    held = lease.take(run.path)
+    assert held is not None
+    states.append(run.record().state)
+    held.release()
+    states.append(run.record().state)
+    assert states == ["lost", "running", "lost"]
+
+
+@pytest.mark.parametrize("state", ["completed", "failed", "interrupted", "fetched"])
+def test_a_run_that_has_ended_is_not_lost_without_a_process(tmp_path: Path, state: str) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(_record(run, state))
+    assert run.record() == _record(run, state)
+
+
+def test_a_run_that_ends_while_it_is_read_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = directory.make(tmp_path, "digits", NOW)
+    run.write(_record(run, "running"))
+
+    def end(_: Path) -> str:
+        run.write(_record(run))
+        return "lost"
+
+    monkeypatch.setattr(lease, "holder", end)
+    assert run.record().state == "completed"
 
 
 def test_the_lines_of_many_tasks_are_not_held_at_once(tmp_path: Path) -> None:

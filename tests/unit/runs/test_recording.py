@@ -471,6 +471,45 @@ def test_a_run_ends_now_if_the_end_of_its_job_is_unknown(
     assert (recorded.run.record().ended, recorded.run.record().node_hours) == (after(77), 0.0)
 
 
+def test_a_run_that_another_process_still_records_is_left_to_it(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    first = started(client, service, tmp_path)
+    record = RunRecord(id=first.run.name, job="j", started=START, state="running")
+    first.run.write(record)
+    Recording(client, service.account, first.run, record, job_of()).end("completed")
+    assert first.run.record().state == "running"
+    first.end("failed")
+    assert first.run.record().state == "failed"
+
+
+def test_a_lost_run_is_ended_by_the_next_process_that_records_it(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    run = directory.make(tmp_path, "j", START)
+    run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
+    recorded = Recording(client, service.account, run, run.record(), job_of())
+    assert recorded.lost
+    recorded.end("completed")
+    assert run.record().state == "completed"
+
+
+def test_a_full_disk_ends_no_run_and_is_reported_at_its_end(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    recorded = started(client, service, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "add_event", full)
+        recorded.tell(PoolAdded("p", "added pool p"))
+    with pytest.raises(OSError, match="No space left on device"):
+        recorded.end("completed")
+    assert recorded.run.record().state == "completed"
+    assert "the record of this run is incomplete: No space left on device" in recorded.conclusion()
+
+
 FINDING = Finding("disk-full", "task train", "a disk is full", "x", "free space")
 
 

@@ -17,6 +17,7 @@ from batchtrain.service import job_actions, requests, submit, task_actions, task
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
 from batchtrain.service.tasks import Listed
 from batchtrain.service.watch import Deadline, Pace
+from tests import submitting
 from tests.unit.service import test_retry
 from tests.unit.service.test_retry import EMPTY, NO_ANSWER, NO_CONNECTION, Service
 
@@ -267,7 +268,9 @@ def test_an_empty_id_names_nothing(name: Any) -> None:
 def carry_out(service: Service, *steps: Step, **options: Any) -> list[tuple[str, str, str]]:
     uploads = options.pop("uploads", ())
     upload = options.pop("upload", lambda path, data: False)
-    events = submit.submit(service.client, Plan(steps, uploads=uploads), lambda name: "secret", upload, **options)
+    events = submitting.carry_out(
+        service.client, Plan(steps, uploads=uploads), lambda name: "secret", upload, **options
+    )
     return [(event.kind, event.subject, event.text) for event in events]
 
 

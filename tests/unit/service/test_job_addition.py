@@ -10,12 +10,15 @@ import pytest
 from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError, TasksRefused, TimedOut
 from batchtrain.plan import Plan, Step, wire
 from batchtrain.plan.canonical import digest
-from batchtrain.plan.diff import COMPLETE, DIGEST
+from batchtrain.plan.marks import COMPLETE, DIGEST, RUN, Marks
 from batchtrain.plan.task_stream import Listed, TaskStream
 from batchtrain.records.events import Event
-from batchtrain.service import job_addition, standing, submit
+from batchtrain.service import job_addition, standing
 from batchtrain.service.job_addition import NAMED, AddOptions
-from tests.unit.service.test_retry import EMPTY, Service, refusal
+from batchtrain.service.register import Register, Thing
+from tests import submitting
+from tests.submitting import METADATA, carry_out, new_register
+from tests.unit.service.test_retry import EMPTY, NO_ANSWER, Service, refusal
 
 EXISTS = refusal("JobExists")
 JOB = {"id": "j", "poolInfo": {"poolId": "p"}}
@@ -31,11 +34,13 @@ def plan(*names: str, **job: Any) -> Plan:
     return Plan((Step("job.add", "j", {**JOB, **job}), Step("task.add", "j", {"value": [*map(task, names)]})))
 
 
-def existing(of: Plan, state: str = "active", **metadata: str) -> tuple[int, Any]:
-    """The job as the service has it, after this plan was carried out."""
+def existing(of: Plan, state: str = "active", **metadata: str) -> tuple[Any, ...]:
+    """The answers about a job that another run added by this plan: to its addition, and to the looks at its run and at
+    its plan."""
     items = {DIGEST: digest(of, "j"), **metadata}
     known = [{"name": name, "value": value} for name, value in items.items()]
-    return 200, {**JOB, "state": state, "onAllTasksComplete": "noaction", "metadata": known}
+    job = (200, {**JOB, "state": state, "onAllTasksComplete": "noaction", "metadata": known})
+    return EXISTS, job, job
 
 
 def listed(*tasks: Any) -> tuple[int, Any]:
@@ -53,8 +58,7 @@ def refuse(*names: str) -> tuple[int, Any]:
 
 def added(service: Service, planned: Plan, adding: AddOptions = RESUME) -> list[str]:
     """The sentences of the addition."""
-    steps = submit.submit(service.client, planned, lambda name: "", lambda path, data: False, None, adding)
-    return [event.text for event in steps]
+    return [event.text for event in carry_out(service.client, planned, options=adding)]
 
 
 # --- a job that exists ----------------------------------------------------------------------------------------------
@@ -63,7 +67,7 @@ def added(service: Service, planned: Plan, adding: AddOptions = RESUME) -> list[
 @pytest.mark.parametrize("state", ["active", "disabled", "disabling", "enabling"])
 def test_only_the_missing_tasks_are_added_to_a_job_with_the_same_plan(state: str) -> None:
     planned = plan("a", "b", "c")
-    service = Service(EXISTS, existing(planned, state), COUNTS, listed(task("b")), stand("a", "c"))
+    service = Service(*existing(planned, state), COUNTS, listed(task("b")), stand("a", "c"))
     assert added(service, planned) == [
         "adding j",
         "job j exists with 1 task; adding what is missing",
@@ -78,14 +82,23 @@ def test_a_job_is_added_with_the_digest_of_its_plan_after_its_own_metadata() -> 
     planned = plan("a", metadata=[own])
     service = Service((201, None), stand("a"))
     assert added(service, planned) == ["adding j", "added job j", "added 1 task"]
-    assert service.bodies[0]["metadata"] == [own, {"name": DIGEST, "value": digest(planned, "j")}]
+    assert service.bodies[0]["metadata"] == [own, {"name": DIGEST, "value": digest(planned, "j")}, *METADATA]
 
 
-def test_a_job_that_may_not_exist_is_not_looked_at() -> None:
-    service = Service(EXISTS, existing(plan("a")))
+def test_the_digest_of_a_job_is_the_same_in_every_run() -> None:
+    digests = []
+    for marks in (Marks("one", "user", "host"), Marks("two")):
+        service = Service((201, None), stand("a"))
+        list(carry_out(service.client, plan("a"), register=Register(marks)))
+        digests += [item["value"] for item in service.bodies[0]["metadata"] if item["name"] == DIGEST]
+    assert digests == [digest(plan("a"), "j")] * 2
+
+
+def test_of_a_job_that_may_not_exist_only_the_run_is_looked_at() -> None:
+    service = Service(*existing(plan("a")))
     with pytest.raises(AlreadyExists):
         added(service, plan("a"), AddOptions())
-    assert service.asked == ["POST /jobs"]
+    assert service.asked == ["POST /jobs", "GET /jobs/j"]
 
 
 def test_a_job_of_another_program_is_not_continued() -> None:
@@ -94,10 +107,24 @@ def test_a_job_of_another_program_is_not_continued() -> None:
         added(Service(EXISTS, of_another), plan("a"))
 
 
+def test_a_job_that_is_continued_is_registered_as_existing() -> None:
+    planned, register = plan("a"), new_register()
+    service = Service(*existing(planned), COUNTS, listed(task("a")))
+    assert "job.reused" in [
+        event.kind for event in carry_out(service.client, planned, options=RESUME, register=register)
+    ]
+    assert register.state(Thing("job", "j")) == "existing"
+
+
+def test_a_job_that_an_earlier_attempt_of_this_run_added_is_not_continued() -> None:
+    ours = (200, {**JOB, "state": "active", "metadata": METADATA})
+    assert added(Service(NO_ANSWER, EXISTS, ours, stand("a")), plan("a")) == ["adding j", "added job j", "added 1 task"]
+
+
 @pytest.mark.parametrize("state", ["completed", "terminating", "deleting"])
 def test_a_job_that_is_over_takes_no_more_tasks(state: str) -> None:
     with pytest.raises(AlreadyExists, match=f"job j is {state}, and takes no more tasks") as caught:
-        added(Service(EXISTS, existing(plan("a"), state)), plan("a"))
+        added(Service(*existing(plan("a"), state)), plan("a"))
     assert caught.value.code == "JobExists"
 
 
@@ -107,32 +134,32 @@ def test_a_job_that_is_over_takes_no_more_tasks(state: str) -> None:
 def test_the_tasks_of_a_job_that_has_all_of_them_are_not_listed(count: str, whole: str) -> None:
     planned = plan("a", "b")
     counts = (200, {"taskCounts": {"succeeded": int(count)}})
-    service = Service(EXISTS, existing(planned, **{COMPLETE: count}), counts)
+    service = Service(*existing(planned, **{COMPLETE: count}), counts)
     assert added(service, planned)[1:] == [
         f"job j exists with {whole}",
         f"added 0 tasks; {int(count):,} existed already",
     ]
-    assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j/taskcounts"]
+    assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j", "GET /jobs/j/taskcounts"]
 
 
 def test_the_only_task_of_a_job_that_has_it_is_not_added_again() -> None:
     planned = Plan((Step("job.add", "j", JOB), Step("task.add", "j", task("a"))))
     counts = (200, {"taskCounts": {"succeeded": 1}})
-    service = Service(EXISTS, existing(planned, **{COMPLETE: "1"}), counts)
+    service = Service(*existing(planned, **{COMPLETE: "1"}), counts)
     assert added(service, planned)[-1] == "added 0 tasks; 1 existed already"
-    listing = Service(EXISTS, existing(planned), COUNTS, listed(task("a")))
+    listing = Service(*existing(planned), COUNTS, listed(task("a")))
     assert added(listing, planned)[-1] == "added 0 tasks; 1 existed already"
 
 
 def test_a_job_that_lost_a_task_since_it_had_all_of_them_gets_it_again() -> None:
     planned = plan("a", "b")
     counts = (200, {"taskCounts": {"succeeded": 1}})
-    service = Service(EXISTS, existing(planned, **{COMPLETE: "2"}), counts, listed(task("b")), stand("a"))
+    service = Service(*existing(planned, **{COMPLETE: "2"}), counts, listed(task("b")), stand("a"))
     assert added(service, planned)[-1] == "added 1 task; 1 existed already"
 
 
 def test_a_plan_with_more_tasks_adds_them_although_all_of_the_former_stand() -> None:
-    service = Service(EXISTS, existing(plan("a"), **{COMPLETE: "1"}), listed(task("a")), stand("b"))
+    service = Service(*existing(plan("a"), **{COMPLETE: "1"}), listed(task("a")), stand("b"))
     assert added(service, plan("a", "b"))[-1] == "added 1 task; 1 existed already"
 
 
@@ -145,15 +172,15 @@ def test_a_plan_with_more_tasks_adds_them_although_all_of_the_former_stand() -> 
     ],
 )
 def test_a_job_that_differs_from_a_changed_plan_gets_no_task(planned: Plan, tasks: Sequence[Any], why: str) -> None:
-    service = Service(EXISTS, existing(plan("z")), listed(*tasks))
+    service = Service(*existing(plan("z")), listed(*tasks))
     with pytest.raises(Differs, match=why):
         added(service, planned)
-    assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j/tasks"]
+    assert service.asked == ["POST /jobs", "GET /jobs/j", "GET /jobs/j", "GET /jobs/j/tasks"]
 
 
 def test_an_error_names_the_first_of_many_tasks_that_differ_and_has_all_of_them() -> None:
     names = [f"t{number:02}" for number in range(NAMED + 3)]
-    service = Service(EXISTS, existing(plan("z")), listed(*(task(name, "other") for name in names)))
+    service = Service(*existing(plan("z")), listed(*(task(name, "other") for name in names)))
     with pytest.raises(Differs, match=f"t00, t01, .*{names[NAMED - 1]} and 3 more;") as caught:
         added(service, plan(*names))
     assert caught.value.tasks == tuple(names)
@@ -161,14 +188,14 @@ def test_an_error_names_the_first_of_many_tasks_that_differ_and_has_all_of_them(
 
 def test_tasks_that_a_job_manager_added_do_not_differ_from_the_plan() -> None:
     planned = plan("a", "b", jobManagerTask={"id": "m", "commandLine": "true"})
-    service = Service(EXISTS, existing(planned), COUNTS, listed(task("a"), task("spawned")), stand("b"))
+    service = Service(*existing(planned), COUNTS, listed(task("a"), task("spawned")), stand("b"))
     assert added(service, planned)[-1] == "added 1 task; 1 existed already"
 
 
 def test_the_retries_of_a_job_are_those_of_its_planned_tasks() -> None:
     planned = plan("a", "b", constraints={"maxTaskRetryCount": 3})
     of_the_service = {**task("a"), "constraints": {"maxTaskRetryCount": 3}}
-    service = Service(EXISTS, existing(planned), COUNTS, listed(of_the_service), stand("b"))
+    service = Service(*existing(planned), COUNTS, listed(of_the_service), stand("b"))
     assert added(service, planned)[-1] == "added 1 task; 1 existed already"
 
 
@@ -189,8 +216,8 @@ def test_a_job_notes_that_it_has_all_tasks_if_they_exceed_a_page(
     assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
     assert (service.asked[-1] == "PATCH /jobs/j") == noted
     if noted:
-        metadata = [(item["name"], item["value"]) for item in service.bodies[-1]["metadata"]]
-        assert metadata == [(DIGEST, digest(stream("a", "b"), "j")), (COMPLETE, "2")]
+        metadata = {item["name"]: item["value"] for item in service.bodies[-1]["metadata"]}
+        assert metadata == {DIGEST: digest(stream("a", "b"), "j"), COMPLETE: "2", RUN: submitting.RUN}
 
 
 def test_a_note_that_the_service_refuses_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +259,7 @@ def test_a_task_that_another_command_added_meanwhile_counts_if_it_is_equal(
 
 def test_several_refused_tasks_are_named_and_counted_with_those_that_stand() -> None:
     answer = (200, {"value": [*refuse("b", "c")[1]["value"], *stand("d")[1]["value"]]})
-    service = Service(EXISTS, existing(plan("a", "b", "c", "d")), COUNTS, listed(task("a")), answer)
+    service = Service(*existing(plan("a", "b", "c", "d")), COUNTS, listed(task("a")), answer)
     with pytest.raises(TasksRefused) as caught:
         added(service, plan("a", "b", "c", "d"))
     assert str(caught.value) == (
@@ -254,7 +281,7 @@ def test_tasks_that_differ_are_counted_beside_those_that_are_refused() -> None:
 )
 def test_an_addition_that_lost_its_job_says_how_many_tasks_it_has(adding: AddOptions, more: str) -> None:
     service, events = Service((201, None), refusal("JobNotFound", 404)), list[Event]()
-    steps = submit.submit(service.client, plan("a", "b"), lambda name: "", lambda path, data: False, None, adding)
+    steps = carry_out(service.client, plan("a", "b"), options=adding)
     with pytest.raises(ServiceError, match="JobNotFound"):
         events.extend(steps)
     assert (events[-1].kind, events[-1].text) == ("task.left", f"job j has at least 0 of 2 tasks{more}")
@@ -305,4 +332,4 @@ def test_another_error_ends_the_wait_for_the_quota(pauses: list[float]) -> None:
     service = Service(QUOTA, QUOTA, EXISTS, (200, EMPTY))
     with pytest.raises(AlreadyExists):
         added(service, plan("a"), AddOptions(quota_seconds=7200))
-    assert service.asked == ["POST /jobs"] * 3
+    assert service.asked == [*["POST /jobs"] * 3, "GET /jobs/j"]

@@ -12,9 +12,9 @@ from azure.core.exceptions import HttpResponseError
 from batchtrain.errors import ServiceError, TasksRefused, UsageError
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
-from batchtrain.records.events import Event
-from batchtrain.service import retry, submit
-from batchtrain.service.job_addition import AddOptions
+from batchtrain.service import retry
+from batchtrain.service.job_addition import ONCE, AddOptions
+from tests import submitting
 
 
 class Answer:
@@ -57,8 +57,8 @@ BY_A_PROXY = Answer(413, "no document of the service")
 TOO_LARGE = Answer(413, {"code": "RequestBodyTooLarge", "message": {"value": "It is too large."}})
 
 
-def carry_out(service: Service, options: AddOptions = AddOptions(), plan: Plan = PLAN) -> list[Event]:  # noqa: B008
-    return list(submit.submit(service, plan, lambda name: "", lambda path, data: None, None, options))  # type: ignore[arg-type]
+def carry_out(service: Service, options: AddOptions = ONCE, plan: Plan = PLAN) -> None:
+    list(submitting.carry_out(service, plan, options=options))
 
 
 @pytest.fixture(autouse=True)

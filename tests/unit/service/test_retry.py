@@ -33,11 +33,13 @@ from azure.core.rest._requests_basic import RestRequestsTransportResponse
 from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
+from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event
 from batchtrain.service import connect, files, look, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
+from tests.submitting import RUN, carry_out
 from tests.waiting import GUARD
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, tzinfo=timezone.utc)
@@ -353,7 +355,7 @@ BODIES = {
     "pool": (Step("pool.add", "p", POOL), "PoolExists", "/pools/p"),
     "job": (Step("job.add", "j", {"id": "j", "priority": 3}), "JobExists", "/jobs/j"),
     "schedule": (
-        Step("schedule.add", "s", {"id": "s", "displayName": "S"}),
+        Step("schedule.add", "s", {"id": "s", "displayName": "S", "jobSpecification": {}}),
         "JobScheduleExists",
         "/jobschedules/s",
     ),
@@ -365,50 +367,78 @@ BODIES = {
 }
 
 
+MARKED = ("pool", "job", "schedule")
+"""What carries the run in its metadata; a task carries no metadata."""
+
+
 def add(service: Service, step: Step) -> list[Event]:
-    return list(submit.submit(service.client, Plan((step,)), lambda name: "", lambda path, data: None))
+    return list(carry_out(service.client, Plan((step,))))
 
 
-def stands(body: Any, age: float = 0.0, **other: Any) -> tuple[int, Any]:
+def stands(body: Any, age: float = 0.0, *, run: str = "") -> tuple[int, Any]:
     created = (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.1234567Z")
-    return 200, {**body, "creationTime": created, "state": "active", **other}
+    metadata = {"metadata": Marks(run).metadata} if run else {}
+    return 200, {**body, "creationTime": created, "state": "active", **metadata}
+
+
+def other_values(body: Any) -> dict[str, Any]:
+    return {key: value if key == "id" else 9 if isinstance(value, int) else "x" for key, value in body.items()}
 
 
 @pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("lost", [NO_ANSWER, (503, EMPTY), FAULTS["truncated"]], ids=["dropped", "503", "truncated"])
 def test_what_an_attempt_without_an_answer_has_made_is_a_success(kind: str, lost: Any) -> None:
     step, code, path = BODIES[kind]
-    service = Service(lost, refusal(code), stands(step.body))
+    service = Service(lost, refusal(code), stands(step.body, run=RUN if kind in MARKED else ""))
     assert add(service, step)[-1].kind == f"{kind}.add"
     assert service.asked[-1] == f"GET {path}"
 
 
-@pytest.mark.parametrize("kind", BODIES)
-def test_what_was_there_before_the_first_attempt_is_an_error(kind: str) -> None:
+@pytest.mark.parametrize("kind", MARKED)
+@pytest.mark.parametrize("run", ["another", ""], ids=["another run", "no run"])
+@pytest.mark.parametrize(
+    "before",
+    [(), (NO_CONNECTION,), ((429, EMPTY),), (NO_ANSWER,)],
+    ids=["at once", "after no connection", "after 429", "after a lost answer"],
+)
+def test_what_does_not_carry_this_run_is_an_error_though_it_is_new_and_alike(
+    kind: str, run: str, before: tuple[Any, ...]
+) -> None:
+    step, code, path = BODIES[kind]
+    service = Service(*before, refusal(code), stands(step.body, run=run))
+    with pytest.raises(AlreadyExists, match=code):
+        add(service, step)
+    assert service.asked[-1] == f"GET {path}"
+
+
+@pytest.mark.parametrize("kind", MARKED)
+def test_what_carries_this_run_is_a_success_however_old_and_changed_it_is(kind: str) -> None:
     step, code, _ = BODIES[kind]
+    service = Service(refusal(code), stands(other_values(step.body), age=600, run=RUN))
+    assert add(service, step)[-1].kind == f"{kind}.add"
+
+
+def test_a_task_that_was_there_before_the_first_attempt_is_an_error() -> None:
+    step, code, _ = BODIES["task"]
     with pytest.raises(AlreadyExists):
         add(Service(refusal(code), stands(step.body)), step)
 
 
-@pytest.mark.parametrize("kind", BODIES)
 @pytest.mark.parametrize("never_sent", [NO_CONNECTION, (429, EMPTY)], ids=["no connection", "429"])
-def test_an_attempt_that_cannot_have_arrived_made_nothing(kind: str, never_sent: Any) -> None:
-    step, code, _ = BODIES[kind]
+def test_an_attempt_that_cannot_have_arrived_added_no_task(never_sent: Any) -> None:
+    step, code, _ = BODIES["task"]
     with pytest.raises(AlreadyExists):
         add(Service(never_sent, refusal(code), stands(step.body)), step)
 
 
-@pytest.mark.parametrize("kind", BODIES)
-def test_what_stands_with_other_values_is_somebody_elses(kind: str) -> None:
-    step, code, _ = BODIES[kind]
-    other = {key: value if key == "id" else 9 if isinstance(value, int) else "x" for key, value in step.body.items()}
+def test_a_task_with_other_values_is_not_the_one_that_was_sent() -> None:
+    step, code, _ = BODIES["task"]
     with pytest.raises(AlreadyExists):
-        add(Service(NO_ANSWER, refusal(code), stands(other)), step)
+        add(Service(NO_ANSWER, refusal(code), stands(other_values(step.body))), step)
 
 
-@pytest.mark.parametrize("kind", BODIES)
-def test_what_is_older_than_the_call_is_somebody_elses_though_it_is_alike(kind: str) -> None:
-    step, code, _ = BODIES[kind]
+def test_a_task_that_is_older_than_the_call_is_not_the_one_that_was_sent_though_it_is_alike() -> None:
+    step, code, _ = BODIES["task"]
     with pytest.raises(AlreadyExists):
         add(Service(NO_ANSWER, refusal(code), stands(step.body, age=600)), step)
 

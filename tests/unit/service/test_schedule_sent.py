@@ -8,9 +8,7 @@ import pytest
 from azure.core.exceptions import ResourceExistsError
 
 from batchtrain.errors import BatchtrainError
-from batchtrain.plan.types import Plan
-from batchtrain.records.events import Event
-from batchtrain.service import submit
+from tests.submitting import carry_out
 from tests.unit.plan.jobs import plan
 
 NIGHTLY = {"recurrence": {"schedule": {"recurrence_interval": "1.00:00:00"}}}
@@ -29,13 +27,9 @@ class Service:
         self.asked.append(options.as_dict())
 
 
-def carry_out(service: Service, todo: Plan) -> list[Event]:
-    return list(submit.submit(service, todo, lambda name: f"<{name}>", lambda path, data: None))  # type: ignore[arg-type]
-
-
 def test_a_schedule_is_one_request_and_is_said_before_and_after() -> None:
     service = Service()
-    events = carry_out(service, plan(NIGHTLY))
+    events = list(carry_out(service, plan(NIGHTLY)))
     assert [(event.kind, event.subject) for event in events] == [("schedule.adding", "j"), ("schedule.add", "j")]
     assert service.asked[0]["schedule"] == {"recurrenceInterval": "P1D"}
     assert service.asked[0]["jobSpecification"]["jobManagerTask"]["commandLine"] == "/bin/bash -c 'echo hello'"
@@ -43,4 +37,4 @@ def test_a_schedule_is_one_request_and_is_said_before_and_after() -> None:
 
 def test_a_schedule_that_is_refused_is_an_error_with_its_name() -> None:
     with pytest.raises(BatchtrainError, match="add job schedule j"):
-        carry_out(Service(refuses=True), plan(NIGHTLY))
+        list(carry_out(Service(refuses=True), plan(NIGHTLY)))

@@ -13,10 +13,11 @@ from batchtrain.errors import Refused, TasksRefused
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.job import COLLECTION_BYTES
 from batchtrain.plan.task_stream import TaskDocument
-from batchtrain.service import retry, submission, submit
+from batchtrain.service import retry, submission
 from batchtrain.service.connect import CONNECTIONS
 from batchtrain.service.job_addition import AddOptions
 from batchtrain.service.submission import NEARBY, Belt, Closed, Collection, Gate, Progress, Submission, packed
+from tests.submitting import carry_out
 from tests.unit.service import test_refused, test_retry
 from tests.unit.service.test_retry import Time
 from tests.waiting import GUARD, until
@@ -47,7 +48,7 @@ def test_only_with_fail_fast_a_refused_task_ends_the_submission(
     monkeypatch.setattr(submission, "DISTANT", math.inf)  # NEARBY senders, however slow this machine is
     service, plan = Refusing(), Plan((Step("task.add", "j", {"value": [{"id": f"t{n}"} for n in range(5000)]}),))
     with pytest.raises(TasksRefused) as caught:
-        list(submit.submit(service, plan, str, lambda path, data: None, None, AddOptions(fail_fast=fail_fast)))  # type: ignore[arg-type]
+        list(carry_out(service, plan, options=AddOptions(fail_fast=fail_fast)))
     assert len(caught.value.refused) == sum(map(len, service.asked))
     assert (len(service.asked) <= NEARBY) == fail_fast  # each sender stops after its own
 

@@ -1,0 +1,221 @@
+"""The register of what a command creates: each outcome of a request, and what a later look decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from azure.batch import BatchClient, models
+
+from batchtrain.errors import AlreadyExists, NotAllowed, QuotaReached, ServiceError, Unreachable
+from batchtrain.plan.marks import Marks
+from batchtrain.service.register import LATE_SECONDS, Register, State, Thing
+from tests.submitting import METADATA, new_register
+from tests.unit.service.test_retry import EMPTY, NEAR, NO_ANSWER, NO_CONNECTION, Service, refusal
+
+POOL, JOB, SCHEDULE = Thing("pool", "p"), Thing("job", "j"), Thing("job schedule", "s")
+THINGS = (POOL, JOB, SCHEDULE)
+BODIES: Mapping[Thing, dict[str, Any]] = {
+    POOL: {"id": "p"},
+    JOB: {"id": "j"},
+    SCHEDULE: {"id": "s", "jobSpecification": {}},
+}
+EXISTS = refusal("PoolExists")
+GONE = refusal("PoolNotFound", 404)
+OURS = (200, {"id": "p", "metadata": METADATA})
+OF_ANOTHER_RUN = (200, {"id": "p", "metadata": Marks("another").metadata})
+WITHOUT_RUN = (200, {"id": "p"})
+FORBIDDEN = refusal("InsufficientAccountPermissions", 403)
+
+
+def create(service: Service, register: Register, thing: Thing = POOL) -> None:
+    """Create a thing as a submission does."""
+
+    def send(body: Mapping[str, Any]) -> None:
+        service.client.create_pool(models.BatchPoolCreateOptions(body))
+
+    register.create(service.client, thing, BODIES[thing], send)
+
+
+# --- one request ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: thing.kind)
+def test_a_thing_is_pending_while_its_request_is_sent_and_ours_after_its_answer(thing: Thing) -> None:
+    register, states = new_register(), list[State | None]()
+    client: Any = None
+    register.create(client, thing, BODIES[thing], lambda body: states.append(register.state(thing)))
+    assert (states, register.state(thing)) == (["pending"], "ours")
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: thing.kind)
+def test_the_request_carries_the_run(thing: Thing) -> None:
+    sent: list[Any] = []
+    client: Any = None
+    new_register().create(client, thing, BODIES[thing], sent.append)
+    assert sent[0]["metadata"] == METADATA
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "state"),
+    [
+        (((201, None),), None, "ours"),
+        ((NO_ANSWER, (201, None)), None, "ours"),
+        ((refusal("InvalidPropertyValue", 400),), ServiceError, None),
+        ((refusal("PoolQuotaReached"),), QuotaReached, None),
+        ((FORBIDDEN,), NotAllowed, None),
+        ((NO_CONNECTION,), Unreachable, None),
+        ((NO_ANSWER,), Unreachable, "pending"),
+        (((503, EMPTY),), Unreachable, "pending"),
+        ((EXISTS, OURS), None, "ours"),
+        ((NO_ANSWER, EXISTS, OURS), None, "ours"),
+        ((EXISTS, OF_ANOTHER_RUN), AlreadyExists, None),
+        ((EXISTS, WITHOUT_RUN), AlreadyExists, None),
+        ((NO_ANSWER, EXISTS, OF_ANOTHER_RUN), AlreadyExists, None),
+        ((EXISTS, NO_ANSWER), Unreachable, "pending"),
+    ],
+    ids=[
+        "201", "201 after a lost answer", "refused", "quota", "not allowed", "no connection", "lost answer", "503",
+        "409 ours", "409 ours after a lost answer", "409 of another run", "409 without a run",
+        "409 of another run after a lost answer", "409 and no look",
+    ],
+)  # fmt: skip
+def test_each_outcome_of_a_request_decides_about_its_thing(
+    answers: tuple[Any, ...], error: type[ServiceError] | None, state: State | None
+) -> None:
+    register, service = new_register(), Service(*answers, patience=NEAR)
+    if error is None:
+        create(service, register)
+    else:
+        with pytest.raises(error):
+            create(service, register)
+    assert register.state(POOL) == state
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()], ids=lambda error: type(error).__name__)
+def test_a_thing_whose_request_was_interrupted_stays_pending(error: BaseException) -> None:
+    def send(_: object) -> None:
+        raise error
+
+    register = new_register()
+    client: Any = None
+    with pytest.raises(type(error)):
+        register.create(client, POOL, BODIES[POOL], send)
+    assert register.state(POOL) == "pending"
+
+
+def test_a_thing_that_is_refused_at_a_second_request_is_removed() -> None:
+    register = new_register()
+    with pytest.raises(Unreachable):
+        create(Service(NO_ANSWER), register)
+    with pytest.raises(AlreadyExists):
+        create(Service(EXISTS, OF_ANOTHER_RUN), register)
+    assert register.things() == ()
+
+
+# --- a later look ---------------------------------------------------------------------------------------------------
+
+
+def pending(*things: Thing) -> Register:
+    """A register of things whose requests had no answer."""
+    register = new_register()
+    for thing in things or (POOL,):
+        register.note(thing, "pending")
+    return register
+
+
+@pytest.mark.parametrize(
+    ("answers", "state", "pauses"),
+    [
+        ((OURS,), "ours", []),
+        ((OF_ANOTHER_RUN,), None, []),
+        ((WITHOUT_RUN,), None, []),
+        ((GONE, OURS), "ours", [LATE_SECONDS]),
+        ((GONE, OF_ANOTHER_RUN), None, [LATE_SECONDS]),
+        ((GONE, GONE), None, [LATE_SECONDS]),
+        ((NO_ANSWER,), "pending", []),
+        ((GONE, NO_ANSWER), "pending", [LATE_SECONDS]),
+        ((FORBIDDEN,), "pending", []),
+    ],
+    ids=[
+        "ours", "of another run", "without a run", "late", "late and of another run", "not there", "no answer",
+        "no answer at the second look", "not allowed",
+    ],
+)  # fmt: skip
+def test_a_look_decides_about_a_pending_thing(
+    answers: tuple[Any, ...], state: State | None, pauses: list[float]
+) -> None:
+    register, slept = pending(), list[float]()
+    register.settle(Service(*answers).client, slept.append)
+    assert (register.state(POOL), slept) == (state, pauses)
+
+
+def test_only_pending_things_are_looked_at() -> None:
+    register, service = new_register(), Service(OURS)
+    register.note(POOL, "existing")
+    register.note(JOB, "ours")
+    register.settle(service.client)
+    assert (service.asked, register.state(POOL), register.state(JOB)) == ([], "existing", "ours")
+
+
+def test_every_pending_thing_is_looked_at_though_the_first_gives_no_answer() -> None:
+    register, service = pending(POOL, JOB), Service(FORBIDDEN, OURS)
+    register.settle(service.client)
+    assert service.asked == ["GET /jobs/j", "GET /pools/p"]
+    assert (register.state(JOB), register.state(POOL)) == ("pending", "ours")
+
+
+@pytest.mark.parametrize(
+    ("thing", "path"),
+    [(POOL, "/pools/p"), (JOB, "/jobs/j"), (SCHEDULE, "/jobschedules/s"), (Thing("job", "a/b"), "/jobs/a%2Fb")],
+)  # fmt: skip
+def test_a_thing_is_looked_at_by_its_kind_and_id(thing: Thing, path: str) -> None:
+    service = Service(OURS)
+    assert new_register().is_ours(service.client, thing)
+    assert service.asked == [f"GET {path}"]
+
+
+# --- what is registered ---------------------------------------------------------------------------------------------
+
+
+def test_jobs_come_before_schedules_and_both_before_the_pool() -> None:
+    register = pending(POOL, Thing("job", "one"), SCHEDULE, Thing("job", "two"))
+    assert [thing.name for thing in register.things()] == ["job one", "job two", "job schedule s", "pool p"]
+
+
+def test_things_are_selected_by_their_states() -> None:
+    register = new_register()
+    register.note(POOL, "existing")
+    register.note(JOB, "ours")
+    register.note(SCHEDULE, "pending")
+    assert register.things("ours", "pending") == (JOB, SCHEDULE)
+    register.note(JOB, None)
+    assert register.things() == (SCHEDULE, POOL)
+
+
+def test_each_job_carries_its_own_run_and_the_pool_that_of_the_command() -> None:
+    register = Register(Marks("first", "user", "host"), {"j": "first", "k": "second"})
+    things = (POOL, JOB, Thing("job", "k"), Thing("job", "other"), Thing("pool", "k"))
+    runs = [register.marks(thing) for thing in things]
+    assert runs == [Marks(run, "user", "host") for run in ("first", "first", "second", "first", "first")]
+
+
+def test_a_job_is_ours_by_its_own_run() -> None:
+    register = Register(Marks("first"), {"j": "second"})
+    metadata = [Marks(run).metadata for run in ("first", "second")]
+    client: BatchClient = Service(*((200, {"id": "j", "metadata": items}) for items in metadata)).client
+    assert [register.is_ours(client, JOB) for _ in metadata] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("thing", "command"),
+    [
+        (POOL, "batchtrain pool del p --local"),
+        (JOB, "batchtrain jobs del j --local"),
+        (SCHEDULE, "batchtrain jobs del s --local"),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_a_thing_has_a_command(thing: Thing, command: str) -> None:
+    assert thing.command("del", " --local") == command
