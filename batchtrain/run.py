@@ -15,6 +15,7 @@ from batchtrain.errors import (
     LimitReached,
     NotAllowed,
     NotFound,
+    ServiceError,
     TaskFailed,
     TimedOut,
     Unreachable,
@@ -53,8 +54,8 @@ GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 
 
 class Outcome(NamedTuple):
-    """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted, and the
-    run directories with the metrics of their tasks."""
+    """The result of a recipe: its tasks, the failure of the first failed task, why something was not deleted or not
+    fetched, and the run directories with the metrics of their tasks."""
 
     tasks: Table[TaskSeen]
     failure: TaskFailed | None = None
@@ -113,7 +114,7 @@ def run(
     standing = None if keep or kept.unsaved else made.clean_up(successful=outcome.failure is None)
     made.say_left()
     kept.say()
-    return outcome._replace(standing=standing, runs=kept.runs, metrics=kept.metrics)
+    return outcome._replace(standing=standing or kept.missing, runs=kept.runs, metrics=kept.metrics)
 
 
 def guarded(tell: Tell, guard: Guard) -> Tell:
@@ -159,7 +160,7 @@ def follow(
         made.say_left(error)
         raise
     kept.say()
-    return outcome._replace(runs=kept.runs, metrics=kept.metrics)
+    return outcome._replace(standing=kept.missing, runs=kept.runs, metrics=kept.metrics)
 
 
 def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
@@ -212,6 +213,11 @@ class Recorder:
     def unsaved(self) -> bool:
         """Whether results are on a node that could not be fetched now, but may be later."""
         return any(recording.unsaved for recording in self._recordings.values())
+
+    @property
+    def missing(self) -> ServiceError | None:
+        """The error of the first job whose results are not all here."""
+        return next((error for recording in self._recordings.values() if (error := recording.missing)), None)
 
     def tell(self, event: Event) -> None:
         """Note an event in the directories, and pass it on."""

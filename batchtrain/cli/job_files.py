@@ -17,7 +17,7 @@ from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
@@ -88,15 +88,15 @@ def fetch(job_id: str | None, everything: bool) -> None:
     job = client.jobs.handle(name)
     settings_of_job = next((job for job in loaded.recipe.jobs if job.id == name), None) if loaded else None
     with bar() as progress:
-        run, missing = job.fetch(
+        run, reasons = job.fetch(
             settings().origin(), settings=settings_of_job, everything=everything, progress=progress
         )
     if settings().output == "table":
         say(run.conclusion())
     else:
-        show({"run": str(run.run.path), "missing": list(missing)})
-    if missing:
-        raise ServiceError(f"files of job {name} were not fetched: {'; '.join(missing)}")
+        show({"run": str(run.run.path), "missing": list(reasons)})
+    if run.missing:
+        raise run.missing
 
 
 @click.command(cls=Command)

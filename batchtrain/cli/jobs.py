@@ -157,8 +157,8 @@ def _followed(
         )
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
-    if outcome.failure is not None:
-        raise outcome.failure
+    if error := outcome.failure or outcome.standing:
+        raise error
 
 
 @command.command("list", cls=Command)
