@@ -168,14 +168,15 @@ class Ending:
             thing = things.pop(-1 if self._interrupts.further else 0)
             error = self.error_of(partial(self._request_deletion, thing))
             if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
-                things.append(thing)  # once more, in a hurry
+                things.insert(0, thing)  # once more, in a hurry, after the pool
             elif error is None or _is_being_deleted(error):
                 requested.append(thing)
             elif not isinstance(error, NotFound):
                 self._report_not_deleted(thing, error)
             self.register.note(thing, None)
         for thing in requested:
-            self._report_deletion(thing, self.error_of(partial(self._wait_until_gone, thing)))
+            hurried = KeyboardInterrupt() if self._interrupts.further else None
+            self._report_deletion(thing, hurried or self.error_of(partial(self._wait_until_gone, thing)))
 
     def error_of(self, step: Callable[[], None]) -> BaseException | None:
         """What ended a step of the ending; None if it succeeded. After a second signal nothing is tried any more."""
@@ -198,8 +199,6 @@ class Ending:
             self._client.jobs.handle(thing.id).delete(wait=False, tell=self.tell)
 
     def _wait_until_gone(self, thing: Thing) -> None:
-        if self._interrupts.further:
-            raise KeyboardInterrupt
         if thing.kind == "pool":
             self._client.pools.gone(thing.id, tell=self.tell)
         else:

@@ -281,8 +281,8 @@ class LimitReached(BatchtrainError):
 
 
 class ResultsLeft(BatchtrainError):
-    """Results could not be fetched and are still on the nodes, so the pool and the job are kept; the message gives the
-    reason."""
+    """Results are not on this machine. Those that are still on a node keep their job and their pool; those of a node
+    that is gone are lost. The message gives the reason."""
 
     exit_code = 8
 

@@ -768,7 +768,7 @@ class Job:
                 self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
             except TaskFailed as failure:
                 recording.end("failed", failure)
-        return recording, recording.unsaved
+        return recording, (*recording.unsaved, *recording.lost)
 
     def result(self, *, runs_dir: str | Path | None = None) -> Run:
         """Fetch the logs and results of the tasks that have run into the run directory of the job, and read it.

@@ -140,7 +140,7 @@ def _end(
     recorder.say()
     if unsafe:
         return ResultsLeft(f"results are still on the nodes, so nothing was deleted: {'; '.join(unsafe)}")
-    return ending.failure(successful=failure is None) or unwritten
+    return ending.failure(successful=failure is None) or recorder.missing or unwritten
 
 
 class _Work(NamedTuple):
@@ -306,6 +306,12 @@ class Recorder:
         return tuple(
             f"job {job_id}: {reason}" for job_id in self._recordings for reason in self._recordings[job_id].unsaved
         )
+
+    @property
+    def missing(self) -> ResultsLeft | None:
+        """The error of the first job with results that are not here, and that the user did not skip."""
+        missing = (recording.missing for recording in self._recordings.values())
+        return None if self._skipped else next((error for error in missing if error), None)
 
     def fetch_rest(self, ending: Ending, error: BaseException) -> tuple[str, ...]:
         """Fetch the results of the jobs that exist and were not followed to their end; returns why some are missing.

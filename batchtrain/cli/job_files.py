@@ -17,12 +17,11 @@ from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import common, say, settings
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound, ResultsLeft, UsageError
+from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.operations import Job
-    from batchtrain.runs.recording import Recording
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))
 _node = click.option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
@@ -100,15 +99,9 @@ def fetch(job_id: str | None, everything: bool) -> None:
     if settings().output == "table":
         say(recording.conclusion())
     else:
-        show({"run": str(recording.run.path), "missing": list(recording.unsaved)})
-    refuse_unsaved(recording)
-
-
-def refuse_unsaved(recording: Recording) -> None:
-    """Raise ResultsLeft if results could not be fetched."""
-    if recording.unsaved:
-        reasons = "; ".join(recording.unsaved)
-        raise ResultsLeft(f"files of job {recording.job_id} were not fetched: {reasons}")
+        show({"run": str(recording.run.path), "missing": [*recording.unsaved, *recording.lost]})
+    if recording.missing:
+        raise recording.missing
 
 
 @click.command(cls=Command)

@@ -231,7 +231,8 @@ def wait(job_id: str | None, timeout: float) -> None:
         with bar() as progress:
             recording = orphans.complete(client, orphan, progress=progress)
         say(recording.conclusion())
-        job_files.refuse_unsaved(recording)
+        if recording.missing:
+            raise recording.missing
     _show_ended(job)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -31,24 +32,38 @@ def bar() -> Iterator[Progress]:
 
 
 class _Shown:
+    """One bar for all files; several threads report to it."""
+
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._bar: Bar | None = None
+        self._files = self._size = self._moved = 0
 
     def begin(self, files: int, size: int) -> None:
-        self.end()
-        if size < SMALL or settings().drawing or sys.stderr is None or not sys.stderr.isatty():
+        with self._lock:
+            self._files += files
+            self._size += size
+            if self._bar is not None:
+                self._bar.update(self._task, description=f"{self._files} files", total=self._size)
+            elif self._size - self._moved >= SMALL:
+                self._show()
+
+    def _show(self) -> None:
+        if settings().drawing or sys.stderr is None or not sys.stderr.isatty():
             return
         from rich.console import Console  # 40 ms, and only for a terminal
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
         columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task(f"{files} files", total=size)
+        self._task = self._bar.add_task(f"{self._files} files", total=self._size, completed=self._moved)
         self._bar.start()
 
     def moved(self, size: int) -> None:
-        if self._bar is not None:
-            self._bar.advance(self._task, size)
+        with self._lock:
+            self._moved += size
+            if self._bar is not None:
+                self._bar.advance(self._task, size)
 
     def end(self) -> None:
         if self._bar is not None:

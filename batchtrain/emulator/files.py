@@ -5,6 +5,7 @@ Slow work (a list, the deletion of a directory) is returned as `Work`, which the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -113,8 +114,8 @@ def _pages(tree: Tree, call: Call, page: Page) -> Iterator[Reply | None]:
         yield page.reply()
         return
     for number, entry in enumerate(walk, 1):
-        row = _row(tree, entry)
-        if row is not None and not page.add(row):
+        row = _row(tree, entry, recursive)
+        if not page.add(row):
             walk.back(entry)
             _WALKS.keep((*key, page.last), walk)
             break
@@ -129,31 +130,29 @@ def _walk(tree: Tree, token: str, *, recursive: bool) -> Walk | None:
     if token and not _is_name(after):
         raise Fault("InvalidQueryParameterValue", QueryParameterName="$skiptoken", QueryParameterValue=token)
     try:
-        return Walk(tree.node, tree.top, after=after, depth=None if recursive else 1)
+        return Walk(tree.node, tree.top, after=after, depth=None if recursive else 1, follow=True)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Fault("FileNotFound") from error
 
 
-def _row(tree: Tree, entry: Entry) -> Row | None:
-    """None for a link whose target is missing or outside the node. Other links are shown as their targets."""
+def _row(tree: Tree, entry: Entry, recursive: bool) -> Row:
+    """A link is shown as its target. A link that leads nowhere or out of the node, and one to a directory that the list
+    does not enter, is shown as a file with the mode of a link."""
     status = entry.status
     if stat.S_ISLNK(status.st_mode):
-        try:
-            status = tree.node.status(tree.path(entry.path))
-        except OSError:
-            return None
-    return Row(quote(os.fsencode(entry.path)), _item(tree, _printable(entry.path), status))
-
-
-def _printable(name: str) -> str:
-    """The name for the URL. A name that is not UTF-8 cannot be requested, and must not break the list."""
-    return name.encode(errors="surrogateescape").decode(errors="replace")
+        with contextlib.suppress(OSError):
+            target = tree.node.status(tree.path(entry.path))
+            if stat.S_ISREG(target.st_mode) or (stat.S_ISDIR(target.st_mode) and not recursive):
+                status = target
+    return Row(quote(os.fsencode(entry.path)), _item(tree, entry.path, status))
 
 
 def _item(tree: Tree, name: str, status: os.stat_result) -> Document:
-    item: Document = {"name": name, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
+    # Of a name that is not UTF-8, only the URL is exact.
+    shown = os.fsencode(name).decode(errors="replace")
+    item: Document = {"name": shown, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
     if not item["isDirectory"]:
         item["properties"] = {
             "creationTime": wire.timestamp(wire.from_unix_ns(status.st_ctime_ns)),
@@ -166,7 +165,7 @@ def _item(tree: Tree, name: str, status: os.stat_result) -> Document:
 
 
 def _url(tree: Tree, name: str) -> str:
-    return f"{tree.url}/{quote(name)}"
+    return f"{tree.url}/{quote(os.fsencode(name))}"
 
 
 def content_type(name: str) -> str:

@@ -5,9 +5,10 @@ Paths are matched as received, percent-encoded, so that the `%2F` of a file's pa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from batchtrain.emulator import (
     applications,
@@ -188,7 +189,7 @@ def _match(shape: tuple[str, ...], segments: list[str]) -> tuple[str, ...] | Non
     taken = []
     for wanted, segment in zip(shape, segments, strict=True):
         if wanted in ("{}", "{file}"):
-            taken.append(unquote(segment))
+            taken.append(unquote(segment) if wanted == "{}" else os.fsdecode(unquote_to_bytes(segment)))
         elif wanted != segment.lower():
             return None
     return tuple(taken)

@@ -279,7 +279,7 @@ class RunDirectory(NamedTuple):
         path = self.path / "run.json"
         try:
             record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
-            if record.state == "running" and lease.holder(self.path) in ("lost", "nobody"):
+            if record.state == "running" and lease.holder(self.path) in ("lost", "none"):
                 record = msgspec.json.decode(path.read_bytes(), type=RunRecord)  # it may have ended just now
                 lost = record.state == "running"
                 return msgspec.structs.replace(record, state="lost") if lost else record

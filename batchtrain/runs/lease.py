@@ -24,7 +24,9 @@ EVERY_SECONDS = 30.0
 """Between two changes of the time of the file."""
 STALE_SECONDS = 600.0
 """The age from which a process of another host counts as ended."""
-Holder = Literal["process", "other host", "lost", "nobody"]
+ATTEMPTS = 10
+"""How often a lease is tried again: a reader of the state of a run locks it for a moment."""
+Holder = Literal["process", "other host", "lost", "none"]
 """A living process of this host; one of another host; a process of this host that ended without finishing the run;
 no lease."""
 
@@ -55,28 +57,34 @@ class Lease:
     """The lease of this process on a run."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._touched = descriptor, time.monotonic()
+        self._descriptor: int | None = descriptor
+        self._touched = time.monotonic()
 
     def touch(self) -> None:
         """Say that the process is alive, at most once in EVERY_SECONDS."""
-        if time.monotonic() - self._touched >= EVERY_SECONDS:
+        if self._descriptor is not None and time.monotonic() - self._touched >= EVERY_SECONDS:
             self._touched = time.monotonic()
             with contextlib.suppress(OSError):
                 os.utime(self._descriptor)
 
     def release(self) -> None:
         """End the lease. The file stays: once run.json has the end of the run, it says nothing more."""
-        with contextlib.suppress(OSError):
+        if self._descriptor is not None:
             os.close(self._descriptor)
+            self._descriptor = None
 
 
 def take(run: Path, keep: tuple[str, ...] = ()) -> Lease | None:
     """Take the lease of a run directory; None if a living process of this host has it. Raises OSError."""
     path = run / FILE
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if _lock(descriptor) is False:
-        os.close(descriptor)
-        return None
+    attempts = 0
+    while _lock(descriptor) is False:
+        if attempts == ATTEMPTS:
+            os.close(descriptor)
+            return None
+        attempts += 1
+        time.sleep(0.01)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, msgspec.json.encode(LeaseRecord(socket.gethostname(), os.getpid(), keep)))
     return Lease(descriptor)
@@ -94,7 +102,7 @@ def holder(run: Path) -> Holder:
     """Who has the lease of a run directory. Changes nothing."""
     record = read(run)
     if record is None:
-        return "nobody"
+        return "none"
     path = run / FILE
     try:
         living = time.time() - path.stat().st_mtime < STALE_SECONDS
@@ -102,7 +110,7 @@ def holder(run: Path) -> Holder:
             return "other host" if living else "lost"
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return "nobody"
+        return "none"
     try:
         locked = _lock(descriptor, shared=True)
     finally:

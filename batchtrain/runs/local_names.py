@@ -5,29 +5,37 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+import unicodedata
 
 LONGEST = 240
 """Most bytes of one name: file systems take 255, and a partial file needs a suffix."""
-
+LONGEST_PATH = 2_000
+"""Most bytes of a path: systems take 4,096, together with the directory in which it is."""
 
 WINDOWS = sys.platform == "win32"
+ENCODING = sys.getfilesystemencoding()
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that Windows keeps for devices, with any suffix."""
 
 
-def safe_path(path: str, *, windows: bool = WINDOWS) -> str:
+def safe_path(path: str, *, windows: bool = WINDOWS, encoding: str = ENCODING) -> str:
     """A remote path as a relative path that stays inside its directory.
 
-    Empty, `.` and `..` parts become `_`; control characters are written as `%0A`; a long name is cut and gets a digest.
-    windows: also change what only Windows refuses.
+    Empty, `.` and `..` parts become `_`. Control characters, and characters that the file system cannot encode, are
+    written as `%0A`. A long name is cut and gets a digest; so do the directories of a long path. windows: also change
+    what only Windows refuses.
     """
-    return "/".join(_safe_name(part, windows) for part in path.split("/"))
+    names = [_safe_name(part, windows, encoding) for part in path.split("/")]
+    if len("/".join(names).encode()) > LONGEST_PATH:
+        names[2:-1] = [f"~{digest(path)}"]
+    return "/".join(names)
 
 
-def _safe_name(name: str, windows: bool) -> str:
+def _safe_name(name: str, windows: bool, encoding: str) -> str:
     if name in ("", ".", ".."):
         return "_" * max(len(name), 1)
-    shown = "".join(character if _is_plain(character) else _escaped(character) for character in name)
+    shown = "".join(character if _is_plain(character, encoding) else _escaped(character) for character in name)
+    shown = re.sub(r"^\.(?=.*\.(part|ranges)$)", "%2E", shown, flags=re.S)  # the names of partial files
     if windows:
         shown = re.sub(r'[<>:"|?*]|[. ]$', lambda match: _escaped(match[0]), shown)
         shown = f"_{shown}" if _DEVICE.fullmatch(shown) else shown
@@ -38,8 +46,11 @@ def _safe_name(name: str, windows: bool) -> str:
     return f"{cut}~{digest(name)}"
 
 
-def _is_plain(character: str) -> bool:
-    return character != "\\" and (character >= " " and character != "\x7f") and not "\ud800" <= character <= "\udfff"
+def _is_plain(character: str, encoding: str) -> bool:
+    try:
+        return character != "\\" and character >= " " and character != "\x7f" and bool(character.encode(encoding))
+    except UnicodeEncodeError:
+        return False
 
 
 def _escaped(character: str) -> str:
@@ -60,8 +71,13 @@ class LocalNames:
     def of(self, path: str, wanted: str | None = None) -> str:
         """The local path of a remote one. wanted: the preferred name, if it differs from the path."""
         local = safe_path(path if wanted is None else wanted)
-        if self._taken.setdefault(local.casefold(), path) != path:
+        if self._taken.setdefault(_folded(local), path) != path:
             head, dot, tail = local.rpartition(".")
             local = f"{head}~{digest(path)}.{tail}" if dot and "/" not in tail and head else f"{local}~{digest(path)}"
-            self._taken[local.casefold()] = path
+            self._taken[_folded(local)] = path
         return local
+
+
+def _folded(path: str) -> str:
+    """The same for paths that some file system takes for one file."""
+    return unicodedata.normalize("NFC", path.casefold())

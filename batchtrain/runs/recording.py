@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -26,9 +27,9 @@ from batchtrain.config.masking import (
     secrets_in,
     secrets_of_settings,
 )
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret, Task
 from batchtrain.config.types.secret import masked
-from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
@@ -53,11 +54,13 @@ from batchtrain.service.connect import Account, patience
 from batchtrain.version import __version__
 
 MANY = 20
-"""Of a job with more tasks, `run` fetches only those that failed, and those that have `results`."""
+"""Of a job with more tasks, `run` fetches only the logs of those that failed, and of those that have `results`."""
 MANY_OF_SWEEP = 200
 """The same limit for tasks with named parameters, whose metrics are compared."""
 AT_ONCE = 10_000
 """Lines of a file that are searched for metrics at once."""
+NAMED = 3
+"""Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
 
@@ -74,7 +77,7 @@ class Origin(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Callbacks that receive the progress of fetching."""
+    """Callbacks that receive the progress of fetching, from several threads."""
 
     begin: Callable[[int, int], None] = lambda files, size: None
     """Called before the files of a task, with their number and bytes."""
@@ -107,8 +110,6 @@ class Recording:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
         did. keeps: the kinds of things that the run does not delete."""
         self.run = run
-        self.lost = record.state == "lost"
-        """Whether the process that recorded the run ended without finishing it."""
         self._lease = lease.take(run.path, keeps)
         self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
@@ -124,7 +125,9 @@ class Recording:
         """The nodes on which tasks ran, each with its pool."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._left = 0
-        """How many tasks were not fetched because the job has many."""
+        """How many tasks' logs were not fetched because the job has many."""
+        self._interrupted = False
+        """Whether a fetch did not come to its end."""
         self._followed: set[str] = set()
         """The tasks whose output was followed line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
@@ -185,19 +188,42 @@ class Recording:
         all_tasks: bool = False,
         everything: bool = False,
         progress: Progress = QUIET,
+        free: Callable[[Path], int] = lambda directory: shutil.disk_usage(directory).free,
     ) -> None:
-        """Fetch the logs and results of tasks that have run. all_tasks: also of many. everything: of any size."""
+        """Fetch the results of tasks that have run, and their logs. all_tasks: also the logs of many. everything:
+        results of any size. free: the free bytes of a disk."""
         began, known = now(), tuple(ended)
         self._finished = self._record.state in ENDED and self.run.tasks() == tuple(self._records(known))
         self.run.write_tasks(self._records(known))
+        fetcher = results.Fetcher(
+            self._client,
+            self.run,
+            self.job_id,
+            everything=everything,
+            patience=self._patience,
+            begin=progress.begin,
+            moved=progress.moved,
+            free=free,
+        )
+        self._interrupted, self._again = True, {}
+        self._files = {key: file for key, file in self._files.items() if file.fetched}
         try:
-            for task in self._chosen(known, all_tasks=all_tasks):
-                for done in self._bring(task, everything, progress):
-                    key = done.record.task, done.record.node, done.record.path
-                    self._files[key] = done.record
-                    if done.again:
-                        self._again[key] = done.record.reason
+            with_logs = self._with_logs(known, all_tasks=all_tasks)
+            rest = [task for task in known if task.node and task.id not in with_logs]
+            for done in fetcher.bring(
+                [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in rest]
+            ):
+                key = done.record.task, done.record.node, done.record.path
+                self._files[key] = done.record
+                if done.again:
+                    self._again[key] = done.record.reason
+            self._interrupted = False
+        except NotFound:  # the job was deleted, and its files with it
+            self._interrupted = False
+            raise
         finally:
+            for task in known:
+                self._places.update({seen.node: seen.pool for seen in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
             self._moments = self._moments._replace(ended=began)
@@ -206,39 +232,31 @@ class Recording:
     def _records(self, known: Iterable[TaskSeen]) -> Iterator[TaskRecord]:
         return (TaskRecord(**task._asdict(), parameters=self._parameters.get(task.id, {})) for task in known)
 
-    def _bring(self, task: TaskSeen, everything: bool, progress: Progress) -> Iterable[results.Brought]:
-        wanted = self._settings(task.id).results or Results()
-        places = look.places(self._client, self.job_id, task.id)
-        self._places.update({seen.node: seen.pool for seen in places})
-        return results.bring(
-            self._client,
-            self.run,
-            self.job_id,
-            task.id,
-            places,
-            wanted,
-            everything=everything,
-            patience=self._patience,
-            begin=progress.begin,
-            moved=progress.moved,
-        )
+    def _task(self, task_id: str, *, logs: bool = True) -> results.Task:
+        return results.Task(task_id, self._settings(task_id).results or Results(), logs)
 
-    def _chosen(self, ended: tuple[TaskSeen, ...], *, all_tasks: bool) -> tuple[TaskSeen, ...]:
+    def _with_logs(self, ended: tuple[TaskSeen, ...], *, all_tasks: bool) -> dict[str, None]:
+        """The tasks whose logs are fetched, too."""
         ran = tuple(task for task in ended if task.node)
         if all_tasks or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
-            return ran
-        chosen = tuple(task for task in ran if task.failed or self._settings(task.id).results is not None)
+            return dict.fromkeys(task.id for task in ran)
+        chosen = [task.id for task in ran if task.failed or self._settings(task.id).results is not None]
         self._left = len(ran) - len(chosen)
-        return chosen
+        return dict.fromkeys(chosen)
 
     def _settings(self, task_id: str) -> FetchSettings:
         """The `results` and `metrics` of a task. A generated task has those of its template."""
         if self._job is None:
             return self._settings_of_service.get(task_id, FetchSettings())
-        listed = self._job.tasks
-        named = [task for task in listed if task.id == task_id] or [task for task in listed if task.id is None]
-        named = named or [task for task in listed if task.task_factory is not None]
-        return FetchSettings(results=named[0].results, metrics=named[0].metrics) if named else FetchSettings()
+        task = self._settings_by_id.get(task_id) or self._settings_by_id.get(None)
+        return FetchSettings(results=task.results, metrics=task.metrics) if task else FetchSettings()
+
+    @functools.cached_property
+    def _settings_by_id(self) -> dict[str | None, Task | None]:
+        """The settings of tasks by id; under None those of the task from which others are generated."""
+        listed = self._job.tasks if self._job else ()
+        templates = [task for task in listed if task.id is None] or [task for task in listed if task.task_factory]
+        return {None: next(iter(templates), None)} | {task.id: task for task in reversed(listed) if task.id}
 
     @functools.cached_property
     def _parameters(self) -> dict[str, dict[str, Any]]:
@@ -360,24 +378,43 @@ class Recording:
 
     @property
     def unsaved(self) -> tuple[str, ...]:
-        """The reasons why files that are still on their nodes were not fetched, without duplicates."""
-        return tuple(dict.fromkeys(self._again.values()))
+        """The reasons why files that are still on their nodes were not fetched, without duplicates. Nothing is deleted
+        while there are some."""
+        cut = ("the fetching was interrupted",) if self._interrupted else ()
+        return (*cut, *dict.fromkeys(self._again.values()))
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The reasons why files cannot be fetched any more, such as a node that is gone."""
+        gone = (file.reason for key, file in self._files.items() if not file.fetched and key not in self._again)
+        return tuple(dict.fromkeys(gone))
+
+    @property
+    def missing(self) -> ResultsLeft | None:
+        """The error of a command whose results are not all here."""
+        reasons = (*self.unsaved, *self.lost)
+        if not reasons:
+            return None
+        why = f"{reasons[0]}{f'; {len(reasons) - 1:,} other reasons are above' if len(reasons) > 1 else ''}"
+        return ResultsLeft(f"files of job {self.job_id} were not fetched: {why}")
 
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
-        held = f"{_counted(len(outputs))}, {size(sum(record.size for record in outputs))} in outputs/"
+        held = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
         lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
         reasons: dict[str, list[str]] = {}
         for record in self._files.values():
             if not record.fetched:
                 reasons.setdefault(record.reason, []).append(record.path)
         for reason, paths in reasons.items():
-            of = f"{printable(paths[0])} was" if len(paths) == 1 and paths[0] else f"{_counted(len(paths))} were"
-            lines.append(f"{of} not fetched: {reason}")
+            what = _named(sorted(paths)) if paths[0] else f"the files of {_counted(len(paths), 'task')} were"
+            lines.append(f"{what} not fetched: {reason}")
         if self._left:
-            what = "1 task that succeeded was" if self._left == 1 else f"{self._left:,} tasks that succeeded were"
-            lines.append(f"{what} not fetched: `batchtrain jobs fetch {self.job_id}` fetches them while the job exists")
+            what = _counted(self._left, "task")
+            lines.append(
+                f"the logs of {what} that succeeded were not fetched; a task with `results: {{}}` keeps its logs"
+            )
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
         if self._unwritten is not None:
@@ -386,17 +423,16 @@ class Recording:
         return "\n  ".join(lines)
 
 
-def _counted(number: int) -> str:
-    return f"{number:,} file{'' if number == 1 else 's'}"
+def _named(paths: Sequence[str]) -> str:
+    """Files as the subject of a sentence: some names, and the number of the others."""
+    names = [printable(path) for path in paths[:NAMED]]
+    if len(paths) > NAMED:
+        names.append(_counted(len(paths) - NAMED, "other file"))
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) + (" was" if len(paths) == 1 else " were")
 
 
-def size(number: float) -> str:
-    """A size in bytes, in a readable form."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if number < 1024 or unit == "GiB":
-            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
-        number /= 1024
-    raise AssertionError("unreachable")
+def _counted(number: int, noun: str = "file") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _failure(error: BaseException) -> Failure:

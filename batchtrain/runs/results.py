@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +15,12 @@ import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.config.types import Results, bytes_of
-from batchtrain.errors import NotAllowed, ServiceError, Unreachable
+from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.records.seen import PlaceSeen
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
-from batchtrain.service import downloads, retry
-from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
+from batchtrain.service import downloads, look, retry, tasks
+from batchtrain.service.downloads import Fetched, FileSeen, Look, Tree, Wanted
 
 OUTPUT = "output"
 """The directory of results in a working directory."""
@@ -102,21 +104,26 @@ class Selection(NamedTuple):
 
 
 def select(
-    task_id: str, results: Results, files: Iterable[tuple[Part, FileSeen]], *, everything: bool = False
+    task_id: str,
+    results: Results,
+    files: Iterable[tuple[Part, FileSeen]],
+    *,
+    everything: bool = False,
+    logs: bool = True,
 ) -> Selection:
     """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
     names, room = LocalNames(), bytes_of(results.max_size)
     wanted, over = [], []
     for part, file in files:
         target = destination(task_id, results, part, file.path)
-        if not target:
+        if not target or not (logs or target.startswith("outputs/")):
             continue
         if target.startswith("outputs/") and not everything:
             if file.size > room:
                 over.append((part, file))
                 continue
             room -= file.size
-        wanted.append((part, file, names.of(f"{part.name}:{file.path}", target)))
+        wanted.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", target)))
     return Selection(tuple(wanted), tuple(over))
 
 
@@ -127,60 +134,187 @@ class Brought(NamedTuple):
     again: bool = False
 
 
-def bring(
-    client: BatchClient,
-    run: RunDirectory,
-    job_id: str,
-    task_id: str,
-    places: tuple[PlaceSeen, ...],
-    results: Results,
-    *,
-    everything: bool = False,
-    patience: retry.Patience = retry.FAR,
-    begin: Callable[[int, int], None] = lambda files, size: None,
-    moved: Callable[[int], None] = lambda size: None,
-) -> Iterator[Brought]:
-    """Fetch the chosen files of a task; yields the result for each file. A node that is gone is one record; the files
-    of the other nodes are still fetched. begin: called with the number of files and bytes."""
-    seen, lost = _listed(client, parts(job_id, task_id, places))
-    for node, error in lost:
-        record = FileRecord(task=task_id, path="", node=node, size=0, reason=str(error))
-        yield Brought(record, again=isinstance(error, (Unreachable, NotAllowed)))
-    chosen = select(task_id, results, seen, everything=everything)
-    for part, file in chosen.over:
-        why = f"`results.max_size` is {results.max_size}; `batchtrain jobs fetch {job_id} --all` fetches it"
-        yield Brought(_record(task_id, part, file, reason=why), again=True)
-    begin(len(chosen.wanted), sum(file.size for _, file, _ in chosen.wanted))
-    missing = {}
-    for part, file, name in chosen.wanted:
-        if there(run.path / name, file):
-            yield Brought(_record(task_id, part, file, fetched=name))
-        else:
-            missing[run.path / name] = part, file, name
-    wanted = (Wanted(part.tree, file, target) for target, (part, file, _) in missing.items())
-    for done in downloads.fetch(client, wanted, moved, patience=patience):
-        part, _, name = missing[done.wanted.target]
-        yield Brought(_fetched(task_id, part, name, done), done.again)
+class Task(NamedTuple):
+    """A task whose files are fetched."""
+
+    id: str
+    results: Results
+    logs: bool = True
+    """Whether its logs and metrics are fetched with its results."""
 
 
-def _listed(
-    client: BatchClient, places: tuple[Part, ...]
-) -> tuple[list[tuple[Part, FileSeen]], list[tuple[str, ServiceError]]]:
-    """The files of every node, and why the files of some nodes cannot be listed."""
-    seen: list[tuple[Part, FileSeen]] = []
-    lost: list[tuple[str, ServiceError]] = []
-    for part in places:
-        with _noted(part, lost):
-            seen += [(part, file) for file in downloads.listed(client, part.tree)]
-    return seen, lost
+class Fetcher:
+    """Fetches files of the tasks of a job to its run directory: several tasks at once, each if the disk has room."""
+
+    def __init__(
+        self,
+        client: BatchClient,
+        run: RunDirectory,
+        job_id: str,
+        *,
+        everything: bool = False,
+        patience: retry.Patience = retry.FAR,
+        begin: Callable[[int, int], None] = lambda files, size: None,
+        moved: Callable[[int], None] = lambda size: None,
+        free: Callable[[Path], int],
+    ) -> None:
+        """everything: also results beyond `max_size`. begin: called with the number of files and bytes of a task, by
+        several threads. free: the free bytes of a disk."""
+        self._client, self._run, self._job_id, self._everything = client, run, job_id, everything
+        self._patience, self._begin, self._moved = patience, begin, moved
+        self._room = _Room(run.path, free)
+        self._files: dict[Path, tuple[str, Part, str]] = {}
+        """The task, node and local name of each file that is being fetched."""
+        self.places: dict[str, tuple[PlaceSeen, ...]] = {}
+        """Where the tasks ran."""
+
+    def bring(self, tasks: Iterable[Task], many: Sequence[Task] = ()) -> Iterator[Brought]:
+        """Fetch the chosen files of tasks; yields the result for each file. A node that is gone is one record; the
+        files of other nodes are still fetched. many: tasks that are not looked at one by one."""
+        looks = (functools.partial(self._look_at_task, task) for task in tasks)
+        every = itertools.chain[Look[list[Brought]]](looks, self._looks_at_nodes(many) if many else ())
+        for result in downloads.fetch_found(self._client, every, self._moved, patience=self._patience):
+            if isinstance(result, Fetched):
+                task_id, part, name = self._files.pop(result.wanted.target)
+                self._room.release(result.wanted)
+                yield Brought(_fetched(task_id, part, name, result), result.again)
+            else:
+                yield from result
+
+    def _look_at_task(self, task: Task, stopped: threading.Event) -> tuple[list[Brought], list[Wanted]]:
+        files: list[tuple[Part, FileSeen]] = []
+        results: list[Brought] = []
+        try:
+            self.places[task.id] = look.places(self._client, self._job_id, task.id)
+        except NotFound as error:
+            if error.code != "TaskNotFound":
+                raise
+            return [_lost(task, "", error)], []
+        for part in parts(self._job_id, task.id, self.places[task.id]):
+            with _faults_to(results, task, part.node):
+                files += ((part, file) for file in downloads.listed(self._client, part.tree))
+        others, downloads_due = self._choose(task, files)
+        return results + others, downloads_due
+
+    def _looks_at_nodes(self, many: Sequence[Task]) -> Iterator[Look[list[Brought]]]:
+        """One look for the tasks of each node: what it takes does not depend on how many tasks have no results."""
+        by_id = {task.id: task for task in many}
+        directories: dict[tuple[str, str, str], dict[str, Task]] = {}
+        for item in tasks.listed(self._client, self._job_id, select="id,nodeInfo"):
+            if item.node_info is not None and item.id in by_id:
+                pool, node, root = item.node_info.pool_id, item.node_info.node_id, item.node_info.task_root_directory
+                self.places[item.id] = (PlaceSeen(node, pool, root),)
+                above, _, name = root.rpartition("/")
+                directories.setdefault((pool, node, above), {})[name] = by_id[item.id]
+        return (functools.partial(self._look_at_node, *key, by_name) for key, by_name in directories.items())
+
+    def _look_at_node(
+        self, pool: str, node: str, directory: str, by_name: Mapping[str, Task], stopped: threading.Event
+    ) -> tuple[list[Brought], list[Wanted]]:
+        """The results of the tasks in a directory of a node. by_name: the tasks by the names of their directories."""
+        part = Part("n0", node, downloads.node_tree(pool, node, directory))
+        files: dict[str, list[FileSeen]] = {}
+        try:
+            for file in downloads.listed(self._client, part.tree):
+                name, _, path = file.path.partition("/")
+                if name in by_name and destination(name, by_name[name].results, part, path).startswith("outputs/"):
+                    files.setdefault(name, []).append(file._replace(path=path))
+                if stopped.is_set():
+                    break
+        except ServiceError as error:
+            return [_lost(task, node, error) for task in by_name.values()], []
+        results, downloads_due = list[Brought](), list[Wanted]()
+        for name, files_of_task in files.items():
+            below = part._replace(tree=part.tree._replace(top=f"{part.tree.top}/{name}"))
+            some, due_of_task = self._choose(by_name[name], [(below, file) for file in files_of_task])
+            results += some
+            downloads_due += due_of_task
+        return results, downloads_due
+
+    def _choose(self, task: Task, files: Iterable[tuple[Part, FileSeen]]) -> tuple[list[Brought], list[Wanted]]:
+        """The results that need no download, and the downloads: none if the disk has no room for all of the task."""
+        selection = select(task.id, task.results, files, everything=self._everything, logs=task.logs)
+        limit = f"`results.max_size` is {task.results.max_size}; `batchtrain jobs fetch {self._job_id} --all` fetches"
+        results = [Brought(_record(task.id, part, file, reason=f"{limit} it"), True) for part, file in selection.over]
+        missing: dict[Path, tuple[str, Part, str]] = {}
+        downloads_due = []
+        for part, file, name in selection.wanted:
+            target = self._run.path / name
+            if there(target, file):
+                results.append(Brought(_record(task.id, part, file, fetched=name)))
+            else:
+                downloads_due.append(Wanted(part.tree, file, target))
+                missing[target] = task.id, part, name
+        if reason := self._room.reserve(task.id, downloads_due):
+            refused = ((missing[item.target][1], item.file) for item in downloads_due)
+            return [*results, *(Brought(_record(task.id, *pair, reason=reason), True) for pair in refused)], []
+        self._files |= missing
+        if downloads_due:
+            self._begin(len(downloads_due), sum(item.file.size for item in downloads_due))
+        return results, downloads_due
+
+
+class _Room:
+    """The free space of a disk, less what the files that are being fetched still need."""
+
+    def __init__(self, directory: Path, free: Callable[[Path], int]) -> None:
+        self._directory, self._free, self._lock = directory, free, threading.Lock()
+        self._small, self._large = 0, dict[Path, Wanted]()
+        """The bytes of files that take one request, and the other files."""
+        self._refusal = ""
+
+    def reserve(self, task_id: str, files: Sequence[Wanted]) -> str:
+        """Reserve the space of files; returns why not if there is too little."""
+        with self._lock:
+            held = self._small + sum(map(_still_needed, self._large.values()))
+            free, need = max(self._free(self._directory) - held, 0), sum(map(_still_needed, files))
+            if need > free:
+                self._refusal = self._refusal or (  # the first one, so that many files have the same reason
+                    f"the disk of {self._directory} has {size(free)} free, and the files of task {task_id} need"
+                    f" {size(need)}: free some space and fetch them again"
+                )
+                return self._refusal
+            large = {item.target: item for item in files if item.file.size > downloads.RANGE}
+            self._large |= large
+            self._small += sum(item.file.size for item in files if item.target not in large)
+        return ""
+
+    def release(self, item: Wanted) -> None:
+        """The file is here, or was given up."""
+        with self._lock:
+            if self._large.pop(item.target, None) is None:
+                self._small -= item.file.size
+
+
+def _still_needed(item: Wanted) -> int:
+    """The bytes of a file, less what has come of it."""
+    if item.file.size <= downloads.RANGE:
+        return item.file.size
+    with contextlib.suppress(OSError, AttributeError):  # Windows counts no blocks
+        return max(item.file.size - downloads.partial(item.target)[0].stat().st_blocks * 512, 0)
+    return 0 if there(item.target, item.file) else item.file.size
+
+
+def size(number: float) -> str:
+    """A size in bytes, in a readable form."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024 or unit == "GiB":
+            return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
+        number /= 1024
+    raise AssertionError("unreachable")
 
 
 @contextlib.contextmanager
-def _noted(part: Part, lost: list[tuple[str, ServiceError]]) -> Iterator[None]:
+def _faults_to(results: list[Brought], task: Task, node: str) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
-        lost.append((part.node, error))
+        results.append(_lost(task, node, error))
+
+
+def _lost(task: Task, node: str, error: ServiceError) -> Brought:
+    record = FileRecord(task=task.id, path="", node=node, size=0, reason=str(error))
+    return Brought(record, again=isinstance(error, (Unreachable, NotAllowed)))
 
 
 def there(target: Path, file: FileSeen) -> bool:

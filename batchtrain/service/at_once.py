@@ -24,15 +24,15 @@ class AtOnce(Generic[Result]):
         self.stopped = threading.Event()
         self._name, self._workers = name, workers
         self._pieces = iter(pieces)
-        self._added: deque[Piece[Result]] = deque()
+        self._added: deque[Iterator[Piece[Result]]] = deque()
         self._busy = 0
         self._changed = threading.Condition()
         self._results: queue.SimpleQueue[Result | _Failed | None] = queue.SimpleQueue()
 
     def add(self, pieces: Iterable[Piece[Result]]) -> None:
-        """Add pieces that are due before all others. Only a piece may call it."""
+        """Add pieces that are due before all others; they are taken one by one. Only a piece may call it."""
         with self._changed:
-            self._added.extend(pieces)
+            self._added.append(iter(pieces))
             self._changed.notify_all()
 
     def results(self) -> Iterator[Result]:
@@ -80,8 +80,9 @@ class AtOnce(Generic[Result]):
         """The next piece; None when there are no more, and no thread may add any."""
         with self._changed:
             while not self.stopped.is_set():
-                piece = self._added.popleft() if self._added else next(self._pieces, None)
-                if piece is not None:
+                while self._added and (piece := next(self._added[0], None)) is None:
+                    self._added.popleft()
+                if self._added or (piece := next(self._pieces, None)) is not None:
                     self._busy += 1
                     return piece
                 if not self._busy:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from azure.batch import BatchClient
@@ -44,6 +47,12 @@ _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound"
                    "TaskFilesCleanedup", "NodeNotReady", "NodeStateUnusable"})  # fmt: skip
 
 
+LINK = "a link to nothing, out of the node, or to a directory outside of its task; copy its target there instead"
+"""Why a file that was listed as a link cannot be read."""
+
+Found = TypeVar("Found")
+
+
 class Tree(NamedTuple):
     """The location of files: the directory of a task on its node, or a directory of a node."""
 
@@ -57,9 +66,9 @@ class Tree(NamedTuple):
         """A path in the form of the service."""
         return f"{self.top}/{path}".lstrip("/")
 
-    def file_url(self, path: str) -> str:
-        """The URL of a file."""
-        return f"{self.url}/files/{quoted(self.path(path))}"
+    def file_url(self, path: str, raw: bytes = b"") -> str:
+        """The URL of a file. raw: its exact path from the top of the node or task, if its name is not UTF-8."""
+        return f"{self.url}/files/{quote(raw, safe='') if raw else quoted(self.path(path))}"
 
 
 def task_tree(job_id: str, task_id: str) -> Tree:
@@ -76,8 +85,13 @@ class FileSeen(NamedTuple):
     """A file as it was listed."""
 
     path: str
+    """The bytes of a name that is not UTF-8 are written as `%FF`."""
     size: int
     modified: datetime | None = None
+    link: bool = False
+    """Whether it was listed as a link, and not as the file to which it leads."""
+    raw: bytes = b""
+    """The path of the service, if the name is not UTF-8."""
 
 
 def listed(client: BatchClient, tree: Tree) -> Iterator[FileSeen]:
@@ -88,16 +102,30 @@ def listed(client: BatchClient, tree: Tree) -> Iterator[FileSeen]:
     for item in requests.listed(client, url, f"list the files of {tree.name}", requests.Page[_Item]):
         if not item.isDirectory and item.name.startswith(prefix):
             known = item.properties or _Properties()
-            yield FileSeen(item.name[len(prefix) :], int(known.contentLength), known.lastModified)
+            raw = unquote_to_bytes(item.url.partition(f"{tree.url}/files/")[2]) if "\ufffd" in item.name else b""
+            path = (
+                _BYTES.sub(lambda byte: f"%{ord(byte[0]) & 0xFF:X}", raw.decode(errors="surrogateescape")) or item.name
+            )
+            yield FileSeen(path[len(prefix) :], int(known.contentLength), known.lastModified, known.is_link, raw)
+
+
+_BYTES = re.compile("[\udc80-\udcff]")
+"""What Python decodes from bytes that are not UTF-8."""
 
 
 class _Properties(msgspec.Struct):
     contentLength: int | str = 0
     lastModified: datetime | None = None
+    fileMode: str = ""
+
+    @property
+    def is_link(self) -> bool:
+        return re.fullmatch("0o12[0-7]{4}", self.fileMode) is not None
 
 
 class _Item(msgspec.Struct):
     name: str
+    url: str = ""
     isDirectory: bool = False
     properties: _Properties | None = None
 
@@ -134,6 +162,10 @@ class Fetched(NamedTuple):
     """Whether a later attempt may succeed: the file is still on its node."""
 
 
+Look = Callable[[threading.Event], tuple[Found, Iterable[Wanted]]]
+"""Lists files: returns its result and what is to be fetched. Ends early once the event is set."""
+
+
 def fetch(
     client: BatchClient,
     wanted: Iterable[Wanted],
@@ -146,6 +178,27 @@ def fetch(
     bytes that came."""
     batch = _Batch(client, moved, patience)
     work = AtOnce(THREAD, _pieces(batch, wanted), WORKERS)
+    batch.stopped = work.stopped
+    yield from work.results()
+
+
+def fetch_found(
+    client: BatchClient,
+    looks: Iterable[Look[Found]],
+    moved: Callable[[int], None] = lambda _: None,
+    *,
+    patience: retry.Patience = retry.FAR,
+) -> Iterator[Fetched | Found]:
+    """The same for files that are found meanwhile: several looks at once, each followed by its files. Yields the result
+    of each look too. Raises the error of a look."""
+    batch = _Batch(client, moved, patience)
+
+    def piece(look: Look[Found]) -> Found:
+        result, files = look(work.stopped)
+        work.add(_pieces(batch, files))
+        return result
+
+    work: AtOnce[Fetched | Found] = AtOnce(THREAD, (functools.partial(piece, look) for look in looks), WORKERS)
     batch.stopped = work.stopped
     yield from work.results()
 
@@ -192,6 +245,7 @@ class _Download:
 
     def __init__(self, batch: _Batch, wanted: Wanted) -> None:
         self._batch, self._wanted = batch, wanted
+        self._url = wanted.tree.file_url(wanted.file.path, wanted.file.raw)
         self._part, self._notes = partial(wanted.target)
         self._lock = threading.Lock()
         self._fd = -1
@@ -199,6 +253,7 @@ class _Download:
         self._digests: dict[tuple[int, int], bytes] = {}
         self._grows = False
         self._begin(wanted.file.size)
+        self._changed = wanted.file.link  # the size that was listed is that of the link
         if self._resumable:
             self._digests = _resumed(self._notes, wanted.file)
         self._due = set(self.spans)
@@ -230,11 +285,16 @@ class _Download:
             except _Changed:
                 self._changed = True
             except ServiceError as error:
-                self._batch.note(self._wanted.tree, error)
-                why = self._batch.why_not(self._wanted.tree) or str(error)
-                self._fail(why, again=isinstance(error, (Unreachable, NotAllowed)))
+                self._refused(error)
             except OSError as error:
                 self._fail(_local(self._wanted.target, error), again=True)
+
+    def _refused(self, error: ServiceError) -> None:
+        self._batch.note(self._wanted.tree, error)
+        why = self._batch.why_not(self._wanted.tree)
+        if not why and self._wanted.file.link and isinstance(error, NotFound):
+            self._fail(LINK, again=True)
+        self._fail(why or str(error), again=isinstance(error, (Unreachable, NotAllowed)))
 
     def _fail(self, reason: str, *, again: bool) -> None:
         self._failed = self._failed or Fetched(self._wanted, reason=reason, again=again)
@@ -282,8 +342,7 @@ class _Download:
 
     def _stream(self, start: int, end: int) -> Iterator[bytes]:
         headers = {"ocp-range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-        url = self._wanted.tree.file_url(self._wanted.file.path)
-        request = HttpRequest("GET", url, params={"api-version": API_VERSION}, headers=headers)
+        request = HttpRequest("GET", self._url, params={"api-version": API_VERSION}, headers=headers)
         try:
             response = self._batch.client.send_request(request, stream=True, raw_response_hook=_read_refusal)
             with response:
@@ -343,7 +402,7 @@ class _Download:
         if not digest:
             reason = f"the copy in {self._part} is not what came from the node: check the disk of this machine"
             return Fetched(self._wanted, reason=reason, again=True)
-        if self._size != self._wanted.file.size or self._grows:
+        if (self._size != self._wanted.file.size and not self._wanted.file.link) or self._grows:
             note = f"it was being written while it was fetched: these are its first {self._size:,} bytes"
         return self._named(digest, note)
 
@@ -355,14 +414,15 @@ class _Download:
         """Fetch the current version of the file from its beginning. grows: only its first bytes are needed."""
         try:
             with faults(f"fetch files of {self._wanted.tree.name}"):
-                url = self._wanted.tree.file_url(self._wanted.file.path)
-                head = self._batch.client.send_request(HttpRequest("HEAD", url, params={"api-version": API_VERSION}))
+                request = HttpRequest("HEAD", self._url, params={"api-version": API_VERSION})
+                head = self._batch.client.send_request(request)
             self._begin(int(head.headers.get("Content-Length", 0)))
             self._grows = grows
             self._open()
             os.ftruncate(self._fd, 0)
         except ServiceError as error:
-            self._fail(str(error), again=isinstance(error, Unreachable))
+            self._changed = False
+            self._refused(error)
         for span in self.spans:
             self.take(span)
 

@@ -100,6 +100,7 @@ class JobAddition:
             self._register.note(self._thing, "existing")
             yield reused
         else:
+            self._metadata += self._register.marks(self._thing).metadata  # a later change replaces all of it
             yield JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[Event]:

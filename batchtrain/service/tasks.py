@@ -211,6 +211,7 @@ class Node(msgspec.Struct, rename="camel"):
 
     node_id: str = ""
     pool_id: str = ""
+    task_root_directory: str = ""
 
 
 class Gang(msgspec.Struct, rename="camel"):

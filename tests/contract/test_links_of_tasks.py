@@ -307,8 +307,12 @@ def test_the_engine_shows_a_container_nothing_behind_a_link_that_leads_out(
 
 def test_nothing_is_read_listed_or_deleted_through_a_link(account: Account, victim: Path) -> None:
     assert account.run("reads", f"ln -s {victim} up; ln -s {victim}/file out; echo x >in; ln -s in to-in") == (0, "")
-    names = [found.name for found in account.client.list_task_files("job", "reads", recursive=True)]
-    assert sorted(names) == ["stderr.txt", "stdout.txt", "wd", "wd/in", "wd/to-in"]
+    modes = {
+        found.name: found.properties.file_mode if found.properties else ""
+        for found in account.client.list_task_files("job", "reads", recursive=True)
+    }
+    assert sorted(modes) == ["stderr.txt", "stdout.txt", "wd", "wd/in", "wd/out", "wd/to-in", "wd/up"]
+    assert [name for name, mode in modes.items() if mode == "0o120777"] == ["wd/out", "wd/up"]
     for name in ("wd/out", "wd/up/file"):
         with pytest.raises(ResourceNotFoundError):
             b"".join(account.client.download_task_file("job", "reads", name))

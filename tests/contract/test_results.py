@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -19,7 +20,7 @@ from batchtrain.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import LimitReached, ServiceError
+from batchtrain.errors import LimitReached, ResultsLeft, ServiceError
 from batchtrain.limits import Limits
 from batchtrain.records.events import Event
 from batchtrain.run import follow, run
@@ -29,12 +30,14 @@ from batchtrain.runs.recording import Origin, Progress
 from batchtrain.service import downloads, look
 from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine
-from tests.waiting import until
+from tests.waiting import GUARD, until
 
 pytestmark = pytest.mark.process
 
 MODEL = bytes(range(256)) * 80
 NAMES = ("model.pt", "größe #?%.txt", "line\nbreak", "deep/er/file")
+LINKS = dict[str, str]()
+"""Links that a task leaves in `output`, with their targets."""
 
 
 @pytest.fixture
@@ -47,6 +50,8 @@ def emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulat
         for name in NAMES if "workitems" in task.directory else ():
             (output / name).parent.mkdir(parents=True, exist_ok=True)
             (output / name).write_bytes(MODEL)
+        for name, target in LINKS.items():
+            (output / name).symlink_to(target)
         return await original(self, node_id, task._replace(command_line=line))
 
     monkeypatch.setattr(FakeMachine, "run", run_and_write)
@@ -103,6 +108,40 @@ def test_a_run_leaves_logs_results_and_what_it_was(client: Client, origin: Origi
     assert "http" not in found.report.read_text()
     assert said[-1].text == f"results: {origin.root / found.name}: 4 files, 80.0 KiB in outputs/"
     assert not client.pools.list()
+
+
+def test_results_whose_names_are_not_utf_8_or_that_links_lead_to_are_fetched(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.NAMES", (os.fsdecode(b"\xff\xfebad"), "%FF", "../ckpt/step100/model.pt", "A", "a"))
+    monkeypatch.setattr(f"{__name__}.LINKS", {"best": "../ckpt/step100", "last.pt": "../ckpt/step100/model.pt"})
+    outcome = run(client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin)
+    found = outputs(latest(origin))
+    assert (outcome.problem, found[:3], found[4:]) == (
+        None, ["%FF", "%FF%FEbad", "A"], ["best/model.pt", "last.pt"],
+    )  # fmt: skip
+    assert found[3].startswith("a~")
+    recorded = {file.path for file in latest(origin).files()}
+    assert {"wd/output/%FF%FEbad", "wd/output/a", "wd/output/best/model.pt"} <= recorded
+
+
+def test_links_that_lead_out_are_named_and_nothing_is_deleted(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.LINKS", {"out": "/etc/passwd", "bin": "/bin", "none": "nothing"})
+    said = list[Event]()
+    outcome = run(client, recipe("true"), tell=said.append, timeout=60, origin=origin)
+    assert "wd/output/bin, wd/output/none and wd/output/out were not fetched: a link to nothing" in said[-1].text
+    assert isinstance(outcome.problem, ResultsLeft) and "a link to nothing" in str(outcome.problem)
+    assert [pool.id for pool in client.pools.list()] == ["p"]
+    assert not {"out", "bin", "none"} & set(outputs(latest(origin)))
+
+
+def test_results_that_the_user_excludes_are_not_waited_for(client: Client, origin: Origin) -> None:
+    wanted = recipe("true", results={"include": []})
+    assert run(client, wanted, tell=lambda _: None, timeout=60, origin=origin).problem is None
+    assert not client.pools.list()
+    assert not (latest(origin).path / "outputs").exists()
 
 
 def test_a_run_on_an_account_with_prices_records_what_it_cost(emulator: Emulator, origin: Origin) -> None:
@@ -197,8 +236,9 @@ def test_results_that_could_not_be_fetched_are_not_deleted(
     said: list[Event] = []
     with monkeypatch.context() as patched:
         patched.setattr(downloads.os, "pwrite", full)
-        run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
+        outcome = run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
     assert [pool.id for pool in client.pools.list()] == ["p"]
+    assert "free some space" in str(outcome.problem)
     assert "fetch files: batchtrain jobs fetch j" in said[-2].text
     assert "is full: free some space" in said[-1].text
     assert (latest(origin).logs("t0") / "stdout.txt").read_text() == "hello\n"
@@ -277,24 +317,37 @@ def test_results_and_metrics_of_a_task_are_known_without_its_recipe(client: Clie
 
 def test_results_beyond_their_size_are_named_and_not_deleted(client: Client, origin: Origin) -> None:
     said: list[Event] = []
-    run(client, recipe("exit 0", results={"max_size": "30k"}), tell=said.append, timeout=60, origin=origin)
+    wanted = recipe("exit 0", results={"max_size": "30k"})
+    outcome = run(client, wanted, tell=said.append, timeout=60, origin=origin)
+    assert isinstance(outcome.problem, ResultsLeft) and client.pools.list()
     assert "`results.max_size` is 30k; `batchtrain jobs fetch j --all` fetches it" in said[-1].text
     assert len(outputs(latest(origin))) == 1
     client.jobs.handle("j").fetch(origin, everything=True)
     assert len(outputs(latest(origin))) == 4
 
 
-def test_of_many_tasks_the_failed_ones_are_fetched_and_the_rest_by_jobs_fetch(client: Client, origin: Origin) -> None:
+def test_the_results_of_200_tasks_are_here_before_their_job_is_deleted(client: Client, origin: Origin) -> None:
+    wanted = recipe(*["exit 0"] * 199, "exit 1", vm_count={"dedicated": 2})
+    said = list[Event]()
+    outcome = run(client, wanted, tell=said.append, timeout=300, origin=origin)
+    assert (outcome.failure is not None, outcome.problem, len(client.pools.list())) == (True, None, 0)
+    names = [f"t{number}" for number in range(200)]
+    assert sorted(path.name for path in (latest(origin).path / "outputs").iterdir()) == sorted(names)
+    assert {len(outputs(latest(origin), name)) for name in names} == {len(NAMES)}
+    assert [path.name for path in (latest(origin).path / "logs").iterdir()] == ["t199"]
+    assert "the logs of 199 tasks that succeeded were not fetched" in said[-1].text
+
+
+def test_of_many_tasks_the_logs_come_by_jobs_fetch(client: Client, origin: Origin) -> None:
     wanted, said = recipe(*["exit 0"] * 20, "exit 1"), []
     client.pools.add(wanted, timeout=60)
     follow(client, wanted, tell=lambda event: said.append(event.text), timeout=100, origin=origin)
-    assert [path.name for path in (latest(origin).path / "outputs").iterdir()] == ["t20"]
-    assert "20 tasks that succeeded were not fetched: `batchtrain jobs fetch j` fetches them" in said[-1]
+    assert [path.name for path in (latest(origin).path / "logs").iterdir()] == ["t20"]
     before = latest(origin).record()
     assert (before.state, len(latest(origin).tasks())) == ("failed", 21)
 
     recording, missing = client.jobs.handle("j").fetch(origin)
-    assert (len(list((latest(origin).path / "outputs").iterdir())), missing) == (21, ())
+    assert (len(list((latest(origin).path / "logs").iterdir())), missing) == (21, ())
     assert "not fetched" not in recording.conclusion()
     assert before.node_hours and latest(origin).record() == before
 
@@ -309,17 +362,19 @@ def test_a_node_that_goes_while_its_files_are_fetched_is_one_sentence_and_the_re
     nodes = {task.id: task.node for task in job.tasks}
     job.terminate()
     job.wait(timeout=60, check=False)
+    both_listed = threading.Barrier(2)
 
     def preempt(files: int, size: int) -> None:
-        if (lost := nodes.pop("t0", None)) is not None:
-            steering.befall(emulator.status, lost, "preempt", seconds=600)
+        if both_listed.wait(GUARD) == 0:
+            steering.befall(emulator.status, nodes["t0"], "preempt", seconds=600)
+        both_listed.wait(GUARD)
 
     recording, missing = job.fetch(origin, progress=Progress(begin=preempt))
     assert outputs(latest(origin), "t1") == ["deep/er/file", "größe #?%.txt", "line%0Abreak", "model.pt"]
     assert outputs(latest(origin), "t0") == []
     (_, sentence) = recording.conclusion().splitlines()
-    assert sentence.startswith("  4 files were not fetched: fetch files of task j/t0: The task files are unavailable")
-    assert missing == ()  # the disk of a preempted node is gone
+    assert "and 1 other file were not fetched: fetch files of task j/t0: The task files are unavailable" in sentence
+    assert (missing, recording.unsaved) == (recording.lost, ())  # the disk of a preempted node is gone
 
 
 def test_a_job_that_is_followed_leaves_a_directory_and_stays(client: Client, origin: Origin) -> None:

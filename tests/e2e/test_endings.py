@@ -1,4 +1,4 @@
-"""Commands that end in the middle: what they created is deleted, named, or adopted. `tests/bench/endings.py` is larger."""
+"""Commands that end midway: what they created is deleted, named or adopted. `tests/bench/endings.py` has more."""
 
 from __future__ import annotations
 

@@ -32,6 +32,22 @@ print(f"test accuracy {train.accuracy(weights, *train.load()[1]):.4f}")
 """
 
 
+ODD = """
+pool_specification: {id: p, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration: {
+  platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}}
+job_specifications: [{id: j, tasks: [{id: t, command: "mkdir output; touch 'output/\u00e4 \u00f6' $'output/\\\\xff'"}]}]
+"""
+
+
+def test_a_machine_whose_file_names_are_ascii_gets_results_of_any_name(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd/config.yaml").write_text(ODD, encoding="utf-8")
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    batchtrain("run", "odd", "--local", environment=plain)
+    found = sorted(path.name for path in (tmp_path / "runs/latest/outputs/t").iterdir())
+    assert found == ["%C3%A4 %C3%B6", "%FF"]
+
+
 @pytest.mark.slow
 def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(trained: Any, tmp_path: Path) -> None:
     done = trained("run", str(RECIPE), "--local", "--keep")

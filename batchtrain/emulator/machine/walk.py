@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     path: str
     """Relative to the top."""
     status: os.stat_result
-    """The status; of a link, its own."""
+    """The status; of a link that is not entered, its own."""
 
 
 class _Level:
@@ -40,6 +40,7 @@ class _Level:
         self.name, self.last = name, last
         self.names: list[str] = []
         """The next names, in reverse."""
+        self.is_link = False
         self.whole = False
         """Whether no other names follow."""
         self.identity: tuple[int, int] | None = None
@@ -50,14 +51,19 @@ class _Level:
 
 
 class Walk:
-    """Each directory before its content, names in order; linked directories are not entered.
+    """Each directory before its content, names in order.
 
     `after` is the path of the last entry of an earlier walk. `depth` is how far below the top it goes: 1 is the entries
     of the top itself, None is all. Files that vanish meanwhile are skipped. Raises OSError if the top does not exist.
+
+    Links to directories are not entered. With `follow`, one is entered if it leads to a directory of the same task that
+    the walk is not in. Another link in there is not entered, so a walk ends whatever the links are.
     """
 
-    def __init__(self, tree: Below, top: str = "", *, after: str = "", depth: int | None = None) -> None:
-        self._tree, self._top, self._depth = tree, top, depth
+    def __init__(
+        self, tree: Below, top: str = "", *, after: str = "", depth: int | None = None, follow: bool = False
+    ) -> None:
+        self._tree, self._top, self._depth, self._follow = tree, top, depth, follow
         names = after.split("/") if after else []
         lasts = [*names, ""] if depth is None or len(names) < depth else names
         self._levels = [_Level(name, last) for name, last in zip(["", *names], lasts, strict=False)]
@@ -98,11 +104,32 @@ class Walk:
 
     def _entry(self, name: str) -> Entry:
         status = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
-        entry = Entry("/".join([*(level.name for level in self._levels[1:]), name]), status)
-        if stat.S_ISDIR(status.st_mode) and (self._depth is None or len(self._levels) < self._depth):
-            self._levels.append(_Level(name))
-            self._move(name)
-        return entry
+        path = "/".join([*(level.name for level in self._levels[1:]), name])
+        if self._depth is None or len(self._levels) < self._depth:
+            if stat.S_ISDIR(status.st_mode):
+                self._levels.append(_Level(name))
+                self._move(name)
+            elif stat.S_ISLNK(status.st_mode) and (handle := self._linked(path, self._levels)) >= 0:
+                self._levels.append(_Level(name))
+                self._levels[-1].is_link = True
+                os.close(self._handle)
+                self._handle, status = handle, os.fstat(handle)
+        return Entry(path, status)
+
+    def _linked(self, path: str, above: list[_Level]) -> int:
+        """A descriptor of the directory to which a link leads; -1 if it is not entered. above: the levels of its
+        directory."""
+        link = f"{self._top}/{path}".lstrip("/")
+        task, inside, _ = link.partition("/wd/")
+        if not self._follow or not inside or any(level.is_link for level in above):
+            return -1
+        with contextlib.suppress(OSError):
+            if self._tree.real(link).startswith(f"{self._tree.real(task)}/"):
+                handle = self._tree.directory(link)
+                if _identity(handle) not in [level.identity for level in above]:
+                    return handle
+                os.close(handle)
+        return -1
 
     # Where it stands -------------------------------------------------------------------------------------------------
 
@@ -118,9 +145,13 @@ class Walk:
 
     def _reopen(self) -> None:
         self._handle = self._tree.directory(self._top)
-        for level in self._levels:
+        for number, level in enumerate(self._levels):
             if level.name:
                 self._move(level.name)
+            if self._handle < 0:
+                path = "/".join(above.name for above in self._levels[1 : number + 1])
+                self._handle = self._linked(path, self._levels[:number])
+                level.is_link = self._handle >= 0
             if self._handle < 0:
                 raise FileNotFoundError(level.name)
             level.identity = _identity(self._handle)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import files, tasks
+from batchtrain.emulator import files, routes, tasks
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 from tests.emulation import Stage, call, document
@@ -121,7 +121,12 @@ def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage:
             read(stage, name)
     with pytest.raises(Fault, match="FileNotFound"):
         stage.do(files.delete_task_file, "job", "task", "wd/up/secret")
-    assert names(stage.do(files.list_task_files, "job", "task", recursive="true")) == ["stdout.txt", "wd", "wd/a b.txt"]
+    listed = {
+        item["name"]: item
+        for item in document(stage.do(files.list_task_files, "job", "task", recursive="true"))["value"]
+    }
+    assert list(listed) == ["stdout.txt", "wd", "wd/a b.txt", "wd/link", "wd/up"]
+    assert {listed[name]["properties"]["fileMode"] for name in ("wd/link", "wd/up")} == {"0o120777"}
     stage.do(files.delete_task_file, "job", "task", "wd", recursive="true")
     assert (tmp_path / "secret").read_text() == "secret"
 
@@ -129,6 +134,25 @@ def test_a_link_out_of_the_node_is_not_followed_listed_or_deleted_through(stage:
 def test_a_link_inside_the_node_is_followed(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "node" / TASK / "wd" / "latest").symlink_to(tmp_path / "node" / TASK / "stdout.txt")
     assert read(stage, "wd/latest") == b"0123456789"
+
+
+def test_a_link_to_a_directory_of_the_task_is_listed_as_that_directory(stage: Stage, tmp_path: Path) -> None:
+    work = tmp_path / "node" / TASK / "wd"
+    (work / "ckpt/step100").mkdir(parents=True)
+    (work / "ckpt/step100/model.pt").write_text("model")
+    (work / "best").symlink_to("ckpt/step100")
+    listed = names(stage.do(files.list_task_files, "job", "task", recursive="true"))
+    assert [name for name in listed if "best" in name] == ["wd/best", "wd/best/model.pt"]
+    assert read(stage, "wd/best/model.pt") == b"model"
+
+
+def test_a_name_that_is_not_utf_8_is_read_by_its_url(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "node" / TASK / "wd" / os.fsdecode(b"\xff\xfebad")).write_text("x")
+    item = document(stage.do(files.list_task_files, "job", "task", recursive="true"))["value"][-1]
+    assert item["name"] == "wd/\ufffd\ufffdbad"
+    assert item["url"].endswith("/files/wd/%FF%FEbad")
+    _, path = routes.find("GET", "/jobs/job/tasks/task/files/wd%2F%FF%FEbad")
+    assert read(stage, path[-1]) == b"x"
 
 
 def test_a_pipe_is_no_file_and_stops_nobody(stage: Stage, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,56 @@ def test_a_deep_tree_needs_a_few_open_files_and_no_recursion(tmp_path: Path, mon
 
 def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+# Links to directories -------------------------------------------------------------------------------------------------
+
+LINKED = ["wd", "wd/best", "wd/best/a", "wd/best/deep", "wd/best/deep/b", "wd/ckpt", "wd/ckpt/a", "wd/ckpt/deep",
+          "wd/ckpt/deep/b", "wd/z"]  # fmt: skip
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Below:
+    """The directory of a node with one task, whose `best` is a link."""
+    (tmp_path / "root/t/wd/ckpt/deep").mkdir(parents=True)
+    for name in ("ckpt/a", "ckpt/deep/b", "z"):
+        (tmp_path / "root/t/wd" / name).touch()
+    (tmp_path / "root/t/wd/best").symlink_to("ckpt")
+    return Below(tmp_path / "root")
+
+
+def linked(tree: Below, **options: Any) -> list[str]:
+    return paths(Walk(tree, "t", follow=True, **options))
+
+
+@pytest.mark.parametrize("chunk", [1, 1000])
+def test_a_walk_goes_on_after_any_entry_of_a_linked_directory(
+    task: Below, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(walks, "CHUNK", chunk)
+    assert linked(task) == LINKED
+    for number, name in enumerate(LINKED, 1):
+        assert linked(task, after=name) == LINKED[number:]
+    assert [path.partition("/")[2] for path in paths(Walk(task, follow=True))][1:] == LINKED
+
+
+@pytest.mark.parametrize("target", ["..", ".", "../..", "../../other", "missing", "z"])
+def test_a_link_to_a_directory_around_the_walk_or_of_another_task_is_not_entered(
+    task: Below, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "root/other/wd").mkdir(parents=True)
+    (tmp_path / "root/other/secret").touch()
+    (tmp_path / "root/t/wd/up").symlink_to(target)
+    assert linked(task) == [*LINKED[:-1], "wd/up", "wd/z"]
+
+
+def test_a_link_in_a_linked_directory_is_not_entered(task: Below, tmp_path: Path) -> None:
+    (tmp_path / "root/t/wd/more").mkdir()
+    (tmp_path / "root/t/wd/more/y").touch()
+    (tmp_path / "root/t/wd/ckpt/more").symlink_to("../more")
+    found = linked(task)
+    assert "wd/ckpt/more/y" in found
+    assert "wd/best/more" in found and "wd/best/more/y" not in found
 
 
 # Between two pages ---------------------------------------------------------------------------------------------------

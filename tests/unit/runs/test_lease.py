@@ -120,7 +120,7 @@ def test_a_new_lease_replaces_the_whole_text_of_a_longer_one(tmp_path: Path) -> 
 def test_without_a_readable_lease_nobody_records_a_run(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / FILE).write_bytes(content)
-    assert (lease.read(tmp_path), lease.holder(tmp_path)) == (None, "nobody")
+    assert (lease.read(tmp_path), lease.holder(tmp_path)) == (None, "none")
 
 
 # --- another host, and files without locks --------------------------------------------------------------------------

@@ -42,3 +42,32 @@ def test_the_longest_name_is_kept_and_a_longer_one_is_cut() -> None:
     assert safe_path("a" * LONGEST) == "a" * LONGEST
     longer = safe_path("a" * (LONGEST + 1))
     assert longer.startswith("a" * (LONGEST - 9) + "~") and len(longer) == LONGEST
+
+
+@pytest.mark.parametrize(
+    ("remote", "encoding", "local"),
+    [
+        ("ä ö/a", "ascii", "%C3%A4 %C3%B6/a"),
+        ("ä ö/日", "latin-1", "ä ö/%E6%97%A5"),
+        ("日", "utf-8", "日"),
+    ],
+)
+def test_what_the_file_system_cannot_encode_is_written_as_bytes(remote: str, encoding: str, local: str) -> None:
+    assert safe_path(remote, encoding=encoding) == local
+
+
+def test_the_directories_of_a_long_path_become_one() -> None:
+    first, second = (safe_path(f"outputs/t/{'a' * 200}" + f"/{'b' * 200}" * 10 + f"/{name}/model.pt") for name in "xy")
+    assert first != second
+    assert (first[:10], first[-9:], len(first)) == ("outputs/t/", "/model.pt", 28)
+
+
+def test_a_file_never_has_the_name_of_the_parts_of_another_file() -> None:
+    assert safe_path("a/.model.pt.part") == "a/%2Emodel.pt.part"
+    assert safe_path(".model.ranges") == "%2Emodel.ranges"
+    assert safe_path(".model.pt") == ".model.pt"
+
+
+def test_two_forms_of_one_character_are_two_files() -> None:
+    names = LocalNames()
+    assert names.of("\u00e9") != names.of("e\u0301")

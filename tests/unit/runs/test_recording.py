@@ -258,42 +258,91 @@ def test_a_task_that_never_ran_has_no_node_and_nothing_is_fetched_of_it(
     assert service.asked == []
 
 
+def many(service: BatchServer, count: int, **variables: str) -> None:
+    """Tasks of one node, each with a log and a result."""
+    names = [f"t{number}" for number in range(count)]
+    service.job(*(task(name, **variables) for name in names))
+    files = {"stdout.txt": b"x", "wd/output/a": b"y"}
+    service.files |= {f"/jobs/j/tasks/{name}": files for name in names}
+    service.files["/pools/p/nodes/tvm-1"] = {
+        f"workitems/j/job-1/{name}/{path}": content for name in names for path, content in files.items()
+    }
+
+
+def fetched(recorded: Recording, folder: str) -> int:
+    return sum(record.fetched.startswith(folder) for record in recorded.run.files())
+
+
 @pytest.mark.parametrize(
-    ("count", "failed", "all_tasks", "fetched"),
-    [(20, 0, False, 20), (21, 2, False, 2), (21, 0, False, 0), (21, 0, True, 21)],
+    ("count", "failed", "all_tasks", "logs"),
+    [(20, 0, False, 20), (21, 2, False, 2), (22, 21, False, 21), (21, 0, False, 0), (21, 0, True, 21)],
 )
-def test_of_many_tasks_only_those_that_failed_are_fetched(
-    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, failed: int, all_tasks: bool, fetched: int
+def test_of_many_tasks_all_results_are_fetched_and_the_logs_of_those_that_failed(
+    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, failed: int, all_tasks: bool, logs: int
 ) -> None:
+    many(service, count)
     recorded = started(client, service, tmp_path)
-    known = [ran(f"t{number}", int(number < failed)) for number in range(count)]
-    chosen = [recorded._chosen(tuple(known), all_tasks=all_tasks)]
-    assert [len(tasks) for tasks in chosen] == [fetched]
-    left = {0: "", 1: "1 task that succeeded was"}.get(count - fetched, f"{count - fetched} tasks that succeeded were")
-    assert (f"{left} not fetched: `batchtrain jobs fetch j`" in recorded.conclusion()) is bool(left)
+    recorded.fetch([ran(f"t{number}", int(number < failed)) for number in range(count)], all_tasks=all_tasks)
+    assert (fetched(recorded, "outputs/"), fetched(recorded, "logs/")) == (count, logs)
+    left = {0: "", 1: "1 task that"}.get(count - logs, f"{count - logs} tasks that")
+    assert (f"the logs of {left} succeeded were not fetched; a task with" in recorded.conclusion()) is bool(left)
+    assert (recorded.unsaved, recorded.lost, recorded.missing) == ((), (), None)
+    assert [record.name for record in recorded.run.nodes()] == ["n0"]
 
 
-def test_one_task_that_was_left_is_in_the_singular(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
-    recorded = started(client, service, tmp_path)
-    recorded._chosen(tuple(ran(f"t{number}", int(number > 0)) for number in range(21)), all_tasks=False)
-    assert "\n  1 task that succeeded was not fetched: " in recorded.conclusion()
-
-
-@pytest.mark.parametrize(("count", "fetched"), [(200, 200), (201, 0)])
-def test_the_tasks_of_a_sweep_are_fetched_up_to_a_higher_number(
-    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, fetched: int
+@pytest.mark.parametrize(("count", "logs"), [(200, 200), (201, 0)])
+def test_the_logs_of_a_sweep_are_fetched_up_to_a_higher_number_of_tasks(
+    client: BatchClient, service: BatchServer, tmp_path: Path, count: int, logs: int
 ) -> None:
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'))
     recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 300}}))
-    assert len(recorded._chosen(tuple(ran(f"t{number}") for number in range(count)), all_tasks=False)) == fetched
+    known = tuple(ran(f"t{number}") for number in range(count))
+    assert len(recorded._with_logs(known, all_tasks=False)) == logs
 
 
-def test_of_many_tasks_those_with_results_are_fetched(
+def test_of_many_tasks_those_with_results_keep_their_logs(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     recorded = started(client, service, tmp_path, job=job_of({"id": "keep", "results": {}}, {"id": "other"}))
     known = (*(ran(f"t{number}") for number in range(21)), ran("keep"))
-    assert [seen.id for seen in recorded._chosen(known, all_tasks=False)] == ["keep"]
+    assert list(recorded._with_logs(known, all_tasks=False)) == ["keep"]
+
+
+def test_a_fetch_that_was_interrupted_leaves_results_that_are_not_safe(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    def interrupt(files: int, size: int) -> None:
+        raise KeyboardInterrupt
+
+    many(service, 2)
+    recorded = started(client, service, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        recorded.fetch([ran("t0"), ran("t1")], progress=Progress(interrupt))
+    assert recorded.unsaved == ("the fetching was interrupted",)
+    recorded.fetch([ran("t0"), ran("t1")])
+    assert recorded.missing is None
+
+
+def test_the_results_of_a_job_that_was_deleted_are_not_waited_for(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    service.documents.clear()
+    with pytest.raises(NotFound):
+        recorded.fetch([ran(f"t{number}") for number in range(21)])
+    assert recorded.unsaved == ()
+
+
+def test_results_that_do_not_fit_on_the_disk_are_not_safe(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    many(service, 21)
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran(f"t{number}") for number in range(21)], free=lambda directory: 0)
+    (reason,) = recorded.unsaved
+    assert "has 0 bytes free, and the files of task t0 need 1 bytes: free some space" in reason
+    assert str(recorded.missing) == f"files of job j were not fetched: {reason}"
+    assert not (recorded.run.path / "outputs").exists()
 
 
 def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(
@@ -355,10 +404,21 @@ def test_files_beyond_the_maximum_size_are_named_until_they_are_fetched(
     recorded.fetch([ran()])
     why = "`results.max_size` is 1k; `batchtrain jobs fetch j --all` fetches it"
     assert recorded.unsaved == (why,)
-    assert recorded.conclusion() == f"results: {recorded.run.path}\n  2 files were not fetched: {why}"
+    assert (
+        recorded.conclusion() == f"results: {recorded.run.path}\n  wd/output/a and wd/output/b were not fetched: {why}"
+    )
     again = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
     again.fetch([ran()], everything=True)
     assert again.conclusion() == f"results: {again.run.path}: 2 files, 3.4 KiB in outputs/"
+
+
+def test_of_several_files_that_were_not_fetched_some_are_named(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {f"wd/output/{name}": b"x" * 2000 for name in "abcde"}
+    recorded = started(client, service, tmp_path, job=job_of({"results": {"max_size": "1k"}}))
+    recorded.fetch([ran()])
+    assert "\n  wd/output/a, wd/output/b, wd/output/c and 2 other files were not fetched: " in recorded.conclusion()
 
 
 def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(
@@ -369,8 +429,9 @@ def test_a_node_that_is_gone_is_one_line_and_one_file_is_named(
     recorded.fetch([ran()])
     (record,) = recorded.run.files()
     assert (record.task, record.path, record.node, record.size) == ("train", "", "tvm-1", 0)
-    assert recorded.conclusion().splitlines()[1].startswith("  1 file were not fetched: list the files of task j/train")
-    assert recorded.unsaved == ()
+    second = recorded.conclusion().splitlines()[1]
+    assert second.startswith("  the files of 1 task were not fetched: list the files of task j/train")
+    assert (recorded.unsaved, recorded.lost) == ((), (record.reason,))
 
 
 def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
@@ -384,17 +445,6 @@ def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
     assert missing.startswith("wd/output/a") and " was not fetched: `results.max_size` is 1k;" in missing
     assert "\x1b" not in missing
     assert remark == "train: loss was NaN or infinite, first at epoch 1"
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (1, "1 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"),
-        (5 << 30, "5.0 GiB"), (2048 << 30, "2048.0 GiB"),
-    ],
-)  # fmt: skip
-def test_a_size_is_in_the_largest_unit_that_fits(number: int, text: str) -> None:
-    assert recording.size(number) == text
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -489,7 +539,6 @@ def test_a_lost_run_is_ended_by_the_next_process_that_records_it(
     run = directory.make(tmp_path, "j", START)
     run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
     recorded = Recording(client, service.account, run, run.record(), job_of())
-    assert recorded.lost
     recorded.end("completed")
     assert run.record().state == "completed"
 

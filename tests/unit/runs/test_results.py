@@ -14,9 +14,11 @@ from azure.batch import BatchClient
 
 from batchtrain.config.types import Results
 from batchtrain.records.seen import PlaceSeen
+from batchtrain.runs import results as results_module
 from batchtrain.runs.directory import FileRecord, RunDirectory
-from batchtrain.runs.results import Brought, Part, bring, destination, parts, select, selects, there
-from batchtrain.service.downloads import FileSeen, node_tree, task_tree
+from batchtrain.runs.results import Brought, Fetcher, Part, Task, destination, parts, select, selects, size, there
+from batchtrain.service import downloads
+from batchtrain.service.downloads import FileSeen, Wanted, node_tree, task_tree
 
 from .batch_server import START, BatchServer, serve, task
 
@@ -116,9 +118,12 @@ def client(service: BatchServer) -> Iterator[BatchClient]:
 PLACES = (PlaceSeen("tvm-1", "p", "workitems/j/job-1/train"), PlaceSeen("tvm-2", "p", "workitems/j/job-1/train"))
 
 
+def fetcher(client: BatchClient, root: Path, **options: Any) -> Fetcher:
+    return Fetcher(client, RunDirectory(root), "j", **{"free": lambda directory: 1 << 40, **options})
+
+
 def brought(client: BatchClient, root: Path, results: Results | None = None, **options: Any) -> list[Brought]:
-    places = options.pop("places", PLACES[:1])
-    return list(bring(client, RunDirectory(root), "j", "train", places, results or Results(), **options))
+    return list(fetcher(client, root, **options).bring([Task("train", results or Results())]))
 
 
 def test_the_files_of_the_primary_are_those_of_the_task_and_others_those_of_their_node() -> None:
@@ -161,9 +166,12 @@ def test_the_files_of_other_nodes_are_fetched_if_one_is_gone(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     top = "workitems/j/job-1/train"
+    service.job({**task("train"), "multiInstanceSettings": {"numberOfInstances": 2, "coordinationCommandLine": "x"}})
+    service.documents["/jobs/j/tasks/train/subtasksinfo"] = {"value": [task("1", "tvm-2") | {"nodeInfo": {
+        "nodeId": "tvm-2", "poolId": "p", "taskRootDirectory": top}}]}  # fmt: skip
     service.files["/pools/p/nodes/tvm-2"] = {f"{top}/wd/output/a": b"abc", "workitems/other/b": b"x"}
     del service.files["/jobs/j/tasks/train"]
-    lost, fetched = brought(client, tmp_path, Results(from_="all"), places=PLACES)
+    lost, fetched = brought(client, tmp_path, Results(from_="all"))
     assert (lost.record.node, lost.record.path, lost.record.fetched, lost.again) == ("tvm-1", "", "", False)
     assert lost.record.reason.startswith("list the files of task j/train: ")
     assert (fetched.record.node, fetched.record.fetched) == ("tvm-2", "outputs/train/n1/a")
@@ -188,6 +196,81 @@ def test_a_node_that_refuses_is_asked_again_later(client: BatchClient, service: 
     assert (result.record.node, result.again) == ("tvm-1", True)
 
 
+def test_nothing_is_fetched_of_a_task_whose_files_do_not_fit_on_the_disk(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("train"), task("small"))
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 600, "wd/output/b": b"x" * 600}
+    service.files["/jobs/j/tasks/small"] = {"wd/output/c": b"x" * 500}
+    small_disk = fetcher(client, tmp_path, free=lambda directory: 1024)
+    done = [result for name in ("train", "small") for result in small_disk.bring([Task(name, Results())])]
+    why = (
+        f"the disk of {tmp_path} has 1.0 KiB free, and the files of task train need 1.2 KiB: free some space and fetch"
+        " them again"
+    )
+    missing = {result.record.path: (result.record.reason, result.again) for result in done if not result.record.fetched}
+    assert missing == {"wd/output/a": (why, True), "wd/output/b": (why, True)}
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["c"]
+
+
+def test_files_that_are_being_fetched_take_the_room_of_others(tmp_path: Path) -> None:
+    room = results_module._Room(tmp_path, lambda directory: 1000)
+    first, second = (Wanted(task_tree("j", name), FileSeen("a", 600), tmp_path / name) for name in "ab")
+    assert room.reserve("a", [first]) == ""
+    assert "has 400 bytes free, and the files of task b need 600 bytes" in room.reserve("b", [second])
+    room.release(first)
+    assert room.reserve("b", [second]) == ""
+
+
+def test_what_has_come_of_a_large_file_is_not_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "RANGE", 1 << 16)
+    first, second = (Wanted(task_tree("j", name), FileSeen("a", 1 << 20), tmp_path / name) for name in "ab")
+    free = [1 << 21]
+    room = results_module._Room(tmp_path, lambda directory: free[0])
+    assert room.reserve("a", [first]) == ""
+    downloads.partial(first.target)[0].write_bytes(b"x" * (1 << 19))
+    free[0] -= 1 << 19
+    assert room.reserve("b", [second]) == ""
+
+
+def test_the_results_of_many_tasks_come_from_one_list_for_each_node(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    names = [f"t{number}" for number in range(30)]
+    service.job(*(task(name, f"tvm-{number % 2}") for number, name in enumerate(names)))
+    for node in (0, 1):
+        service.files[f"/pools/p/nodes/tvm-{node}"] = {
+            f"workitems/j/job-1/{name}/{path}": name.encode()
+            for name in names[node::2]
+            for path in ("stdout.txt", "wd/output/model.pt", "wd/other")
+        }
+    done = list(fetcher(client, tmp_path).bring([], [Task(name, Results(), logs=False) for name in names]))
+    assert sorted(result.record.fetched for result in done) == sorted(f"outputs/{name}/model.pt" for name in names)
+    assert {name: (tmp_path / f"outputs/{name}/model.pt").read_text() for name in names} == {n: n for n in names}
+    assert sorted(asked for asked in service.asked if not asked.endswith("model.pt")) == [
+        "GET /jobs/j/tasks", "GET /pools/p/nodes/tvm-0/files", "GET /pools/p/nodes/tvm-1/files",
+    ]  # fmt: skip
+
+
+def test_each_of_many_tasks_on_a_node_that_is_gone_is_named(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("a"), task("b"))
+    done = list(fetcher(client, tmp_path).bring([], [Task(name, Results()) for name in "ab"]))
+    assert [(result.record.task, result.record.path, result.again) for result in done] == [
+        ("a", "", False), ("b", "", False),
+    ]  # fmt: skip
+
+
+def test_a_task_that_was_deleted_does_not_stop_the_others(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc"}
+    tasks = [Task("gone", Results()), Task("train", Results())]
+    done = fetcher(client, tmp_path).bring(tasks)
+    assert sorted(result.record.fetched for result in done) == ["", "outputs/train/a"]
+
+
 MOMENT = datetime(2026, 11, 22, tzinfo=timezone.utc)
 
 
@@ -203,3 +286,14 @@ def test_a_file_is_there_if_it_has_the_size_and_the_time_of_the_remote_one(
     modified = None if seconds is None else MOMENT + timedelta(seconds=seconds)
     assert there(tmp_path / "a", FileSeen("a", size, modified)) is same
     assert not there(tmp_path / "none", FileSeen("a", size, modified))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "1 bytes"), (1023, "1023 bytes"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (1 << 20, "1.0 MiB"),
+        (5 << 30, "5.0 GiB"), (2048 << 30, "2048.0 GiB"),
+    ],
+)  # fmt: skip
+def test_a_size_is_in_the_largest_unit_that_fits(number: int, text: str) -> None:
+    assert size(number) == text

@@ -37,6 +37,19 @@ def test_an_added_piece_is_due_before_the_others() -> None:
     assert order == ["first", "added", "added too", "last"]
 
 
+def test_added_pieces_are_taken_when_they_are_due() -> None:
+    order: list[str] = []
+
+    def pieces() -> Iterator[Piece[None]]:
+        for number in range(3):
+            order.append(f"taken {number}")
+            yield partial(order.append, f"done {number}")
+
+    work: AtOnce[None] = AtOnce("test", [lambda: work.add(pieces())], workers=1)
+    assert list(work.results()) == []
+    assert order == [f"{what} {number}" for number in range(3) for what in ("taken", "done")]
+
+
 def test_an_idle_thread_takes_a_piece_that_is_added_while_another_works() -> None:
     begun, helped = threading.Event(), threading.Event()
 

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,7 +23,7 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import NotFound
 from batchtrain.service import connect, downloads
 from batchtrain.service.connect import Account
-from batchtrain.service.downloads import Fetched, FileSeen, Wanted, fetch, listed, node_tree, task_tree
+from batchtrain.service.downloads import Fetched, FileSeen, Wanted, fetch, fetch_found, listed, node_tree, task_tree
 from batchtrain.service.retry import FAR, NEAR
 
 TREE = task_tree("j", "t")
@@ -173,6 +174,51 @@ def test_files_of_all_sizes_come_byte_for_byte(service: Service, client: BatchCl
         assert (found[name].sha256, found[name].reason) == (hashlib.sha256(data).hexdigest(), "")
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == sorted(name[2:] for name in service.files)
     assert (tmp_path / "d/64").stat().st_mtime == NOW.timestamp()
+
+
+def test_files_are_found_and_fetched_at_once(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = {f"t{number}/model": content(number * 70) for number in range(20)}
+
+    def look(number: int, stopped: threading.Event) -> tuple[int, list[Wanted]]:
+        path = f"t{number}/model"
+        return number, [Wanted(TREE, FileSeen(path, number * 70), tmp_path / path)]
+
+    done = list(fetch_found(client, (partial(look, number) for number in range(20)), patience=NEAR))
+    assert sorted(found for found in done if isinstance(found, int)) == list(range(20))
+    assert {name: (tmp_path / name).read_bytes() for name in service.files} == service.files
+
+
+def test_a_look_that_fails_ends_the_others(client: BatchClient) -> None:
+    def look(stopped: threading.Event) -> tuple[None, list[Wanted]]:
+        raise NotFound("the job is gone")
+
+    with pytest.raises(NotFound, match="the job is gone"):
+        list(fetch_found(client, [look] * 100, patience=NEAR))
+
+
+def test_a_link_whose_target_is_served_is_fetched_and_another_one_is_named(
+    service: Service, client: BatchClient, tmp_path: Path
+) -> None:
+    service.files = {"served": content(200)}
+    found = fetched(client, tmp_path, FileSeen("served", 9, link=True), FileSeen("out", 9, link=True))
+    assert (found["served"].size, found["served"].reason) == (200, "")
+    assert (tmp_path / "served").read_bytes() == content(200)
+    assert (found["out"].reason, found["out"].again, found["out"].sha256) == (downloads.LINK, True, "")
+
+
+def test_a_name_that_is_not_utf_8_is_requested_by_its_url(
+    service: Service, client: BatchClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [
+        downloads._Item(name="wd/\ufffd", url=f"https://x{TREE.url}/files/wd/%FF", properties=None),
+        downloads._Item(name="wd/a", url=f"https://x{TREE.url}/files/wd%2Fa", properties=None),
+        downloads._Item(name="wd/l", properties=downloads._Properties(fileMode="0o120777")),
+    ]
+    monkeypatch.setattr(downloads.requests, "listed", lambda *_: iter(items))
+    bad, plain, link = listed(client, TREE)
+    assert (bad.path, TREE.file_url(bad.path, bad.raw)) == ("wd/%FF", f"{TREE.url}/files/wd%2F%FF")
+    assert (plain.path, plain.raw, plain.link) == ("wd/a", b"", False)
+    assert link.link
 
 
 @pytest.mark.parametrize("cut", [0, 1, 31, 63])
