@@ -10,7 +10,7 @@ from azure.core import exceptions as azure
 
 from batchtrain.config.masking import masked_text
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service import retry
+from batchtrain.service import clock, retry
 
 CODES: dict[str, type[ServiceError]] = {
     **dict.fromkeys(
@@ -44,7 +44,7 @@ A_ROLE = (
 )
 NEXT_STEPS = {
     "AuthenticationFailed": "check the account's name and key (AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY or"
-    " credentials.yaml) and this machine's clock",
+    " credentials.yaml)",
     "AuthorizationFailure": A_ROLE,
     "AuthorizationFailed": "the signed-in identity needs the role Reader there, and Contributor to change anything",
     "InvalidAuthenticationTokenTenant": SIGN_IN_AGAIN,
@@ -110,9 +110,11 @@ def _batch_error(error: azure.HttpResponseError) -> models.BatchError | None:
     return model if isinstance(model, models.BatchError) else None
 
 
-def failure(operation: str, code: str, message: str, request_id: str = "", *, status: int = 0) -> ServiceError:
-    """The error for a fault code, or for the HTTP status of an unknown code."""
-    return _error(_kind(code, status), operation, code, message, request_id, status)
+def failure(
+    operation: str, code: str, message: str, request_id: str = "", *, status: int = 0, date: str = ""
+) -> ServiceError:
+    """The error for a fault code, or for the HTTP status of an unknown code. date: of the answer."""
+    return _error(_kind(code, status), operation, code, message, request_id, status, date)
 
 
 def _kind(code: str, status: int) -> type[ServiceError]:
@@ -122,16 +124,28 @@ def _kind(code: str, status: int) -> type[ServiceError]:
 
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
     code, status = code_of(error), error.status_code or 0
-    return _error(_kind(code, status), operation, code, _message(error), _request_id(error), status)
+    request_id, date = _header(error, "request-id"), _header(error, "Date")
+    return _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
 
 
 def _error(
-    kind: type[ServiceError], operation: str, code: str, message: str, request_id: str, status: int
+    kind: type[ServiceError], operation: str, code: str, message: str, request_id: str, status: int, date: str
 ) -> ServiceError:
-    # Only a token is answered with 401: a wrong signature is a 403 to this service.
-    step = SIGN_IN_AGAIN if status == 401 else _next_step(code, operation)
+    step = clock_step(code, status, date) or (SIGN_IN_AGAIN if status == 401 else _next_step(code, operation))
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
     return kind(text, operation=operation, code=code, request_id=request_id)
+
+
+def clock_step(code: str, status: int, date: str | None) -> str:
+    """What to do if this machine's clock explains a refusal; otherwise empty. date: of the answer.
+
+    Only a token is answered with 401: a wrong signature is 403 AuthenticationFailed.
+    """
+    limit = clock.TOKEN_LIMIT if status == 401 else clock.KEY_LIMIT if code == "AuthenticationFailed" else None
+    seconds = clock.ahead(date)
+    if limit is None or seconds is None or abs(seconds) <= limit:
+        return ""
+    return f"{clock.difference(seconds)}, which allows {retry.span(limit)}: {clock.STEP}"
 
 
 def _message(error: azure.HttpResponseError) -> str:
@@ -153,9 +167,9 @@ def sentence(text: str, details: Iterable[tuple[str, str]]) -> str:
 _TELLING = ("PropertyName", "PropertyValue", "Reason", "AuthenticationErrorDetail")
 
 
-def _request_id(error: azure.HttpResponseError) -> str:
+def _header(error: azure.HttpResponseError, name: str) -> str:
     headers = getattr(error.response, "headers", None) or {}
-    return str(headers.get("request-id", ""))
+    return str(headers.get(name, ""))
 
 
 def _first_line(error: BaseException) -> str:

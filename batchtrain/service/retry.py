@@ -129,7 +129,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def reason(error: BaseException) -> str:
     """Why there was no answer, in a few words; the libraries' own messages are nested three deep."""
     chain = list(causes(error))
-    names = {type(cause).__name__ for cause in chain}
+    names = {_DATES.get(getattr(cause, "verify_code", 0), type(cause).__name__) for cause in chain}
     for name, words in _REASONS.items():
         if name in names:
             return words
@@ -152,7 +152,13 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
+_LASTING = ("SSLCertVerificationError", "InvalidURL", "InvalidProxyURL", "InvalidSchema", "LocationParseError")
+"""Errors of a certificate, and of an invalid proxy."""
+_DATES = {9: "NotYetValid", 10: "Expired"}
+"""OpenSSL's codes of a certificate whose dates do not include the present."""
 _REASONS = {
+    "NotYetValid": "its certificate is not valid yet by this machine's clock",
+    "Expired": "its certificate has expired by this machine's clock",
     "IncompleteReadError": "the answer was truncated",
     "IncompleteRead": "the answer was truncated",
     "NameResolutionError": "the name of its host is not known",

@@ -34,7 +34,7 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
 from batchtrain.records.events import Event
-from batchtrain.service import connect, files, look, retry, submit
+from batchtrain.service import clock, connect, files, look, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
@@ -462,6 +462,12 @@ def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
+def certificate(code: int) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError("refused")
+    error.verify_code = code
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -469,6 +475,9 @@ def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
         (FAULTS["truncated"], "the answer was truncated"),
         (ServiceResponseError("x", error=ConnectionResetError(104, "Connection reset by peer")), "connection reset by"),
         (ServiceResponseError("something else.\nat line 2"), "something else"),
+        (caused(ServiceRequestError("x"), certificate(9)), "its certificate is not valid yet by this machine's clock"),
+        (caused(ServiceRequestError("x"), certificate(10)), "its certificate has expired by this machine's clock"),
+        (caused(ServiceRequestError("x"), certificate(18)), "its certificate is not trusted"),
     ],
 )
 def test_a_reason_is_a_few_words(error: Exception, words: str) -> None:
@@ -494,7 +503,8 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
         assert line in text
 
 
-def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step() -> None:
+def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: NOW)
     refused = (401, {"code": "AuthenticationFailed", "message": {"value": "The token has expired."}})
     service = Service((206, "step 1\n"), refused)
     follower = files.Follower(service.client, "j", "t", "stdout.txt")
