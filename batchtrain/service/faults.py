@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from azure.batch import models
 from azure.core import exceptions as azure
 
-from batchtrain.config.masking import masked_text
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
 from batchtrain.service import clock, retry
 
@@ -68,7 +68,7 @@ def faults(operation: str, host: str = "") -> Iterator[None]:
     try:
         yield
     except azure.ClientAuthenticationError as error:
-        raise (_refused(operation, error) if error.response else _not_signed_in(operation, error)) from error
+        raise (_refused(operation, error) if error.response else _not_signed_in(operation, error, host)) from error
     except azure.DecodeError as error:
         raise _no_answer(operation, error, host) from error
     except azure.HttpResponseError as error:
@@ -80,14 +80,34 @@ def faults(operation: str, host: str = "") -> Iterator[None]:
 def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachable:
     """No answer, or an unreadable one. NO_CONNECTION refers to Batch only: another service may be unreachable after
     Batch has created something."""
-    never, proxy = isinstance(error, retry.NoConnection), getattr(error, "proxy", "")
-    through = f" through the proxy {masked_text(proxy)}" if proxy else ""
-    step = f"; check {'' if host else 'the endpoint, and '}this machine's network" if never else ""
-    text = f"{operation}: {host or 'the service'} does not answer{through}: {retry.reason(error)}{step}"
-    return Unreachable(text, operation=operation, code=NO_CONNECTION if never and not host else "")
+    never = isinstance(error, azure.ServiceRequestError) and not getattr(error, "met", True)
+    url = _url(error, host)
+    what = "" if not never else "this machine's network" if host else "the endpoint, and this machine's network"
+    code = NO_CONNECTION if never and not host else ""
+    return unreachable(operation, host or urlsplit(url).netloc or "the service", url, error, what, code)
 
 
-def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> ServiceError:
+def _url(error: azure.AzureError, host: str) -> str:
+    """The URL of a request, which the retry policy adds to its error."""
+    return str(getattr(error, "url", "")) or f"https://{host}"
+
+
+def unreachable(
+    operation: str, host: str, url: str, error: BaseException, what: str = "", code: str = ""
+) -> Unreachable:
+    """The error of a request to a URL without an answer. what: what to check."""
+    proxy = retry.proxy_of(url)
+    through = f" through the proxy {retry.proxy_name(proxy)}" if proxy else ""
+    checked = ", ".join(filter(None, ("the proxy (HTTPS_PROXY, NO_PROXY)" if proxy else "", what)))
+    step = f"; check {checked}" if checked else ""
+    text = f"{operation}: {host} does not answer{through}: {retry.reason(error)}{step}"
+    return Unreachable(text, operation=operation, code=code)
+
+
+def _not_signed_in(operation: str, error: azure.ClientAuthenticationError, host: str) -> ServiceError:
+    if retry.unanswered(error):
+        login, what = retry.host_of(error) or "the sign-in service", "`aad`, and this machine's network"
+        return unreachable(f"{operation}: signing in", login, _url(error, host), error, what)
     message = f"{operation}: signing in failed: {_first_line(error).rstrip('.')}; {SIGN_IN_AGAIN}"
     return NotAllowed(message, operation=operation)
 

@@ -102,13 +102,16 @@ def transient_status(status: int) -> bool:
 
 def transient(error: BaseException) -> bool:
     """Whether a request that raised this may succeed later: no connection, a reset, a timeout, a truncated answer."""
+    return unanswered(error) and not any(type(cause).__name__ in _LASTING for cause in causes(error))
+
+
+def unanswered(error: BaseException) -> bool:
+    """Whether the request that raised this, or its sign-in, got no complete answer."""
     if isinstance(error, ClientAuthenticationError):
         return any(isinstance(cause, (ServiceRequestError, ServiceResponseError)) for cause in causes(error))
     if isinstance(error, HttpResponseError):
         return not error.status_code  # the answer was cut off
-    if isinstance(error, (ServiceRequestError, ServiceResponseError)):
-        return not any(type(cause).__name__ == "SSLCertVerificationError" for cause in causes(error))
-    return False
+    return isinstance(error, (ServiceRequestError, ServiceResponseError))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -137,11 +140,24 @@ def reason(error: BaseException) -> str:
     return strerror.lower() or (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def host_of(error: BaseException) -> str:
+    """The host to which no connection was possible, if the libraries name it."""
+    connections = (getattr(cause, "conn", None) for cause in causes(error))
+    return next((str(connection.host) for connection in connections if connection is not None), "")
+
+
 def proxy_of(url: str) -> str:
     """The proxy of the environment for a URL; empty without one, and for this machine."""
     parts = urlsplit(url)
     near = loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.hostname or "")
-    return "" if near else urllib.request.getproxies().get(parts.scheme, "")
+    proxies = {} if near else urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all", "")
+
+
+def proxy_name(proxy: str) -> str:
+    """A proxy without its user and password."""
+    scheme, separator, rest = proxy.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def loopback(host: str) -> bool:
@@ -169,12 +185,6 @@ _REASONS = {
     "ReadTimeoutError": "no answer in time",
     "ReadTimeout": "no answer in time",
 }
-
-
-class NoConnection(ServiceRequestError):
-    """No connection to the endpoint ever succeeded. proxy: the proxy that should have made it."""
-
-    proxy = ""
 
 
 # --- what a caller adds ---------------------------------------------------------------------------------------------
@@ -275,6 +285,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
             response = self.next.send(request)
         except AzureError as error:
             self.met |= not isinstance(error, (ServiceRequestError, ClientAuthenticationError))
+            vars(error).update(met=self.met, url=request.http_request.url)  # for the message
             if self.is_transient(error):
                 self.outage.begin(began)
             raise
@@ -349,10 +360,6 @@ class _Call:
 
     def _given_up(self, state: RetryCallState) -> Response:
         outcome = _outcome(state)
-        if isinstance(outcome, ServiceRequestError) and not self._policy.met:
-            never = NoConnection(outcome.message, error=outcome)
-            never.proxy = proxy_of(self._request.http_request.url)
-            raise never from outcome
         if isinstance(outcome, BaseException):
             raise outcome
         given: Response = outcome

@@ -9,7 +9,7 @@ from azure.batch import models
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service import retry
+from batchtrain.service import clock, retry
 from batchtrain.service.faults import NO_CONNECTION, failure, faults
 
 
@@ -43,7 +43,8 @@ def raised(error: Exception) -> ServiceError:
 
 
 def test_a_connection_that_another_service_refuses_says_nothing_of_batch() -> None:
-    lost = retry.NoConnection("refused")
+    lost = azure.ServiceRequestError("refused")
+    vars(lost).update(met=False)
     assert raised(lost).code == NO_CONNECTION
     with (
         pytest.raises(

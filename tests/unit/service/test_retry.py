@@ -153,9 +153,10 @@ def test_a_transient_fault_is_retried(fault: Any) -> None:
     [
         (400, EMPTY), (403, EMPTY), (404, EMPTY), (409, EMPTY), (412, EMPTY), (501, EMPTY), (505, EMPTY),
         caused(ServiceRequestError("x"), ssl.SSLCertVerificationError("self-signed")),
+        ServiceRequestError("x", error=requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")),
         ClientAuthenticationError("nobody is signed in"),
     ],
-    ids=["400", "403", "404", "409", "412", "501", "505", "certificate", "sign-in"],
+    ids=["400", "403", "404", "409", "412", "501", "505", "certificate", "proxy", "sign-in"],
 )  # fmt: skip
 def test_everything_else_is_final_at_once(fault: Any) -> None:
     service = Service(fault, (200, EMPTY))
@@ -284,7 +285,7 @@ def test_a_service_that_takes_connections_and_says_nothing_is_given_up() -> None
             AzureNamedKeyCredential("name", "a2V5"),  # type: ignore[arg-type]
             retry_policy=RetryPolicy(quick),
         )
-        with pytest.raises(Unreachable, match="list pools: the service does not answer: no answer in time"):
+        with pytest.raises(Unreachable, match=r"list pools: 127\.0\.0\.1:\d+ does not answer: no answer in time"):
             look.pools(client)
 
 
