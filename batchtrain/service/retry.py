@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import socket
 import threading
 import time
 import urllib.request
@@ -80,7 +81,17 @@ class Patience(NamedTuple):
     read: float
     """The limits of one attempt: for connecting, and without receiving a byte."""
 
+    def limit(self, met: bool, outcome: object) -> float:
+        """The time limit of a call after an outcome. met: whether a connection ever succeeded."""
+        if met:
+            return self.budget
+        unknown = isinstance(outcome, BaseException) and any(isinstance(c, socket.gaierror) for c in causes(outcome))
+        return min(self.refused, UNRESOLVED) if unknown else self.refused
 
+
+UNRESOLVED = 8.0
+"""The seconds for a host that never answered and whose name does not resolve: the name is probably misspelt. It leaves
+a machine that just woke up the time to reach its network."""
 FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=60.0)
 NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, read=10.0)
 """For loopback: if no program listens there, waiting does not help."""
@@ -177,7 +188,7 @@ _REASONS = {
     "Expired": "its certificate has expired by this machine's clock",
     "IncompleteReadError": "the answer was truncated",
     "IncompleteRead": "the answer was truncated",
-    "NameResolutionError": "the name of its host is not known",
+    "gaierror": "its name does not resolve",
     "SSLCertVerificationError": "its certificate is not trusted",
     "RemoteDisconnected": "the connection was closed without an answer",
     "ConnectTimeoutError": "no connection in time",
@@ -337,20 +348,22 @@ class _Call:
         options["read_timeout"] = min(self._patience.read, left)
         return self._policy.attempt(self._request)
 
-    @property
-    def _end(self) -> float:
-        end = self._began + self._patience.budget if self._wait.end is None else self._wait.end
-        return end if self._policy.met else min(self._began + self._patience.refused, end)
+    def _left(self, state: RetryCallState) -> float:
+        """The seconds until the end of the call."""
+        end = self._began + self._patience.limit(self._policy.met, _outcome(state))
+        if self._wait.end is not None:
+            end = self._wait.end if self._policy.met else min(end, self._wait.end)
+        return end - self._clock.now()
 
     def _pause(self, state: RetryCallState) -> float:
         jitter = wait_random_exponential(self._patience.first, self._patience.most)(state)
         asked = _retry_after(_outcome(state))
         if asked is not None:
             return max(asked, jitter)
-        return min(jitter, max(self._end - LEAST - self._clock.now(), 0.0))
+        return min(jitter, max(self._left(state) - LEAST, 0.0))
 
     def _over(self, state: RetryCallState) -> bool:
-        left = self._end - self._clock.now()
+        left = self._left(state)
         return left <= LEAST * 1.1 or state.upcoming_sleep > left - LEAST / 2
 
     def _note(self, state: RetryCallState) -> None:
@@ -407,18 +420,35 @@ def span(seconds: float) -> str:
 
 
 def repeated(
-    work: Callable[[], Value], again: Callable[[Value | BaseException], bool], patience: Patience, clock: Clock = CLOCK
+    work: Callable[[], Value],
+    again: Callable[[Value | BaseException], bool],
+    patience: Patience,
+    clock: Clock = CLOCK,
+    met: bool = True,
 ) -> Value:
-    """The result or error of `work`, repeated as long as `again` asks for another attempt within the time limit."""
-    end = clock.now() + patience.budget
+    """The result or error of `work`, repeated as long as `again` asks for another attempt within the time limit. met:
+    whether a connection ever succeeded."""
+    began = clock.now()
     retrying = Retrying(
         retry=lambda state: again(_outcome(state)),
         wait=wait_random_exponential(patience.first, patience.most),
-        stop=lambda state: clock.now() + state.upcoming_sleep > end,
+        stop=lambda state: clock.now() + state.upcoming_sleep - began > patience.limit(met, _outcome(state)),
         sleep=clock.sleep,
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
     return retrying(work)
+
+
+def answered(work: Callable[[], Value], met: bool, clock: Clock = CLOCK) -> Value:
+    """The result of a request that another library sends without retries, repeated after transient faults. met: as for
+    `repeated`."""
+
+    def again(outcome: Value | BaseException) -> bool:
+        return isinstance(outcome, BaseException) and (
+            transient(outcome) or transient_status(getattr(outcome, "status_code", None) or 0)
+        )
+
+    return repeated(work, again, FAR, clock, met)
 
 
 def _outcome(state: RetryCallState) -> Any:

@@ -175,9 +175,10 @@ class Storage:
             if not transient(error) or not again():
                 raise
         self.close()  # the other kept connections are as old
-        limits = self._patience if self._met else self._patience._replace(budget=self._patience.refused)
         clock = retry.interruptible(stopped)
-        return retry.repeated(attempt, lambda outcome: again() and transient(outcome), limits, clock)
+        return retry.repeated(
+            attempt, lambda outcome: again() and transient(outcome), self._patience, clock, met=self._met
+        )
 
     @contextmanager
     def answer(self, request: Request) -> Iterator[HTTPResponse]:
@@ -316,7 +317,8 @@ class _Tokens:
         with self._lock:
             if time.time() > self._end - 300:
                 with faults("sign in to the storage account", self._host):
-                    self._token, self._end = self._credential.get_token(SCOPE)[:2]
+                    token = retry.answered(lambda: self._credential.get_token(SCOPE), met=bool(self._token))
+                    self._token, self._end = token[:2]
             return self._token
 
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from contextvars import copy_context
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -21,6 +22,7 @@ from azure.batch import BatchClient
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.core.exceptions import (
     ClientAuthenticationError,
+    HttpResponseError,
     IncompleteReadError,
     ServiceRequestError,
     ServiceResponseError,
@@ -131,6 +133,7 @@ def caused(error: Exception, by: Exception) -> Exception:
 
 
 NO_CONNECTION = ServiceRequestError("refused", error=ConnectionRefusedError(111, "Connection refused"))
+UNKNOWN = ServiceRequestError("x", error=socket.gaierror(-2, "Name or service not known"))  # type: ignore[arg-type]
 NO_ANSWER = ServiceResponseError("('Connection aborted.', RemoteDisconnected('x'))")
 FAULTS = {
     "no connection": NO_CONNECTION,
@@ -247,6 +250,62 @@ def test_where_nothing_listens_on_this_machine_the_first_call_fails_soon() -> No
         look.pools(service.client)
     assert service.time.seconds <= NEAR.refused
     assert caught.value.code == "NoConnection"
+
+
+def unresolved(patience: retry.Patience, *before: Any, **wait: float) -> Service:
+    """A service after a call to a host whose name does not resolve."""
+    service = Service(*before, UNKNOWN, patience=patience)
+    for _ in before:
+        look.pools(service.client)
+    with retry.until(**wait) if wait else nullcontext(), pytest.raises(Unreachable, match="its name does not resolve"):
+        look.pools(service.client)
+    return service
+
+
+@pytest.mark.parametrize("wait", [{}, {"end": 3600.0}], ids=["alone", "in a wait"])
+def test_a_host_that_never_answered_and_whose_name_does_not_resolve_is_given_up_soon(wait: dict[str, float]) -> None:
+    assert 1.0 < unresolved(FAR, **wait).time.seconds <= retry.UNRESOLVED
+    assert unresolved(NEAR, **wait).time.seconds <= NEAR.refused
+
+
+def test_a_host_that_has_answered_keeps_its_patience_when_its_name_no_longer_resolves() -> None:
+    assert unresolved(FAR, (200, EMPTY)).time.seconds > FAR.budget - 1
+
+
+def test_a_host_that_refuses_connections_keeps_its_patience() -> None:
+    service = Service(NO_CONNECTION)
+    with pytest.raises(Unreachable):
+        look.pools(service.client)
+    assert service.time.seconds > FAR.refused - 1
+
+
+def test_a_sign_in_host_whose_name_does_not_resolve_is_given_up_soon_too() -> None:
+    class Tokens:
+        def get_token(self, *_: str, **__: Any) -> AccessToken:
+            raise caused(ClientAuthenticationError("Authentication failed"), UNKNOWN)
+
+    service = Service((200, EMPTY))
+    client = BatchClient("https://x", Tokens(), retry_policy=service.policy, transport=service.transport)
+    with pytest.raises(Unreachable, match="signing in: the sign-in service does not answer: its name does not resolve"):
+        look.pools(client)
+    assert (service.transport.sent, 1.0 < service.time.seconds <= retry.UNRESOLVED) == ([], True)
+
+
+def test_work_of_another_library_is_repeated_after_transient_faults() -> None:
+    outcomes: list[Any] = [NO_CONNECTION, HttpResponseError(response=response(None, 503, EMPTY, {})), "key"]
+
+    def work() -> str:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return str(outcome)
+
+    time = Time()
+    assert retry.answered(work, met=False, clock=Clock(time.now, time.sleep)) == "key"
+    outcomes[:] = [HttpResponseError(response=response(None, 403, EMPTY, {}))]
+    with pytest.raises(HttpResponseError):
+        retry.answered(work, met=False, clock=Clock(time.now, time.sleep))
+    assert len(time.pauses) == 2
 
 
 def test_what_has_answered_once_is_given_the_whole_budget() -> None:
@@ -497,6 +556,7 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
     for line in (
         f"| deadline of a call | {FAR.budget:g} s | {NEAR.budget:g} s |",
         f"| the same, if nothing has ever accepted a connection | {FAR.refused:g} s | {NEAR.refused:g} s |",
+        f"| the same, if its name does not resolve | {retry.UNRESOLVED:g} s | {NEAR.refused:g} s |",
         f"{FAR.connect:g} s, {FAR.read:g} s | {NEAR.connect:g} s, {NEAR.read:g} s |",
         f"{FAR.first:g} s, then 2, 4, … {FAR.most:g} s | {NEAR.first:g} s, then 0.04, … {NEAR.most:g} s |",
         f"cannot be\nreached for {retry.QUIET:g} s",

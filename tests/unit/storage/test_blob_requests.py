@@ -222,6 +222,24 @@ def test_an_error_answer_becomes_an_error_with_its_code_and_first_line(
         raise error
 
 
+def test_a_refusal_names_a_clock_that_is_too_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 11, 24, 13, 0, tzinfo=timezone.utc))
+    old = answer(403, x_ms_error_code="AuthenticationFailed", date="Tue, 24 Nov 2026 12:00:00 GMT")
+    assert "this machine's clock is 1 h 0 min ahead of the service's, which allows 15 min" in str(fault("send", old))
+
+
+def test_an_account_whose_name_does_not_resolve_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    passed = Time()
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(retry, "interruptible", lambda stopped: Clock(passed.now, passed.sleep))
+    with pytest.raises(Unreachable, match=r"list box: acct\.blob\..* does not answer: its name does not resolve"):
+        Storage(URL, "acct", Secret("a2V5")).send("list box", Request("GET", "/box"))
+    assert 1.0 < passed.seconds <= retry.UNRESOLVED
+
+
 def test_a_long_error_document_is_not_parsed() -> None:
     assert answer(400, b"<Error>" + b" " * (1 << 16) + b"<Code>x</Code></Error>").code == ""
 
