@@ -20,7 +20,7 @@ from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.plan import cost
 from batchtrain.records.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from batchtrain.service import arm, look
-from batchtrain.service.clock import KEY_LIMIT, STEP, difference
+from batchtrain.service.clock_difference import KEY_LIMIT, STEP, difference
 from batchtrain.service.connect import Account
 from batchtrain.service.retry import span
 

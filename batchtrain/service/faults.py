@@ -10,7 +10,8 @@ from azure.batch import models
 from azure.core import exceptions as azure
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service import clock, retry
+from batchtrain.service import retry
+from batchtrain.service.clock_difference import KEY_LIMIT, STEP, TOKEN_LIMIT, ahead, difference
 
 CODES: dict[str, type[ServiceError]] = {
     **dict.fromkeys(
@@ -161,11 +162,11 @@ def clock_step(code: str, status: int, date: str | None) -> str:
 
     Only a token is answered with 401: a wrong signature is 403 AuthenticationFailed.
     """
-    limit = clock.TOKEN_LIMIT if status == 401 else clock.KEY_LIMIT if code == "AuthenticationFailed" else None
-    seconds = clock.ahead(date)
+    limit = TOKEN_LIMIT if status == 401 else KEY_LIMIT if code == "AuthenticationFailed" else None
+    seconds = ahead(date)
     if limit is None or seconds is None or abs(seconds) <= limit:
         return ""
-    return f"{clock.difference(seconds)}, which allows {retry.span(limit)}: {clock.STEP}"
+    return f"{difference(seconds)}, which allows {retry.span(limit)}: {STEP}"
 
 
 def _message(error: azure.HttpResponseError) -> str:

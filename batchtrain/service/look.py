@@ -24,7 +24,7 @@ from batchtrain.records.seen import (
     ScheduleSeen,
     node_hours,
 )
-from batchtrain.service import clock
+from batchtrain.service import clock_difference
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION
 from batchtrain.service.tasks import counts
@@ -104,7 +104,7 @@ def clock_skew(client: BatchClient) -> float | None:
     except ServiceError:
         if not dates:
             raise
-    return clock.ahead(dates[-1]) if dates else None
+    return clock_difference.ahead(dates[-1]) if dates else None
 
 
 def jobs(client: BatchClient, where: str | None = None) -> tuple[JobSeen, ...]:

@@ -14,7 +14,7 @@ from azure.core import exceptions as azure
 from urllib3.exceptions import NewConnectionError
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service import clock, retry
+from batchtrain.service import clock_difference, retry
 from batchtrain.service.faults import NO_CONNECTION, failure, faults
 
 
@@ -105,7 +105,7 @@ def test_a_clock_that_is_too_far_off_is_the_cause_of_a_refused_sign_in(
     minutes: float, status: int, code: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
-    monkeypatch.setattr(clock, "now", lambda: served + timedelta(minutes=minutes))
+    monkeypatch.setattr(clock_difference, "now", lambda: served + timedelta(minutes=minutes))
     answer = Answer(status)
     answer.headers["Date"] = format_datetime(served, usegmt=True)
     error = refusal(status, code, "No.")
@@ -115,7 +115,7 @@ def test_a_clock_that_is_too_far_off_is_the_cause_of_a_refused_sign_in(
 
 @pytest.mark.parametrize("date", [None, "", "yesterday", "Tue, 24 Nov 2026 12:00:00 -0000"])
 def test_an_answer_without_a_readable_date_says_nothing_of_the_clock(date: str | None) -> None:
-    assert clock.ahead(date) is None
+    assert clock_difference.ahead(date) is None
 
 
 @pytest.mark.parametrize(

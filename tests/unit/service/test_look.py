@@ -12,7 +12,7 @@ from azure.batch import BatchClient
 from batchtrain.errors import NotFound, Unreachable
 from batchtrain.plan.types import PoolFacts
 from batchtrain.records.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PlaceSeen, PoolSeen, ScheduleSeen
-from batchtrain.service import browse, clock, look
+from batchtrain.service import browse, clock_difference, look
 from batchtrain.service.browse import NodeRow, RecentTask, TaskRow
 from tests.unit.service.test_retry import EMPTY, NO_CONNECTION, NOW, Service, refusal
 
@@ -270,7 +270,7 @@ def test_only_what_a_plan_names_and_the_service_has_is_looked_up() -> None:
 def test_an_answer_and_a_refusal_tell_how_far_this_machines_clock_is_ahead(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clock, "now", lambda: NOW + timedelta(minutes=7))
+    monkeypatch.setattr(clock_difference, "now", lambda: NOW + timedelta(minutes=7))
     service = Service((status, EMPTY))
     assert look.clock_skew(service.client) == 420.0
     assert service.queries == [{"maxresults": "1"}]

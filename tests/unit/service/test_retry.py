@@ -36,7 +36,7 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, Unreachable
 from batchtrain.plan import Plan, Step
 from batchtrain.records.events import Event
-from batchtrain.service import clock, connect, files, look, retry, submit
+from batchtrain.service import clock_difference, connect, files, look, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
@@ -565,7 +565,7 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
 
 
 def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "now", lambda: NOW)
+    monkeypatch.setattr(clock_difference, "now", lambda: NOW)
     refused = (401, {"code": "AuthenticationFailed", "message": {"value": "The token has expired."}})
     service = Service((206, "step 1\n"), refused)
     follower = files.Follower(service.client, "j", "t", "stdout.txt")

@@ -19,7 +19,7 @@ from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
-from batchtrain.service import clock, retry
+from batchtrain.service import clock_difference, retry
 from batchtrain.service.retry import NEAR, Clock
 from batchtrain.storage import blob_requests
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path, fault, transient
@@ -223,7 +223,7 @@ def test_an_error_answer_becomes_an_error_with_its_code_and_first_line(
 
 
 def test_a_refusal_names_a_clock_that_is_too_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 11, 24, 13, 0, tzinfo=timezone.utc))
+    monkeypatch.setattr(clock_difference, "now", lambda: datetime(2026, 11, 24, 13, 0, tzinfo=timezone.utc))
     old = answer(403, x_ms_error_code="AuthenticationFailed", date="Tue, 24 Nov 2026 12:00:00 GMT")
     assert "this machine's clock is 1 h 0 min ahead of the service's, which allows 15 min" in str(fault("send", old))
 
