@@ -20,12 +20,14 @@ from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.plan import cost
 from batchtrain.records.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
 from batchtrain.service import arm, look
+from batchtrain.service.clock_difference import KEY_LIMIT, STEP, difference
 from batchtrain.service.connect import Account
+from batchtrain.service.retry import span
 
 if TYPE_CHECKING:
     from azure.batch import BatchClient
 
-SKEW_WARNS, SKEW_FAILS = 60.0, 15 * 60.0
+SKEW_WARNS = 60.0
 """Seconds; a signature that is 15 minutes off is refused."""
 SOON = timedelta(days=90)
 EMBEDDED = "the embedded Azure Batch has no quotas and no regions"
@@ -92,9 +94,7 @@ def examine(
     return Facts(
         account=account,
         today=clock().date(),
-        skew=pools
-        if isinstance(pools, Unknown) and pools.unreachable
-        else _try(lambda: look.clock_skew(client, clock)),
+        skew=pools if isinstance(pools, Unknown) and pools.unreachable else _try(lambda: look.clock_skew(client)),
         pools=pools,
         jobs=pools if isinstance(pools, Unknown) else _try(lambda: look.jobs(client)),
         images=pools if isinstance(pools, Unknown) else _try(lambda: look.images(client)),
@@ -161,11 +161,11 @@ def _clock(facts: Facts) -> Check:
             "clock", NOT_CHECKED, "the service does not report its time" if facts.skew is None else "see account"
         )
     off = abs(facts.skew)
-    text = f"this machine's clock is {off:.0f} s {'ahead of' if facts.skew > 0 else 'behind'} the service's"
+    text = difference(facts.skew)
     if off < SKEW_WARNS:
         return Check("clock", OK, text if off >= 2 else "the clock of this machine matches the service")
-    step = "set the clock (chronyc makestep, or timedatectl set-ntp true)"
-    return Check("clock", FAIL if off >= SKEW_FAILS else WARN, f"{text}; signatures fail at 15 minutes", step)
+    result = FAIL if off >= KEY_LIMIT else WARN
+    return Check("clock", result, f"{text}; signatures fail at {span(KEY_LIMIT)}", STEP)
 
 
 def _pools(facts: Facts) -> Check:

@@ -96,8 +96,8 @@ def issued(key: str, account: str) -> AccessToken:
     emulator's port."""
     from batchtrain.emulator import server, tokens, wire  # only the embedded service needs it
 
-    expires = server.clock() + tokens.OWN_LIFE_SECONDS * wire.SECOND
-    return AccessToken(tokens.issue(key, account, wire.AUDIENCE, expires), tokens.seconds(expires))
+    now, life = server.clock(), tokens.OWN_LIFE_SECONDS
+    return AccessToken(tokens.issue(key, account, wire.AUDIENCE, now, life), tokens.seconds(now) + life)
 
 
 _USED: dict[Path, int] = {}

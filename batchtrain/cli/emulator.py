@@ -203,12 +203,12 @@ def env(data_dir: str | None) -> None:
 @common
 def token(data_dir: str | None, resource: str, minutes: int) -> None:
     """Print an access token of the emulator, used like one of Microsoft Entra ID: `Authorization: Bearer TOKEN`."""
-    from batchtrain.emulator import server, tokens, wire
+    from batchtrain.emulator import server, tokens
 
     running = _running(data_dir)
-    expires = server.clock() + minutes * 60 * wire.SECOND
-    made = tokens.issue(running.key, running.account, resource, expires)
-    show({"accessToken": made, "expiresOn": tokens.seconds(expires), "resource": resource}, made)
+    now, life = server.clock(), minutes * 60
+    made = tokens.issue(running.key, running.account, resource, now, life)
+    show({"accessToken": made, "expiresOn": tokens.seconds(now) + life, "resource": resource}, made)
 
 
 @command.command(cls=Command)

@@ -123,6 +123,8 @@ class Fault(Exception):
         self.details = details
         self.retry_after: float | None = None
         """Seconds for the answer's Retry-After."""
+        self.date: int | None = None
+        """The Date of the answer in ticks, unless it is the machine's time."""
         super().__init__(f"{code}: {self.text}")
 
 

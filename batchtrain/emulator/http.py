@@ -81,13 +81,13 @@ class Application:
             return
         request = _request(scope)
         request_id = str(self.ids())
-        now = self.driver.clock()
+        now, date = self.driver.clock(), None
         try:
             reply = await self._answer(request, receive, now)
         except NotModified:
             reply = Reply(304)
         except Fault as fault:
-            reply = self._refusal(fault, request, request_id, now)
+            reply, date = self._refusal(fault, request, request_id, now), fault.date
         except Disconnected:
             return  # an incomplete request is dropped
         except sqlite3.Error as error:
@@ -99,7 +99,7 @@ class Application:
             reply = self._refusal(Fault("InternalError"), request, request_id, now)
         if reply.cut is not None:
             send = _cut(send, reply.cut, self.connections.get(scope["client"]))
-        await _send(reply, request, request_id, receive, send)
+        await _send(reply, request, request_id, date or self._now(), receive, send)
 
     def _refusal(self, fault: Fault, request: Request, request_id: str, now: int) -> Reply:
         document = wire.error_document(fault, request.base, request_id, now)
@@ -211,9 +211,13 @@ class Application:
         return reply
 
     def _authenticate(self, request: Request, skew: float) -> str:
-        """How the request was signed."""
+        """How the request was signed. skew: the seconds by which the clock of the service is ahead of the machine's."""
         now = self._now() + int(skew * wire.SECOND)
-        return tokens.signed_by(self.control.identity.account, self.key, *request[:4], now)
+        try:
+            return tokens.signed_by(self.control.identity.account, self.key, *request[:4], now)
+        except Fault as fault:
+            fault.date = now
+            raise
 
     def _now(self) -> int:
         """The machine's time, against which signatures and tokens are checked, not the account's."""
@@ -280,8 +284,8 @@ async def _body(receive: Receive) -> bytes:
 # Replies -------------------------------------------------------------------------------------------------------------
 
 
-async def _send(reply: Reply, request: Request, request_id: str, receive: Receive, send: Send) -> None:
-    headers = {"request-id": request_id, "DataServiceVersion": "3.0", **reply.headers}
+async def _send(reply: Reply, request: Request, request_id: str, date: int, receive: Receive, send: Send) -> None:
+    headers = {"Date": wire.http_date(date), "request-id": request_id, "DataServiceVersion": "3.0", **reply.headers}
     if request.headers.get("return-client-request-id", "").lower() == "true":
         headers["client-request-id"] = request.headers.get("client-request-id", "")
     body = b""

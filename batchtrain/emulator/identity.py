@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from batchtrain.emulator import tokens, wire
+from batchtrain.emulator import tokens
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 
@@ -25,11 +25,10 @@ def answer(account: str, key: str, headers: Mapping[str, str], query: Mapping[st
     resource = query.get("resource", "")
     if not resource:
         raise Fault("MissingRequiredQueryParameter", QueryParameterName="resource")
-    expires = now + tokens.LIFE_SECONDS * wire.SECOND
     document = {
-        "access_token": tokens.issue(key, account, resource, expires),
+        "access_token": tokens.issue(key, account, resource, now),
         "client_id": account,
-        "expires_on": str(tokens.seconds(expires)),
+        "expires_on": str(tokens.seconds(now) + tokens.LIFE_SECONDS),
         "resource": resource,
         "token_type": "Bearer",
     }

@@ -446,6 +446,7 @@ async def _run_http(
         log_config=None,
         access_log=False,
         server_header=False,
+        date_header=False,  # an injected skew changes it
         timeout_keep_alive=75,
         timeout_graceful_shutdown=2,
         ssl_certfile=settings.certificate,

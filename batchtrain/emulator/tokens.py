@@ -25,6 +25,9 @@ MANAGEMENT = ("https://management.azure.com", "https://management.core.windows.n
 TENANT = "00000000-0000-0000-0000-000000000001"
 LIFE_SECONDS, OWN_LIFE_SECONDS = 3600, 60
 """The lifetime of a token that is given out, and of one that batchtrain issues to itself for its next request."""
+LEEWAY_SECONDS = 300
+"""How far the times in a token may be off. Azure's value is not documented; this is the default of Microsoft's library
+for tokens."""
 _PURPOSE = b"key of access tokens"
 _HEADER = {"typ": "JWT", "alg": "HS256"}
 
@@ -40,12 +43,11 @@ def signed_by(
     return SHARED_KEY
 
 
-def issue(key: str, account: str, resource: str, expires: int, allows: str = WRITE) -> str:
-    """A token for a resource such as `https://batch.core.windows.net/`, valid until `expires` (ticks)."""
-    ends = seconds(expires)
-    claims = {"aud": resource, "iss": f"https://sts.windows.net/{TENANT}/", "iat": ends - LIFE_SECONDS,
-              "nbf": ends - LIFE_SECONDS, "exp": ends, "tid": TENANT, "oid": account, "sub": account,
-              "allows": allows}  # fmt: skip
+def issue(key: str, account: str, resource: str, now: int, life: int = LIFE_SECONDS, allows: str = WRITE) -> str:
+    """A token for a resource such as `https://batch.core.windows.net/`. now: ticks. life: seconds."""
+    begins = seconds(now)
+    claims = {"aud": resource, "iss": f"https://sts.windows.net/{TENANT}/", "iat": begins, "nbf": begins,
+              "exp": begins + life, "tid": TENANT, "oid": account, "sub": account, "allows": allows}  # fmt: skip
     body = f"{_encoded(_HEADER)}.{_encoded(claims)}"
     return f"{body}.{_signature(key, body)}"
 
@@ -61,15 +63,25 @@ def check(
     if not hmac.compare_digest(_signature(key, body).encode(), signature.encode()):
         raise NeedsToken("The access token was not issued by this emulator.")
     claims = _decoded(body.partition(".")[2])
-    if claims["exp"] <= seconds(now):
-        ended = wire.timestamp(wire.from_unix_ns(claims["exp"] * 10**9))
-        raise NeedsToken(f"The access token expired at {ended}.")
+    _check_times(claims, seconds(now))
     if claims["aud"].rstrip("/") not in audiences:
         raise NeedsToken(f"The access token is for {claims['aud']}, not for {audiences[0]}/.")
     if claims["oid"] != account:
         raise Fault("AuthorizationFailure", Reason=f"The token is for account {claims['oid']}.")
     if claims["allows"] != WRITE and method not in ("GET", "HEAD"):
         raise Fault("AuthorizationFailure", Reason="The token allows reading only.")
+
+
+def _check_times(claims: Mapping[str, Any], now: int) -> None:
+    if claims["exp"] + LEEWAY_SECONDS <= now:
+        raise NeedsToken(f"The access token expired at {_timestamp(claims['exp'])}.")
+    begins = max(claims["nbf"], claims["iat"])
+    if begins - LEEWAY_SECONDS > now:
+        raise NeedsToken(f"The access token is not valid before {_timestamp(begins)}.")
+
+
+def _timestamp(unix: int) -> str:
+    return wire.timestamp(wire.from_unix_ns(unix * 10**9))
 
 
 def seconds(ticks: int) -> int:

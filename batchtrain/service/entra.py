@@ -155,8 +155,9 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
 
 
 def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
-    """Options of every credential. A sign-in service of no known cloud is not looked up in the public cloud's list."""
-    known: dict[str, Any] = {"authority": f"https://{sign_in.authority}"}
+    """Options of every credential. A sign-in service of no known cloud is not looked up in the public cloud's list. The
+    retry policy of the request repeats failed connections, so azure-identity does not."""
+    known: dict[str, Any] = {"authority": f"https://{sign_in.authority}", "retry_connect": 0}
     if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
         known["disable_instance_discovery"] = True
     if ca:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from azure.batch import models
 from azure.core import exceptions as azure
 
-from batchtrain.config.masking import masked_text
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
 from batchtrain.service import retry
+from batchtrain.service.clock_difference import KEY_LIMIT, STEP, TOKEN_LIMIT, ahead, difference
 
 CODES: dict[str, type[ServiceError]] = {
     **dict.fromkeys(
@@ -44,7 +45,7 @@ A_ROLE = (
 )
 NEXT_STEPS = {
     "AuthenticationFailed": "check the account's name and key (AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY or"
-    " credentials.yaml) and this machine's clock",
+    " credentials.yaml)",
     "AuthorizationFailure": A_ROLE,
     "AuthorizationFailed": "the signed-in identity needs the role Reader there, and Contributor to change anything",
     "InvalidAuthenticationTokenTenant": SIGN_IN_AGAIN,
@@ -68,7 +69,7 @@ def faults(operation: str, host: str = "") -> Iterator[None]:
     try:
         yield
     except azure.ClientAuthenticationError as error:
-        raise (_refused(operation, error) if error.response else _not_signed_in(operation, error)) from error
+        raise (_refused(operation, error) if error.response else _not_signed_in(operation, error, host)) from error
     except azure.DecodeError as error:
         raise _no_answer(operation, error, host) from error
     except azure.HttpResponseError as error:
@@ -80,14 +81,34 @@ def faults(operation: str, host: str = "") -> Iterator[None]:
 def _no_answer(operation: str, error: azure.AzureError, host: str) -> Unreachable:
     """No answer, or an unreadable one. NO_CONNECTION refers to Batch only: another service may be unreachable after
     Batch has created something."""
-    never, proxy = isinstance(error, retry.NoConnection), getattr(error, "proxy", "")
-    through = f" through the proxy {masked_text(proxy)}" if proxy else ""
-    step = f"; check {'' if host else 'the endpoint, and '}this machine's network" if never else ""
-    text = f"{operation}: {host or 'the service'} does not answer{through}: {retry.reason(error)}{step}"
-    return Unreachable(text, operation=operation, code=NO_CONNECTION if never and not host else "")
+    never = isinstance(error, azure.ServiceRequestError) and not getattr(error, "met", True)
+    url = _url(error, host)
+    what = "" if not never else "this machine's network" if host else "the endpoint, and this machine's network"
+    code = NO_CONNECTION if never and not host else ""
+    return unreachable(operation, host or urlsplit(url).netloc or "the service", url, error, what, code)
 
 
-def _not_signed_in(operation: str, error: azure.ClientAuthenticationError) -> ServiceError:
+def _url(error: azure.AzureError, host: str) -> str:
+    """The URL of a request, which the retry policy adds to its error."""
+    return str(getattr(error, "url", "")) or f"https://{host}"
+
+
+def unreachable(
+    operation: str, host: str, url: str, error: BaseException, what: str = "", code: str = ""
+) -> Unreachable:
+    """The error of a request to a URL without an answer. what: what to check."""
+    proxy = retry.proxy_of(url)
+    through = f" through the proxy {retry.proxy_name(proxy)}" if proxy else ""
+    checked = ", ".join(filter(None, ("the proxy (HTTPS_PROXY, NO_PROXY)" if proxy else "", what)))
+    step = f"; check {checked}" if checked else ""
+    text = f"{operation}: {host} does not answer{through}: {retry.reason(error)}{step}"
+    return Unreachable(text, operation=operation, code=code)
+
+
+def _not_signed_in(operation: str, error: azure.ClientAuthenticationError, host: str) -> ServiceError:
+    if retry.unanswered(error):
+        login, what = retry.host_of(error) or "the sign-in service", "`aad`, and this machine's network"
+        return unreachable(f"{operation}: signing in", login, _url(error, host), error, what)
     message = f"{operation}: signing in failed: {_first_line(error).rstrip('.')}; {SIGN_IN_AGAIN}"
     return NotAllowed(message, operation=operation)
 
@@ -110,9 +131,11 @@ def _batch_error(error: azure.HttpResponseError) -> models.BatchError | None:
     return model if isinstance(model, models.BatchError) else None
 
 
-def failure(operation: str, code: str, message: str, request_id: str = "", *, status: int = 0) -> ServiceError:
-    """The error for a fault code, or for the HTTP status of an unknown code."""
-    return _error(_kind(code, status), operation, code, message, request_id, status)
+def failure(
+    operation: str, code: str, message: str, request_id: str = "", *, status: int = 0, date: str = ""
+) -> ServiceError:
+    """The error for a fault code, or for the HTTP status of an unknown code. date: of the answer."""
+    return _error(_kind(code, status), operation, code, message, request_id, status, date)
 
 
 def _kind(code: str, status: int) -> type[ServiceError]:
@@ -122,16 +145,28 @@ def _kind(code: str, status: int) -> type[ServiceError]:
 
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
     code, status = code_of(error), error.status_code or 0
-    return _error(_kind(code, status), operation, code, _message(error), _request_id(error), status)
+    request_id, date = _header(error, "request-id"), _header(error, "Date")
+    return _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
 
 
 def _error(
-    kind: type[ServiceError], operation: str, code: str, message: str, request_id: str, status: int
+    kind: type[ServiceError], operation: str, code: str, message: str, request_id: str, status: int, date: str
 ) -> ServiceError:
-    # Only a token is answered with 401: a wrong signature is a 403 to this service.
-    step = SIGN_IN_AGAIN if status == 401 else _next_step(code, operation)
+    step = clock_step(code, status, date) or (SIGN_IN_AGAIN if status == 401 else _next_step(code, operation))
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
     return kind(text, operation=operation, code=code, request_id=request_id)
+
+
+def clock_step(code: str, status: int, date: str | None) -> str:
+    """What to do if this machine's clock explains a refusal; otherwise empty. date: of the answer.
+
+    Only a token is answered with 401: a wrong signature is 403 AuthenticationFailed.
+    """
+    limit = TOKEN_LIMIT if status == 401 else KEY_LIMIT if code == "AuthenticationFailed" else None
+    seconds = ahead(date)
+    if limit is None or seconds is None or abs(seconds) <= limit:
+        return ""
+    return f"{difference(seconds)}, which allows {retry.span(limit)}: {STEP}"
 
 
 def _message(error: azure.HttpResponseError) -> str:
@@ -153,9 +188,9 @@ def sentence(text: str, details: Iterable[tuple[str, str]]) -> str:
 _TELLING = ("PropertyName", "PropertyValue", "Reason", "AuthenticationErrorDetail")
 
 
-def _request_id(error: azure.HttpResponseError) -> str:
+def _header(error: azure.HttpResponseError, name: str) -> str:
     headers = getattr(error.response, "headers", None) or {}
-    return str(headers.get("request-id", ""))
+    return str(headers.get(name, ""))
 
 
 def _first_line(error: BaseException) -> str:

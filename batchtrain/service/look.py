@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from azure.batch import BatchClient, models
@@ -25,6 +24,7 @@ from batchtrain.records.seen import (
     ScheduleSeen,
     node_hours,
 )
+from batchtrain.service import clock_difference
 from batchtrain.service.faults import faults
 from batchtrain.service.requests import API_VERSION
 from batchtrain.service.tasks import counts
@@ -89,7 +89,7 @@ def images(client: BatchClient) -> tuple[ImageSeen, ...]:
         return tuple(_image(item) for item in client.list_supported_images())
 
 
-def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | None:
+def clock_skew(client: BatchClient) -> float | None:
     """Seconds that this machine's clock is ahead of the service's, to about a second; None if the service sends no
     date. A refusal has a date too, so this also works if the sign-in fails."""
     request = HttpRequest("GET", "/pools", params={"api-version": API_VERSION, "maxresults": "1"})
@@ -104,7 +104,7 @@ def clock_skew(client: BatchClient, clock: Callable[[], datetime]) -> float | No
     except ServiceError:
         if not dates:
             raise
-    return (clock() - parsedate_to_datetime(dates[-1])).total_seconds() if dates and dates[-1] else None
+    return clock_difference.ahead(dates[-1]) if dates else None
 
 
 def jobs(client: BatchClient, where: str | None = None) -> tuple[JobSeen, ...]:

@@ -83,7 +83,8 @@ class Rest:
         code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
         text = str(message or response.reason or "refused").strip().splitlines()[0].rstrip(".")
         request_id = response.headers.get("x-ms-request-id", "")
-        raise failure(operation, str(code or response.status_code), text, request_id, status=response.status_code)
+        status, date = response.status_code, response.headers.get("Date", "")
+        raise failure(operation, str(code or status), text, request_id, status=status, date=date)
 
 
 def _host(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import socket
 import threading
 import time
 import urllib.request
@@ -80,7 +81,17 @@ class Patience(NamedTuple):
     read: float
     """The limits of one attempt: for connecting, and without receiving a byte."""
 
+    def limit(self, met: bool, outcome: object) -> float:
+        """The time limit of a call after an outcome. met: whether a connection ever succeeded."""
+        if met:
+            return self.budget
+        unknown = isinstance(outcome, BaseException) and any(isinstance(c, socket.gaierror) for c in causes(outcome))
+        return min(self.refused, UNRESOLVED) if unknown else self.refused
 
+
+UNRESOLVED = 8.0
+"""The seconds for a host that never answered and whose name does not resolve: the name is probably misspelt. It leaves
+a machine that just woke up the time to reach its network."""
 FAR = Patience(first=1.0, most=20.0, budget=120.0, refused=120.0, connect=10.0, read=60.0)
 NEAR = Patience(first=0.02, most=1.0, budget=60.0, refused=2.0, connect=2.0, read=10.0)
 """For loopback: if no program listens there, waiting does not help."""
@@ -102,13 +113,16 @@ def transient_status(status: int) -> bool:
 
 def transient(error: BaseException) -> bool:
     """Whether a request that raised this may succeed later: no connection, a reset, a timeout, a truncated answer."""
+    return unanswered(error) and not any(type(cause).__name__ in _LASTING for cause in causes(error))
+
+
+def unanswered(error: BaseException) -> bool:
+    """Whether the request that raised this, or its sign-in, got no complete answer."""
     if isinstance(error, ClientAuthenticationError):
         return any(isinstance(cause, (ServiceRequestError, ServiceResponseError)) for cause in causes(error))
     if isinstance(error, HttpResponseError):
         return not error.status_code  # the answer was cut off
-    if isinstance(error, (ServiceRequestError, ServiceResponseError)):
-        return not any(type(cause).__name__ == "SSLCertVerificationError" for cause in causes(error))
-    return False
+    return isinstance(error, (ServiceRequestError, ServiceResponseError))
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -129,7 +143,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def reason(error: BaseException) -> str:
     """Why there was no answer, in a few words; the libraries' own messages are nested three deep."""
     chain = list(causes(error))
-    names = {type(cause).__name__ for cause in chain}
+    names = {_DATES.get(getattr(cause, "verify_code", 0), type(cause).__name__) for cause in chain}
     for name, words in _REASONS.items():
         if name in names:
             return words
@@ -137,11 +151,24 @@ def reason(error: BaseException) -> str:
     return strerror.lower() or (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def host_of(error: BaseException) -> str:
+    """The host to which no connection was possible, if the libraries name it."""
+    connections = (getattr(cause, "conn", None) for cause in causes(error))
+    return next((str(connection.host) for connection in connections if connection is not None), "")
+
+
 def proxy_of(url: str) -> str:
     """The proxy of the environment for a URL; empty without one, and for this machine."""
     parts = urlsplit(url)
     near = loopback(parts.hostname or "") or urllib.request.proxy_bypass(parts.hostname or "")
-    return "" if near else urllib.request.getproxies().get(parts.scheme, "")
+    proxies = {} if near else urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all", "")
+
+
+def proxy_name(proxy: str) -> str:
+    """A proxy without its user and password."""
+    scheme, separator, rest = proxy.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def loopback(host: str) -> bool:
@@ -152,10 +179,16 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
+_LASTING = ("SSLCertVerificationError", "InvalidURL", "InvalidProxyURL", "InvalidSchema", "LocationParseError")
+"""Errors of a certificate, and of an invalid proxy."""
+_DATES = {9: "NotYetValid", 10: "Expired"}
+"""OpenSSL's codes of a certificate whose dates do not include the present."""
 _REASONS = {
+    "NotYetValid": "its certificate is not valid yet by this machine's clock",
+    "Expired": "its certificate has expired by this machine's clock",
     "IncompleteReadError": "the answer was truncated",
     "IncompleteRead": "the answer was truncated",
-    "NameResolutionError": "the name of its host is not known",
+    "gaierror": "its name does not resolve",
     "SSLCertVerificationError": "its certificate is not trusted",
     "RemoteDisconnected": "the connection was closed without an answer",
     "ConnectTimeoutError": "no connection in time",
@@ -163,12 +196,6 @@ _REASONS = {
     "ReadTimeoutError": "no answer in time",
     "ReadTimeout": "no answer in time",
 }
-
-
-class NoConnection(ServiceRequestError):
-    """No connection to the endpoint ever succeeded. proxy: the proxy that should have made it."""
-
-    proxy = ""
 
 
 # --- what a caller adds ---------------------------------------------------------------------------------------------
@@ -274,6 +301,7 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
             response = self.next.send(request)
         except AzureError as error:
             self.met |= not isinstance(error, (ServiceRequestError, ClientAuthenticationError))
+            vars(error).update(met=self.met, url=request.http_request.url)  # for the message
             if self.is_transient(error):
                 self.outage.begin(began)
             raise
@@ -327,20 +355,22 @@ class _Call:
         options["read_timeout"] = min(self._patience.read, left)
         return self._policy.attempt(self._request)
 
-    @property
-    def _end(self) -> float:
-        end = self._began + self._patience.budget if self._wait.end is None else self._wait.end
-        return end if self._policy.met else min(self._began + self._patience.refused, end)
+    def _left(self, state: RetryCallState) -> float:
+        """The seconds until the end of the call."""
+        end = self._began + self._patience.limit(self._policy.met, _outcome(state))
+        if self._wait.end is not None:
+            end = self._wait.end if self._policy.met else min(end, self._wait.end)
+        return end - self._clock.now()
 
     def _pause(self, state: RetryCallState) -> float:
         jitter = wait_random_exponential(self._patience.first, self._patience.most)(state)
         asked = _retry_after(_outcome(state))
         if asked is not None:
             return max(asked, jitter)
-        return min(jitter, max(self._end - LEAST - self._clock.now(), 0.0))
+        return min(jitter, max(self._left(state) - LEAST, 0.0))
 
     def _over(self, state: RetryCallState) -> bool:
-        left = self._end - self._clock.now()
+        left = self._left(state)
         return left <= LEAST * 1.1 or state.upcoming_sleep > left - LEAST / 2
 
     def _note(self, state: RetryCallState) -> None:
@@ -350,10 +380,6 @@ class _Call:
 
     def _given_up(self, state: RetryCallState) -> Response:
         outcome = _outcome(state)
-        if isinstance(outcome, ServiceRequestError) and not self._policy.met:
-            never = NoConnection(outcome.message, error=outcome)
-            never.proxy = proxy_of(self._request.http_request.url)
-            raise never from outcome
         if isinstance(outcome, BaseException):
             raise outcome
         given: Response = outcome
@@ -401,18 +427,35 @@ def span(seconds: float) -> str:
 
 
 def repeated(
-    work: Callable[[], Value], again: Callable[[Value | BaseException], bool], patience: Patience, clock: Clock = CLOCK
+    work: Callable[[], Value],
+    again: Callable[[Value | BaseException], bool],
+    patience: Patience,
+    clock: Clock = CLOCK,
+    met: bool = True,
 ) -> Value:
-    """The result or error of `work`, repeated as long as `again` asks for another attempt within the time limit."""
-    end = clock.now() + patience.budget
+    """The result or error of `work`, repeated as long as `again` asks for another attempt within the time limit. met:
+    whether a connection ever succeeded."""
+    began = clock.now()
     retrying = Retrying(
         retry=lambda state: again(_outcome(state)),
         wait=wait_random_exponential(patience.first, patience.most),
-        stop=lambda state: clock.now() + state.upcoming_sleep > end,
+        stop=lambda state: clock.now() + state.upcoming_sleep - began > patience.limit(met, _outcome(state)),
         sleep=clock.sleep,
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
     return retrying(work)
+
+
+def answered(work: Callable[[], Value], met: bool, clock: Clock = CLOCK) -> Value:
+    """The result of a request that another library sends without retries, repeated after transient faults. met: as for
+    `repeated`."""
+
+    def again(outcome: Value | BaseException) -> bool:
+        return isinstance(outcome, BaseException) and (
+            transient(outcome) or transient_status(getattr(outcome, "status_code", None) or 0)
+        )
+
+    return repeated(work, again, FAR, clock, met)
 
 
 def _outcome(state: RetryCallState) -> Any:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 from batchtrain.config.types import Credentials, StorageCredentials
 from batchtrain.config.unfilled import is_unfilled, require_credentials
 from batchtrain.errors import UsageError
+from batchtrain.service import retry
 from batchtrain.service.faults import faults
 from batchtrain.storage.blob_requests import NEVER, Request, Storage, blob_path
 
@@ -200,10 +201,12 @@ def _signature(storage: Storage, credentials: StorageCredentials, days: int | No
     from azure.storage.blob import BlobServiceClient  # 0.28 s, and only for links
 
     now = datetime.now(timezone.utc)
-    start, expiry = now - timedelta(minutes=15), now + timedelta(days=days or LINK_DAYS)  # clocks differ
+    expiry = now + timedelta(days=days or LINK_DAYS)
     if credentials.account_key:
-        return {"account_key": credentials.account_key.reveal(), "start": start, "expiry": expiry}
+        return {"account_key": credentials.account_key.reveal(), "expiry": expiry}
+    start = now - timedelta(minutes=15)  # clocks differ
     expiry = min(expiry, now + timedelta(days=DELEGATED_DAYS) - timedelta(minutes=15))
-    with faults(f"ask for a key that signs links of {credentials.account}", storage.url):
-        key = BlobServiceClient(storage.url, credential=storage.token).get_user_delegation_key(start, expiry)
-    return {"user_delegation_key": key, "start": start, "expiry": expiry}
+    with faults(f"ask for a key that signs links of {credentials.account}", urlsplit(storage.url).netloc):
+        service = BlobServiceClient(storage.url, credential=storage.token, retry_total=0)
+        key = retry.answered(lambda: service.get_user_delegation_key(start, expiry), met=False)
+    return {"user_delegation_key": key, "expiry": expiry}

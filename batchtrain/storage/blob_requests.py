@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 from xml.etree import ElementTree
 
 import certifi
@@ -28,7 +28,7 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.service import positions, retry
 from batchtrain.service.connect import patience
-from batchtrain.service.faults import faults
+from batchtrain.service.faults import clock_step, faults, unreachable
 
 API_VERSION = "2023-11-03"
 SCOPE = "https://storage.azure.com/.default"
@@ -160,7 +160,8 @@ class Storage:
         try:
             answer = self._repeated(attempt, lambda: again() and not stopped.is_set(), stopped)
         except (OSError, HTTPException) as error:
-            raise _unreachable(operation, error) from error
+            what = "`account` and `endpoint` in credentials.yaml, and this machine's network"
+            raise unreachable(operation, self._split.netloc, self.url, error, what) from error
         if answer.status >= 400 and answer.status not in allow:
             raise fault(operation, answer)
         return answer
@@ -174,9 +175,10 @@ class Storage:
             if not transient(error) or not again():
                 raise
         self.close()  # the other kept connections are as old
-        limits = self._patience if self._met else self._patience._replace(budget=self._patience.refused)
         clock = retry.interruptible(stopped)
-        return retry.repeated(attempt, lambda outcome: again() and transient(outcome), limits, clock)
+        return retry.repeated(
+            attempt, lambda outcome: again() and transient(outcome), self._patience, clock, met=self._met
+        )
 
     @contextmanager
     def answer(self, request: Request) -> Iterator[HTTPResponse]:
@@ -209,15 +211,14 @@ class Storage:
         secure, host = self._split.scheme == "https", self._split.hostname or ""
         port = self._split.port or (443 if secure else 80)
         proxy = retry.proxy_of(self.url)
-        near = urlsplit(proxy) if proxy else None
-        to = (near.hostname or "", near.port or 80) if near else (host, port)
+        near, near_port, login = _proxy(proxy) if proxy else (host, port, {})
         connection: HTTPConnection
         if secure:
-            connection = http.client.HTTPSConnection(*to, timeout=self._patience.connect, context=_trust())
+            connection = http.client.HTTPSConnection(near, near_port, timeout=self._patience.connect, context=_trust())
         else:
-            connection = HTTPConnection(*to, timeout=self._patience.connect)
-        if near:
-            connection.set_tunnel(host, port)
+            connection = HTTPConnection(near, near_port, timeout=self._patience.connect)
+        if proxy:
+            connection.set_tunnel(host, port, login)
         connection.connect()
         return connection
 
@@ -282,6 +283,23 @@ def _key(key: Secret, account: str) -> bytes:
         ) from None
 
 
+def _proxy(url: str) -> tuple[str, int, dict[str, str]]:
+    """Host and port of a proxy, and the header with its login. Raises UsageError unless it is an http proxy."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname if parts.scheme == "http" else None, parts.port or 80
+    except ValueError:  # a port that is not a number
+        host = None
+    if not host:
+        raise UsageError(
+            f"the proxy {retry.proxy_name(url)} cannot reach storage accounts: set HTTPS_PROXY to http://HOST:PORT, or"
+            " name their hosts in NO_PROXY"
+        )
+    login = unquote(parts.netloc.rpartition("@")[0])
+    header = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
+    return host, port, header
+
+
 def _trust() -> ssl.SSLContext:
     chosen = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
     return ssl.create_default_context(cafile=chosen or certifi.where())
@@ -299,7 +317,8 @@ class _Tokens:
         with self._lock:
             if time.time() > self._end - 300:
                 with faults("sign in to the storage account", self._host):
-                    self._token, self._end = self._credential.get_token(SCOPE)[:2]
+                    token = retry.answered(lambda: self._credential.get_token(SCOPE), met=bool(self._token))
+                    self._token, self._end = token[:2]
             return self._token
 
 
@@ -313,18 +332,11 @@ def transient(outcome: Answer | BaseException) -> bool:
     return isinstance(outcome, (OSError, HTTPException)) and not isinstance(outcome, ssl.SSLCertVerificationError)
 
 
-def _unreachable(operation: str, error: BaseException) -> Unreachable:
-    step = "check `account` and `endpoint` in credentials.yaml, and this machine's network"
-    return Unreachable(
-        f"{operation}: the storage account does not answer: {retry.reason(error)}; {step}", operation=operation
-    )
-
-
 def fault(operation: str, answer: Answer) -> ServiceError:
     """An answer with an error, as an error that names the operation."""
     status, code = answer.status, answer.code
     if status in (401, 403):
-        step = "check the account's key in credentials.yaml and this machine's clock"
+        step = clock_step(code, status, answer.headers.get("date")) or "check the account's key in credentials.yaml"
         text = f"{operation}: the storage account refused: {answer.message}; {step}"
         return NotAllowed(text, operation=operation, code=code)
     if status == 404:

@@ -64,7 +64,7 @@ class Service:
     def send(self, verb: str, path: str, body: object = None) -> tuple[int, Any]:
         content = b"" if body is None else json.dumps(body).encode()
         # A shared key is not enough for every body.
-        token = tokens.issue(KEY, ACCOUNT, wire.AUDIENCE, server.clock() + wire.DAY)
+        token = tokens.issue(KEY, ACCOUNT, wire.AUDIENCE, server.clock())
         answer = ask(self.inside, verb, path, VERSION, content, {"authorization": f"Bearer {token}"})
         return answer.status, json.loads(answer.content) if answer.content else {}
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -183,14 +183,14 @@ def test_nothing_was_imported():
 """
 
 
-def run_pytest(directory: Path, text: str) -> None:
+def run_pytest(directory: Path, text: str, environment: Mapping[str, str] | None = None) -> None:
     (directory / "test_project.py").write_text(text, encoding="utf-8")
     root = Path(__file__).resolve().parents[2]
     plugin = [] if _installed() else ["-p", "batchtrain.pytest_plugin"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, "test_project.py"],
         cwd=directory,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root)},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root), **(environment or {})},
         capture_output=True,
         text=True,
     )

@@ -14,7 +14,7 @@ from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
 from batchtrain import local
 from batchtrain.config.types import Secret
-from batchtrain.emulator import server, tokens, wire
+from batchtrain.emulator import server, steering, tokens, wire
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import NotAllowed, Unreachable, UsageError
 from batchtrain.service import connect as signing
@@ -34,7 +34,7 @@ class Issuer:
 
     def __init__(
         self,
-        lasts: float = 3600,
+        lasts: int = 3600,
         says: float | None = None,
         account: str = "batchtrain",
         resource: str = wire.AUDIENCE,
@@ -46,11 +46,10 @@ class Issuer:
 
     def get_token(self, *scopes: str, **_: Any) -> AccessToken:
         self.asked.append(scopes)
-        expires = server.clock() + int(self.lasts * wire.SECOND)
-        return AccessToken(self.token(expires), int(time.time() + self.says))
+        return AccessToken(self.token(), int(time.time() + self.says))
 
-    def token(self, expires: int) -> str:
-        return tokens.issue(KEY, self.account, self.resource, expires, self.allows)
+    def token(self) -> str:
+        return tokens.issue(KEY, self.account, self.resource, server.clock(), self.lasts, self.allows)
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ def test_a_token_that_is_about_to_expire_is_fetched_anew(account: Account) -> No
 
 def test_an_expired_token_is_shown_as_not_allowed_with_the_next_step(account: Account) -> None:
     with pytest.raises(NotAllowed, match=r"list pools: .*expired at .*\(AuthenticationFailed\); sign in again"):
-        look.pools(signing.client(account, Issuer(lasts=-60, says=3600)))
+        look.pools(signing.client(account, Issuer(lasts=-600, says=3600)))
 
 
 def test_a_token_of_another_service_is_answered_with_401_and_where_to_sign_in(
@@ -122,6 +121,20 @@ def test_a_token_of_somebody_else_s_key_is_refused(account: Account) -> None:
 
     with pytest.raises(NotAllowed, match="not issued by this emulator"):
         look.pools(signing.client(account, Forged()))
+
+
+def test_a_clock_that_differs_from_the_service_s_is_named_as_the_cause(emulator: Emulator, account: Account) -> None:
+    clients = (
+        signing.client(account, Issuer(lasts=60)),
+        signing.connect(account._replace(key=Secret(emulator.key))),
+    )
+    for client, limit in zip(clients, ("5 min", "15 min"), strict=True):
+        for seconds, direction in ((7200, "behind"), (-7200, "ahead of")):
+            steering.fault(emulator.status, "skew", seconds=seconds, count=1)
+            with pytest.raises(NotAllowed) as caught:
+                look.pools(client)
+            named = f"this machine's clock is 2 h 0 min {direction} the service's, which allows {limit}: synchronise"
+            assert named in str(caught.value)
 
 
 def test_a_token_without_the_permission_is_shown_with_the_role_that_is_missing(account: Account) -> None:
@@ -194,7 +207,7 @@ def test_a_call_knows_how_it_was_signed() -> None:
     date = wire.http_date(now)
     key = wire.authorization("batchtrain", KEY, "GET", "/pools", "", {"ocp-date": date})
     assert signed_by(key, date) == tokens.SHARED_KEY
-    assert signed_by(f"Bearer {Issuer().token(now + wire.SECOND)}") == tokens.TOKEN
+    assert signed_by(f"Bearer {Issuer().token()}") == tokens.TOKEN
 
 
 def test_an_emulator_process_over_https_is_found_and_stopped(tmp_path: Path, certificates: Certificates) -> None:

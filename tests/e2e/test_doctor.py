@@ -51,7 +51,7 @@ def azure(tmp_path: Path) -> Iterator[Azure]:
 
     def token(scope: str) -> str:
         assert scope.endswith("/.default")
-        return tokens.issue(batch.key, "batchtrain", wire.AUDIENCE, server.clock() + 3600 * wire.SECOND)
+        return tokens.issue(batch.key, "batchtrain", wire.AUDIENCE, server.clock())
 
     with Emulator(settings, FakeMachine.open) as batch:
         answers = management.answers("127.0.0.1")

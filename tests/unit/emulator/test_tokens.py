@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 
 import pytest
 
@@ -12,7 +13,7 @@ from batchtrain.emulator.faults import Fault, NeedsToken
 KEY = base64.b64encode(b"key").decode()
 RESOURCE = "https://batch.core.windows.net"
 NOW = wire.parse_timestamp("2026-11-21T10:00:00Z")
-LATER = NOW + 60 * wire.SECOND
+LEEWAY = tokens.LEEWAY_SECONDS * wire.SECOND
 
 
 def check(token: str, *, method: str = "POST", now: int = NOW, scheme: str = "Bearer ") -> None:
@@ -20,15 +21,35 @@ def check(token: str, *, method: str = "POST", now: int = NOW, scheme: str = "Be
 
 
 def issued(resource: str = f"{RESOURCE}/", account: str = "account", key: str = KEY, **more: str) -> str:
-    return tokens.issue(key, account, resource, LATER, **more)
+    return tokens.issue(key, account, resource, NOW, 60, **more)
 
 
-def test_a_token_allows_requests_until_it_expires() -> None:
-    check(issued(), now=LATER - wire.SECOND)
+@pytest.mark.parametrize(
+    ("first", "now", "says"),
+    [
+        (NOW - LEEWAY, NOW - LEEWAY - wire.SECOND, "is not valid before 2026-11-21T10:00:00"),
+        (NOW + 59 * wire.SECOND + LEEWAY, NOW + 60 * wire.SECOND + LEEWAY, "expired at 2026-11-21T10:01:00"),
+    ],
+)
+def test_a_token_allows_requests_in_its_time_and_five_minutes_around_it(first: int, now: int, says: str) -> None:
+    check(issued(), now=first)
     with pytest.raises(NeedsToken) as refusal:
-        check(issued(), now=LATER)
+        check(issued(), now=now)
     assert refusal.value.status == 401
-    assert "expired at 2026-11-21T10:01:00" in refusal.value.details["AuthenticationErrorDetail"]
+    assert says in refusal.value.details["AuthenticationErrorDetail"]
+
+
+@pytest.mark.parametrize("claim", ["nbf", "iat"])
+def test_a_token_of_the_future_is_refused_by_either_of_its_times(claim: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = tokens._encoded
+    later = tokens.seconds(NOW + LEEWAY) + 1
+
+    def changed(part: Mapping[str, object]) -> str:
+        return encoded({**part, claim: later} if claim in part else part)
+
+    monkeypatch.setattr(tokens, "_encoded", changed)
+    with pytest.raises(NeedsToken, match="AuthenticationFailed"):
+        check(issued())
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from types import SimpleNamespace
 
 import pytest
 from azure.batch import models
 from azure.core import exceptions as azure
+from urllib3.exceptions import NewConnectionError
 
 from batchtrain.errors import AlreadyExists, NotAllowed, NotFound, QuotaReached, ServiceError, Unreachable
-from batchtrain.service import retry
+from batchtrain.service import clock_difference, retry
 from batchtrain.service.faults import NO_CONNECTION, failure, faults
 
 
@@ -43,7 +48,8 @@ def raised(error: Exception) -> ServiceError:
 
 
 def test_a_connection_that_another_service_refuses_says_nothing_of_batch() -> None:
-    lost = retry.NoConnection("refused")
+    lost = azure.ServiceRequestError("refused")
+    vars(lost).update(met=False)
     assert raised(lost).code == NO_CONNECTION
     with (
         pytest.raises(
@@ -78,6 +84,62 @@ def test_a_message_says_the_operation_the_reason_and_the_next_step() -> None:
         "add pool p: The specified pool already exists [PropertyName: id] (PoolExists);"
         " delete it with `batchtrain pool del p`, run on it with `batchtrain run --reuse`, or use another id"
     )
+
+
+AHEAD = "this machine's clock is 20 min ahead of the service's, which allows"
+BEHIND = "this machine's clock is 20 min behind the service's, which allows"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "status", "code", "says"),
+    [
+        (20, 403, "AuthenticationFailed", f"{AHEAD} 15 min: synchronise the clock"),
+        (-20, 403, "AuthenticationFailed", f"{BEHIND} 15 min: synchronise the clock"),
+        (20, 401, "ExpiredAuthenticationToken", f"{AHEAD} 5 min: synchronise the clock"),
+        (14, 403, "AuthenticationFailed", "check the account's name and key"),
+        (4, 401, "AuthenticationFailed", "sign in again"),
+        (20, 403, "AuthorizationFailure", "the signed-in identity needs a role"),
+    ],
+)
+def test_a_clock_that_is_too_far_off_is_the_cause_of_a_refused_sign_in(
+    minutes: float, status: int, code: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
+    monkeypatch.setattr(clock_difference, "now", lambda: served + timedelta(minutes=minutes))
+    answer = Answer(status)
+    answer.headers["Date"] = format_datetime(served, usegmt=True)
+    error = refusal(status, code, "No.")
+    error.response = answer  # type: ignore[assignment]
+    assert f"({code}); {says}" in str(raised(error))
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday", "Tue, 24 Nov 2026 12:00:00 -0000"])
+def test_an_answer_without_a_readable_date_says_nothing_of_the_clock(date: str | None) -> None:
+    assert clock_difference.ahead(date) is None
+
+
+@pytest.mark.parametrize(
+    ("proxy", "name"),
+    [
+        ("http://me:pass@proxy.example:3128", "http://proxy.example:3128"),
+        ("socks5h://me:pa@ss/word@proxy.example", "socks5h://proxy.example"),
+        ("me:pass@proxy.example", "proxy.example"),
+        ("http://proxy.example", "http://proxy.example"),
+    ],
+)
+def test_a_proxy_is_named_without_its_login(proxy: str, name: str) -> None:
+    assert retry.proxy_name(proxy) == name
+
+
+def test_a_sign_in_service_that_does_not_answer_is_unreachable_and_named() -> None:
+    connection = SimpleNamespace(host="login.example")
+    unknown = NewConnectionError(connection, "x")  # type: ignore[arg-type]
+    unknown.__cause__ = socket.gaierror(-2, "Name or service not known")
+    failed = azure.ClientAuthenticationError("Authentication failed")
+    failed.__cause__ = azure.ServiceRequestError("x", error=unknown)
+    error = raised(failed)
+    assert (type(error), error.code) == (Unreachable, "")
+    assert "signing in: login.example does not answer: its name does not resolve; check `aad`, and this" in str(error)
 
 
 def test_no_answer_is_unreachable() -> None:

@@ -12,7 +12,7 @@ from azure.batch import BatchClient
 from batchtrain.errors import NotFound, Unreachable
 from batchtrain.plan.types import PoolFacts
 from batchtrain.records.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PlaceSeen, PoolSeen, ScheduleSeen
-from batchtrain.service import browse, look
+from batchtrain.service import browse, clock_difference, look
 from batchtrain.service.browse import NodeRow, RecentTask, TaskRow
 from tests.unit.service.test_retry import EMPTY, NO_CONNECTION, NOW, Service, refusal
 
@@ -267,19 +267,22 @@ def test_only_what_a_plan_names_and_the_service_has_is_looked_up() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 403])
-def test_an_answer_and_a_refusal_tell_how_far_this_machines_clock_is_ahead(status: int) -> None:
+def test_an_answer_and_a_refusal_tell_how_far_this_machines_clock_is_ahead(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock_difference, "now", lambda: NOW + timedelta(minutes=7))
     service = Service((status, EMPTY))
-    assert look.clock_skew(service.client, lambda: NOW + timedelta(minutes=7)) == 420.0
+    assert look.clock_skew(service.client) == 420.0
     assert service.queries == [{"maxresults": "1"}]
 
 
 def test_an_answer_without_a_date_tells_nothing_about_the_clock() -> None:
-    assert look.clock_skew(Service((200, EMPTY, {"Date": ""})).client, lambda: NOW) is None
+    assert look.clock_skew(Service((200, EMPTY, {"Date": ""})).client) is None
 
 
 def test_the_clock_of_a_service_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(Unreachable):
-        look.clock_skew(Service(NO_CONNECTION).client, lambda: NOW)
+        look.clock_skew(Service(NO_CONNECTION).client)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from contextvars import copy_context
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
@@ -21,6 +22,7 @@ from azure.batch import BatchClient
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.core.exceptions import (
     ClientAuthenticationError,
+    HttpResponseError,
     IncompleteReadError,
     ServiceRequestError,
     ServiceResponseError,
@@ -35,7 +37,7 @@ from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, 
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event
-from batchtrain.service import connect, files, look, retry, submit
+from batchtrain.service import clock_difference, connect, files, look, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
@@ -133,6 +135,7 @@ def caused(error: Exception, by: Exception) -> Exception:
 
 
 NO_CONNECTION = ServiceRequestError("refused", error=ConnectionRefusedError(111, "Connection refused"))
+UNKNOWN = ServiceRequestError("x", error=socket.gaierror(-2, "Name or service not known"))  # type: ignore[arg-type]
 NO_ANSWER = ServiceResponseError("('Connection aborted.', RemoteDisconnected('x'))")
 FAULTS = {
     "no connection": NO_CONNECTION,
@@ -155,9 +158,10 @@ def test_a_transient_fault_is_retried(fault: Any) -> None:
     [
         (400, EMPTY), (403, EMPTY), (404, EMPTY), (409, EMPTY), (412, EMPTY), (501, EMPTY), (505, EMPTY),
         caused(ServiceRequestError("x"), ssl.SSLCertVerificationError("self-signed")),
+        ServiceRequestError("x", error=requests.exceptions.InvalidSchema("Missing dependencies for SOCKS support.")),
         ClientAuthenticationError("nobody is signed in"),
     ],
-    ids=["400", "403", "404", "409", "412", "501", "505", "certificate", "sign-in"],
+    ids=["400", "403", "404", "409", "412", "501", "505", "certificate", "proxy", "sign-in"],
 )  # fmt: skip
 def test_everything_else_is_final_at_once(fault: Any) -> None:
     service = Service(fault, (200, EMPTY))
@@ -250,6 +254,62 @@ def test_where_nothing_listens_on_this_machine_the_first_call_fails_soon() -> No
     assert caught.value.code == "NoConnection"
 
 
+def unresolved(patience: retry.Patience, *before: Any, **wait: float) -> Service:
+    """A service after a call to a host whose name does not resolve."""
+    service = Service(*before, UNKNOWN, patience=patience)
+    for _ in before:
+        look.pools(service.client)
+    with retry.until(**wait) if wait else nullcontext(), pytest.raises(Unreachable, match="its name does not resolve"):
+        look.pools(service.client)
+    return service
+
+
+@pytest.mark.parametrize("wait", [{}, {"end": 3600.0}], ids=["alone", "in a wait"])
+def test_a_host_that_never_answered_and_whose_name_does_not_resolve_is_given_up_soon(wait: dict[str, float]) -> None:
+    assert 1.0 < unresolved(FAR, **wait).time.seconds <= retry.UNRESOLVED
+    assert unresolved(NEAR, **wait).time.seconds <= NEAR.refused
+
+
+def test_a_host_that_has_answered_keeps_its_patience_when_its_name_no_longer_resolves() -> None:
+    assert unresolved(FAR, (200, EMPTY)).time.seconds > FAR.budget - 1
+
+
+def test_a_host_that_refuses_connections_keeps_its_patience() -> None:
+    service = Service(NO_CONNECTION)
+    with pytest.raises(Unreachable):
+        look.pools(service.client)
+    assert service.time.seconds > FAR.refused - 1
+
+
+def test_a_sign_in_host_whose_name_does_not_resolve_is_given_up_soon_too() -> None:
+    class Tokens:
+        def get_token(self, *_: str, **__: Any) -> AccessToken:
+            raise caused(ClientAuthenticationError("Authentication failed"), UNKNOWN)
+
+    service = Service((200, EMPTY))
+    client = BatchClient("https://x", Tokens(), retry_policy=service.policy, transport=service.transport)
+    with pytest.raises(Unreachable, match="signing in: the sign-in service does not answer: its name does not resolve"):
+        look.pools(client)
+    assert (service.transport.sent, 1.0 < service.time.seconds <= retry.UNRESOLVED) == ([], True)
+
+
+def test_work_of_another_library_is_repeated_after_transient_faults() -> None:
+    outcomes: list[Any] = [NO_CONNECTION, HttpResponseError(response=response(None, 503, EMPTY, {})), "key"]
+
+    def work() -> str:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return str(outcome)
+
+    time = Time()
+    assert retry.answered(work, met=False, clock=Clock(time.now, time.sleep)) == "key"
+    outcomes[:] = [HttpResponseError(response=response(None, 403, EMPTY, {}))]
+    with pytest.raises(HttpResponseError):
+        retry.answered(work, met=False, clock=Clock(time.now, time.sleep))
+    assert len(time.pauses) == 2
+
+
 def test_what_has_answered_once_is_given_the_whole_budget() -> None:
     service = Service((200, EMPTY), NO_CONNECTION, patience=NEAR)
     look.pools(service.client)
@@ -286,7 +346,7 @@ def test_a_service_that_takes_connections_and_says_nothing_is_given_up() -> None
             AzureNamedKeyCredential("name", "a2V5"),  # type: ignore[arg-type]
             retry_policy=RetryPolicy(quick),
         )
-        with pytest.raises(Unreachable, match="list pools: the service does not answer: no answer in time"):
+        with pytest.raises(Unreachable, match=r"list pools: 127\.0\.0\.1:\d+ does not answer: no answer in time"):
             look.pools(client)
 
 
@@ -492,6 +552,12 @@ def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
+def certificate(code: int) -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError("refused")
+    error.verify_code = code
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -499,6 +565,9 @@ def test_a_resize_that_stands_with_other_numbers_did_not_arrive() -> None:
         (FAULTS["truncated"], "the answer was truncated"),
         (ServiceResponseError("x", error=ConnectionResetError(104, "Connection reset by peer")), "connection reset by"),
         (ServiceResponseError("something else.\nat line 2"), "something else"),
+        (caused(ServiceRequestError("x"), certificate(9)), "its certificate is not valid yet by this machine's clock"),
+        (caused(ServiceRequestError("x"), certificate(10)), "its certificate has expired by this machine's clock"),
+        (caused(ServiceRequestError("x"), certificate(18)), "its certificate is not trusted"),
     ],
 )
 def test_a_reason_is_a_few_words(error: Exception, words: str) -> None:
@@ -517,6 +586,7 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
     for line in (
         f"| deadline of a call | {FAR.budget:g} s | {NEAR.budget:g} s |",
         f"| the same, if nothing has ever accepted a connection | {FAR.refused:g} s | {NEAR.refused:g} s |",
+        f"| the same, if its name does not resolve | {retry.UNRESOLVED:g} s | {NEAR.refused:g} s |",
         f"{FAR.connect:g} s, {FAR.read:g} s | {NEAR.connect:g} s, {NEAR.read:g} s |",
         f"{FAR.first:g} s, then 2, 4, … {FAR.most:g} s | {NEAR.first:g} s, then 0.04, … {NEAR.most:g} s |",
         f"cannot be\nreached for {retry.QUIET:g} s",
@@ -524,7 +594,8 @@ def test_the_documentation_has_the_policys_numbers(root: Path) -> None:
         assert line in text
 
 
-def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step() -> None:
+def test_a_401_in_the_middle_of_following_is_one_sentence_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_difference, "now", lambda: NOW)
     refused = (401, {"code": "AuthenticationFailed", "message": {"value": "The token has expired."}})
     service = Service((206, "step 1\n"), refused)
     follower = files.Follower(service.client, "j", "t", "stdout.txt")

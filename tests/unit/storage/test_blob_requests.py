@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import ssl
 import threading
 import time
+from datetime import datetime, timezone
 from http.client import IncompleteRead
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +18,12 @@ from azure.core.credentials import AccessToken
 from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
 
 from batchtrain.config.types import Secret
-from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
-from batchtrain.service.retry import NEAR
+from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
+from batchtrain.service import clock_difference, retry
+from batchtrain.service.retry import NEAR, Clock
 from batchtrain.storage import blob_requests
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path, fault, transient
+from tests.unit.service.test_retry import Time
 
 from .blob_server import BlobServer
 
@@ -99,6 +103,7 @@ def test_a_token_is_kept_until_five_minutes_before_its_end(seconds: float, last:
         ("http_proxy", "http://acct.example", "acct.example:80"),
         ("https_proxy", "https://acct.example", "acct.example:443"),
         ("https_proxy", "https://acct.example:8443", "acct.example:8443"),
+        ("all_proxy", "https://acct.example", "acct.example:443"),
     ],
 )
 def test_a_connection_goes_through_the_proxy_of_the_environment(
@@ -115,13 +120,25 @@ def test_a_connection_goes_through_the_proxy_of_the_environment(
     for name in ("no_proxy", "NO_PROXY", variable.upper()):
         monkeypatch.delenv(name, raising=False)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setenv(variable, f"http://127.0.0.1:{listener.getsockname()[1]}")
+        monkeypatch.setenv(variable, f"http://me:w%40rd@127.0.0.1:{listener.getsockname()[1]}")
         thread = threading.Thread(target=refuse)
         thread.start()
         with pytest.raises(OSError, match="403"):
             Storage(url, "acct", Secret("a2V5"))._opened()
         thread.join()
-    assert received[0].split(b"\r\n")[0].startswith(f"CONNECT {target} ".encode())
+    request, *headers = received[0].decode().split("\r\n")
+    assert request.startswith(f"CONNECT {target} ")
+    assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:w@rd').decode()}" in headers
+
+
+@pytest.mark.parametrize("proxy", ["socks5://me:word@proxy:1080", "https://me:word@proxy", "http://me:word@proxy:x"])
+def test_a_proxy_that_cannot_be_used_is_named_without_its_login(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(UsageError, match="cannot reach storage accounts: set HTTPS_PROXY") as caught:
+        Storage("https://acct.example", "acct", Secret("a2V5"))._opened()
+    assert "word" not in str(caught.value)
 
 
 def test_a_host_that_needs_no_proxy_is_reached_directly(
@@ -205,6 +222,24 @@ def test_an_error_answer_becomes_an_error_with_its_code_and_first_line(
         raise error
 
 
+def test_a_refusal_names_a_clock_that_is_too_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_difference, "now", lambda: datetime(2026, 11, 24, 13, 0, tzinfo=timezone.utc))
+    old = answer(403, x_ms_error_code="AuthenticationFailed", date="Tue, 24 Nov 2026 12:00:00 GMT")
+    assert "this machine's clock is 1 h 0 min ahead of the service's, which allows 15 min" in str(fault("send", old))
+
+
+def test_an_account_whose_name_does_not_resolve_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    passed = Time()
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(retry, "interruptible", lambda stopped: Clock(passed.now, passed.sleep))
+    with pytest.raises(Unreachable, match=r"list box: acct\.blob\..* does not answer: its name does not resolve"):
+        Storage(URL, "acct", Secret("a2V5")).send("list box", Request("GET", "/box"))
+    assert 1.0 < passed.seconds <= retry.UNRESOLVED
+
+
 def test_a_long_error_document_is_not_parsed() -> None:
     assert answer(400, b"<Error>" + b" " * (1 << 16) + b"<Code>x</Code></Error>").code == ""
 
@@ -228,7 +263,7 @@ def test_an_account_that_does_not_answer_says_what_to_check() -> None:
     storage = Storage("http://127.0.0.1:9/acct", "acct", Secret("a2V5"))
     stopped = threading.Event()
     stopped.set()
-    with pytest.raises(Unreachable, match=r"list box: the storage account does not answer: .*; check `account` and"):
+    with pytest.raises(Unreachable, match=r"list box: 127\.0\.0\.1:9 does not answer: .*; check `account` and"):
         storage.send("list box", Request("GET", "/box"), stopped=stopped)
 
 
