@@ -341,7 +341,8 @@ def test_no_name_leads_out_of_a_node(data_dir: Path, tmp_path: Path) -> None:
         assert completed(client).execution_info.exit_code == 0
         (node,) = idle(client)
         listed = [one.name for one in client.list_task_files("job", "task", recursive=True)]
-        assert "stdout.txt" in listed and not [name for name in listed if "secret" in name or "passwd" in name]
+        assert {"stdout.txt", "wd/link", "wd/secret", "wd/folder"} < set(listed), "a link is listed as itself"
+        assert not {"wd/folder/secret", "wd/tree/passwd"} & set(listed)
     trees = ("/jobs/job/tasks/task/files", f"/pools/pool/nodes/{node.id}/files")
     task_dir = "workitems/job/job-1/task"
     for prefix in (trees[0], trees[1], f"{trees[1]}/{task_dir}"):

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from batchtrain.plan import Plan, Step
+from tests.submitting import carry_out
 from tests.waiting import GUARD, until
 
 from .conftest import SCRIPT, left_running
@@ -336,11 +338,11 @@ def test_the_services_reason_for_a_refusal_is_shown(batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
     status = json.loads(batchtrain("emulator", "status", "-o", "json").stdout)
     from batchtrain.config.types import Secret
-    from batchtrain.service import connect, submit
+    from batchtrain.service import connect
 
     client = connect.connect(connect.account(status["endpoint"], status["account"], Secret(status["key"])))
     with pytest.raises(Exception, match="PropertyName: "):
-        submit._add_pool(client, None, {"id": "not valid", "vmSize": "x"})  # type: ignore[arg-type]
+        list(carry_out(client, Plan((Step("pool.add", "not valid", {"id": "not valid", "vmSize": "x"}),))))
 
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout"])
