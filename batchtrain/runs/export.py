@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from batchtrain.errors import UsageError
-from batchtrain.runs.directory import RunDirectory, replace
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.extract import split
 from batchtrain.runs.local_names import safe_path
 
@@ -122,7 +122,9 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
         )
         count += len(point.values)
     for folder, content in files.items():
-        replace(target / safe_path(folder) / f"events.out.tfevents.0.{run.name}", bytes(content))
+        file = target / safe_path(folder) / f"events.out.tfevents.0.{run.name}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
     return count
 
 

@@ -158,7 +158,7 @@ def bring(
         else:
             missing[run.path / name] = part, file, name
     wanted = (Wanted(part.tree, file, target) for target, (part, file, _) in missing.items())
-    for done in downloads.fetch(client, wanted, moved, patience=patience):
+    for done in downloads.fetch(client, wanted, moved, patience=patience, mode=downloads.PRIVATE):
         part, _, name = missing[done.wanted.target]
         yield Brought(_fetched(task_id, part, name, done), done.again)
 
