@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from batchtrain.errors import UsageError
-from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.directory import RunDirectory, replace
 from batchtrain.runs.extract import split
 from batchtrain.runs.local_names import safe_path
 
@@ -51,13 +51,10 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
         raise UsageError(
             f"{run.path} has nothing for DLBS: no line `__name__=value` in logs/, and no throughput in run.json"
         )
-    target.mkdir(parents=True, exist_ok=True)
     written = []
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
-        file.write_text(
-            "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()), encoding="utf-8"
-        )
+        replace(file, "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()).encode())
         written.append(file)
     return written
 
@@ -122,9 +119,7 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
         )
         count += len(point.values)
     for folder, content in files.items():
-        file = target / safe_path(folder) / f"events.out.tfevents.0.{run.name}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+        replace(target / safe_path(folder) / f"events.out.tfevents.0.{run.name}", bytes(content))
     return count
 
 
