@@ -214,11 +214,11 @@ def _above(folder: Path) -> tuple[_Ignores, ...]:
     """The .gitignore files above a source, up to the root of its git repository; none outside of a repository."""
     parents = list(folder.resolve().parents) if not (folder / ".git").exists() else []
     root = next((number for number, parent in enumerate(parents, 1) if (parent / ".git").exists()), 0)
-    place = folder.resolve()
+    source = folder.resolve()
     return tuple(
         ignores
         for parent in reversed(parents[:root])
-        for ignores in _ignores(parent / GIT_IGNORE, f"{place.relative_to(parent).as_posix()}/")
+        for ignores in _ignores(parent / GIT_IGNORE, f"{source.relative_to(parent).as_posix()}/")
     )
 
 

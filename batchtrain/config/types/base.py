@@ -40,8 +40,8 @@ _STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]
 
 def read_path(name: str) -> Path:
     """The steps of a path in a text, such as that of `--set`. Quotes keep a name with dots together."""
-    found = _STEP.findall(name)
-    return tuple(int(number) if number else double or single or word for double, single, number, word in found)
+    parts = _STEP.findall(name)
+    return tuple(int(number) if number else double or single or word for double, single, number, word in parts)
 
 
 def whole_number(value: object) -> int | None:
