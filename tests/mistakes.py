@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from batchtrain.config import check, load, override, reference
+from batchtrain.config import check, load, reference
+from batchtrain.config.types import read_path
 from tests.properties import BASE, FILE_OF, path_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,7 +61,7 @@ def file_of(mistake: Mistake) -> str:
 
 def text_of(mistake: Mistake) -> str:
     """The file with the mistake in it."""
-    *above, last = override.steps(mistake.path)
+    *above, last = read_path(mistake.path)
     data = _data(mistake.base)
     container = data
     for step, following in itertools.pairwise([*above, last]):
@@ -131,7 +132,7 @@ def _of_recipe(base: str, data: Any, path: str, seen: set[str]) -> Iterator[Mist
             yield from _of_recipe(base, item, f"{path}[{number}]", seen)
     for key, value in data.items() if isinstance(data, dict) else ():
         below = f'{path}."{key}"' if path and "." in key else f"{path}.{key}".removeprefix(".")
-        place = ".".join(str(step) for step in override.steps(below) if not isinstance(step, int))
+        place = ".".join(str(step) for step in read_path(below) if not isinstance(step, int))
         if place not in seen and len(key) > 2:
             seen.add(place)
             yield Mistake(base, below, "rename", key[:-3] + key[-2] + key[-3] + key[-1])

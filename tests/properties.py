@@ -17,7 +17,7 @@ from batchtrain.config import override, reference
 from batchtrain.config.load import load
 from batchtrain.config.reference import ITEM, KEY, PropertyPath
 from batchtrain.config.source_directory import read_sources
-from batchtrain.config.types import Recipe, Secret
+from batchtrain.config.types import Recipe, Secret, read_path
 from batchtrain.custom import read_made
 from batchtrain.errors import ConfigError, PlanError, Problem, UsageError
 from batchtrain.plan import Facts, Plan, plan_recipe, wire_times
@@ -123,7 +123,7 @@ def built(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The base with values put at their paths."""
     data: dict[str, Any] = copy.deepcopy(BASE)
     for name, value in settings.items():
-        head, *rest = override.steps(name)
+        head, *rest = read_path(name)
         path = (str(head), *override.joined(str(head), rest, data.get(str(head))))
         if value is not None or _is_there(data, path):
             data = override.put(data, path, value)

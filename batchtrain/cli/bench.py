@@ -194,11 +194,13 @@ def _done(folder: Path) -> dict[str, str]:
 
 def _note_done(folder: Path, planned: Planned, run: str) -> None:
     """Append a line, also behind one that a kill has cut off."""
-    folder.mkdir(parents=True, exist_ok=True)
+    from batchtrain.runs.directory import open_private
+
     path = folder / "done.jsonl"
     begin = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(begin + json.dumps({"case": planned.case.name, "digest": planned.digest, "run": run}) + "\n")
+    line = json.dumps({"case": planned.case.name, "digest": planned.digest, "run": run})
+    with open_private(path, "ab") as file:
+        file.write(f"{begin}{line}\n".encode())
 
 
 # --- the runs --------------------------------------------------------------------------------------------------------
@@ -270,14 +272,15 @@ def _take(ended: Ended, planned: Planned, folder: Path, message: str) -> None:
 
 def _report(experiment: Experiment, planned: list[Planned], folder: Path, title: str) -> None:
     from batchtrain.runs import scaling_report
+    from batchtrain.runs.directory import replace
 
     measured = list(_measured(experiment, planned, folder))
     table = scaling_report.rows(measured)
     show_rows(table, empty="no run has completed")
     if not measured:
         return
-    (folder / "report.csv").write_text(scaling_report.as_csv(table), encoding="utf-8")
-    (folder / "report.html").write_text(scaling_report.as_html(title, experiment.metric, table), encoding="utf-8")
+    replace(folder / "report.csv", scaling_report.as_csv(table).encode())
+    replace(folder / "report.html", scaling_report.as_html(title, experiment.metric, table).encode())
     say(f"report: {folder / 'report.html'} and report.csv")
 
 

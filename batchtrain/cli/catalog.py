@@ -275,7 +275,9 @@ def _before(file: Path) -> Catalog:
 
 def _write(file: Path, catalog: Catalog, location: str) -> None:
     from batchtrain.config import catalog_file
-    from batchtrain.runs.directory import replace
+    from batchtrain.config.load import write
 
     heading = f"{MADE_BY} on {date.today()} for {location};\nthe next time it is replaced."
-    replace(file, catalog_file.text_of(catalog, heading).encode())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    write(str(file), catalog_file.text_of(catalog, heading).encode())

@@ -135,7 +135,7 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
 @common
 def migrate(directory: str | None, write: bool) -> int:
     """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
-    from batchtrain.config import fixes, load, origin
+    from batchtrain.config import fixes, load
 
     source = _directory(directory)
     files = load.read(source, settings().files)
@@ -145,7 +145,7 @@ def migrate(directory: str | None, write: bool) -> int:
             load.write(file, content)
     still = (problem for problem in done.left.problems if problem.rule in fixes.ANSWERED or problem.level == "error")
     left = [*done.notes, *still]
-    change = fixes.difference(files, done.files, origin.secrets(done.left))
+    change = fixes.difference(files, done.files)
     if settings().output == "table":
         if change and not write:
             print(change)

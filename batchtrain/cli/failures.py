@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -27,17 +28,21 @@ OF_A_NODE = re.compile(r'"[^"]*/workitems/[^/"]+/[^/"]+/(?=[^/"]+/)')
 
 
 def report(error: BaseException, chosen: Settings) -> int:
-    """Print the failure to stderr; returns the exit code."""
+    """Print the failure to stderr, without secrets; returns the exit code."""
+    from batchtrain.config.masking import masked_document, masked_text, secrets_in
+
+    secrets = secrets_in(chosen.recipe, chosen.values)
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
         import traceback
 
-        traceback.print_exception(error)
+        print(masked_text("".join(traceback.format_exception(error)), secrets), end="", file=sys.stderr)
     message, code = message_of(error)
     message = pasted(message, chosen.target, chosen.credentials_options)
     if _form(chosen) == "table":
-        _for_people(error, message, chosen)
+        for part in _for_people(error, message, chosen):
+            print(masked_text(part, secrets), file=sys.stderr)
     else:
-        print(json.dumps(document_of(error, message, code)), file=sys.stderr)
+        print(json.dumps(masked_document(document_of(error, message, code), secrets)), file=sys.stderr)
     return code
 
 
@@ -76,36 +81,36 @@ def _of_the_machine(error: OSError) -> str:
     return ""
 
 
-def _for_people(error: BaseException, message: str, chosen: Settings) -> None:
+def _for_people(error: BaseException, message: str, chosen: Settings) -> Iterator[str]:
     if isinstance(error, ConfigError):
         from batchtrain.cli.output import colored
 
         for problem in error.problems:
             sentence, *rest = problem.rendered(color=colored(sys.stderr)).split("\n")
             lines = [line if "|" in line else pasted(line, chosen.target, chosen.credentials_options) for line in rest]
-            print(pasted(sentence, chosen.target, chosen.credentials_options), *lines, sep="\n", file=sys.stderr)
-    _print(f"batchtrain: {shortened(message)}")
+            yield from (pasted(sentence, chosen.target, chosen.credentials_options), *lines)
+    yield _wrapped(f"batchtrain: {shortened(message)}")
     if isinstance(error, TaskFailed):
-        _where_the_rest_is(error, chosen)
+        yield from _where_the_rest_is(error, chosen)
     if isinstance(error, BatchtrainError) and error.finding:
         for row in error.finding.card():
-            _print(pasted(row, chosen.target, chosen.credentials_options))
+            yield _wrapped(pasted(row, chosen.target, chosen.credentials_options))
 
 
-def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> None:
+def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> Iterator[str]:
     if chosen.rest:
-        _print(pasted(chosen.rest, chosen.target, chosen.credentials_options))
+        yield _wrapped(pasted(chosen.rest, chosen.target, chosen.credentials_options))
         return
     if error.lines:
         lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
-        print("its last lines:", *(f"  {line}" for line in lines), sep="\n", file=sys.stderr)
+        yield from ("its last lines:", *(f"  {line}" for line in lines))
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
-    _print(pasted(f"the rest: {command}", chosen.target, chosen.credentials_options))
+    yield _wrapped(pasted(f"the rest: {command}", chosen.target, chosen.credentials_options))
 
 
-def _print(text: str) -> None:
-    print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
+def _wrapped(text: str) -> str:
+    return wrapped(text, terminal_width(sys.stderr))
 
 
 def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]:

@@ -57,6 +57,8 @@ class Settings:
     """Whether a live block is on the terminal, so that nothing else may be drawn."""
     runs_dir: str | None = None
     """The directory of the runs."""
+    recipe: Recipe | None = None
+    """The last recipe that was read; a failure shows none of its secrets."""
     rest: str = ""
     """Where to find the full output behind a failure message. Default: the log of the task."""
 
@@ -97,7 +99,7 @@ class Settings:
 
         source = directory or self.configdir or "."
         self.directory = directory or ""
-        return load.examined(
+        examined = load.examined(
             source,
             settings=self.values,
             needs=needs,
@@ -106,6 +108,8 @@ class Settings:
             local=bool(self.local),
             most=self.most,
         )
+        self.recipe = examined.recipe
+        return examined
 
     def quietly(self, directory: str | Path) -> Recipe:
         """The configuration of `directory` for a command that does not run it: warnings are not printed."""

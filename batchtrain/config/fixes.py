@@ -18,6 +18,7 @@ from batchtrain.config.check.vm_images import successor
 from batchtrain.config.dialect import OLD_SECTIONS
 from batchtrain.config.document import Document, Position
 from batchtrain.config.load import Examined, Section
+from batchtrain.config.masking import masked_yaml
 from batchtrain.config.types import Path, Recipe
 from batchtrain.errors import Problem
 
@@ -84,21 +85,19 @@ def _about_programs(before: Examined, done: Fixed) -> tuple[Problem, ...]:
     return tuple(item for item in before.problems if item.rule == "size-retired") if size and size.gpus else ()
 
 
-def difference(before: Files, after: Files, secrets: Iterable[str] = ()) -> str:
-    """The changes as a unified diff, in which `secrets` are masked."""
+def difference(before: Files, after: Files) -> str:
+    """The changes as a unified diff, in which secrets are masked."""
     import difflib  # 6 ms, and only needed here
 
     lines: list[str] = []
     for file, new in after.items():
         old_lines, new_lines = _lines(before[file]), _lines(new)
         lines += difflib.unified_diff(old_lines, new_lines, file, file, lineterm="")
-    hidden = sorted({part for secret in secrets for part in secret.splitlines() if part.strip()}, key=len, reverse=True)
-    mask = re.compile("|".join(map(re.escape, hidden))) if hidden else None
-    return "\n".join(mask.sub("***", line) if mask else line for line in lines)
+    return "\n".join(lines)
 
 
 def _lines(content: bytes) -> list[str]:
-    return content.decode("utf-8-sig", "replace").splitlines()
+    return masked_yaml(content.decode("utf-8-sig", "replace")).splitlines()
 
 
 def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[str, list[_Edit]]]) -> Fixed:

@@ -19,6 +19,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from batchtrain.config import types
+from batchtrain.config.masking import is_hidden
 from batchtrain.config.schema import (
     PATTERNS,
     Flaw,
@@ -185,7 +186,7 @@ def _unknown(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
 
 def _wrong(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
     schema: Any = error.schema
-    fix = "" if _hides(path) else _mended(schema, error.instance)
+    fix = "" if is_hidden(path) else _mended(schema, error.instance)
     yield Flaw(path, "type", f"{_shown(error.instance, path)} is not {_wanted(schema)}", fix=fix)
 
 
@@ -195,7 +196,7 @@ def _no_value(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
     if isinstance(error.instance, (dict, list)):
         yield flaw._replace(rule="type")
     else:
-        yield flaw if _hides(path) else flaw._replace(word=str(error.instance), known=_values(schema))
+        yield flaw if is_hidden(path) else flaw._replace(word=str(error.instance), known=_values(schema))
 
 
 def _beyond(words: Callable[[str, Any, Any], str], error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
@@ -226,7 +227,7 @@ def _union(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
         return
     wanted = " or ".join(_wanted(shape) for shape in options.values())
     flaw = Flaw(path, "type", f"{_shown(error.instance, path)} is not {wanted}")
-    yield flaw if _hides(path) else flaw._replace(**_choice(tuple(options.values()), error.instance))
+    yield flaw if is_hidden(path) else flaw._replace(**_choice(tuple(options.values()), error.instance))
 
 
 def _choice(shapes: tuple[Json, ...], data: Any) -> dict[str, Any]:
@@ -267,13 +268,9 @@ WORDS: dict[str, Words] = {
 def _shown(data: Any, path: Path) -> str:
     if isinstance(data, (dict, list)):
         return "a mapping" if isinstance(data, dict) else "a list"
-    if _hides(path):
-        return "`***`"
+    if is_hidden(path):
+        return f"`{types.MASK}`"
     return "nothing" if data is None else f"`{shortened(str(data))}`"
-
-
-def _hides(path: Path) -> bool:
-    return path[0] == "credentials" or not types.SECRETS.isdisjoint(path)
 
 
 _NOUNS = {"string": "text", "array": "a list", "object": "a mapping"}

@@ -20,9 +20,9 @@ from batchtrain.config.check import Finding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
-from batchtrain.config.masking import masked_line
+from batchtrain.config.masking import SECRETS, masked_line
 from batchtrain.config.schema import Flaw, Verdict, dotted
-from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, SECRETS, Credentials, Recipe, convert
+from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, Credentials, Recipe, convert, read_path
 from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders
 from batchtrain.errors import ConfigError, Problem, UsageError
 
@@ -389,7 +389,7 @@ class Reading:
     def override(self, settings: Mapping[str, str]) -> None:
         """Apply the values of the command line, which override the files."""
         for name, text in settings.items():
-            words = override.steps(name)
+            words = read_path(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
                 hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
@@ -583,7 +583,7 @@ class Reading:
             return problem._replace(message=_QUOTED.sub(_unless_ours, problem.message)) if of_the_text else problem
         if not parsed.readable and any(name in parsed.text for name in SECRETS):
             return problem
-        return problem._replace(source=masked_line(_SECRET.sub(r"\1***", ruler.line(problem.line))))
+        return problem._replace(source=masked_line(ruler.line(problem.line)))
 
 
 def _first_new(data: Any, path: _At) -> _At:
@@ -613,9 +613,6 @@ def _property_of(path: _At) -> _At:
 
 _PRUNINGS = 5  # removing a part may make another one incomplete
 _QUOTED = re.compile(r"`([^`]*)`")
-_SECRET = re.compile(
-    rf"(?i)((?:{'|'.join(sorted(SECRETS))})[\"']?\s*:\s*|[?&]sig=)(?:\"[^\"]*\"?|'[^']*'?|[^\s,&}}\]]+)"
-)
 
 
 def _unless_ours(quoted: re.Match[str]) -> str:

@@ -10,8 +10,8 @@ import msgspec
 
 from batchtrain.config import yaml_text
 from batchtrain.config.load import FIELDS, Examined, Reading
-from batchtrain.config.masking import VARIABLES, is_secret, masked_document
-from batchtrain.config.types import SECRETS, masked
+from batchtrain.config.masking import masked_document, secrets_in
+from batchtrain.config.types import masked
 
 At = tuple[str | int, ...]
 DEFAULT = "default"
@@ -30,36 +30,15 @@ def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] 
     defaults: include default values. environment: settings from an environment variable, by their text.
     """
     leaves: dict[At, Any] = {}
+    secrets = secrets_in(seen.recipe)
     for section, attribute in FIELDS.items():
         value = getattr(seen.recipe, attribute)
         if value is not None and (defaults or section in seen.reading.sections):
-            leaves.update(_leaves(masked_document(msgspec.to_builtins(value, enc_hook=masked)), (section,)))
+            shown = masked_document(msgspec.to_builtins(value, enc_hook=masked), secrets)
+            leaves.update(_leaves(shown, (section,)))
     origins = _origins(seen.reading, leaves, environment)
     kept = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
     return View(_tree(kept), _tree({path: origins[path] for path in kept}))
-
-
-def secrets(seen: Examined) -> tuple[str, ...]:
-    """Every text that must not be shown: values of secret properties, and other texts of the credentials."""
-    texts = []
-    for name, section in seen.reading.sections.items():
-        for path, value in _texts(section.data, (name,)):
-            named = VARIABLES in path[-2:-1] and is_secret(str(path[-1]))
-            if named or not SECRETS.isdisjoint(path) or (name == "credentials" and len(value) >= LIKELY):
-                texts.append(value)
-    return tuple(texts)
-
-
-LIKELY = 16
-"""Minimum length at which an unnamed text of the credentials counts as a secret."""
-
-
-def _texts(value: Any, path: At) -> Iterator[tuple[At, str]]:
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    if isinstance(value, str) and value.strip():
-        yield path, value
-    for key, item in pairs:
-        yield from _texts(item, (*path, key))
 
 
 def as_yaml(view: View, *, origins: bool) -> str:

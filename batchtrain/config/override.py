@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from batchtrain.config import schema
 
 Path = tuple[str | int, ...]
 
-_STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]"']+)""")
 
-
-def steps(name: str) -> list[str | int]:
-    """The steps of a path. Quotes keep a name with dots together."""
-    return [int(number) if number else double or single or word for double, single, number, word in _STEP.findall(name)]
-
-
-def joined(head: str, words: list[str | int], data: Any) -> Path:
+def joined(head: str, words: Sequence[str | int], data: Any) -> Path:
     """The steps of a path; a user-defined key may have dots: `docker_registry.my.azurecr.io.username`."""
     path: Path = (head,)
     while words:
@@ -31,7 +24,7 @@ def joined(head: str, words: list[str | int], data: Any) -> Path:
     return path[1:]
 
 
-def _key_length(words: list[str | int], fields: tuple[str, ...], data: Any) -> int:
+def _key_length(words: Sequence[str | int], fields: tuple[str, ...], data: Any) -> int:
     """The number of words that form one key: an existing key, or all words before the first known property."""
     most = next((number for number, word in enumerate(words) if isinstance(word, int)), len(words)) or 1
     for length in range(most, 0, -1):

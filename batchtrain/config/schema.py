@@ -14,6 +14,7 @@ import msgspec
 
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import types
+from batchtrain.config.masking import SECRETS
 from batchtrain.shipped import shipped
 
 Json = dict[str, Any]
@@ -343,7 +344,7 @@ _SECRET_HOMES = {
 
 def _secret_home(flaw: Flaw) -> str:
     """Where a secret that is outside the credentials belongs."""
-    if flaw.path[0] == "credentials" or flaw.word not in types.SECRETS:
+    if flaw.path[0] == "credentials" or flaw.word not in SECRETS:
         return ""
     home = next((_SECRET_HOMES[step] for step in reversed(flaw.path) if step in _SECRET_HOMES), "")
     return f"Secrets are allowed only in credentials.yaml{f': `{home}.{flaw.word}`' if home else ''}."

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config import travel
 from batchtrain.config.schema import shortened
-from batchtrain.config.travel import FileOnDisk, LargeSource, Survey
+from batchtrain.config.travel import AnySource, FileOnDisk, LargeSource, LeftOut, Source, Survey
 from batchtrain.config.types import Recipe
 from batchtrain.errors import PlanError
 
 if TYPE_CHECKING:
     from batchtrain.launchers.launch import File
 
-LEFT_OUT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
-SECRET = frozenset({"credentials.yaml", "credentials.yml", "credentials.json"})  # these must not be in a request
+CACHES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
+"""Names that are left out without mention."""
+_KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+CREDENTIALS = (
+    ".env*", "*.pem", *_KEYS, *(f"{key}.pub" for key in _KEYS), "credentials.yaml", "credentials.yml",
+    "credentials.json", "application_default_credentials.json", ".netrc",
+    ".git-credentials", ".pypirc", ".aws", ".azure", ".ssh",
+)  # fmt: skip
+"""Names that often hold secrets, as patterns."""
+_CREDENTIALS = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
 IGNORE_FILE = ".batchtrainignore"
 """The file in a source that lists what is not sent, in the syntax of gitignore."""
-NEVER = SECRET | {IGNORE_FILE}
+GIT_IGNORE = ".gitignore"
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Limits far above the files of a task, so that a data directory is not read whole."""
@@ -53,7 +64,7 @@ def surveys(recipe: Recipe) -> dict[str, Survey]:
     return {name: _survey(directory, name, packs=packs, limited=limited) for name in sorted(_named(recipe))}
 
 
-def read_sources(recipe: Recipe) -> dict[str, tuple[File, ...] | LargeSource]:
+def read_sources(recipe: Recipe) -> dict[str, AnySource]:
     """The files of every `source` of the recipe, by its name as written. Raises PlanError for files that cannot be
     sent."""
     limited, largest = not travel.any_size(recipe), LARGE if travel.through_storage(recipe) else MOST_BYTES
@@ -61,12 +72,12 @@ def read_sources(recipe: Recipe) -> dict[str, tuple[File, ...] | LargeSource]:
     return {name: _read_all(directory, name, largest, limited=limited) for name in sorted(_named(recipe))}
 
 
-def _read_all(directory: Path, source: str, largest: int, *, limited: bool) -> tuple[File, ...] | LargeSource:
+def _read_all(directory: Path, source: str, largest: int, *, limited: bool) -> AnySource:
     try:
-        files = _files(directory, source, limited=limited)
+        files, left_out = _files(directory, source, limited=limited)
         if limited or sum(file.size for file in files) <= largest:
-            return tuple(map(_read, files))
-        return _large(files)
+            return Source(tuple(map(_read, files)), left_out)
+        return _large(files, left_out)
     except (_Unfit, OSError) as error:
         unfit = error if isinstance(error, _Unfit) else _unreadable(error)
         raise PlanError(f"the source `{shortened(source)}` of {directory}: {unfit.message}") from None
@@ -79,7 +90,7 @@ def _named(recipe: Recipe) -> set[str]:
 
 def _survey(directory: Path, source: str, *, packs: bool, limited: bool) -> Survey:
     try:
-        files = _files(directory, source, limited=limited)
+        files, _ = _files(directory, source, limited=limited)
         fits = not packs or travel.surely_fits(file.size for file in files)
         too_large = "" if fits else travel.too_large(map(_read, files))
     except OSError as error:
@@ -96,12 +107,12 @@ def _read(file: _Found) -> File:
     return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644)
 
 
-def _large(files: list[_Found]) -> LargeSource:
+def _large(files: list[_Found], left_out: tuple[LeftOut, ...]) -> LargeSource:
     known = tuple(
         FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, _sha256(file.path)) for file in files
     )
     digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
-    return LargeSource(known, sum(file.size for file in files), digest.hexdigest())
+    return LargeSource(known, sum(file.size for file in files), digest.hexdigest(), left_out)
 
 
 def _sha256(path: str) -> str:
@@ -116,8 +127,8 @@ def _unreadable(error: OSError) -> _Unfit:
     return _Unfit("source-unreadable", f"`{shortened(str(error.filename))}` cannot be read: {error.strerror or error}")
 
 
-def _files(directory: Path, source: str, *, limited: bool) -> list[_Found]:
-    """The files to send, in order. Raises _Unfit, OSError."""
+def _files(directory: Path, source: str, *, limited: bool) -> tuple[list[_Found], tuple[LeftOut, ...]]:
+    """The files to send, in order, and what is left out. Raises _Unfit, OSError."""
     folder = directory / source
     if not source.strip():
         raise _Unfit("source-missing", "it does not name a directory; write one such as `../src`, or remove the key")
@@ -125,59 +136,132 @@ def _files(directory: Path, source: str, *, limited: bool) -> list[_Found]:
         raise _Unfit("source-missing", f"the directory `{shortened(source)}` does not exist beside this file")
     files: list[_Found] = []
     total = 0
-    for entry in _walk(str(folder), _ignored(folder)):
+    walk = _Walk(folder)
+    for name, entry in walk.files():
         status = entry.stat()
         total += status.st_size
         if limited and (total > MOST_BYTES or len(files) == MOST_FILES):
             most = f"{MOST_BYTES >> 20} MiB" if total > MOST_BYTES else f"{MOST_FILES:,} files"
             raise _Unfit(
                 "source-huge",
-                f"it has more than {most}, which every task would carry; send data with `input_data` or"
-                " `resource_files`, or the source through a storage account (`batchtrain.storage_account_settings`)",
+                f"it has more than {most}, which every task would carry; list what the program does not need in"
+                f" `{IGNORE_FILE}`, send data with `input_data` or `resource_files`, or the source through a storage"
+                " account (`batchtrain.storage_account_settings`)",
             )
-        name = os.path.relpath(entry.path, folder).replace(os.sep, "/")
         files.append(_Found(entry.path, name, status.st_size, status.st_mode))
     if not files:
-        ignored = ", ".join(sorted(LEFT_OUT | SECRET))
+        left_out = travel.listed(walk.left_out)
         raise _Unfit(
             "source-empty",
-            f"`{shortened(source)}` has no file for the task; put the program there, or remove `source`"
-            f" (ignored: {ignored}, and what {IGNORE_FILE} names)",
+            f"`{shortened(source)}` has no file for the task{f' (left out: {left_out})' if left_out else ''}; put the"
+            f" program there, write `!NAME` for a file that is left out into its `{IGNORE_FILE}`, or remove `source`",
         )
     if wrong := travel.reserved(file.name for file in files):
         raise _Unfit("source-reserved", wrong)
-    return sorted(files, key=lambda file: file.name)
+    return sorted(files, key=lambda file: file.name), walk.left_out
 
 
-def _ignored(folder: Path) -> Callable[[str], bool]:
-    """Whether the ignore file names a path; paths of directories end with `/`. Raises _Unfit, OSError."""
-    file = folder / IGNORE_FILE
-    if not file.is_file():
-        return lambda _: False
-    import pathspec  # a slow import (40 ms), needed only for an ignore file
+class _Ignores(NamedTuple):
+    """The lines of an ignore file."""
 
+    lines: tuple[tuple[bool, re.Pattern[str]], ...]
+    any: re.Pattern[str]
+    above: str = ""
+    """The path of the source from the directory of a file that lies above it."""
+    depth: int = 0
+    """The length of the path of the file's directory in the source."""
+
+    def decision(self, name: str) -> bool | None:
+        """Whether the last line that names a path of the source leaves it out; None if no line names it."""
+        path = self.above + name[self.depth :]
+        if not self.any.search(path):
+            return None
+        return next((ignores for ignores, regex in reversed(self.lines) if _names(regex, path)), None)
+
+
+def _names(regex: re.Pattern[str], path: str) -> bool:
+    """Whether a line names a path itself, and not only a directory above it: the walk descends into no such one."""
+    return any(
+        match.end() == len(path)
+        if match.lastgroup  # the slash at the end of a directory
+        else match.end() < len(path) or not path.endswith("/")  # `data/**` names what is in data/
+        for match in regex.finditer(path)
+    )
+
+
+def _ignores(file: Path, above: str = "", depth: int = 0) -> tuple[_Ignores, ...]:
+    """The lines of an ignore file; empty without the file. As in git, a line of .gitignore that is no rule is skipped.
+    Raises _Unfit, OSError."""
+    if not os.path.isfile(file):  # noqa: PTH113 - Path.is_file raises for a name that is too long
+        return ()
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # a slow import (40 ms)
+
+    lines: list[tuple[bool, re.Pattern[str]]] = []
     try:
-        spec = pathspec.GitIgnoreSpec.from_lines(file.read_text(encoding="utf-8").splitlines())
+        strict = file.name == IGNORE_FILE
+        for line in file.read_text(encoding="utf-8", errors="strict" if strict else "surrogateescape").splitlines():
+            with contextlib.nullcontext() if strict else contextlib.suppress(ValueError):
+                rule = GitIgnoreSpecPattern(line)
+                if rule.include is not None and rule.regex is not None:
+                    lines.append((rule.include, rule.regex))
     except ValueError as error:  # also text that is not UTF-8
         raise _Unfit("source-unreadable", f"`{IGNORE_FILE}` has a line that is no rule of gitignore: {error}") from None
-    return lambda path: spec.match_file(os.path.relpath(path, folder) + ("/" if path.endswith("/") else ""))
+    texts = (regex.pattern.replace("?P<ps_d>", "?:") for _, regex in lines)
+    return (_Ignores(tuple(lines), re.compile("|".join(texts)), above, depth),) if lines else ()
 
 
-def _walk(directory: str, ignored: Callable[[str], bool]) -> Iterator[os.DirEntry[str]]:
-    """Yields the files below a directory one by one, so that a huge tree is abandoned early; does not follow links to
-    directories. Does not recurse, however deep the tree is."""
-    waiting = [directory]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.name in LEFT_OUT:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    if not ignored(f"{entry.path}/"):
-                        waiting.append(entry.path)
-                elif _may_travel(entry) and not ignored(entry.path):
-                    yield entry
+def _above(folder: Path) -> tuple[_Ignores, ...]:
+    """The .gitignore files above a source, up to the root of its git repository; none outside of a repository."""
+    parents = list(folder.resolve().parents) if not (folder / ".git").exists() else []
+    root = next((number for number, parent in enumerate(parents, 1) if (parent / ".git").exists()), 0)
+    source = folder.resolve()
+    return tuple(
+        ignores
+        for parent in reversed(parents[:root])
+        for ignores in _ignores(parent / GIT_IGNORE, f"{source.relative_to(parent).as_posix()}/")
+    )
 
 
-def _may_travel(entry: os.DirEntry[str]) -> bool:
-    return entry.name not in NEVER and not entry.name.endswith(".pyc") and entry.is_file()
+class _Walk:
+    """The files below a source one by one, so that a huge tree is abandoned early. Does not descend into links and
+    directories that are left out. Does not recurse, however deep the tree is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._own = folder, _ignores(folder / IGNORE_FILE)
+        self._left_out: dict[str, list[str]] = {}
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        return tuple(LeftOut(rule, tuple(sorted(names))) for rule, names in sorted(self._left_out.items()))
+
+    def files(self) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Each file with its path in the source."""
+        waiting = [("", _above(self._folder))]
+        while waiting:
+            below, rules = waiting.pop()
+            rules += _ignores(self._folder / below / GIT_IGNORE, depth=len(below))
+            with os.scandir(self._folder / below) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    name = f"{below}{entry.name}{'/' if is_folder else ''}"
+                    if self._leaves_out(name, entry.name, rules):
+                        continue
+                    if is_folder:
+                        waiting.append((name, rules))
+                    elif entry.is_file():
+                        yield name, entry
+
+    def _leaves_out(self, name: str, last: str, rules: tuple[_Ignores, ...]) -> bool:
+        own = self._own[0].decision(name) if self._own else None
+        if own is None and (last in CACHES or last.endswith(".pyc") or name == IGNORE_FILE):
+            return True
+        decisions = (ignores.decision(name) for ignores in reversed(rules))  # the deepest file wins
+        if own is not None:
+            rule = IGNORE_FILE if own else ""
+        elif next((decision for decision in decisions if decision is not None), False):
+            rule = GIT_IGNORE
+        else:
+            rule = "the default rules" if _CREDENTIALS.fullmatch(last) else ""
+        if rule:
+            self._left_out.setdefault(rule, []).append(name)
+        return bool(rule)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.task_paths import RESERVED
 from batchtrain.config.types import Recipe
+from batchtrain.errors import printable
 
 if TYPE_CHECKING:
     from batchtrain.launchers.launch import File
@@ -24,11 +25,13 @@ MOST_TEXT = 64 * 1024
 DEPOT = "_local"
 """Replaces a storage link if the emulator stores the files; no link has such a name."""
 EXITS = (
-    "send it through a storage account (`batchtrain.storage_account_settings`); move data out of it and send that"
-    " with `input_data` or `resource_files`; or put it into the container image of the task. `--local` accepts it"
-    " unchanged"
+    "list what the program does not need in `.batchtrainignore`; send it through a storage account"
+    " (`batchtrain.storage_account_settings`); move data out of it and send that with `input_data` or `resource_files`;"
+    " or put it into the container image of the task. `--local` accepts it unchanged"
 )
 """The next step if a source is too large."""
+SHOWN = 3
+"""Names of what is left out that are shown for each rule."""
 _BLOCK, _RECORD = 512, 10_240
 """Sizes of a tar archive: a file begins at a block, and the end is padded to a record."""
 
@@ -42,6 +45,28 @@ class Survey(NamedTuple):
     message: str = ""
     too_large: str = ""
     """Why it does not fit into a request."""
+
+
+class LeftOut(NamedTuple):
+    """What a rule leaves out of a source: paths of files, and of directories with `/` at the end."""
+
+    rule: str
+    names: tuple[str, ...]
+
+
+def listed(left_out: Iterable[LeftOut]) -> str:
+    """What is left out of a source, in one line."""
+    return ", ".join(
+        f"{len(names):,} by {rule} ({', '.join(map(printable, names[:SHOWN]))}{', …' if names[SHOWN:] else ''})"
+        for rule, names in left_out
+    )
+
+
+class Source(NamedTuple):
+    """A source that travels in a request or with the files of its task."""
+
+    files: tuple[File, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class FileOnDisk(NamedTuple):
@@ -61,19 +86,17 @@ class LargeSource(NamedTuple):
     """Bytes of all files."""
     digest: str
     """Depends on names, modes and bytes."""
+    left_out: tuple[LeftOut, ...] = ()
 
 
-def digests(source: tuple[File, ...] | LargeSource) -> list[tuple[str, str]]:
+AnySource = Source | LargeSource
+
+
+def digests(source: AnySource) -> list[tuple[str, str]]:
     """The name and SHA-256 of each file of a source."""
     if isinstance(source, LargeSource):
         return [(file.name, file.sha256) for file in source.files]
-    return [(file.name, hashlib.sha256(file.data).hexdigest()) for file in source]
-
-
-def names(source: tuple[File, ...] | LargeSource) -> tuple[str, ...]:
-    """The names of the files of a source."""
-    files: Iterable[File | FileOnDisk] = source.files if isinstance(source, LargeSource) else source
-    return tuple(file.name for file in files)
+    return [(file.name, hashlib.sha256(file.data).hexdigest()) for file in source.files]
 
 
 def reserved(names: Iterable[str]) -> str:

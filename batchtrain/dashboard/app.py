@@ -24,6 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
+from batchtrain.config.masking import masked_text
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.actions import ACTIONS, Action
 from batchtrain.dashboard.board import Board, Viewer
@@ -73,7 +74,7 @@ def application(
 
 def _refused(_: Request, error: BatchtrainError) -> Response:
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
-    return JSONResponse({"error": str(error), "code": getattr(error, "code", "")}, status)
+    return JSONResponse({"error": masked_text(str(error)), "code": getattr(error, "code", "")}, status)
 
 
 def _missing(_: Request, error: HTTPException) -> Response:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from batchtrain.config.masking import masked_text
 from batchtrain.dashboard.budget import Budget
 from batchtrain.errors import BatchtrainError, ServiceError
 from batchtrain.service import retry
@@ -206,7 +207,7 @@ class Board:
         return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
 
     def _failed(self, watched: Watched, error: Exception, text: str) -> None:
-        watched.trouble = text
+        watched.trouble = masked_text(text)
         watched.failures += 1
         self._budget.spend(1 if watched.topic.remote else 0)
         if isinstance(error, ServiceError) and error.code in THROTTLED:

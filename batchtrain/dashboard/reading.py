@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from batchtrain.config.masking import masked_document
+from batchtrain.config.masking import masked_request
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.board import DocumentTopic, Topic
 from batchtrain.dashboard.connection import Connection
@@ -148,13 +148,13 @@ def plan(connection: Connection, asked: Asked) -> dict[str, Any]:
     job_id = asked.names["job"]
     first = browse.tasks(connection.batch, job_id, limit=PLANNED_TASKS)
     tasks = [browse.task_document(connection.batch, job_id, row.id) for row in first.rows]
-    document: dict[str, Any] = masked_document({"job": look.job_document(connection.batch, job_id), "tasks": tasks})
+    document = masked_request({"job": look.job_document(connection.batch, job_id), "tasks": tasks})
     return {**document, "more": bool(first.next)}
 
 
 def pool_plan(connection: Connection, asked: Asked) -> dict[str, Any]:
     """The request of a pool as the service keeps it, without secrets."""
-    document: dict[str, Any] = masked_document(look.pool_document(connection.batch, asked.names["pool"]))
+    document: dict[str, Any] = masked_request(look.pool_document(connection.batch, asked.names["pool"]))
     return document
 
 

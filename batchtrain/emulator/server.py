@@ -289,12 +289,11 @@ def _make_directory(data_dir: Path) -> None:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(data_dir)
     names = {path.name for path in data_dir.iterdir()}
-    if not names:
-        data_dir.chmod(0o700)
-    elif not names & OURS:
+    if names and not names & OURS:
         raise StartFailed(f"{data_dir} holds files that are not an emulator's: give it a directory of its own")
-    else:
+    if names:
         _check_writers(data_dir)
+    data_dir.chmod(0o700)
 
 
 def _check_owner(data_dir: Path) -> None:

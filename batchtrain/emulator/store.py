@@ -67,6 +67,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.has_deleted = False
         """Whether records were deleted since the last complete `give_back`."""
+        path.touch(mode=0o600)
+        path.chmod(0o600)  # SQLite gives its other files the same mode
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._be_able_to_shrink(path)
         self._database.execute("PRAGMA journal_mode = WAL")

@@ -28,6 +28,12 @@ _RULES = (
         "remove the images, or run the task on the host",
     ),
     ImplicitRule(
+        "source-files",
+        "Files of a `source` that .gitignore, .batchtrainignore or a default rule names are not sent.",
+        "Git: gitignore; ADR 21",
+        "write `!NAME` into the `.batchtrainignore` of the source",
+    ),
+    ImplicitRule(
         "docker-engine",
         "Nodes of a `plain_docker` pool get a Docker Engine of their own from the start task.",
         "Batch Shipyard's node preparation of pools that are not native; ADR 13",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -20,7 +19,6 @@ from batchtrain.plan.task_stream import TaskStream
 from batchtrain.plan.types import Plan
 
 _LEFT_OUT = READ_ONLY | NEVER_GIVEN_BACK
-_is_secret = lru_cache(maxsize=1024)(is_secret)
 _SIGNED = re.compile(r"\?[^\s\"'?]*\bsig=[^\s\"']*")
 
 
@@ -57,7 +55,7 @@ def canonical(value: Any, filled: Any, key: str = "") -> Any:
 
 
 def _object(value: Mapping[str, Any], filled: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    hidden = "value" in value and _is_secret(str(value.get("name", "")))
+    hidden = "value" in value and is_secret(str(value.get("name", "")))
     for name, item in value.items():
         if name in _LEFT_OUT or (hidden and name == "value"):
             continue

@@ -7,6 +7,7 @@ import hashlib
 import msgspec
 
 from batchtrain.config import travel
+from batchtrain.config.travel import AnySource
 from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Shape
@@ -14,12 +15,11 @@ from batchtrain.launchers import checkpoint
 from batchtrain.launchers.launch import Launch
 from batchtrain.plan import mounts
 from batchtrain.plan.frame import Frame
-from batchtrain.plan.types import Source
 
 _DIGITS = 16
 
 
-def around(frame: Frame, task: Task, shape: Shape, source: Source, launch: Launch) -> Launch:
+def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: Launch) -> Launch:
     """The launch with a directory for checkpoints; as it is for a task without. Raises PlanError for no such volume."""
     if task.checkpoint is None:
         return launch
@@ -31,7 +31,7 @@ def around(frame: Frame, task: Task, shape: Shape, source: Source, launch: Launc
     return checkpoint.around(launch, alias, digest(frame, task, shape, source), wanted.keep, wanted.signal or "")
 
 
-def digest(frame: Frame, task: Task, shape: Shape, source: Source) -> str:
+def digest(frame: Frame, task: Task, shape: Shape, source: AnySource) -> str:
     """The same for the same training. Limits, names and the number of checkpoints do not change what is trained."""
     training = msgspec.structs.replace(
         task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from batchtrain.config import reference, schema
-from batchtrain.config.masking import masked_document
+from batchtrain.config.masking import is_hidden, masked_document
 from batchtrain.config.schema import dotted
-from batchtrain.config.types import Path, Recipe
+from batchtrain.config.types import Path, Recipe, read_path
 from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES
 from batchtrain.plan.step import Step
@@ -88,7 +88,7 @@ def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = 
     """
     if not query:
         return Explained(decisions(plan.implicit))
-    steps = _from_the_top(_steps(query), values)
+    steps = _from_the_top(read_path(query), values)
     if _beyond(steps, values):
         return Explained(())
     decided = decisions(item for item in plan.implicit if _is_about(item, query, steps))
@@ -104,17 +104,17 @@ def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = 
 
 def hint(plan: Plan, query: str, values: Any) -> str:
     """The nearest name to an unknown one, or the length of the list for an item beyond its end."""
-    if beyond := _beyond(_from_the_top(_steps(query), values), values):
+    if beyond := _beyond(_from_the_top(read_path(query), values), values):
         return beyond
     names = {item.what for item in plan.implicit} | set(RULES)
     names |= {item.name for item in reference.properties().values()}
-    last = str(_steps(query)[-1]) if _steps(query) else query
+    last = str(read_path(query)[-1]) if read_path(query) else query
     if last == query:
         return schema.did_you_mean(query, tuple(sorted(names)))
-    if _steps(query)[0] not in schema.SECTIONS:
+    if read_path(query)[0] not in schema.SECTIONS:
         return f"A path begins with one of {', '.join(schema.SECTIONS)}."
     near, _ = schema.nearest(
-        reference.anchor(_pattern_of(_steps(query))), tuple(map(reference.anchor, reference.properties()))
+        reference.anchor(_pattern_of(read_path(query))), tuple(map(reference.anchor, reference.properties()))
     )
     return f"Did you mean `{near}`?" if near else schema.did_you_mean(last, tuple(sorted(names)))
 
@@ -123,12 +123,6 @@ DEFAULT = "default"
 
 
 # --- which ones are meant -------------------------------------------------------------------------------------------
-
-
-def _steps(query: str) -> Path:
-    from batchtrain.config import override  # its words for paths are those of --set
-
-    return tuple(override.steps(query))
 
 
 def _from_the_top(steps: Path, values: Any) -> Path:
@@ -176,7 +170,7 @@ def _pattern_of(steps: Path) -> reference.PropertyPath:
 def _is_about(item: Implicit, query: str, steps: Path) -> bool:
     if query in (item.what, item.rule):
         return True
-    block = _steps(item.where)
+    block = read_path(item.where)
     return bool(block) and (_leads_to(steps, block) or _leads_to(steps, (*block, item.what)))
 
 
@@ -240,7 +234,7 @@ def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, A
     item = reference.properties().get(pattern)
     if item is None:
         return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
-    planned = [] if _is_secret(path) else _distinct(on_wire(plan, recipe, path, item.wire))
+    planned = [] if is_hidden(path) else _distinct(on_wire(plan, recipe, path, item.wire))
     planned = _of_the_volume(recipe, path, planned)
     return Setting(
         dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(planned[:SHOWN]),
@@ -274,10 +268,6 @@ def _value(path: Path, members: list[tuple[Path, Any, str]]) -> Any:
     if all(isinstance(steps[0], int) for steps, _ in below):
         return [value for _, value in below]
     return {dotted(steps): value for steps, value in below}
-
-
-def _is_secret(path: Path) -> bool:
-    return path[0] == "credentials"
 
 
 def on_wire(plan: Plan, recipe: Recipe, path: Path, wire: str) -> Iterator[Any]:

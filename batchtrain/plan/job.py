@@ -39,15 +39,24 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
     facts = _with_sources(facts, sources)
     plans = [_plan_job(recipe, job, number, facts, sources) for number, job in enumerate(recipe.jobs)]
     plan = _together(plans)._replace(hidden=masking.secrets_in(recipe))
+    plan = plan._replace(implicit=(*plan.implicit, *_left_out(sources)))
     names_only = [name.split("/", 1)[1] for name, _ in plan.launch]
     if len(set(names_only)) == len(names_only):
         plan = plan._replace(launch=tuple(zip(names_only, (text for _, text in plan.launch), strict=True)))
     return plan
 
 
+def _left_out(sources: Sources) -> Iterator[Implicit]:
+    """What stays on this machine of each `source`."""
+    for name, source in sources.items():
+        if source.left_out:
+            because = f"the rest is left out: {travel.listed(source.left_out)}"
+            yield Implicit(f"source {name}", f"{len(source.files):,} files", because, "source-files")
+
+
 def _with_sources(facts: Facts, sources: Sources) -> Facts:
     """The facts with the names of the files of each `source`, for file factories."""
-    names = {factory.key_of_source(name): travel.names(files) for name, files in sources.items()}
+    names = {factory.key_of_source(name): tuple(file.name for file in source.files) for name, source in sources.items()}
     return facts._replace(listings={**facts.listings, **names})
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
-from batchtrain.config.travel import LargeSource
+from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
@@ -33,7 +33,7 @@ from batchtrain.plan import (
 )
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.render import FILE_MARK
-from batchtrain.plan.types import Built, Source, Upload
+from batchtrain.plan.types import Built, Upload
 from batchtrain.plan.volumes import binds
 
 _FABRICS = {None: Fabric.ETHERNET, "sr-iov": Fabric.SR_IOV, "network-direct": Fabric.NETWORK_DIRECT}
@@ -346,13 +346,13 @@ def _alone(task: Task, way: _Way) -> Launch:
     return plain.alone(apptainer.around(text, way.image) if way.image else text)
 
 
-def _source(frame: Frame, task: Task) -> Source:
-    return frame.sources.get(task.source, ()) if task.source else ()
+def _source(frame: Frame, task: Task) -> AnySource:
+    return frame.sources.get(task.source, Source()) if task.source else Source()
 
 
-def _read(source: Source) -> tuple[File, ...]:
+def _read(source: AnySource) -> tuple[File, ...]:
     """The files that were read for the plan; those of a large source are not."""
-    return () if isinstance(source, LargeSource) else source
+    return () if isinstance(source, LargeSource) else source.files
 
 
 def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from batchtrain.config.travel import LargeSource
+from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
-from batchtrain.launchers.launch import File, Implicit
+from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import render
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate
 
-Source = tuple[File, ...] | LargeSource
-Sources = Mapping[str, Source]
+Sources = Mapping[str, AnySource]
 """The files of each `source` directory, by its name as written; reading them is the caller's."""
 
 

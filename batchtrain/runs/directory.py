@@ -23,7 +23,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from batchtrain.errors import Finding, NotFound, UsageError
 from batchtrain.runs import lease
 from batchtrain.runs.extract import COUNTERS, Point, of_json
 from batchtrain.runs.local_names import safe_path
+from batchtrain.service.downloads import PRIVATE, make_directory
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
@@ -269,7 +270,7 @@ class RunDirectory(NamedTuple):
 
     def add_event(self, event: EventRecord) -> None:
         """Append a line to events.jsonl."""
-        with (self.path / "events.jsonl").open("ab") as file:
+        with open_private(self.path / "events.jsonl", "ab") as file:
             file.write(line_of(event))
 
     # --- read -------------------------------------------------------------------------------------------------------
@@ -339,8 +340,8 @@ def check(root: Path) -> None:
     """Raise UsageError if no run directory can be made in `root`. Makes `root`, which git then ignores."""
     try:
         if not root.exists():
-            root.mkdir(parents=True)
-            (root / ".gitignore").write_text("*\n", encoding="utf-8")
+            root.mkdir(PRIVATE, parents=True)
+            replace(root / ".gitignore", b"*\n")
     except OSError as error:
         raise _no_room(root, error) from None
     if not root.is_dir() or not os.access(root, os.W_OK | os.X_OK):
@@ -361,7 +362,7 @@ def make(root: Path, job: str, now: datetime) -> RunDirectory:
     while True:
         path = root / new_name(job, now)
         try:
-            path.mkdir(mode=0o700)  # only the user reads what a program printed
+            path.mkdir(mode=PRIVATE)
             break
         except FileExistsError:
             continue
@@ -417,17 +418,23 @@ def _point(link: Path, name: str) -> None:
 # --- bytes ----------------------------------------------------------------------------------------------------------
 
 
+def open_private(path: Path, how: str) -> BinaryIO:
+    """Open a file for writing. Only the user can read it, and the directories that are made for it."""
+    make_directory(path.parent, PRIVATE)
+    opened = open(path, how, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+    return cast(BinaryIO, opened)
+
+
 def replace(path: Path, content: bytes) -> None:
-    """Write a file by rename: a reader sees the old one or the new one."""
+    """Write a file by rename: a reader sees the old one or the new one. Only the user can read it."""
     replace_lines(path, (content,))
 
 
 def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
     """The same with lines that are made as they are written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with fresh.open("wb") as file:
+        with open_private(fresh, "wb") as file:
             file.writelines(lines)
         fresh.replace(path)
     finally:

@@ -51,13 +51,10 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
         raise UsageError(
             f"{run.path} has nothing for DLBS: no line `__name__=value` in logs/, and no throughput in run.json"
         )
-    target.mkdir(parents=True, exist_ok=True)
     written = []
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
-        file.write_text(
-            "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()), encoding="utf-8"
-        )
+        replace(file, "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()).encode())
         written.append(file)
     return written
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.runs.directory import Metric, RunDirectory, line_of, points_of, replace
+from batchtrain.runs.directory import Metric, RunDirectory, line_of, open_private, points_of, replace
 from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
 from batchtrain.runs.summary import Summary
 
@@ -90,8 +90,7 @@ class _Task:
 
     def _write(self, point: Point, now: float) -> None:
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("wb")  # the whole output is read again by a later `jobs fetch`
+            self._file = open_private(self._path, "wb")  # the whole output is read again by a later `jobs fetch`
         self._file.write(line_of(point.line(now)))
 
     def add(self, paths: tuple[Path, ...], now: float) -> None:

@@ -21,11 +21,11 @@ from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
 from batchtrain.config.masking import (
     masked_document,
-    masked_file,
-    masked_lines,
+    masked_setting,
     masked_text,
+    masked_word,
+    masked_yaml,
     secrets_in,
-    secrets_of_settings,
 )
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret, Task
 from batchtrain.config.types.secret import masked
@@ -106,14 +106,15 @@ class Recording:
         *,
         ended: datetime | None = None,
         keeps: tuple[str, ...] = (),
+        secrets: tuple[Secret, ...] = (),
     ) -> None:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
-        did. keeps: the kinds of things that the run does not delete."""
+        did. keeps: the kinds of things that the run does not delete. secrets: masked in everything that is recorded."""
         self.run = run
         self._lease = lease.take(run.path, keeps)
         self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
-        self._job, self._job_ended = job, ended
+        self._job, self._job_ended, self._secrets = job, ended, secrets
         self._moments, self._fetching = Moments(record.started), 0.0
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
@@ -138,12 +139,11 @@ class Recording:
 
     def of(self, recipe: Recipe, plan: Plan, origin: Origin) -> Recording:
         """Record the settings of the job."""
-        secrets = secrets_in(recipe)
         for path, content in origin.files.items():
             if Path(path).stem != "credentials":
-                directory.replace(self.run.config / Path(path).name, _masked(path, content, secrets))
-        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), secrets)))
-        shown = render.as_document(plan._replace(hidden=secrets))
+                directory.replace(self.run.config / Path(path).name, _masked(path, content, self._secrets))
+        directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
+        shown = render.as_document(plan._replace(hidden=self._secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
         return self
 
@@ -156,8 +156,9 @@ class Recording:
         elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
         if event.text and not isinstance(event, Output):
+            text = masked_text(event.text, self._secrets)
             with self._written():
-                self.run.add_event(EventRecord(now(), event.kind, event.subject, event.text))
+                self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task."""
@@ -230,7 +231,14 @@ class Recording:
             self._fetching += (now() - began).total_seconds()
 
     def _records(self, known: Iterable[TaskSeen]) -> Iterator[TaskRecord]:
-        return (TaskRecord(**task._asdict(), parameters=self._parameters.get(task.id, {})) for task in known)
+        return (
+            TaskRecord(**self._masked(task._asdict()), parameters=self._masked(self._parameters.get(task.id, {})))
+            for task in known
+        )
+
+    def _masked(self, record: dict[str, Any]) -> dict[str, Any]:
+        masked: dict[str, Any] = masked_document(record, self._secrets)
+        return masked
 
     def _task(self, task_id: str, *, logs: bool = True) -> results.Task:
         return results.Task(task_id, self._settings(task_id).results or Results(), logs)
@@ -319,7 +327,7 @@ class Recording:
                 self._record,
                 state=state,
                 ended=ended,
-                failure=_failure(error) if error is not None else None,
+                failure=_failure(error, self._secrets) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
                 cost=self._cost(ended),
                 phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
@@ -435,11 +443,13 @@ def _counted(number: int, noun: str = "file") -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _failure(error: BaseException) -> Failure:
-    finding = error.finding._asdict() if isinstance(error, BatchtrainError) and error.finding else {}
+def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> Failure:
+    failure: dict[str, Any] = {"message": str(error) or type(error).__name__}
     if isinstance(error, TaskFailed):
-        return Failure(str(error), error.task, error.rank, error.node, error.code, error.cause, finding)
-    return Failure(str(error) or type(error).__name__, finding=finding)
+        failure |= {name: getattr(error, name) for name in ("task", "rank", "node", "code", "cause")}
+    if isinstance(error, BatchtrainError) and error.finding:
+        failure["finding"] = error.finding._asdict()
+    return msgspec.convert(masked_document(failure, secrets), Failure)
 
 
 # --- beginnings -----------------------------------------------------------------------------------------------------
@@ -458,7 +468,7 @@ def begin(
     kinds of things that the run does not delete."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
-    secrets = (*secrets_in(recipe), *secrets_of_settings(origin.settings))
+    secrets = secrets_in(recipe, origin.settings)
     run = directory.make(origin.root, job.id, started := now())
     record = RunRecord(
         id=run.name,
@@ -470,14 +480,15 @@ def begin(
         job=job.id,
         vm_size=pool.vm_size if pool else "",
         nodes=count.dedicated + count.low_priority if count else 0,
-        command=tuple(masked_text(word, secrets) for word in origin.command),
-        settings={path: masked_text(text, secrets) for path, text in origin.settings.items()},
+        command=tuple(masked_word(word, secrets) for word in origin.command),
+        settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
         cost=_planned_cost(recipe, account),
     )
     try:
-        recording = Recording(client, account, run, record, job, keeps=keeps).of(recipe, plan, origin)
+        recording = Recording(client, account, run, record, job, keeps=keeps, secrets=secrets)
+        recording.of(recipe, plan, origin)
         run.write(record)
         return recording
     except OSError as error:
@@ -495,9 +506,9 @@ def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
 def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:
     """The run directory for a job that another command started: the existing one, or a new one. Raises NotFound if
     there is no such job."""
-    seen = look.job(client, job_id)
+    seen, secrets = look.job(client, job_id), secrets_in(None, origin.settings)
     if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
-        return Recording(client, account, *existing, settings, ended=seen.ended)
+        return Recording(client, account, *existing, settings, ended=seen.ended, secrets=secrets)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -510,10 +521,10 @@ def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, se
         job=job_id,
         vm_size=pool.vm_size if pool else "",
         nodes=pool.dedicated + pool.spot if pool else 0,
-        command=tuple(masked_text(word, secrets_of_settings(origin.settings)) for word in origin.command),
+        command=tuple(masked_word(word, secrets) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    recording = Recording(client, account, run, record, settings, ended=seen.ended)
+    recording = Recording(client, account, run, record, settings, ended=seen.ended, secrets=secrets)
     run.write(record)
     return recording
 
@@ -580,10 +591,9 @@ _SECTIONS = {
 
 def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
     """A file as given, without secrets."""
-    if path.endswith(".json"):
-        document = masked_document(msgspec.json.decode(content), secrets)
-        return masked_lines(msgspec.json.format(msgspec.json.encode(document), indent=2).decode(), secrets).encode()
-    return masked_file(content, secrets).encode()
+    if path.endswith(".json"):  # one value per line, without tabs and pairs of surrogates, which YAML refuses
+        content = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(content)), indent=2)
+    return masked_yaml(content.decode("utf-8-sig"), secrets).encode()
 
 
 def effective(recipe: Recipe) -> dict[str, Any]:

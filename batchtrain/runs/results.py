@@ -173,7 +173,10 @@ class Fetcher:
         files of other nodes are still fetched. many: tasks that are not looked at one by one."""
         looks = (functools.partial(self._look_at_task, task) for task in tasks)
         every = itertools.chain[Look[list[Brought]]](looks, self._looks_at_nodes(many) if many else ())
-        for result in downloads.fetch_found(self._client, every, self._moved, patience=self._patience):
+        fetched = downloads.fetch_found(
+            self._client, every, self._moved, patience=self._patience, mode=downloads.PRIVATE
+        )
+        for result in fetched:
             if isinstance(result, Fetched):
                 task_id, part, name = self._files.pop(result.wanted.target)
                 self._room.release(result.wanted)

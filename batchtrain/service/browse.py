@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from azure.batch import BatchClient
 
+from batchtrain.config.masking import masked_request
 from batchtrain.service import requests
 from batchtrain.service import tasks as service_tasks
 from batchtrain.service.requests import answer, query, quoted
@@ -89,8 +90,8 @@ def tasks(
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> TaskRow:
-    """One task with its command. Raises NotFound."""
-    return _task_row(answer(client, _task_url(job_id, task_id), f"look at task {job_id}/{task_id}", Listed))
+    """One task with its command, without secrets. Raises NotFound."""
+    return _task_row(msgspec.convert(masked_request(task_document(client, job_id, task_id)), Listed))
 
 
 def task_document(client: BatchClient, job_id: str, task_id: str) -> dict[str, Any]:

@@ -138,6 +138,17 @@ def partial(target: Path) -> tuple[Path, Path]:
     return target.with_name(f".{name}.part"), target.with_name(f".{name}.ranges")
 
 
+PRIVATE = 0o700
+"""The mode of a directory that only the user reads."""
+
+
+def make_directory(path: Path, mode: int) -> None:
+    """Make a directory and its missing parents, all with this mode; `Path.mkdir` gives it only to the last one."""
+    if not path.is_dir():
+        make_directory(path.parent, mode)
+        path.mkdir(mode, exist_ok=True)
+
+
 # --- fetching -------------------------------------------------------------------------------------------------------
 
 
@@ -172,11 +183,13 @@ def fetch(
     moved: Callable[[int], None] = lambda _: None,
     *,
     patience: retry.Patience = retry.FAR,
+    mode: int = 0o777,
 ) -> Iterator[Fetched]:
     """Fetch files, several at once; yields each file when it is done or has failed. A failed file does not stop the
     others. No further files are requested from a node or a service that was lost. moved: called with the number of
-    bytes that came."""
-    batch = _Batch(client, moved, patience)
+    bytes that came. mode: of new directories, and of files without
+    execution."""
+    batch = _Batch(client, moved, patience, mode)
     work = AtOnce(THREAD, _pieces(batch, wanted), WORKERS)
     batch.stopped = work.stopped
     yield from work.results()
@@ -188,10 +201,11 @@ def fetch_found(
     moved: Callable[[int], None] = lambda _: None,
     *,
     patience: retry.Patience = retry.FAR,
+    mode: int = 0o777,
 ) -> Iterator[Fetched | Found]:
     """The same for files that are found meanwhile: several looks at once, each followed by its files. Yields the result
     of each look too. Raises the error of a look."""
-    batch = _Batch(client, moved, patience)
+    batch = _Batch(client, moved, patience, mode)
 
     def piece(look: Look[Found]) -> Found:
         result, files = look(work.stopped)
@@ -213,8 +227,8 @@ def _pieces(batch: _Batch, wanted: Iterable[Wanted]) -> Iterator[Piece[Fetched]]
 class _Batch:
     """State that all files of one call share."""
 
-    def __init__(self, client: BatchClient, moved: Callable[[int], None], patience: retry.Patience) -> None:
-        self.client, self.moved, self.patience = client, moved, patience
+    def __init__(self, client: BatchClient, moved: Callable[[int], None], patience: retry.Patience, mode: int) -> None:
+        self.client, self.moved, self.patience, self.mode = client, moved, patience, mode
         self.stopped = threading.Event()
         self.lost: dict[str, str] = {}
         """Why no more files come from a tree, by its URL. The empty URL stands for the whole service."""
@@ -366,8 +380,8 @@ class _Download:
     def _open(self) -> None:
         with self._lock:
             if self._fd < 0:
-                self._part.parent.mkdir(parents=True, exist_ok=True)
-                self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | OF_THE_SYSTEM, 0o666)
+                make_directory(self._part.parent, self._batch.mode)
+                self._fd = os.open(self._part, os.O_RDWR | os.O_CREAT | OF_THE_SYSTEM, self._batch.mode & 0o666)
 
     # all ranges
 
@@ -474,7 +488,8 @@ class _Ranges(msgspec.Struct):
 
 def _keep(path: Path, file: FileSeen, digests: dict[tuple[int, int], bytes]) -> None:
     there = _Ranges(file.size, file.modified, [(*span, digest) for span, digest in digests.items()])
-    path.write_bytes(msgspec.json.encode(there))
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as notes:
+        notes.write(msgspec.json.encode(there))
 
 
 def _resumed(path: Path, file: FileSeen) -> dict[tuple[int, int], bytes]:

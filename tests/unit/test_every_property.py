@@ -126,7 +126,7 @@ BY_NAME = {
     f"{POOL}.virtual_network.subnet.name": "sub",
     "credentials.management.subscription_id": "subscription",
 }
-SOURCE = {"src/train.py": "print(1)"}
+SOURCE = {"src/train.py": "print(1)", "src/.env": ""}
 BROUGHT = {f"{TASK}.source": "src"}
 LISTED = {"global_resources.docker_images": ["busybox"]}
 ECHO_FILE = {f"{TASK}.command": "echo {file_name}"}
@@ -363,7 +363,7 @@ def shells(seen: Seen) -> list[Any]:
 
 def arrived(seen: Seen) -> list[str]:
     """The files that travel with the tasks."""
-    return [name for files in seen.sources.values() for name, *_ in files]
+    return [file.name for source in seen.sources.values() for file in source.files]
 
 
 def brought(seen: Seen) -> list[str]:

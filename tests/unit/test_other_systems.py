@@ -114,7 +114,8 @@ def test_names_of_sent_files_have_slashes_where_paths_have_backslashes(
     real = os.path.relpath
     monkeypatch.setattr(os, "sep", "\\")
     monkeypatch.setattr(os.path, "relpath", lambda *path: real(*path).replace("/", "\\"))
-    assert [file.name for file in source_directory._files(tmp_path, "src", limited=True)] == ["data/train.py"]
+    files, _ = source_directory._files(tmp_path, "src", limited=True)
+    assert [file.name for file in files] == ["data/train.py"]
 
 
 @pytest.mark.parametrize("name", ["output/model.pt", "a:b?.txt", "con", "NUL.txt", "..\\up", "end.", "C:/x", "a|b<c>"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import logging
 import pickle
@@ -18,8 +19,8 @@ from msgspec import inspect
 
 from batchtrain.config import origin, schema
 from batchtrain.config.load import Examined, examine
-from batchtrain.config.masking import secrets_in
-from batchtrain.config.types import SECRETS, Secret
+from batchtrain.config.masking import SECRETS, VARIABLES, secrets_in
+from batchtrain.config.types import Secret
 from batchtrain.errors import UsageError
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import plan_recipe
@@ -29,7 +30,8 @@ from batchtrain.plan.render import as_document
 from batchtrain.service import connect, entra
 from tests.submitting import carry_out
 
-MARKER = "cGxhbnRlZC1pbi1ldmVyeS1zZWNyZXQ="
+MARKER = base64.b64encode(b"planted-here").decode()
+"""The beginning of every marker; each secret field and variable has one of its own."""
 SECTIONS: dict[str, Any] = {
     "credentials": {
         "aad": {"directory_id": "d", "application_id": "a"},
@@ -50,7 +52,14 @@ SECTIONS: dict[str, Any] = {
         "user_accounts": [{"name": "NAME"}],
         "rdp": {"username": "al"},
     },
-    "job_specifications": [{"id": "j", "tasks": [{"id": "t", "command": "exit 3", "docker_image": "a"}]}],
+    "job_specifications": [
+        {
+            "id": "j",
+            "tasks": [{"id": "t", "command": "exit 3", "docker_image": "a"}],
+            "job_manager": {"command": ":", "kill_job_on_completion": False},
+            **{name: {"command": ":"} for name in ("merge_task", "job_preparation", "job_release")},
+        }
+    ],
 }
 
 FILES = {
@@ -61,8 +70,8 @@ FILES = {
 }
 
 
-def secret_paths(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Where a type of the language has a Secret; `NAME` stands for any key of a map."""
+def secret_paths(kind: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """Where a type of the language has a Secret or environment variables; `NAME` stands for any key of a map."""
     match kind:
         case inspect.CustomType(cls=cls) if cls is Secret:
             yield path
@@ -71,26 +80,31 @@ def secret_paths(kind: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         case inspect.UnionType(types=options):
             for option in options:
                 yield from secret_paths(option, path)
+        case inspect.DictType() if path[-1] == VARIABLES:
+            yield (*path, "PLANTED_API_KEY")
         case inspect.DictType(value_type=inner):
             yield from secret_paths(inner, (*path, "NAME"))
         case inspect.VarTupleType(item_type=inner):
-            assert not list(secret_paths(inner, path)), "this test plants no marker in a list"
+            yield from secret_paths(inner, (*path, 0))
         case inspect.StructType(fields=fields):
             for field in fields:
                 yield from secret_paths(field.type, (*path, field.encode_name))
 
 
 PATHS = [path for name, kind in schema.SECTIONS.items() for path in secret_paths(inspect.type_info(kind), (name,))]
+MARKERS = {path: base64.b64encode(b"planted-here%06d" % number).decode() for number, path in enumerate(PATHS)}
 
 
 def plant(place: Path) -> Path:
-    """Write a recipe with the marker in every secret field; returns its directory."""
+    """Write a recipe with a marker in every secret field and variable; returns its directory."""
     sections = copy.deepcopy(SECTIONS)
-    for *path, name in PATHS:
-        block = sections
+    for (*path, name), marker in MARKERS.items():
+        block: Any = sections
         for step in path:
-            block = block.setdefault(step, {})
-        block[name] = MARKER
+            block = block[step] if isinstance(block, list) else block.setdefault(step, {})
+        block[name] = marker
+    task = sections["job_specifications"][0]["tasks"][0]
+    task["command"] = f"login {task[VARIABLES]['PLANTED_API_KEY']}; exit 3"
     for file, names in FILES.items():
         written = {name: sections[name] for name in names if name in sections}
         (place / f"{file}.json").write_bytes(msgspec.json.encode(written))
@@ -112,12 +126,12 @@ def seen(directory: Path) -> Examined:
 
 
 def test_every_property_that_holds_a_secret_is_known_by_its_name() -> None:
-    assert {path[-1] for path in PATHS} == SECRETS
+    assert {path[-1] for path in PATHS if VARIABLES not in path} == SECRETS
 
 
 def test_every_field_has_the_marker(seen: Examined) -> None:
     assert not [problem for problem in seen.problems if problem.level == "error"]
-    assert secrets_in(seen.recipe) == (Secret(MARKER),)
+    assert set(secrets_in(seen.recipe)) == set(map(Secret, MARKERS.values()))
 
 
 def test_no_text_of_a_recipe_or_a_plan_shows_it(seen: Examined) -> None:
@@ -134,13 +148,18 @@ def test_no_text_of_a_recipe_or_a_plan_shows_it(seen: Examined) -> None:
             repr(plan.hidden),
             msgspec.json.encode(as_document(plan)).decode(),
         ),
-        *(repr(copy.deepcopy(recipe)), repr(pickle.dumps(recipe)), repr(pickle.dumps(plan))),
+        repr(copy.deepcopy(recipe)),
         *(origin.as_yaml(view, origins=True), str(why), str(compare(plan, Living())), repr(account)),
         repr(entra.sign_in_of(recipe.credentials.aad)),
         *(problem.rendered() for problem in seen.problems),
     ]
     assert [text for text in shown if MARKER in text] == []
     assert "***" in str(recipe.credentials)
+
+
+def test_no_pickle_of_a_recipe_or_a_plan_has_a_secret_property(seen: Examined) -> None:
+    pickled = pickle.dumps((seen.recipe, plan_recipe(seen.recipe).hidden))
+    assert [path for path, marker in MARKERS.items() if marker.encode() in pickled and VARIABLES not in path] == []
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,3 @@ from batchtrain.config.types.pool import *
 from batchtrain.config.types.recipe import *
 from batchtrain.config.types.secret import *
 from batchtrain.config.types.settings import *
-
-SECRETS = frozenset(
-    name
-    for block in Block.__subclasses__()
-    for name, hint in block.__annotations__.items()
-    if "Secret | None" in str(hint)
-)
-"""The names of the properties that hold a secret, for files that are not converted yet."""

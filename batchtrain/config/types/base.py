@@ -35,6 +35,15 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
 
 
+_STEP = re.compile(r"""\[?"([^"]*)"\]?|\[?'([^']*)'\]?|\[([0-9]{1,6})\]|([^.\[\]"']+)""")
+
+
+def read_path(name: str) -> Path:
+    """The steps of a path in a text, such as that of `--set`. Quotes keep a name with dots together."""
+    parts = _STEP.findall(name)
+    return tuple(int(number) if number else double or single or word for double, single, number, word in parts)
+
+
 def whole_number(value: object) -> int | None:
     """The value of a number or of its text. Returns None for other texts and for numbers above 9 digits."""
     return int(str(value)) if re.fullmatch(r"[0-9]{1,9}", str(value)) else None

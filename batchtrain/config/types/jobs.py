@@ -436,7 +436,8 @@ class Task(TaskSettings, frozen=True, kw_only=True):
     docker_image: Annotated[Text | None, says("Container image of the task.", f"{CONTAINER}.imageName")] = None
     singularity_image: Annotated[Text | None, says("Apptainer image of the task.", "task.commandLine")] = None
     source: Annotated[Text | None, says(
-        "Directory, relative to this file, that is copied to AZ_BATCH_TASK_SHARED_DIR of every instance.",
+        "Directory, relative to this file, that is copied to AZ_BATCH_TASK_SHARED_DIR of every instance, without what"
+        " `.gitignore` and `.batchtrainignore` name.",
         "batchtrain: files of the task")] = None
     multi_instance: Annotated[MultiInstance | None, says("Run on several nodes at once.")] = None
     checkpoint: Annotated[Checkpoint | None, says("Keep checkpoints on a shared volume.")] = None

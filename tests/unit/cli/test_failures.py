@@ -6,6 +6,7 @@ import pytest
 
 from batchtrain.cli import failures
 from batchtrain.cli.options import Settings
+from batchtrain.config.types import Recipe, convert
 from batchtrain.records.seen import TaskSeen
 from batchtrain.service.failed import failed
 
@@ -22,6 +23,21 @@ def test_the_last_lines_of_a_failed_task_are_not_those_of_its_mpi_launcher() -> 
     noise = ("=   EXIT CODE: 3", "[mpiexec@n1] main (mpiexec/mpiexec.c:270): process manager error")
     task = TaskSeen("train", "completed", "failure", exit_code=3, node="n")
     assert failed("job", task, ("the data is empty", *noise)).lines == ("the data is empty",)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_no_secret_of_the_recipe_is_in_the_text_of_a_crash(
+    form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHTRAIN_DEBUG", "1")
+    job = {"id": "j", "environment_variables": {"WANDB_API_KEY": "written-in-a-file"}, "tasks": []}
+    recipe = convert({"directory": ".", "jobs": [job]}, Recipe)
+    chosen = Settings(output=form, recipe=recipe, values={"credentials.batch.account_key": "written-in-an-option"})
+    error = ValueError("written-in-a-file, written-in-an-option, http://a/b?sig=written-in-a-link")
+    failures.report(error, chosen)
+    printed = capsys.readouterr().err
+    assert printed.count("ValueError: ***, ***, http://a/b?sig=***") == 2  # the traceback, and the message
+    assert "written-in" not in printed
 
 
 def test_escape_sequences_of_a_failed_task_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -251,6 +251,6 @@ def test_what_is_current_is_not_touched() -> None:
 
 
 def test_a_difference_masks_what_is_secret() -> None:
-    shown = fixes.difference({"a": b"x: 1\nkey: hunter2\n"}, {"a": b"y: 1\nkey: hunter2\n"}, ["hunter2"])
+    shown = fixes.difference({"a": b"x: 1\npassword: hunter2\n"}, {"a": b"y: 1\npassword: hunter2\n"})
     assert "+y: 1" in shown.splitlines()
     assert "hunter2" not in shown

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from batchtrain.config import judge, load, override, reference, schema
-from batchtrain.config.types import convert
+from batchtrain.config.types import convert, read_path
 from tests import examples
 from tests.properties import BASE, path_of
 
@@ -58,7 +58,7 @@ def section_with(changes: list[tuple[reference.PropertyPath, Any]], section: str
     data = copy.deepcopy(BASE.get(section, {}))
     for place, value in changes:
         if place[0] == section:
-            words = override.steps(path_of(place))
+            words = read_path(path_of(place))
             data = override.put(data, override.joined(section, words[1:], data), value)
     return texts(data)
 

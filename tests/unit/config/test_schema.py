@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from batchtrain.config import editor, judge, reference, schema, types
+from batchtrain.config import editor, judge, masking, reference, schema
 from batchtrain.config.examples import EXAMPLES
 from batchtrain.config.types import RENAMED
 
@@ -128,7 +128,7 @@ def test_no_line_of_a_file_that_loads_is_underlined(path: Path) -> None:
 
 # --- examples -------------------------------------------------------------------------------------------------------
 
-HIDDEN = types.SECRETS | {"blobxfer_extra_options", "scp_ssh_extra_options", "rsync_extra_options", "setup",
+HIDDEN = masking.SECRETS | {"blobxfer_extra_options", "scp_ssh_extra_options", "rsync_extra_options", "setup",
                           "volume_type", "volume_options"}  # fmt: skip
 """Texts that nobody should copy, or that have no effect."""
 TEXTS = sorted(

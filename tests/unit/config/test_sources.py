@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.config import source_directory
+from batchtrain.config import source_directory, travel
 from batchtrain.config.load import examine
 from batchtrain.config.types import Recipe
 from batchtrain.emulator.machine.below import Below
 from batchtrain.errors import PlanError
+from batchtrain.launchers.launch import File
 from batchtrain.plan import plan_recipe
+from batchtrain.plan.types import Plan
 from tests.properties import BASE
 
 GANGS = (None, {"num_instances": 2, "mxnet": {}}, {"num_instances": 2, "mpi": {"runtime": "mpich"}})
@@ -31,7 +33,23 @@ def recipe(directory: Path, name: str = "src") -> Recipe:
 
 
 def names(directory: Path) -> list[str]:
-    return [file.name for file in source_directory.read_sources(recipe(directory))["src"]]
+    return [file.name for file in source_directory.read_sources(recipe(directory))["src"].files]
+
+
+def left_out(directory: Path) -> str:
+    return travel.listed(source_directory.read_sources(recipe(directory))["src"].left_out)
+
+
+def planned(directory: Path) -> Plan:
+    data = {**BASE, "job_specifications": [{"id": "j", "tasks": [{"command": "x", "source": "src"}]}]}
+    made = examine(directory, {str(directory / "all.json"): msgspec.json.encode(data)}).recipe
+    return plan_recipe(made, sources=source_directory.read_sources(made))
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def told(directory: Path, more: Mapping[str, Any] | None = None, **task: Any) -> list[tuple[str, str]]:
@@ -51,19 +69,77 @@ def home(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(tmp_path / "src")], check=True)  # shutil.rmtree recurses, and it may be deep
 
 
-def test_credentials_and_caches_stay_at_home(home: Path) -> None:
-    for name in ("train.py", "credentials.yaml", "x.pyc", "data/a.txt", "__pycache__/y"):
-        (home / "src" / name).parent.mkdir(exist_ok=True)
-        (home / "src" / name).write_text("x", encoding="utf-8")
-    assert names(home) == ["data/a.txt", "train.py"]
+@pytest.mark.parametrize(
+    "name",
+    [".env", ".env.local", ".envrc", "key.pem", "id_rsa", "id_ed25519_sk.pub", "credentials.yaml", ".aws/config"],
+)
+def test_files_that_often_hold_secrets_stay_at_home_unless_they_are_named(name: str, home: Path) -> None:
+    write(home / "src", {"train.py": "", name: ""})
+    assert names(home) == ["train.py"]
+    top = name.split("/")[0]
+    assert left_out(home) == f"1 by the default rules ({top}{'/' if top != name else ''})"
+    write(home / "src", {".batchtrainignore": f"!{top}\n"})
+    assert names(home) == sorted(["train.py", name])
+
+
+def test_similar_names_travel_and_caches_stay_without_mention(home: Path) -> None:
+    write(home / "src", dict.fromkeys(("id_mapping.py", "credentials.py", "x.pyc", "__pycache__/y", ".git/config"), ""))
+    assert (names(home), left_out(home)) == (["credentials.py", "id_mapping.py"], "")
 
 
 def test_what_the_ignore_file_names_stays_at_home(home: Path) -> None:
-    for name in ("train.py", "a.log", "keep.log", "data/x.bin", "deep/data/y.bin", "out/z"):
-        (home / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / "src" / name).write_text("x")
-    (home / "src" / ".batchtrainignore").write_text("# comment\n*.log\n!keep.log\n/data/\nout\n")
+    write(home / "src", dict.fromkeys(("train.py", "a.log", "keep.log", "data/x.bin", "deep/data/y.bin", "out/z"), "x"))
+    write(home / "src", {".batchtrainignore": "# comment\n*.log\n!keep.log\n/data/\nout\n"})
     assert names(home) == ["deep/data/y.bin", "keep.log", "train.py"]
+    assert left_out(home) == "3 by .batchtrainignore (a.log, data/, out/)"
+
+
+def test_the_ignore_file_wins_over_git_and_the_plan_says_who_left_out_what(home: Path) -> None:
+    write(home / "src", dict.fromkeys(("train.py", ".env", "data/x", "a.log", "b.log", "c.log", "d.log"), "x"))
+    write(home / "src", {".gitignore": "data/\n*.log\n", ".batchtrainignore": "!data/\n/a.log\n"})
+    assert names(home) == [".gitignore", "data/x", "train.py"]
+    told = str(planned(home))
+    assert (
+        "  source src = 3 files   because the rest is left out: 1 by .batchtrainignore (a.log),"
+        " 3 by .gitignore (b.log, c.log, d.log), 1 by the default rules (.env)\n"
+    ) in told
+
+
+IGNORES = ("*", "!*/", "!*.py", "*.log", "!keep.log", "data/", "/data", "data/*", "!data/keep.log", "b", "b/**", "**/c")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gitignore_files_count_as_in_git(seed: int, home: Path) -> None:
+    dice = random.Random(seed)
+    folders = ("", "data/", "b/", "b/c/", "data/b/")
+    write(home / "src", {f"{folder}{name}": "" for folder in folders for name in ("a.py", "x.log", "keep.log", "c2")})
+    for place in ("", "src/", *(f"src/{folder}" for folder in folders[1:])):
+        lines = dice.sample(IGNORES[not place :], dice.randrange(3))
+        write(home, {f"{place}.gitignore": "\n".join(lines)})
+    subprocess.run(["git", "init", "-q"], cwd=home, check=True)
+    words = ["git", "ls-files", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=home / "src", check=True, capture_output=True, text=True).stdout.split()
+    write(home / "src", {".batchtrainignore": "!/a.py"})  # so that there is always a file
+    assert names(home) == sorted({*listed, "a.py"})
+
+
+def test_a_source_that_git_ignores_travels_because_it_is_named(home: Path) -> None:
+    write(home, {".gitignore": "src/\n*.log\n", "src/train.py": "", "src/a.log": ""})
+    (home / ".git").mkdir()
+    assert names(home) == ["train.py"]
+
+
+def test_the_ignore_files_above_the_repository_do_not_count(home: Path) -> None:
+    write(home, {".gitignore": "*\n", "src/train.py": "", "src/.git": ""})
+    assert names(home) == ["train.py"]
+
+
+def test_a_directory_that_is_left_out_is_not_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home / "src", {".gitignore": "data/\n", "train.py": "", "data/deep/x": ""})
+    scanned, scandir = [], os.scandir
+    monkeypatch.setattr(source_directory.os, "scandir", lambda path: scanned.append(path) or scandir(path))
+    assert names(home) == [".gitignore", "train.py"]
+    assert scanned == [home / "src"]
 
 
 def test_an_ignore_file_that_is_no_text_is_refused(home: Path) -> None:
@@ -77,12 +153,15 @@ def test_an_ignore_file_that_is_no_text_is_refused(home: Path) -> None:
 def test_a_program_stays_executable(home: Path) -> None:
     (home / "src" / "run").write_text("x", encoding="utf-8")
     (home / "src" / "run").chmod(0o755)
-    assert source_directory.read_sources(recipe(home))["src"][0].mode == 0o755
+    [file] = source_directory.read_sources(recipe(home))["src"].files
+    assert isinstance(file, File) and file.mode == 0o755
 
 
 def test_an_empty_directory_is_refused(home: Path) -> None:
     (home / "src" / "__pycache__").mkdir()
-    assert told(home)[0][0] == "source-empty"
+    write(home / "src", {".env": ""})
+    [(rule, message)] = told(home)
+    assert rule == "source-empty" and "(left out: 1 by the default rules (.env))" in message
     with pytest.raises(PlanError, match="has no file for the task"):
         source_directory.read_sources(recipe(home))
 
@@ -149,7 +228,7 @@ def test_a_source_fits_into_a_request_up_to_a_size_and_not_beyond(gang: Any, hom
     [(rule, message)] = told(home, **more)
     assert rule == "source-size"
     assert "data (400 KiB)" in message
-    for way_out in ("storage_account_settings", "resource_files", "container image"):
+    for way_out in (".batchtrainignore", "storage_account_settings", "resource_files", "container image"):
         assert way_out in message
 
 
@@ -173,7 +252,8 @@ def test_a_data_directory_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch
     (home / "src" / "a").write_bytes(bytes(1000))
     (home / "src" / "b").write_bytes(bytes(1000))
     monkeypatch.setattr(source_directory, "MOST_BYTES", 1999)
-    assert told(home)[0][0] == "source-huge"
+    [(rule, message)] = told(home)
+    assert rule == "source-huge" and ".batchtrainignore" in message
     assert told(home, STORAGE) == []
     monkeypatch.setattr(source_directory, "MOST_BYTES", 2000)
     assert told(home) == []

@@ -18,7 +18,7 @@ import yaml
 from batchtrain.config import override, reference
 from batchtrain.config.load import examine
 from batchtrain.config.source_directory import read_sources
-from batchtrain.config.types import INSTANCES
+from batchtrain.config.types import INSTANCES, read_path
 from batchtrain.custom import read_made
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.plan import Facts, plan_recipe, render
@@ -170,7 +170,7 @@ MUTATIONS = {one.__name__: one for one in (_delete, _edge, _other, _rename, _emp
 
 def _set_some(dice: random.Random, data: dict[str, Any]) -> None:
     """Any property of the language, with a value of its own or an odd one."""
-    head, *rest = override.steps(dice.choice(NAMES))
+    head, *rest = read_path(dice.choice(NAMES))
     known = _values().get(str(rest[-1])) if rest else None
     value = copy.deepcopy(dice.choice(known if known and dice.random() < 0.7 else EDGES))
     sections = data.setdefault(properties.FILE_OF[str(head)], {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,16 @@ from batchtrain.emulator.world import Change, World
 from tests.emulation import Stage, document, everything
 
 Restart = Callable[[Stage], Stage]
+
+
+def test_only_the_user_can_read_the_database(tmp_path: Path) -> None:
+    path = tmp_path / "world.sqlite3"
+    path.touch(0o644)  # of an earlier version
+    store = Store(path)
+    store.commit([], 1)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    store.close()
+    assert modes == dict.fromkeys(("world.sqlite3", "world.sqlite3-wal", "world.sqlite3-shm"), 0o600)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.config.travel import Source
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
 from tests.unit.plan.jobs import plan, sent_task
@@ -54,7 +55,7 @@ def test_another_training_has_another_directory(task: dict[str, Any]) -> None:
 
 
 def test_another_program_has_another_directory() -> None:
-    found = {directory({"source": "src"}, sources={"src": (File("train.py", text),)}) for text in (b"1", b"2")}
+    found = {directory({"source": "src"}, sources={"src": Source((File("train.py", text),))}) for text in (b"1", b"2")}
     assert len(found) == 2
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.config import origin, override
+from batchtrain.config import origin
 from batchtrain.config.load import Examined, examine, find, read
 from batchtrain.config.source_directory import read_sources
+from batchtrain.config.types import read_path
 from batchtrain.custom import read_made
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
@@ -167,7 +168,7 @@ def test_every_decision_of_a_plan_has_a_rule_and_a_place(directory: Path) -> Non
 
 def stands(values: Any, where: str) -> bool:
     """Whether a path leads to something in the merged view."""
-    for step in override.steps(where):
+    for step in read_path(where):
         known = range(len(values)) if isinstance(values, list) else values if isinstance(values, dict) else ()
         if step not in known:
             return False

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.config.travel import Source
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.launch import File
@@ -94,7 +95,7 @@ def test_an_image_of_apptainer_is_around_each_process() -> None:
     ],
 )
 def test_a_program_for_one_node_is_warned_of_on_several(program: bytes, told: bool) -> None:
-    sources = {"src": (File("train.py", program), File("other.py", b"nn.DataParallel(x)"))}
+    sources = {"src": Source((File("train.py", program), File("other.py", b"nn.DataParallel(x)")))}
     made = plan(task=gang() | {"source": "src"}, sources=sources)
     assert [note.rule for note in made.warnings if note.rule == "one-node-strategy"] == ["one-node-strategy"] * told
 

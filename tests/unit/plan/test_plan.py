@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from batchtrain.config import ids, travel
+from batchtrain.config.travel import Source
 from batchtrain.config.types import Credentials, Job, Recipe, convert
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
@@ -189,7 +190,9 @@ def test_more_than_a_hundred_tasks_are_one_stream() -> None:
 
 
 def test_the_files_of_a_task_are_unpacked_by_its_coordination_command() -> None:
-    plan = plan_jobs(recipe(task={**gang(), "source": "src"}), sources={"src": (File("train.py", b"print(1)", 0o755),)})
+    plan = plan_jobs(
+        recipe(task={**gang(), "source": "src"}), sources={"src": Source((File("train.py", b"print(1)", 0o755),))}
+    )
     sent = body(plan, "task.add")
     chunks = [item["value"] for item in sent["environmentSettings"] if item["name"].startswith(payload.VARIABLE)]
     packed = base64.b64decode("".join(chunks))
@@ -209,7 +212,7 @@ def test_files_too_large_for_a_request_name_the_way_out() -> None:
 
     noise = random.Random(0).randbytes(300_000)
     with pytest.raises(PlanError, match="storage_account_settings"):
-        plan_jobs(recipe(task={**gang(), "source": "src"}), sources={"src": (File("data", noise),)})
+        plan_jobs(recipe(task={**gang(), "source": "src"}), sources={"src": Source((File("data", noise),))})
 
 
 def test_no_chunk_is_longer_than_a_variable_may_be() -> None:
@@ -222,7 +225,7 @@ def test_no_chunk_is_longer_than_a_variable_may_be() -> None:
 
 def test_a_source_file_may_not_take_the_place_of_the_tasks_own() -> None:
     with pytest.raises(PlanError, match=r"`stdout\.txt` of it would replace files"):
-        plan_jobs(recipe(task={**gang(), "source": "s"}), sources={"s": (File("stdout.txt", b""),)})
+        plan_jobs(recipe(task={**gang(), "source": "s"}), sources={"s": Source((File("stdout.txt", b""),))})
 
 
 def test_files_travel_through_storage_where_an_account_is_configured() -> None:
@@ -232,7 +235,7 @@ def test_files_travel_through_storage_where_an_account_is_configured() -> None:
             settings={"storage_account_settings": "link"},
             credentials={"storage": {"link": {"account": "a", "account_key": "a2V5"}}},
         ),
-        sources={"s": (File("t.py", b""),)},
+        sources={"s": Source((File("t.py", b""),))},
     )
     files = body(plan, "task.add")["multiInstanceSettings"]["commonResourceFiles"]
     assert [step.action for step in plan.steps] == ["job.add", "blob.upload", "task.add"]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchtrain.config.travel import Source
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
@@ -89,7 +90,7 @@ def test_a_stream_has_the_documents_that_each_task_alone_would_have(
     }  # fmt: skip
     document = {"directory": "x", "credentials": STORAGE, "jobs": [{"id": "j", "tasks": [task]}]}
     recipe = convert(document, Recipe)
-    facts, sources = Facts(pool=POOL), {"src": (File("train.py", b"print(1)"),)}
+    facts, sources = Facts(pool=POOL), {"src": Source((File("train.py", b"print(1)"),))}
     try:
         [alone] = [step for step in plan_jobs(recipe, facts, sources).steps if step.action == "task.add"]
     except PlanError:

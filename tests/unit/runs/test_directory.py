@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,7 +25,26 @@ def test_a_run_is_named_by_time_and_job_and_is_the_latest(tmp_path: Path) -> Non
     assert run.name.startswith("20261122T111502Z-digits-") and len(run.name) == 28
     assert str((tmp_path / "runs" / "latest").readlink()) == run.name
     assert (tmp_path / "runs" / ".gitignore").read_text() == "*\n"
-    assert run.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_only_the_user_can_read_a_run_whatever_the_umask(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        run = directory.make(tmp_path / "runs", "digits", NOW)
+        run.write(_record(run))
+        run.add_event(EventRecord(NOW, "pool.add", "p", "added pool p"))
+        directory.replace(run.logs("t") / "ranks" / "0.stdout.txt", b"")
+    finally:
+        os.umask(umask)
+    modes = {path.relative_to(run.path).as_posix(): path.stat().st_mode & 0o777 for path in run.path.rglob("*")}
+    assert modes == {
+        "run.json": 0o600,
+        "events.jsonl": 0o600,
+        "logs": 0o700,
+        "logs/t": 0o700,
+        "logs/t/ranks": 0o700,
+        "logs/t/ranks/0.stdout.txt": 0o600,
+    }
 
 
 def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,6 +221,16 @@ def test_a_name_that_is_not_utf_8_is_requested_by_its_url(
     assert link.link
 
 
+def test_a_copy_is_private_where_it_is_asked_for(service: Service, client: BatchClient, tmp_path: Path) -> None:
+    service.files = {"a": b"x"}
+    target, umask = tmp_path / "new" / "deep" / "a", os.umask(0)
+    try:
+        list(fetch(client, [Wanted(TREE, FileSeen("a", 1, NOW), target)], patience=NEAR, mode=downloads.PRIVATE))
+    finally:
+        os.umask(umask)
+    assert [path.stat().st_mode & 0o777 for path in (target.parents[1], target.parent, target)] == [0o700, 0o700, 0o600]
+
+
 @pytest.mark.parametrize("cut", [0, 1, 31, 63])
 def test_a_connection_that_is_cut_at_any_byte_is_resumed_there(
     cut: int, service: Service, client: BatchClient, tmp_path: Path
@@ -374,7 +384,7 @@ def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch
         batch.stopped.set()  # after the attempt, before the pause
         return True
 
-    batch = downloads._Batch(NoServer(), print, FAR._replace(first=1e-3, most=1e-3))  # type: ignore[arg-type]
+    batch = downloads._Batch(NoServer(), print, FAR._replace(first=1e-3, most=1e-3), 0o777)  # type: ignore[arg-type]
     monkeypatch.setattr(downloads.retry, "transient", interrupt)
     download = downloads._Download(batch, Wanted(TREE, FileSeen("f", 64), tmp_path / "f"))
     download.take((0, 64))
