@@ -14,7 +14,7 @@ from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsL
 from batchtrain.records.events import Deleted, RunAdopted
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, is_of_account
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Thing, read_marks
 
@@ -45,8 +45,12 @@ def orphans(root: Path, account: Account) -> Iterator[Orphan]:
     for run in reversed(tuple(directory.runs(root))):
         with contextlib.suppress(BatchtrainError):
             record, held = run.record(), lease.read(run.path)
-            of_account = (record.endpoint, record.account) == (account.endpoint, account.name)
-            if record.state == "lost" and of_account and held is not None and held.host == socket.gethostname():
+            if (
+                record.state == "lost"
+                and is_of_account(record, account)
+                and held is not None
+                and held.host == socket.gethostname()
+            ):
                 yield Orphan(run, record, held.keep)
 
 
@@ -124,7 +128,7 @@ def _close(client: Operations, orphan: Orphan) -> None:
     state = "interrupted"
     if tasks and all(task.state == "completed" for task in tasks):
         state = "failed" if any(task.result == "failure" or task.exit_code for task in tasks) else "completed"
-    Recording(client.batch, client.account, orphan.run, orphan.record).end(state)
+    Recording(client.batch, client.account, orphan.run, orphan.record).close(state)
 
 
 def _delete(client: Operations, thing: Thing, tell: Tell) -> None:

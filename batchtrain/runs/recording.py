@@ -49,8 +49,9 @@ from batchtrain.runs.directory import (
 )
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
+from batchtrain.runs.summary import Summary
 from batchtrain.service import look, tasks
-from batchtrain.service.connect import Account, patience
+from batchtrain.service.connect import Account, loopback, patience
 from batchtrain.version import __version__
 
 MANY = 20
@@ -333,9 +334,24 @@ class Recording:
                 phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
             )
+        self._finish(self._lease)
+
+    def close(self, state: str) -> None:
+        """Write the end of a run whose job is gone, from what its directory has. It ended with its last event."""
+        if self._lease is None:
+            return
+        summaries: dict[str, Summary] = {}
+        for task, point in self.run.points():
+            summaries.setdefault(task, Summary()).add(point)
+        last_event = max((event.t for event in self.run.events()), default=now())
+        metrics = {task: summary.metrics() for task, summary in summaries.items()}
+        self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
+        self._finish(self._lease)
+
+    def _finish(self, held: lease.Lease) -> None:
         self.run.write(self._record)
         directory.replace(self.run.report, report.html(self.run).encode())
-        self._lease.release()
+        held.release()
         if self._unwritten is not None:
             raise self._unwritten
 
@@ -361,9 +377,7 @@ class Recording:
     def _summary(self, known: Set[str]) -> dict[str, Metric]:
         """The summary of all tasks except the known ones. Names begin with the task if there are several."""
         self.metrics = self._numbers.end(self._metrics_files(known))
-        if len(self.metrics) == 1 and not self._record.summary:
-            return next(iter(self.metrics.values()))
-        return {f"{task}/{name}": metric for task, metrics in self.metrics.items() for name, metric in metrics.items()}
+        return _joined(self.metrics, several=bool(self._record.summary))
 
     def _read_lines(self, known: Set[str]) -> None:
         """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
@@ -429,6 +443,13 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
+
+
+def _joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> dict[str, Metric]:
+    """The summaries of tasks as one. Names begin with the task if there are several."""
+    if len(metrics) == 1 and not several:
+        return next(iter(metrics.values()))
+    return {f"{task}/{name}": metric for task, of_task in metrics.items() for name, metric in of_task.items()}
 
 
 def _named(paths: Sequence[str]) -> str:
@@ -550,9 +571,15 @@ def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None)
     return existing[0] if existing else None
 
 
+def is_of_account(record: RunRecord, account: Account) -> bool:
+    """Whether a run was made on this account. An emulator may have another port after each start."""
+    same_service = account.emulated and loopback(record.endpoint)
+    return record.account == account.name and (same_service or record.endpoint == account.endpoint)
+
+
 def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
     """Whether a run directory belongs to this job, and not to an earlier one with the same id."""
-    if (record.job, record.endpoint, record.account) != (job.id, account.endpoint, account.name):
+    if record.job != job.id or not is_of_account(record, account):
         return False
     if record.state == "fetched":  # it began with the job
         return job.created is None or record.started == job.created

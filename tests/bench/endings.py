@@ -11,7 +11,6 @@ version.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -26,7 +25,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from batchtrain.client import Client, load  # noqa: E402
+from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.emulator import server  # noqa: E402
+from batchtrain.runs import directory  # noqa: E402
+from batchtrain.service.connect import Account  # noqa: E402
 
 POOL = """\
 pool_specification:
@@ -146,20 +149,31 @@ class World:
             timeout=300,
         )
 
+    @property
+    def client(self) -> Client:
+        """A client of the account."""
+        status = server.status(self.home)
+        assert status is not None
+        return Client(Account(status.endpoint, status.account, Secret(status.key), emulated=True))
+
     def existing(self) -> set[str]:
         """The pools and jobs of the account, as messages name them."""
-        listed = {kind: json.loads(self.batchtrain(kind, "list", "-o", "json").stdout) for kind in ("pool", "jobs")}
-        names = {f"pool {item['id']}" for item in listed["pool"] if item["state"] != "deleting"}
-        return names | {f"job {item['id']}" for item in listed["jobs"] if item["state"] != "deleting"}
+        names = {f"pool {pool.id}" for pool in self.client.pools.list() if pool.state != "deleting"}
+        return names | {f"job {job.id}" for job in self.client.jobs.list() if job.state != "deleting"}
+
+    def add_pool(self) -> None:
+        """Add the pool of the recipe, as another command does."""
+        self.client.pools.add(load(self.recipe))
 
     def clean(self) -> None:
         """Delete everything."""
-        self.batchtrain("jobs", "del", "j", "-y")
-        self.batchtrain("pool", "del", "p", "-y")
+        for name in self.existing():
+            kind, _, name = name.partition(" ")
+            self.client.pools.delete(name) if kind == "pool" else self.client.jobs.handle(name).delete()
 
     def states(self) -> list[str]:
         """The states of all runs."""
-        return [row["state"] for row in json.loads(self.batchtrain("runs", "list", "-o", "json").stdout)]
+        return [run.record().state for run in directory.runs(self.runs)]
 
     def models(self) -> list[int]:
         """The sizes of the models in the run directories."""
@@ -241,7 +255,7 @@ def ended(world: World, case: Case) -> list[str]:
     """The violations of one case, from a clean account."""
     with disk(world, case.fault):
         if case.command == "jobs add":
-            world.batchtrain("pool", "add", str(world.recipe))
+            world.add_pool()
         try:
             return list(violations(world, case))
         finally:
@@ -252,7 +266,7 @@ def requests_of(world: World, command: str) -> int:
     """How many requests a command sends if nothing happens to it."""
     with disk(world, ""):
         if command == "jobs add":
-            world.batchtrain("pool", "add", str(world.recipe))
+            world.add_pool()
         whole = world.batchtrain(*COMMANDS[command], str(world.recipe), fault="count")
         world.clean()
     match = re.search(r"^requests: (\d+)$", whole.stderr, re.M)
@@ -275,7 +289,7 @@ def main() -> int:
     failed, counts = 0, Counter[tuple[str, str]]()
     with tempfile.TemporaryDirectory(prefix="batchtrain-endings-") as place:
         world = World(Path(place))
-        world.batchtrain("emulator", "start")
+        world.batchtrain("emulator", "start", "--port", "0")
         try:
             for command in options.command or COMMANDS:
                 total = requests_of(world, command)

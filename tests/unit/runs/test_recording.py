@@ -16,14 +16,15 @@ from azure.batch import BatchClient
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.config.types import Job, Recipe, convert
+from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
 from batchtrain.plan import Plan, plan_jobs
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
 from batchtrain.records.seen import JobSeen, TaskSeen
 from batchtrain.runs import directory, recording
-from batchtrain.runs.directory import Commit, Cost, Failure, Metric, NodeRecord, RunDirectory, RunRecord
-from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, recorded_job
+from batchtrain.runs.directory import Commit, Cost, EventRecord, Failure, Metric, NodeRecord, RunDirectory, RunRecord
+from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
+from batchtrain.service.connect import Account
 from batchtrain.version import __version__
 from tests.unit.plan.jobs import recipe
 
@@ -719,3 +720,22 @@ def test_the_commit_of_a_recipe_says_whether_files_differ_from_it(tmp_path: Path
     assert recording.commit_of(tmp_path) == Commit(commit, dirty=False)
     (tmp_path / "a").write_text("2")
     assert recording.commit_of(tmp_path) == Commit(commit, dirty=True)
+
+
+def test_the_run_of_a_job_that_is_gone_is_closed_with_what_its_directory_has(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.documents.clear()
+    run = directory.make(tmp_path, "j", START)
+    run.write(RunRecord(id=run.name, job="j", started=START, state="running"))
+    run.add_event(EventRecord(after(60), "job.add", "j", "added job j"))
+    directory.replace(run.metrics_file("t"), b'{"t": 1, "step": 1, "of_a_pattern": 0.5}\n')
+    Recording(client, service.account, run, run.record()).close("interrupted")
+    record = run.record()
+    assert (record.state, record.ended, record.summary["of_a_pattern"].last) == ("interrupted", after(60), 0.5)
+
+
+def test_a_run_on_an_emulator_is_found_again_whatever_port_it_has_now() -> None:
+    record = RunRecord(id="r", job="j", started=START, state="running", account="x", endpoint="http://127.0.0.1:7")
+    emulator, azure = (Account("http://127.0.0.1:8", "x", Secret("a2V5"), emulated=here) for here in (True, False))
+    assert (is_of_account(record, emulator), is_of_account(record, azure)) == (True, False)
