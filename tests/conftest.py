@@ -27,9 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A worker per core for unit tests; two for others, as half of their time is waiting for processes."""
+    """A worker per core for unit tests; two for others, as half of their time is waiting for processes; three for those
+    of --rest, which wait longer."""
     unit = [Path(argument.partition("::")[0]).resolve().is_relative_to(ROOT / "tests/unit") for argument in config.args]
-    return (1 if all(unit) else 2) * (os.cpu_count() or 1)
+    return (1 if all(unit) else 3 if config.getoption("--rest") else 2) * (os.cpu_count() or 1)
 
 
 def _whole(config: pytest.Config) -> bool:
@@ -46,7 +47,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi", "property"))]
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = rest
+    items[:] = _longest_first(rest, int(getattr(config, "workerinput", {}).get("workercount", 1)))
+
+
+LONGEST = (
+    "test_release.py",
+    "test_docs.py",
+    "test_sources.py",
+    "test_clients.py",
+    "test_saving.py",
+    "test_checkpoints.py",
+)
+"""The files of the tests that take longest. One that begins last would run alone at the end."""
+
+
+def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order in which each of the workers, which get equal parts of the list, begins with long ones."""
+    longest = [item for item in items if item.path.name in LONGEST]
+    others = [item for item in items if item.path.name not in LONGEST]
+    parts = [longest[worker::workers] for worker in range(workers)]
+    size = -(-len(items) // workers)
+    for part in parts:
+        count = max(size - len(part), 0)
+        part += others[:count]
+        del others[:count]
+    return [item for part in parts for item in part] + others
 
 
 def pytest_configure(config: pytest.Config) -> None:
