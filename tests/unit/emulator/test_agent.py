@@ -386,7 +386,9 @@ def test_a_path_is_reported_as_shown_where_nodes_see_everything(node: Node) -> N
 
 def test_a_process_of_a_session_is_known_by_its_environment() -> None:
     for name, is_of_session in (("SSH_CONNECTION", True), ("XSSH_CONNECTION", False)):
-        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={name: "a"})
+        command = [sys.executable, "-c", "print(flush=True); input()"]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={name: "a"})
+        assert process.stdout is not None and process.stdout.readline()  # from here on the kernel shows its environment
         assert agent._is_of_a_session(process.pid) is is_of_session
         process.communicate(b"\n")
     assert not agent._is_of_a_session(process.pid), "it is gone"
