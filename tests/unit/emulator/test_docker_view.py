@@ -21,7 +21,6 @@ from batchtrain.emulator.machine.docker_view import (
     volumes,
 )
 from tests.emulation import Stage
-from tests.unit.plan import pools
 
 HELD = "a" * 64
 IDS = ("b" * 64, "c" * 64, "d" * 64)
@@ -271,12 +270,6 @@ def test_nodes_of_a_pool_that_says_so_have_a_docker_of_their_own() -> None:
     assert own_docker([{"name": "batchtrain-docker", "value": "own"}])
     assert not own_docker([])
     assert not own_docker([{"name": "batchtrain-docker", "value": "none"}])
-
-
-def test_the_plan_says_so_of_pools_in_plain_docker_alone() -> None:
-    plain = pools.sent({"vm_configuration": {"platform_image": pools.IMAGE, "plain_docker": True}})
-    assert own_docker(plain["metadata"])
-    assert not own_docker(pools.sent().get("metadata", []))
 
 
 @pytest.mark.parametrize(
