@@ -10,6 +10,7 @@ import pytest
 
 from batchtrain.launchers import preparation
 from batchtrain.launchers.preparation import Fstab, Image, Login, Moved, Preparation, Sif
+from tests import containers
 
 pytestmark = pytest.mark.process
 
@@ -195,6 +196,25 @@ def test_an_image_that_neither_registry_has_is_named_with_its_copy(stage: Stage)
     last = done.stderr.splitlines()[-1].removeprefix("batchtrain: these images cannot be pulled: ")
     assert last.partition(". ")[0] in ("a/b:1 (nor second/a/b:1),c", "c,a/b:1 (nor second/a/b:1)")
     assert len(stage.asked) == 3 * preparation.TRIES
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_an_engine_takes_the_copy_of_an_image_whose_registry_is_dead_and_names_one_that_is_nowhere(
+    stage: Stage, image: str, registry: containers.Registry
+) -> None:
+    host = {"DOCKER_HOST": os.environ["DOCKER_HOST"]} if "DOCKER_HOST" in os.environ else {}
+    login = ("login", "--username", registry.username, "--password-stdin", registry.server)
+    containers.docker("--config", f"{stage.root}/.docker", *login, input=registry.password)
+    copy, name, nowhere = registry.push(f"{image}-base", "copies/a:1"), "127.0.0.1:1/a:1", f"{registry.server}/none:1"
+    try:
+        done = stage.run(preparation.own(Preparation(docker_images=(Image(name, copy), Image(nowhere)))), **host)
+        assert containers.docker("image", "inspect", "--format", "{{.Id}}", name)
+    finally:
+        containers.docker("rmi", name, copy, check=False)
+    assert f"batchtrain: {name} cannot be had from its own registry; this node takes {copy}" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"batchtrain: these images cannot be pulled: {nowhere}. ")
+    assert "given up" not in done.stderr
 
 
 @pytest.mark.parametrize("fallback", [False, True])
