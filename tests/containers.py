@@ -13,20 +13,20 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from filelock import FileLock
 
 from batchtrain.emulator.machine import docker_engine as engines
+from batchtrain.emulator.machine.leftovers import LABEL
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("BATCHTRAIN_TEST_DOCKER") or ROOT / ".cache" / "docker")
@@ -65,12 +65,11 @@ def _remove_forgotten() -> None:
     """What test runs that were killed left on the engine, so that no later one stumbles over it."""
     kinds = ((("ps", "--all"), ("rm", "--force", "--volumes")), (("network", "ls"), ("network", "rm")))
     for listed, removed in kinds:
-        for label, lives in OWNERS.items():
-            line = f'{{{{.ID}}}} {{{{.Label "{label}"}}}}'
-            for found in docker(*listed, "--filter", f"label={label}", "--format", line).splitlines():
-                thing, _, owner = found.partition(" ")
-                if not lives(owner):
-                    docker(*removed, thing, check=False)
+        line = f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
+        for found in docker(*listed, "--filter", f"label={LABEL}", "--format", line).splitlines():
+            thing, _, data_dir = found.partition(" ")
+            if not _emulator_lives(data_dir):
+                docker(*removed, thing, check=False)
 
 
 def _emulator_lives(data_dir: str) -> bool:
@@ -87,21 +86,6 @@ def _emulator_lives(data_dir: str) -> bool:
     return False
 
 
-def _pool_lives(name: str) -> bool:
-    """Whether the process is there that a pool of `plain_docker.py` is named after."""
-    process = re.match(r"plain(\d+)x", name)
-    return process is None or Path("/proc", process[1]).exists()
-
-
-POOL = "batchtrain-test.pool"
-OWNERS: dict[str, Callable[[str], bool]] = {
-    "batchtrain.emulator": _emulator_lives,
-    "batchtrain.node": _pool_lives,
-    POOL: _pool_lives,
-}
-"""Labels of what tests have on an engine, and who else has it still."""
-
-
 def docker(*arguments: str, check: bool = True, **more: object) -> str:
     """Run docker and return what it prints."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]  # as subprocess.run takes them
@@ -112,7 +96,7 @@ def docker(*arguments: str, check: bool = True, **more: object) -> str:
 
 def left_behind(data_dir: Path) -> list[str]:
     """The containers and networks of an emulator that are there."""
-    label = f"label=batchtrain.emulator={data_dir}"
+    label = f"label={LABEL}={data_dir}"
     return [
         *docker("ps", "--all", "--quiet", "--filter", label).split(),
         *docker("network", "ls", "--quiet", "--filter", label).split(),

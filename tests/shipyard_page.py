@@ -33,7 +33,7 @@ batchtrain run DIR --local                # the same on this machine
 | `fs.yaml`, `monitor.yaml`, `federation.yaml`, `slurm.yaml` | these four files are not read |
 
 The [configuration reference](../reference/config.md) lists every property; one without an effect names its replacement.
-Containers are Batch's own; for those of the node's Docker Engine, see [plain Docker](plain-docker.md).
+Containers are Batch's own, also in a file with `native: false`.
 
 ## Every command
 

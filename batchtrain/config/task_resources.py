@@ -25,8 +25,6 @@ SIZE = r"(?i)([0-9]+(?:\.[0-9]+)?)\s*([bkmgt]?)(?:i?b)?"
 UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 MOST_GPUS = 64
 """Above every node's."""
-PLANS_OPTIONS = frozenset({"--name", "--rm", "--detach", "-d", "--cidfile"})
-"""Options of `docker run` that the plan sets if the Docker Engine of the nodes runs the containers."""
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------

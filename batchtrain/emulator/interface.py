@@ -100,8 +100,6 @@ class NodeSpec(NamedTuple):
     forwards: tuple[Forward, ...] = ()
     containers: Containers | None = None
     """The node's tasks run in containers."""
-    own_docker: bool = False
-    """Commands of the node have a Docker Engine."""
     service: tuple[str, int] | None = None
     """The address and port of the service on this machine."""
 

@@ -36,7 +36,6 @@ def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
         mounts=mounts.of_pool(book.record.spec),
         forwards=endpoints.forwards(book, node),
         containers=_containers(book),
-        own_docker={"name": OWN_DOCKER, "value": "own"} in book.record.spec.get("metadata", []),
         service=_service(world.endpoint),
     )
 
@@ -48,8 +47,6 @@ def _service(endpoint: str) -> tuple[str, int]:
     return "127.0.0.1" if host == "localhost" else host, where.port or 0
 
 
-OWN_DOCKER = "batchtrain-docker"
-"""Metadata item: with the value `own`, each node of the pool has its own Docker Engine."""
 GANG_CONTAINERS = "batchtrain-gang-containers"
 """Metadata item: with the value `one`, all commands of a multi-instance task share a container on each node."""
 

@@ -10,7 +10,6 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from batchtrain import runtime
 from batchtrain.launchers import shell
 
 SCRIPT = "BATCHTRAIN_PREPARATION"
@@ -89,24 +88,11 @@ class Moved(NamedTuple):
     """None is everything."""
 
 
-class Engine(NamedTuple):
-    """A Docker Engine that tasks use without Batch."""
-
-    size: str = ""
-    """The VM size, for messages."""
-    gpus: int = 0
-    """NVIDIA GPUs of a node, for use in containers."""
-    infiniband: bool = False
-    """Whether containers use the InfiniBand of the node."""
-    logins: tuple[Login, ...] = ()
-
-
 class Preparation(NamedTuple):
     """The steps of batchtrain's part, in this order."""
 
     mounts: tuple[Fstab, ...] = ()
     nvidia_driver: str = ""
-    engine: Engine | None = None
     runtimes: tuple[str, ...] = ()
     docker_user: str = ""
     docker_images: tuple[Image, ...] = ()
@@ -135,7 +121,6 @@ def own(todo: Preparation) -> str:
     steps = (
         _mounts(todo.mounts),
         _driver(todo.nvidia_driver),
-        _engine(todo.engine, fallback=todo.fallback),
         _runtimes(todo),
         _docker_user(todo.docker_user),
         _docker_images(todo.docker_images),
@@ -233,25 +218,6 @@ fi""",
     )
 
 
-def _engine(engine: Engine | None, *, fallback: bool) -> str:
-    if engine is None:
-        return ""
-    lines = ["bt_need_engine"]
-    if engine.gpus:
-        lines.append(f"bt_need_gpus {engine.gpus} {shell.word(engine.size)}")
-    if engine.infiniband:
-        lines.append(f"bt_need_infiniband {shell.word(engine.size)}")
-    if engine.logins:
-        lines.append("bt_keep_sign_ins")
-    for login in engine.logins:
-        server = "" if login.server in ("hub", "docker.io") else login.server
-        words = " ".join(map(shell.word, (server, login.username, login.variable)))
-        refused = _refused(server or "hub", login.username, fallback=fallback)
-        lines += [f"bt_try bt_sign_in {words} || {refused}", f"unset {login.variable}"]
-    functions = runtime.ENGINE.decode().partition("\n")[2].strip("\n")
-    return shell.script(functions, shell.block("The node's own Docker Engine:", *lines)).rstrip("\n")
-
-
 def _refused(server: str, username: str, *, fallback: bool) -> str:
     message = f"the registry {server} takes no sign-in of {username}"
     if fallback:
@@ -330,7 +296,7 @@ bt_pull_either() {{
   [ "$bt_code" = 0 ] || return "$bt_worst"
   [ "$bt_name" != "$1" ] || return 0
   echo "batchtrain: $1 cannot be had from its own registry; this node takes $2" >&2
-  case $1 in *@*) ;; *) docker tag "$2" "$1" ;; esac  # no tag has a digest: tasks look for the copy
+  case $1 in *@*) ;; *) docker tag "$2" "$1" ;; esac  # no tag has a digest
 }}
 bt_pull() {{
   local bt_said

@@ -34,56 +34,6 @@ _RULES = (
         "write `!NAME` into the `.batchtrainignore` of the source",
     ),
     ImplicitRule(
-        "docker-engine",
-        "Nodes of a `plain_docker` pool get a Docker Engine of their own from the start task.",
-        "Batch Shipyard's node preparation of pools that are not native; ADR 13",
-        "`plain_docker: false`: Batch itself runs the containers then",
-    ),
-    ImplicitRule(
-        "docker-name",
-        "A container of the node's own engine is found by its name and labels, and goes with its task.",
-        "Batch Shipyard issue 308 (a task that is killed leaves its container); docker run: --name, --label; ADR 13",
-        "",
-    ),
-    ImplicitRule(
-        "docker-environment",
-        "A container of the node's own engine has its task's environment, without the host's own variables.",
-        "docker run: --env; Batch Shipyard gave it in a file, which loses values of several lines",
-        "",
-    ),
-    ImplicitRule(
-        "docker-mounts",
-        "A container of the node's own engine sees the node's Batch directories at the same paths.",
-        "Azure Batch: Use Azure Batch to run container workloads (AZ_BATCH_NODE_ROOT_DIR is mounted);"
-        " Batch Shipyard's `docker run`",
-        "`restrict_default_bind_mounts: true`, or `bind_mounts`",
-    ),
-    ImplicitRule(
-        "docker-gpus",
-        "A container of the node's own engine is given the node's GPUs by an option.",
-        "Docker: Access an NVIDIA GPU (docker run --gpus); Batch adds them on native pools alone",
-        "`gpus: disable` on the task or its job",
-    ),
-    ImplicitRule(
-        "docker-network",
-        "A gang's containers use the network of their nodes.",
-        "Batch Shipyard's `docker run --net=host`; docker run: --network",
-        "`--network` in `additional_docker_run_options`",
-    ),
-    ImplicitRule(
-        "docker-root",
-        "The containers of a gang run as root, whatever user the image names.",
-        "docker/README.md (sshd on port 23); a native pool's containers run as `user_identity` says",
-        "`--user` in `additional_docker_run_options`, or `specific_user`, with a `coordination_command` of your own",
-    ),
-    ImplicitRule(
-        "docker-waits",
-        "The coordination command starts the container of a gang, and commands are executed in it until the primary"
-        " ends.",
-        "Batch Shipyard: a detached container and docker exec; ADR 13",
-        "",
-    ),
-    ImplicitRule(
         "infiniband-by-size",
         "An RDMA size with inter-node communication uses InfiniBand.",
         "Azure: Enable InfiniBand (HPC VM sizes); Batch Shipyard's rule for `infiniband`",

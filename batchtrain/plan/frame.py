@@ -37,11 +37,6 @@ class Frame(NamedTuple):
     swept: bool = False
     """Whether a factory makes the task, and all its tasks share their files."""
 
-    @property
-    def plain_docker(self) -> bool:
-        """Whether the nodes' own Docker Engine runs containers, and not Batch."""
-        return self.recipe.pool is not None and self.recipe.pool.vm_configuration.plain_docker
-
 
 def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -> Frame:
     """The frame of a job; a pool of its own is known from the pool file alone."""

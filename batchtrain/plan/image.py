@@ -123,8 +123,6 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     if not uses_containers(recipe):
         return Containers()
     listed = recipe.resources.docker_images
-    if pool.vm_configuration.plain_docker:
-        return _plain(recipe, pool, listed)
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
     delayed = tuple(name for name in listed if delays and not _signed_in(recipe, name))
     kept = tuple(name for name in listed if name not in delayed)
@@ -132,15 +130,6 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
         type=pool.vm_configuration.container_type, container_image_names=kept, container_registries=registries(recipe)
     )
     return Containers(configuration, delayed, _implicit(pool, kept if delays else ()))
-
-
-def _plain(recipe: Recipe, pool: Pool, listed: tuple[str, ...]) -> Containers:
-    """The start task fetches all images and signs in. Raises PlanError for features that only Batch has."""
-    if pool.vm_configuration.native:
-        raise PlanError("`native: true` and `plain_docker: true` are two ways to run containers; take one of them")
-    if is_windows(pool, recipe.catalog):
-        raise PlanError("`plain_docker: true` is for Linux nodes, and this pool's run Windows; use `native: true`")
-    return Containers(None, listed)
 
 
 def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:

@@ -15,7 +15,7 @@ from batchtrain.config.factories import names as parameters
 from batchtrain.config.types import Job, Recipe, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers.launch import Implicit
-from batchtrain.plan import exits, factory, inputs, job_tasks, plain_docker, pool, schedule, task, wire, wire_times
+from batchtrain.plan import exits, factory, inputs, job_tasks, pool, schedule, task, wire, wire_times
 from batchtrain.plan.factory import Made
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
@@ -286,7 +286,6 @@ def _specification(
 ) -> tuple[wire.JobSpecification, tuple[Implicit, ...]]:
     """All properties of a job except its id."""
     job = around.job
-    plain_docker.refuse_parts(around)
     pool_info, by_pool = _pool(around)
     prepared, by_preparation = job_tasks.preparation(around)
     released, by_release = job_tasks.release(around)

@@ -106,18 +106,13 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
         task_slots_per_node=pool.task_slots_per_node,
         task_scheduling_policy=_scheduling(pool),
         user_accounts=pool_users.user_accounts(recipe, pool),
-        metadata=tuple(wire.Metadata(name=name, value=value) for name, value in _metadata(pool).items()),
+        metadata=tuple(wire.Metadata(name=name, value=value) for name, value in pool.metadata.items()),
         mount_configuration=mounted.mounts,
         upgrade_policy=_upgrades(pool),
     )
     implicit = containers.implicit + reached.implicit + started.implicit + _to_zero(pool)
     remarks = Plan(warnings=started.warnings, implicit=implicit)
     return _Specified(body, remarks)
-
-
-def _metadata(pool: Pool) -> dict[str, str]:
-    """Azure ignores it; the emulator gives each node of such a pool a Docker Engine."""
-    return {**pool.metadata, **({"batchtrain-docker": "own"} if pool.vm_configuration.plain_docker else {})}
 
 
 # --- how many nodes -------------------------------------------------------------------------------------------------

@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from batchtrain.config import node_preparation
 from batchtrain.config.image_names import below
-from batchtrain.config.task_resources import gpus_seen, gpus_word
 from batchtrain.config.types import Pool, Recipe, SingularityImage
 from batchtrain.errors import PlanError, Problem
 from batchtrain.launchers import preparation
 from batchtrain.launchers.launch import Implicit
-from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Preparation, Sif
+from batchtrain.launchers.preparation import Fstab, Image, Login, Preparation, Sif
 from batchtrain.plan import inputs, wire
 
 WHERE = "pool_specification"
@@ -62,7 +61,7 @@ def start_task(
         max_task_retry_count=prep.max_task_retries,
         wait_for_success=waits,
     )
-    return Started(task, implicit + _by_itself(todo), _warnings(todo))
+    return Started(task, implicit + _apptainer_by_itself(todo), _warnings(todo))
 
 
 def _text(pool: Pool, *, own: bool, windows: bool) -> str:
@@ -98,69 +97,24 @@ def _own(
 ) -> tuple[Preparation, tuple[wire.Environment, ...]]:
     logins, passwords = _logins(recipe)
     sifs, keys = _sifs(recipe)
-    engine, more = _engine(recipe, pool)
     todo = Preparation(
         mounts=mounts,
         nvidia_driver=(pool.gpu.nvidia_driver.source or "") if pool.gpu else "",
-        engine=engine,
         runtimes=pool.container_runtimes.install,
         docker_user=pool.ssh.username if pool.ssh and pool.ssh.allow_docker_access else "",
-        docker_images=tuple(Image(name, copy_of(recipe, name)) for name in images),
+        docker_images=tuple(Image(name, _copy_of(recipe, name)) for name in images),
         logins=logins if sifs or recipe.resources.additional_registries.singularity else (),
         images=sifs,
         moved=inputs.moves(data),
         fallback=bool(recipe.settings.fallback_registry),
     )
-    return todo, (passwords if todo.logins else ()) + keys + more
+    return todo, (passwords if todo.logins else ()) + keys
 
 
-def copy_of(recipe: Recipe, image: str) -> str:
+def _copy_of(recipe: Recipe, image: str) -> str:
     """An image's name in the fallback registry; empty without one."""
     registry = recipe.settings.fallback_registry
     return below(registry, image) if registry else ""
-
-
-def _engine(recipe: Recipe, pool: Pool) -> tuple[Engine | None, tuple[wire.Environment, ...]]:
-    """The node's own Docker Engine if it runs the containers. Raises PlanError for a sign-in that only Batch can do."""
-    if not pool.vm_configuration.plain_docker:
-        return None, ()
-    size = recipe.catalog.size(pool.vm_size)
-    known = recipe.credentials.docker_registry
-    logins, passwords = [], []
-    for number, server in enumerate(dict.fromkeys((*known, *recipe.resources.additional_registries.docker))):
-        if server in known and known[server].identity:
-            raise PlanError(
-                f"the registry {server} is signed in to with a managed identity, which Batch alone can do: take"
-                " `plain_docker` away, or give a user name and a password"
-            )
-        name = f"{node_preparation.GIVEN}REGISTRY_{number}"
-        username = (known[server].username if server in known else None) or ""
-        logins.append(Login(server, username, name))
-        passwords.append(wire.Environment(name=name, value=wire.later("registry", server)))
-    engine = Engine(
-        size=pool.vm_size,
-        gpus=size.gpus if size is not None and size.gpu_vendor == "nvidia" and _gpus_wanted(recipe) else 0,
-        infiniband=size is not None and size.rdma == "sr-iov" and _infiniband_wanted(recipe, pool),
-        logins=tuple(logins),
-    )
-    return engine, tuple(passwords)
-
-
-def _gpus_wanted(recipe: Recipe) -> bool:
-    """Whether any container uses GPUs; true without jobs."""
-    words = [gpus_word(job, task) for job in recipe.jobs for task in job.tasks if task.docker_image]
-    return not words or any(gpus_seen(word) != () for word in words)
-
-
-def _infiniband_wanted(recipe: Recipe, pool: Pool) -> bool:
-    if not pool.inter_node_communication_enabled:
-        return False
-    return any(
-        (task.infiniband if task.infiniband is not None else job.infiniband) is not False
-        for job in recipe.jobs
-        for task in job.tasks
-        if task.multi_instance is not None and task.docker_image
-    )
 
 
 def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, ...]]:
@@ -189,7 +143,7 @@ def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]
 def _sif_copy(recipe: Recipe, uri: str) -> str:
     """The copy of a container image that `apptainer pull` converts; empty for other images, which have no copy."""
     name = uri.removeprefix(_OF_DOCKER)
-    copy = copy_of(recipe, name) if name != uri else ""
+    copy = _copy_of(recipe, name) if name != uri else ""
     return copy and f"{_OF_DOCKER}{copy}"
 
 
@@ -217,21 +171,6 @@ def _waits(pool: Pool, *, own: bool) -> tuple[bool, tuple[Implicit, ...]]:
     return True, (Implicit(name, "true", because, "own-preparation-waits", WHERE),)
 
 
-def _by_itself(todo: Preparation) -> tuple[Implicit, ...]:
-    return _engine_by_itself(todo) + _apptainer_by_itself(todo)
-
-
-def _engine_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
-    if todo.engine is None:
-        return ()
-    because = "`plain_docker`: it is installed where the image has none, signs in, and pulls the images"
-    emulated = "the emulator gives each node of a pool that says so a Docker Engine; Azure ignores it"
-    return (
-        Implicit("start task", "a Docker Engine of the node's own", because, "docker-engine", WHERE),
-        Implicit("metadata", "batchtrain-docker: own", emulated, "docker-engine", WHERE),
-    )
-
-
 def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
     if not (todo.images or todo.logins) or "singularity" in todo.runtimes:
         return ()
@@ -240,21 +179,13 @@ def _apptainer_by_itself(todo: Preparation) -> tuple[Implicit, ...]:
 
 
 def _warnings(todo: Preparation) -> tuple[Problem, ...]:
-    return tuple(
-        _password(logins, path)
-        for logins, path in (
-            (todo.logins, "global_resources.singularity_images"),
-            (todo.engine.logins if todo.engine is not None else (), "global_resources.docker_images"),
-        )
-        if logins
-    )
-
-
-def _password(logins: tuple[Login, ...], path: str) -> Problem:
-    servers = ", ".join(login.server for login in logins)
+    if not todo.logins:
+        return ()
+    servers = ", ".join(login.server for login in todo.logins)
     text = (
         f"the password of {servers} is in the environment of the start task; every user who can read the pool can read"
         " it"
     )
     hint = "Use a token that can only pull, and that ends."
-    return Problem("password-on-nodes", text, level="warning", path=path, hint=hint)
+    path = "global_resources.singularity_images"
+    return (Problem("password-on-nodes", text, level="warning", path=path, hint=hint),)

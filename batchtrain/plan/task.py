@@ -15,7 +15,6 @@ from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import apptainer, plain, steps, sweep, variables
 from batchtrain.launchers import moves as placing
 from batchtrain.launchers.launch import File, Implicit, Launch
-from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved
 from batchtrain.plan import (
     checkpoint,
@@ -26,7 +25,6 @@ from batchtrain.plan import (
     inputs,
     outputs,
     payload,
-    plain_docker,
     user_identity,
     wire,
     wire_times,
@@ -74,9 +72,6 @@ class _Way(NamedTuple):
     shape: Shape
     fetched: tuple[inputs.Fetched, ...]
     image: apptainer.Apptainer | None
-    container: Container | None
-    """The container that the node's own Docker Engine runs; None if Batch runs it, or if there is none."""
-    by_docker: tuple[Implicit, ...]
     direct: bool
     """The service gets the command as the user wrote it."""
     bare: bool
@@ -89,23 +84,17 @@ class _Way(NamedTuple):
         """The data that the launch moves to where it belongs."""
         return inputs.moves(self.fetched)
 
-    @property
-    def native(self) -> bool:
-        """Whether Batch runs the task in a container."""
-        return self.shape.container and self.container is None
-
 
 def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
     """Raises PlanError for what needs Linux nodes on a pool of Windows nodes."""
     image = _apptainer(frame, task, shape)
-    by_engine, by_docker = _plain_docker(frame, task, shape, where)
     fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
-    way = _Way(shape, fetched, image, by_engine, by_docker, direct=False, bare=False)
+    way = _Way(shape, fetched, image, direct=False, bare=False)
     brings = task.checkpoint is not None or sweep.wanted(task.command)
-    if task.multi_instance or task.source or way.moved or image or by_engine or brings:
+    if task.multi_instance or task.source or way.moved or image or brings:
         if frame.windows:
             raise PlanError(f"{where}: {_LINUX_ONLY}")
-        alone = not (task.multi_instance or image or by_engine or brings)
+        alone = not (task.multi_instance or image or brings)
         return way._replace(carried=frame.swept and alone)
     text = task.command or ""
     speaks = frame.windows or command.speaks_for_itself(text, entrypoint=task.entrypoint is not None)
@@ -120,9 +109,8 @@ def _request(
     """The whole request; `begun` has the id and the exit conditions."""
     gang, shape = task.multi_instance, way.shape
     identity, by_identity = _identity(frame, task)
-    settings, by_container = container.settings(frame, task, shape) if way.native else (None, way.by_docker)
+    settings, by_container = container.settings(frame, task, shape) if shape.container else (None, ())
     line, by_line = _command_line(frame, task, way, carrier)
-    hides_gpus = way.native or (way.container and shape.gpu_vendor == "amd")
     body = msgspec.structs.replace(
         begun,
         command_line=line,
@@ -134,7 +122,7 @@ def _request(
         output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
         environment_settings=inputs.environment(
             task.environment_variables,
-            (_gpus_seen(frame, task) if hides_gpus else ()) + by_line + carrier.environment + _fetched_later(task),
+            (_gpus_seen(frame, task) if shape.container else ()) + by_line + carrier.environment + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,
@@ -234,18 +222,6 @@ def _fabric(frame: Frame, task: Task) -> tuple[Fabric, tuple[Implicit, ...]]:
     return _FABRICS[size.rdma], (Implicit("infiniband", "true", because, "infiniband-by-size"),)
 
 
-# --- containers of the node's own engine ----------------------------------------------------------------------------
-
-
-def _plain_docker(frame: Frame, task: Task, shape: Shape, where: str) -> tuple[Container | None, tuple[Implicit, ...]]:
-    if not (shape.container and frame.plain_docker):
-        return None, ()
-    try:
-        return plain_docker.container_of(frame, task, shape)
-    except PlanError as error:
-        raise PlanError(f"{where}: {error}") from None
-
-
 # --- GPUs -----------------------------------------------------------------------------------------------------------
 
 
@@ -255,7 +231,7 @@ def _gpus(frame: Frame, task: Task) -> tuple[Implicit, ...]:
     if size is None or not size.gpus or either(task.gpus, frame.job.gpus) is not None:
         return ()
     how = "the service adds them itself"
-    if size.gpu_vendor == "amd" or frame.plain_docker:
+    if size.gpu_vendor == "amd":
         how = "the run options contain its devices"
     because = f"{size.name} has {size.gpus} {size.gpu_model}" + (f"; {how}" if task.docker_image is not None else "")
     return (Implicit("gpus", "all", because, "gpus-by-size"),)
@@ -328,20 +304,16 @@ def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
 
 
 def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
-    """With `plain_docker`, the variables of a task alone come from the host, those of a gang are set inside."""
     gang, files = task.multi_instance, _source(frame, task)
     if gang is None:
         measured = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
         return sweep.around(checkpoint.around(frame, task, way.shape, files, measured), task.command)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    inside = frameworks.launch(task, gang, way.shape, own, way.image)
-    inside = sweep.around(checkpoint.around(frame, task, way.shape, files, inside), task.command)
-    return inside if way.container is None else plain_docker.launch(way.container, task, inside)
+    launch = frameworks.launch(task, gang, way.shape, own, way.image)
+    return sweep.around(checkpoint.around(frame, task, way.shape, files, launch), task.command)
 
 
 def _alone(task: Task, way: _Way) -> Launch:
-    if way.container is not None:
-        return plain_docker.launch(way.container, task, None)
     text = command.FROM_VARIABLE if way.carried else (task.command or "").strip()
     return plain.alone(apptainer.around(text, way.image) if way.image else text)
 

@@ -1,9 +1,9 @@
 """The files that run on a node, read here once, so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain. The files need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or bash 4.2
-(gang.sh, node.sh, preflight.sh, docker.sh, engine.sh, inside.sh) and common commands. Only launch/, verdict.py,
-ends.py, torchrun.py, batchtrain_checkpoint.py, batchtrain_sweep.py and preemption.py need Python (3.6 or later);
-torchrun.py also needs PyTorch.
+(gang.sh, node.sh, preflight.sh, inside.sh) and common commands. Only launch/, verdict.py, ends.py, torchrun.py,
+batchtrain_checkpoint.py, batchtrain_sweep.py and preemption.py need Python (3.6 or later); torchrun.py also needs
+PyTorch.
 """
 
 from __future__ import annotations
@@ -56,9 +56,5 @@ SWEEP_MODULE = _read("batchtrain_sweep.py")
 """The module that names the best task of a sweep."""
 PREEMPTION = _read("preemption.py")
 """Waits until Azure announces the preemption of a node, and passes it on."""
-DOCKER = _read("docker.sh")
-"""Functions of the host's shell that run a task's container in the node's own Docker Engine."""
 INSIDE = _read("inside.sh")
 """Runs a command in the directory, environment and container of a running task."""
-ENGINE = _read("engine.sh")
-"""Functions of the start task's shell that install a Docker Engine on a node."""

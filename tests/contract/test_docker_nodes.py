@@ -456,6 +456,23 @@ def test_a_recipe_trains_in_two_containers_through_their_sshds(image: str, tmp_p
     assert "ranks 4 hosts 2 " in done.stdout
 
 
+@pytest.mark.mpi
+def test_a_mapped_image_beside_another_trains_over_the_network_of_the_nodes(
+    image: str, tmp_path: Path, root: Path, mpi_environment: Callable[[str], Path]
+) -> None:
+    """The gang runs on the hosts of Docker nodes, each of which has a loopback interface of its own."""
+    recipe = recipe_in(tmp_path, root / "recipes/mpi4py-OpenMPI", "example/openmpi:digits")
+    config, jobs = recipe / "config/config.yaml", recipe / "config/jobs.yaml"
+    config.write_text(f"{config.read_text().rstrip()}\n  - {image}\n")
+    jobs.write_text(jobs.read_text().replace("command: export", "command: echo $AZ_BATCH_HOST_LIST; export"))
+    mapped_images.map_image(tmp_path / "emulator", "example/openmpi:digits", mpi_environment("openmpi"))
+    done = run_recipe(recipe, tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    hosts = done.stdout.partition("\n")[0].split(",")
+    assert [host.startswith("127.") for host in hosts] == [False, False]
+    assert float(done.stdout.partition("test accuracy ")[2].split()[0]) >= 0.95
+
+
 FAILING = """
 import os, time
 from mpi4py import MPI

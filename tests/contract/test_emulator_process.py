@@ -295,17 +295,16 @@ def test_a_restart_removes_what_no_record_knows_and_nothing_else(data_dir: Path)
         (node,) = idle(client, 1)
     (data_dir / "nodes/pool" / str(node.id) / "shared/kept").touch()
     kill(started)
-    for place in ("nodes/gone/tvmps_1/shared", f"nodes/pool/{node.id}x", "machine/gone/peers", "mnt/gone", "docker",
+    for place in ("nodes/gone/tvmps_1/shared", f"nodes/pool/{node.id}x", "machine/gone/peers", "mnt/gone",
                   f"machine/pool/nodes/{node.id}x/tmp", "nodes/.gone-1/a"):  # fmt: skip
         (data_dir / place).mkdir(parents=True)
     (data_dir / "machine/hold").touch()
-    (data_dir / "docker/0123456789").touch()
     with connect(spawn(data_dir)) as client:
         idle(client, 1)
         eventually(lambda: not [path for path in made(data_dir) if path.count("gone") or "hold" in path])
     found = made(data_dir)
     assert f"nodes/pool/{node.id}/shared/kept" in found
-    assert not [path for path in found if f"{node.id}x" in path or path.startswith(("mnt", "docker"))]
+    assert not [path for path in found if f"{node.id}x" in path or path.startswith("mnt")]
 
 
 @pytest.mark.parametrize("moment", range(4))

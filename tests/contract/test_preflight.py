@@ -415,28 +415,3 @@ def test_an_mpis_run_is_judged_by_what_stands_on_every_node(code: int, gang: Gan
         f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found."; 1 of 2'
     )
     assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
-
-
-# --- the image, where a node's own engine runs it -------------------------------------------------------------------
-
-
-def test_a_gangs_image_that_is_not_on_the_node_is_named_with_the_node(tmp_path: Path) -> None:
-    for name, text in {
-        "docker": 'case $1 in image | run) echo "docker: no such image" >&2; exit 1 ;; esac',
-        "sudo": 'shift; exec "$@"',
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "docker.sh").write_bytes(runtime.DOCKER)
-    done = subprocess.run(
-        ["bash", "-c", f'source "{tmp_path}/docker.sh"; bt_take_environment; bt_start_gang acme/train:1'],
-        env={
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "AZ_BATCH_TASK_DIR": str(tmp_path),
-            "AZ_BATCH_NODE_ID": "tvm-2",
-        },
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 125
-    assert "batchtrain: node tvm-2 has no image acme/train:1 yet" in done.stderr
-    assert "the Docker Engine of node tvm-2 does not start acme/train:1" in done.stderr

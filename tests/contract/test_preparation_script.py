@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Moved, Preparation, Sif
+from batchtrain.launchers.preparation import Fstab, Image, Login, Moved, Preparation, Sif
+from tests import containers
 
 pytestmark = pytest.mark.process
 
@@ -143,13 +143,6 @@ def test_an_answer_that_will_not_change_is_not_asked_for_again(stage: Stage) -> 
     assert done.stderr.splitlines()[0] == "manifest for a/b:1 not found: manifest unknown"
 
 
-def test_a_wrong_password_is_not_tried_again(stage: Stage) -> None:
-    stage.tool("docker", FLAKY + '[ "$1" != login ] || { echo "401 Unauthorized: unauthorized" >&2; exit 1; }\n')
-    text = preparation.own(Preparation(engine=Engine("Standard_X", logins=(Login("r.io", "me", "PASSWORD"),))))
-    done = stage.run(text.replace("/var/lib", f"{stage.root}/var"), PASSWORD="hunter2")
-    assert (done.returncode, sum(line.startswith("docker login") for line in stage.asked)) == (1, 1)
-
-
 def test_many_images_are_pulled_all_and_not_all_at_once(stage: Stage) -> None:
     (stage.root / "now").mkdir()
     stage.tool("docker", NO_IMAGES + COUNTED)
@@ -205,98 +198,33 @@ def test_an_image_that_neither_registry_has_is_named_with_its_copy(stage: Stage)
     assert len(stage.asked) == 3 * preparation.TRIES
 
 
+@pytest.mark.docker
+@pytest.mark.slow
+def test_an_engine_takes_the_copy_of_an_image_whose_registry_is_dead_and_names_one_that_is_nowhere(
+    stage: Stage, image: str, registry: containers.Registry
+) -> None:
+    host = {"DOCKER_HOST": os.environ["DOCKER_HOST"]} if "DOCKER_HOST" in os.environ else {}
+    login = ("login", "--username", registry.username, "--password-stdin", registry.server)
+    containers.docker("--config", f"{stage.root}/.docker", *login, input=registry.password)
+    copy, name, nowhere = registry.push(f"{image}-base", "copies/a:1"), "127.0.0.1:1/a:1", f"{registry.server}/none:1"
+    try:
+        done = stage.run(preparation.own(Preparation(docker_images=(Image(name, copy), Image(nowhere)))), **host)
+        assert containers.docker("image", "inspect", "--format", "{{.Id}}", name)
+    finally:
+        containers.docker("rmi", name, copy, check=False)
+    assert f"batchtrain: {name} cannot be had from its own registry; this node takes {copy}" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"batchtrain: these images cannot be pulled: {nowhere}. ")
+    assert "given up" not in done.stderr
+
+
 @pytest.mark.parametrize("fallback", [False, True])
 def test_a_sign_in_that_fails_stops_a_node_without_a_second_registry(stage: Stage, *, fallback: bool) -> None:
-    stage.tool("docker", FLAKY + '[ "$1" != login ]\n')
-    todo = Preparation(engine=Engine("Standard_X", logins=(Login("r.io", "me", "PASSWORD"),)), fallback=fallback)
-    done = stage.run(preparation.own(todo).replace("/var/lib", f"{stage.root}/var"), PASSWORD="hunter2")
+    stage.tool("apptainer", FLAKY + '[ "$1" != registry ]\n')
+    todo = Preparation(logins=(Login("r.io", "me", "PASSWORD"),), fallback=fallback)
+    done = stage.run(preparation.own(todo), PASSWORD="hunter2")
     assert done.returncode == (0 if fallback else 1)
     assert "batchtrain: the registry r.io takes no sign-in of me" in done.stderr
     assert "hunter2" not in done.stderr
-
-
-# --- the node's own engine ------------------------------------------------------------------------------------------
-
-
-def engine(**more: Any) -> str:
-    return preparation.own(Preparation(engine=Engine("Standard_X", **more)))
-
-
-def test_an_engine_that_is_missing_is_installed_in_one_version(stage: Stage) -> None:
-    for name in ("apt-get", "curl"):
-        stage.tool(name)
-    text = moved_etc(engine(), stage).replace("command -v docker", "false")
-    for folder in ("apt/sources.list.d", "docker"):
-        (stage.root / "etc" / folder).mkdir(parents=True)
-    (stage.root / "etc" / "os-release").write_text("ID=ubuntu\nVERSION_CODENAME=noble\n")
-    stage.tool("docker")
-    done = stage.run(text, AZ_BATCH_NODE_ROOT_DIR="/mnt/batch/tasks")
-    assert done.returncode == 0, done.stderr
-    assert stage.asked[-3].endswith("install docker-ce=5:28.5.1-* docker-ce-cli=5:28.5.1-* containerd.io=1.7.28-*")
-    assert (
-        "https://download.docker.com/linux/ubuntu noble stable"
-        in (stage.root / "etc/apt/sources.list.d/docker.list").read_text()
-    )
-    assert (stage.root / "etc/docker/daemon.json").read_text() == '{"data-root": "/mnt/docker"}\n'
-
-
-def test_an_engine_that_never_answers_is_said(stage: Stage) -> None:
-    stage.tool("docker", "#!/bin/sh\nexit 1\n")
-    stage.tool("systemctl")
-    done = stage.run(engine())
-    assert (done.returncode, stage.asked) == (1, ["systemctl enable --now docker"])
-    assert "its engine does not answer" in done.stderr
-
-
-def test_a_gpu_that_is_missing_is_said_before_any_task_comes(stage: Stage) -> None:
-    stage.tool("docker")
-    stage.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
-    done = stage.run(engine(gpus=8))
-    assert done.returncode == 1
-    assert "this node shows 1 of the 8 GPUs of Standard_X" in done.stderr
-
-
-def test_the_toolkit_comes_in_one_version_where_the_engine_cannot_give_gpus(stage: Stage) -> None:
-    for name in ("docker", "apt-get", "curl", "nvidia-ctk", "systemctl", "dpkg"):
-        stage.tool(name)
-    (stage.root / "etc/apt/sources.list.d").mkdir(parents=True)
-    stage.tool("nvidia-smi", "#!/bin/sh\necho 'GPU 0: H100'\n")
-    done = stage.run(moved_etc(engine(gpus=1), stage))
-    assert done.returncode == 0, done.stderr
-    assert any("nvidia-container-toolkit=1.17.8-1" in line for line in stage.asked)
-    assert "nvidia-ctk runtime configure --runtime=docker" in stage.asked
-
-
-def test_infiniband_that_no_driver_shows_is_said(stage: Stage) -> None:
-    stage.tool("docker")
-    done = stage.run(engine(infiniband=True).replace("/dev/infiniband", "/dev/none"))
-    assert done.returncode == 1
-    assert "Standard_X has InfiniBand" in done.stderr
-
-
-@pytest.mark.parametrize(("state", "code"), [("4: ACTIVE", 0), ("1: DOWN", 1)])
-def test_an_active_card_of_the_ethernet_is_no_infiniband(stage: Stage, state: str, code: int) -> None:
-    stage.tool("docker")
-    for card, layer, its in (("mlx5_an0", "Ethernet", "4: ACTIVE"), ("mlx5_ib0", "InfiniBand", state)):
-        port = stage.root / "sys" / card / "ports/1"
-        port.mkdir(parents=True)
-        (port / "link_layer").write_text(f"{layer}\n")
-        (port / "state").write_text(f"{its}\n")
-    text = engine(infiniband=True).replace("/dev/infiniband", "/dev")
-    done = stage.run(text.replace("/sys/class/infiniband", str(stage.root / "sys")))
-    assert (done.returncode, "no InfiniBand link of this node is up" in done.stderr) == (code, bool(code)), done
-
-
-def test_a_password_goes_to_docker_by_stdin_alone_and_is_forgotten(stage: Stage) -> None:
-    stage.tool("docker", FLAKY + 'if [ "$1" = login ]; then cat > "$STAGE/stdin"; echo WARNING; fi\n')
-    text = engine(logins=(Login("r.io", "it's me", "PASSWORD"), Login("hub", "me", "PASSWORD2")))
-    text = text.replace("/var/lib", f"{stage.root}/var")
-    done = stage.run(f"{text}\necho ${{PASSWORD-gone}}", PASSWORD="hunter1", PASSWORD2="hunter2")
-    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "gone", "")
-    assert (stage.root / "stdin").read_text() == "hunter2"
-    assert "docker login --username it's me --password-stdin r.io" in stage.asked
-    assert "docker login --username me --password-stdin" in stage.asked
-    assert not any("hunter" in line for line in stage.asked)
 
 
 # --- Apptainer's images ---------------------------------------------------------------------------------------------
@@ -426,7 +354,6 @@ def test_every_part_at_once_is_sound_shell() -> None:
         nvidia_driver="https://d/x y",
         runtimes=("runc", "kata_containers", "singularity"),
         docker_user="al",
-        engine=Engine("Standard_X", 8, True, (Login("r:5", "u'v", "Q"),)),
         docker_images=(Image("a"), Image("b c'd", "c d'e")),
         logins=(Login("hub", "u'v", "P"),),
         images=(Sif("docker://a", copy="docker://b c/a"), Sif("library://b", "AB", "K")),

@@ -78,7 +78,6 @@ NFS = {"volume_driver": "nfs", "container_path": "/share", "source": "server:/ex
 CIFS = {"volume_driver": "cifs", "container_path": "/share", "source": "//server/export"}
 MOUNTED = {**CONTAINER, f"{TASK}.shared_data_volumes": ["share"]}
 NATIVE = {f"{VM}.platform_image.native": True, **CONTAINER}
-OWN_DOCKER = {f"{VM}.plain_docker": True, **CONTAINER}
 WINDOWS = {
     f"{VM}.platform_image": {
         "publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter-core",
@@ -589,7 +588,9 @@ ROWS: dict[str, Row] = {
     ),
     "batchtrain.delay_docker_image_preload": Row(shown="docker pull", beside=CONTAINER),
     "batchtrain.owner_metadata": Row(False, instead=True, shown=(), effect=owner),
-    "batchtrain.fallback_registry": Row("second.example.org", beside=OWN_DOCKER),
+    "batchtrain.fallback_registry": Row(
+        "second.example.org", beside={**CONTAINER, "batchtrain.delay_docker_image_preload": True}
+    ),
     "batchtrain.ignore_checks": Row(
         ["size-retired"],
         shown=(),
@@ -1070,13 +1071,6 @@ DECIDED: dict[str, dict[str, Any]] = {
         f"{POOL}.virtual_network.arm_subnet_id": SUBNET,
         f"{POOL}.public_ips": ["/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/publicIPAddresses/a"],
     },
-    "docker-name": OWN_DOCKER,
-    "docker-environment": OWN_DOCKER,
-    "docker-mounts": OWN_DOCKER,
-    "docker-gpus": {**OWN_DOCKER, **GPU},
-    "docker-network": {**OWN_DOCKER, f"{TASK}.multi_instance": {"num_instances": 2}},
-    "docker-root": {**OWN_DOCKER, f"{TASK}.multi_instance": {"num_instances": 2}},
-    "docker-waits": {**OWN_DOCKER, f"{TASK}.multi_instance": {"num_instances": 2}},
     "own-preparation-waits": {
         f"{POOL}.block_until_all_global_resources_loaded": False,
         f"{POOL}.additional_node_prep.commands.pre": ["true"],

@@ -82,7 +82,7 @@ def _windows_singularity(subject: Subject) -> Found:
 
 
 def _host_tasks(subject: Subject) -> Found:
-    if not subject.containers or subject.vm.plain_docker:
+    if not subject.containers:
         return
     for path, _, task in subject.tasks:
         if not task.docker_image:
@@ -189,21 +189,20 @@ def _fallback_unused(subject: Subject) -> Found:
     """Batch pulls the images of its container configuration, each from one registry."""
     recipe, registry = subject.recipe, subject.recipe.settings.fallback_registry
     listed = recipe.resources.docker_images
-    if not registry or subject.pool is None or subject.pool.vm_configuration.plain_docker or not listed:
+    if not registry or subject.pool is None or not listed:
         return
     known = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
     if subject.windows or not recipe.settings.delay_docker_image_preload:
-        linux = "" if subject.windows else ", or `delay_docker_image_preload: true`"
+        linux = "" if subject.windows else "; it has one if the start task pulls: `delay_docker_image_preload: true`"
         yield (
             _FALLBACK,
-            "this has no effect, because Batch pulls the images of this pool, each only from its own registry; it has"
-            f" one if the start task pulls: `plain_docker: true`{linux}",
+            "this has no effect, because Batch pulls the images of this pool, each only from its own registry" + linux,
         )
     elif server_of(below(registry, "x")) in known:
         yield (
             _FALLBACK,
             f"`{registry}` needs a sign-in, but the start task does not sign in if Batch runs the containers: allow"
-            " anonymous pulls from the pool's network, or set `plain_docker: true`",
+            " anonymous pulls from the pool's network",
         )
 
 
@@ -299,8 +298,6 @@ def _gpus_too_many(subject: Subject) -> Found:
 
 
 def _own_options(subject: Subject) -> Found:
-    if subject.vm.plain_docker:
-        return  # `plain-docker` reports the options that the plan sets
     for path, _, task in subject.tasks:
         for number, option in enumerate(task.additional_docker_run_options):
             reason = next(
@@ -311,38 +308,15 @@ def _own_options(subject: Subject) -> Found:
 
 
 def _plain_docker(subject: Subject) -> Found:
-    """Settings that are impossible if the Docker Engine of the nodes runs the containers."""
-    vm = subject.vm
-    if not vm.plain_docker:
-        return
-    path_of_option = ("pool_specification", "vm_configuration", "plain_docker")
-    if vm.native:
-        yield path_of_option, "`native: true` is set too, so that Batch runs the containers; keep one of them"
-    if subject.windows:
-        message = "the start task installs Docker on Linux only, but the nodes run Windows; use `native: true`"
-        yield path_of_option, message
-    if vm.container_type == "criCompatible":
-        yield path_of_option, "`container_type: criCompatible` is for containers that Batch runs; remove it"
-    for server, login in subject.recipe.credentials.docker_registry.items():
-        if login.identity:
-            yield (
-                ("credentials", "docker_registry", server, "identity"),
-                "only Batch can sign in with an identity, but with `plain_docker` the nodes sign in; give a user name"
-                " and a password",
-            )
-    for path, job in subject.jobs:
-        for name, part in job.parts:
-            if part.docker_image:
-                yield (
-                    (*path, name, "docker_image"),
-                    "Batch runs this task, and with `plain_docker` Batch runs no containers; call `docker run` in the"
-                    " command",
-                )
-    for path, _, task in subject.tasks:
-        for number, option in enumerate(task.additional_docker_run_options):
-            if task_resources.PLANS_OPTIONS.intersection(task_resources.option_names(option)):
-                message = f"`{option}` is set by the plan, to find and remove the container of a task; remove it"
-                yield (*path, "additional_docker_run_options", number), message
+    if subject.vm.plain_docker:
+        yield (
+            ("pool_specification", "vm_configuration", "plain_docker"),
+            "this was removed, because Batch itself runs the containers of a pool: delete it, and use an image of the"
+            " nodes with a container engine (`native: true`); on the emulator, a Docker Engine runs the images, or"
+            " `batchtrain emulator images map` replaces them. Three uses end: images of the nodes without container"
+            " support, options of `docker run` that the service does not accept, and pools in which only some tasks"
+            " use containers",
+        )
 
 
 def _gang_network(subject: Subject) -> Found:
@@ -486,9 +460,7 @@ RULES = (
          "Azure: Sizes for virtual machines", _gpus_too_many),
     Rule("container-options", WARNING, JOBS, "Options of the container engine that Batch sets are not set by the user.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
-    Rule("plain-docker", ERROR, (*CREDENTIALS, *POOL, *JOBS),
-         "Features of containers that Batch runs are not used with the Docker Engine of the nodes.", "ADR 13",
-         _plain_docker),
+    Rule("plain-docker", ERROR, POOL, "Batch itself runs the containers of a pool.", "ADR 33", _plain_docker),
     Rule("gang-network", WARNING, JOBS, "The containers of a gang have the network of their nodes.",
          "Azure Batch: Use multi-instance tasks (AZ_BATCH_HOST_LIST)", _gang_network),
     Rule("gang-user", ERROR, JOBS, "The containers of a gang run as root, because their sshd needs it.",

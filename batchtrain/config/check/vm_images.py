@@ -283,23 +283,20 @@ def _containers_native(subject: Subject) -> Found:
     image = subject.image
     if image is not None and DOCKER not in image.capabilities:
         return  # `image-without-docker` reports these
-    if subject.containers and not (subject.vm.native or subject.vm.plain_docker):
+    if subject.containers and not subject.vm.native:
         yield (
             VM,
             "Batch runs the containers here, so the pool is planned as with `native: true`; the image of the nodes"
-            " must have a container engine (`plain_docker: true` installs one)",
+            " must have a container engine",
         )
 
 
 def _without_engine(subject: Subject) -> Found:
     image = subject.image
-    if subject.vm.plain_docker:
-        return  # the start task installs an engine
     if image is not None and subject.containers and DOCKER not in image.capabilities:
         yield (
             IMAGE,
-            f"the pool has container images, but the image of the nodes has no container engine; {_other(subject)}"
-            + ("" if subject.windows else ", or set `plain_docker: true` (and not `native`), which installs one"),
+            f"the pool has container images, but the image of the nodes has no container engine; {_other(subject)}",
         )
 
 

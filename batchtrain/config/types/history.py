@@ -108,6 +108,7 @@ GONE: tuple[Gone, ...] = (
         Gone((*path, "remove_container_after_exit"), "Batch always removes a task's container", only=False)
         for path in (JOB, TASK, MERGE)
     ),
+    Gone((*POOL, "vm_configuration", "plain_docker"), "Batch itself runs the containers; remove it", only=False),
     *(Gone((*path, "gpu"), "write `gpus: all` or `gpus: disable`") for path in (JOB, TASK, MERGE)),
     *(Gone((*path, "name"), "Batch names a task's container itself") for path in (TASK, MERGE)),
     Gone((*JOB, "auto_scratch"), "BeeOND is not set up; use the node's own disk, or a share as a volume"),

@@ -184,9 +184,9 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
     community_gallery_image: Annotated[CommunityGalleryImage | None, says("An image in a community gallery.")] = None
     container_type: Annotated[Literal["dockerCompatible", "criCompatible"], says(
         "Container technology of a native pool.", f"{VM}.containerConfiguration.type")] = "dockerCompatible"
-    plain_docker: Annotated[bool, says(
-        "The nodes' own Docker Engine runs the containers, not Batch: the start task installs it where it is"
-        " missing, signs in and pulls.", "pool.startTask.commandLine")] = False
+    plain_docker: Annotated[bool | None, says(
+        "Accepted as `false` for older files. Batch itself runs the containers.",
+        "batchtrain: error `plain-docker`")] = None
     os_disk: Annotated[OsDisk | None, says("The operating system disk.")] = None
     data_disks: Annotated[tuple[DataDisk, ...], says("Empty disks. The start task must format and mount them.")] = ()
     security_profile: Annotated[SecurityProfile | None, says("Trusted launch and confidential VMs.")] = None

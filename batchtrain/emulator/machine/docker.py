@@ -24,11 +24,9 @@ from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeU
 from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.machine import engine_failures, engine_network, handover, hold, run_options
 from batchtrain.emulator.machine.below import Below
-from batchtrain.emulator.machine.contained import Contained, NodePaths, NotTheNodes, fits_a_line, has_device
+from batchtrain.emulator.machine.contained import Contained, NotTheNodes, fits_a_line
 from batchtrain.emulator.machine.container_output import Copy
-from batchtrain.emulator.machine.docker_door import MACHINES, DockerDoor
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError
-from batchtrain.emulator.machine.docker_view import View
 from batchtrain.emulator.machine.image_store import ImageStore
 from batchtrain.emulator.machine.leftovers import LABEL, filters, make_volumes, remove, sweep, sweep_forgotten
 
@@ -40,8 +38,6 @@ NODE_ROOT = "/node"
 """The path of the node's directory in the node's own container. Through it the engine changes the owner of files that
 root created."""
 HOLD = "/.batchtrain-hold"
-DOCKERS = (MACHINES, MACHINES.removeprefix("/var"))
-"""Paths of the engine's socket: the node has its own there."""
 RETURN_SECONDS = 60.0
 """Seconds to wait for an engine that is gone: a restart takes seconds."""
 RETURN_PAUSE = 0.2
@@ -92,8 +88,6 @@ class _Node:
         self.ended: set[str] = set()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.warned_options: set[str] = set()
-        self.door: DockerDoor | None = None
-        """The node's own Docker, if it has one."""
         self.has_volumes = False
         """Whether run options named volumes."""
 
@@ -212,8 +206,6 @@ class ContainerNodes:
     ) -> Joined | None:
         """A network for a node, with its images pulled; None if no engine answers (`missing` gives the reason). `lost`
         is called once if its container ends unexpectedly. Raises NodeUnfit for an image that cannot be pulled."""
-        if spec.containers is None and not spec.own_docker:
-            return None
         while await self.ready():
             assert self._engine is not None
             try:
@@ -244,45 +236,18 @@ class ContainerNodes:
 
     def has(self, node_id: str) -> bool:
         """Whether tasks of a node can run in containers."""
-        return node_id in self._nodes and self._nodes[node_id].spec.containers is not None
-
-    async def give_docker(self, node_id: str, up: NodeUp, tmp: Path, socket: Path) -> str:
-        """Give a node its own Docker, which listens at `socket`. Returns the `docker` command to call. Raises
-        OSError."""
-        node = self._node(node_id)
-        assert self._engine is not None
-        try:
-            gpus = await self._gpus(self._engine, node.spec)
-        except EngineError as error:
-            raise NodeLost(f"{node_id}: {error}") from None
-        paths = NodePaths(up, tmp, self._data_dir, node.spec.mounts)
-        view = View(
-            prefix=self._prefix(node_id),
-            labels=self._labels(node_id),
-            network=node.container,
-            on_machine=lambda path: str(socket) if path in (*DOCKERS, str(socket)) else paths.on_machine(path),
-            hidden_in=paths.hidden_in,
-            links_lead_to=tuple(map(str, paths.mounted)),
-            fsmounts=f"{up.root_inside}/fsmounts",
-            gpus=bool(gpus),
-            has_device=has_device,
-        )
-        node.door = DockerDoor(self._engine, view, socket)
-        await node.door.open()
-        return self._cli
+        return node_id in self._nodes
 
     async def leave(self, node_id: str) -> None:
         """Remove a node's containers; idempotent."""
         async with self._removing(node_id):
             node = self._nodes.pop(node_id, None)
-            if node is not None and node.door is not None:
-                await node.door.close()
             if node is None or self._engine is None:
                 return
             _settle(node.lost)
             ids = [made.id for scope in node.scopes.values() for made in scope.made]
             await asyncio.gather(*(remove(self._engine, container) for container in ids))
-            if node.door is not None or node.has_volumes:
+            if node.has_volumes:
                 with contextlib.suppress(EngineError):
                     await sweep(self._engine, self._label, f"{LABEL}.docker={node_id}")
             await self._take_over(self._engine, node)
@@ -322,7 +287,7 @@ class ContainerNodes:
         return f"batchtrain-{_short(self._data_dir)}"
 
     def _prefix(self, node_id: str) -> str:
-        """Prefix of the names of everything that the commands of a node create."""
+        """Prefix of the names of the volumes that run options of a node name."""
         return f"{self._network}-{node_id}-"
 
     def _labels(self, node_id: str) -> dict[str, str]:
@@ -605,13 +570,6 @@ class ContainerNodes:
         for copy in ending.copies:
             copy.stop()
         await self._take_over(self._engine, node, ending.directory)
-
-    async def end_own(self, node_id: str, directory: str, up: NodeUp) -> None:
-        """Remove what the run created in its node's own Docker for its lifetime."""
-        node = self._nodes.get(node_id)
-        if node is not None and node.door is not None and self._engine is not None:
-            await node.door.end(f"{up.root_inside}/{directory}")
-            await self._take_over(self._engine, node, directory)
 
     async def _end_one(self, engine: Engine, made: _Made, grace: float) -> None:
         with contextlib.suppress(EngineError):

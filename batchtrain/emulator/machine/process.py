@@ -39,7 +39,7 @@ from batchtrain.emulator.interface import (
     Run,
     StorageAccount,
 )
-from batchtrain.emulator.machine import docker_door, hold, output_files, packages, pool_key
+from batchtrain.emulator.machine import output_files, packages, pool_key
 from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.forwarding import Door, ways
@@ -162,8 +162,7 @@ class ProcessMachine:
             raise
 
     async def _join(self, spec: NodeSpec) -> Joined | None:
-        """A network and containers for a node of a pool with unmapped images, or whose commands use their own
-        Docker."""
+        """A network and containers for a node of a pool with unmapped images."""
         prefetch = self._prefetched(spec)
         if prefetch is None:
             return None
@@ -178,10 +177,11 @@ class ProcessMachine:
 
     def _prefetched(self, spec: NodeSpec) -> list[str] | None:
         """The images that the engine of a node pulls in advance; None for a node that needs no engine."""
-        images = spec.containers.images if spec.containers is not None else ()
+        if spec.containers is None:
+            return None
+        images = spec.containers.images
         prefetch = [image for image in images if self._prefix(image) is None]
-        none = not spec.own_docker and (spec.containers is None or (images and not prefetch))
-        return None if none else prefetch
+        return None if images and not prefetch else prefetch
 
     def _root(self, spec: NodeSpec) -> Path:
         return self._data_dir / "nodes" / _safe(spec.pool_id) / _safe(spec.node_id)
@@ -197,16 +197,10 @@ class ProcessMachine:
         await self._storage.mount(spec)
         if joined is not None:
             await asyncio.to_thread(pool_key.install, pool.keys, files)
-        if spec.own_docker:
-            up = await self._with_docker(spec, up, pool, joined)
         node = _Node(spec, up)
         self._nodes[spec.node_id] = node
         try:
-            message = _boot_message(spec, up, pool, self.isolation, joined)
-            if spec.own_docker and joined is not None:
-                door = docker_door.folder_of(self._data_dir, spec.node_id)
-                message["binds"] += [(str(door), str(door), False), *docker_door.binds(door)]
-            await node.start(message, pool.log(spec.node_id))
+            await node.start(_boot_message(spec, up, pool, self.isolation, joined), pool.log(spec.node_id))
         except BaseException:
             node.kill()  # its control socket must be closed: the agent ends only with it
             await self._gone(node)
@@ -215,21 +209,6 @@ class ProcessMachine:
         network = joined.network if joined is not None else ""
         await node.door.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
         return up
-
-    async def _with_docker(self, spec: NodeSpec, up: NodeUp, pool: _Pool, joined: Joined | None) -> NodeUp:
-        """A node with its own Docker; if no engine answers, its commands get the reason."""
-        if joined is None:
-            reason = docker_door.environment_without(self._containers.missing)
-            return up._replace(environment={**up.environment, **reason})
-        try:
-            tmp, socket = pool.tmp(spec.node_id), docker_door.folder_of(self._data_dir, spec.node_id)
-            cli = await self._containers.give_docker(spec.node_id, up, tmp, socket)
-            _write_program(pool.bin / "docker", docker_door.program(cli))
-            own_tmp = self.isolation.kind == "namespaces"
-            address = docker_door.address(socket, tmp, own_tmp=own_tmp)
-        except OSError as error:
-            raise NodeLost(f"{spec.node_id}: it gets no Docker of its own: {error}") from None
-        return up._replace(environment={**up.environment, **docker_door.environment(address)})
 
     async def run(self, node_id: str, run: Run) -> Exit:
         """Run one command to its end. Cancelling the call does not end the command; `end` does. After the end of its
@@ -290,7 +269,6 @@ class ProcessMachine:
         await self._show(node, self._prefix(run.image))
         if run.scope in node.ended:
             return ENDED_BEFORE
-        node.directories[run.scope] = run.directory
         answer = await node.ask(
             op="run",
             scope=run.scope,
@@ -313,8 +291,6 @@ class ProcessMachine:
                 node.ask(op="end", scope=scope, grace=grace),
                 return_exceptions=True,
             )
-            if directory := node.directories.pop(scope, ""):
-                await self._containers.end_own(node_id, directory, node.up)
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
@@ -406,8 +382,7 @@ class ProcessMachine:
     async def _refusal(self, node: _Node, run: Run) -> Exit:
         """Why a node without containers does not run this. Raises NodeLost if an engine answers now: the node boots
         again, with one."""
-        wanted = node.spec.containers is not None and self._prefetched(node.spec) is not None
-        if wanted and await self._containers.ready():
+        if self._prefetched(node.spec) is not None and await self._containers.ready():
             node.kill()
             await asyncio.shield(node.gone)
             raise NodeLost(f"{node.spec.node_id}: a Docker Engine answers now; the node boots again to have it")
@@ -531,8 +506,6 @@ class _Node:
         self.said_elevated = False
         self.ended: set[str] = set()
         """Names of ended scopes, which are not used again."""
-        self.directories: dict[str, str] = {}
-        """The directories of the commands of each scope."""
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None
@@ -969,7 +942,7 @@ def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
 
 
 def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:
-    """Directories of pools, nodes and their Dockers that no record names."""
+    """Directories of pools and nodes that no record names."""
     yield from data_dir.glob("mnt")  # of an earlier version: nodes have it in their own mounts now
     for pools, of_nodes in (("nodes", "."), ("machine", "nodes")):
         for pool in data_dir.glob(f"{pools}/*"):
@@ -977,8 +950,6 @@ def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[P
                 yield pool
                 continue
             yield from (node for node in pool.glob(f"{of_nodes}/*") if node.name not in known[pool.name])
-    doors = {docker_door.name(node) for nodes in known.values() for node in nodes}
-    yield from (path for path in data_dir.glob("docker/*") if path.name not in {*doors, hold.NAME})
 
 
 def _renamed(path: Path) -> Path:

@@ -70,7 +70,7 @@ def test_a_node_that_boots_while_the_engine_goes_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, went: bool
 ) -> None:
     """An engine that ends kills its containers first, and so nodes boot again that it has no time for."""
-    spec = NodeSpec("pool", "node", "10.1.0.4", "node", "standard_d2_v3", own_docker=True)
+    spec = NodeSpec("pool", "node", "10.1.0.4", "node", "standard_d2_v3")
     joined = docker.Joined("10.1.0.4", "", "")
     answers: list[Any] = [EngineError(0, "cannot connect"), joined]
 

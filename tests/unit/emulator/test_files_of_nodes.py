@@ -15,7 +15,6 @@ from batchtrain.emulator.interface import Mount, NodeSpec
 from batchtrain.emulator.machine import hold, process
 from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.docker import Joined
-from batchtrain.emulator.machine.docker_door import name as door_name
 from batchtrain.emulator.machine.resource_files import DownloadError
 
 SPEC = NodeSpec("pool", "node", "10.1.2.3", "Node0", "standard_d2_v3")
@@ -31,11 +30,11 @@ def test_an_id_is_one_part_of_a_path(name: str) -> None:
 def test_only_directories_that_no_record_names_are_unknown(tmp_path: Path) -> None:
     for path in (
         "mnt", "nodes/p/n1", "nodes/p/n2", "nodes/q/n3", "machine/p/nodes/n1", "machine/p/nodes/n4", "machine/p/bin",
-        "machine/r/nodes/n5", f"docker/{door_name('n1')}", "docker/other", f"docker/{hold.NAME}",
+        "machine/r/nodes/n5", f"docker/{hold.NAME}",
     ):  # fmt: skip
         (tmp_path / path).mkdir(parents=True)
     unknown = {str(path.relative_to(tmp_path)) for path in process._unknown(tmp_path, {"p": ["n1"]})}
-    assert unknown == {"mnt", "nodes/p/n2", "nodes/q", "machine/p/nodes/n4", "machine/r", "docker/other"}
+    assert unknown == {"mnt", "nodes/p/n2", "nodes/q", "machine/p/nodes/n4", "machine/r"}
 
 
 def test_what_is_to_be_deleted_gets_another_name_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

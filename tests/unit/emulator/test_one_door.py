@@ -52,11 +52,6 @@ TRUSTED = {
         "ContainerNodes.ready": "looks for the docker command",
         "ContainerNodes._create": "a new empty directory of the machine's",
     },
-    "machine/docker_door.py": {
-        "DockerDoor.close": "the node's socket, in the data directory",
-        "_listen": "the node's socket, in the data directory",
-        "folder_of": "the folder of sockets, in the data directory",
-    },
     "machine/resource_files.py": {},
     "machine/handover.py": {},
     "machine/container_output.py": {},

@@ -15,7 +15,6 @@ from batchtrain.launchers import (
     checkpoint,
     moves,
     plain,
-    plain_docker,
     preflight,
     python,
     shell,
@@ -23,8 +22,6 @@ from batchtrain.launchers import (
     sweep,
 )
 from batchtrain.launchers.apptainer import CALL, Apptainer
-from batchtrain.launchers.launch import File, Launch
-from batchtrain.launchers.plain_docker import Container
 from batchtrain.launchers.preparation import Moved, Selected, image_path, path_word
 from tests.launching import launched
 
@@ -89,52 +86,6 @@ def test_the_ranks_of_an_mpi_and_the_search_for_mpi4py_are_inside_the_image() ->
     assert f'{CALL} python "${{bt_mpi4py[@]}}" t.py' in text
     other = launched("mpi", "./solve", TWO, runtime="openmpi", inside=CALL).application
     assert f"{CALL} ./solve" in other and "bt_find_mpi4py" not in other
-
-
-# --- Docker without Batch -------------------------------------------------------------------------------------------
-
-
-def test_a_task_in_a_container_has_the_options_of_docker_before_the_image_and_the_command_after_it() -> None:
-    container = Container("a/b:1", options=("--gpus all", "-e A"), own=("A B", "C"))
-    text = plain_docker.alone(container, " echo $X ", as_it_is=False).application
-    assert "bt_take_environment 'A B' C" in text.splitlines()
-    assert text.partition("bt_run")[2].split(" \\\n  ") == [
-        "", '--workdir "$AZ_BATCH_TASK_WORKING_DIR"', "--gpus all", "-e A", "a/b:1 /bin/bash -c 'echo $X'\n",
-    ]  # fmt: skip
-
-
-def test_the_words_of_a_container_are_its_own_and_may_be_none() -> None:
-    container = Container("a", directory="")
-    assert plain_docker.alone(container, "serve --port 1", as_it_is=True).application.endswith(
-        "bt_run \\\n  a serve --port 1\n"
-    )
-    assert plain_docker.alone(container, "", as_it_is=True).application.endswith("bt_run \\\n  a\n")
-
-
-def test_an_image_with_a_copy_is_looked_for_by_both_names_in_order() -> None:
-    text = plain_docker.alone(Container("a", copy="c/a"), "x", as_it_is=True).application
-    assert "bt_image=$(bt_find_image a c/a) || exit" in text.splitlines()
-    assert text.endswith('"$bt_image" x\n')
-    assert "bt_find_image" not in plain_docker.alone(Container("a"), "x", as_it_is=True).application
-
-
-def test_the_texts_of_a_gang_travel_as_files_and_the_host_starts_them_inside() -> None:
-    inside = Launch("coordinate\n", "launch\n", (File("f", b""),))
-    launch = plain_docker.gang(Container("a", copy="c", options=("--net host",)), inside)
-    assert {file.name: file.data for file in launch.files if file is not plain_docker.DOCKER} == {
-        "f": b"",
-        plain_docker.COORDINATE: b"coordinate\n",
-        plain_docker.LAUNCH: b"launch\n",
-    }
-    shared = "$AZ_BATCH_TASK_SHARED_DIR"
-    directory = '--workdir "$AZ_BATCH_TASK_WORKING_DIR"'
-    assert f'bt_coordinate "{shared}/{plain_docker.COORDINATE}" {directory}' in launch.coordination.splitlines()
-    assert 'bt_start_gang "$bt_image" \\\n  --net host\n' in launch.coordination
-    assert launch.application.splitlines()[-1] == f'bt_enter_gang "{shared}/{plain_docker.LAUNCH}" {directory}'
-    bare = plain_docker.gang(Container("a", directory=""), inside)
-    assert bare.application.splitlines()[-1] == f'bt_enter_gang "{shared}/{plain_docker.LAUNCH}"'
-    assert bare.coordination.splitlines()[-1] == f'bt_coordinate "{shared}/{plain_docker.COORDINATE}"'
-    assert "bt_start_gang a\n" in bare.coordination
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------

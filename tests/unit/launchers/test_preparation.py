@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from batchtrain.launchers import preparation
-from batchtrain.launchers.preparation import Engine, Fstab, Image, Login, Moved, Preparation, Selected, Sif
+from batchtrain.launchers.preparation import Fstab, Image, Login, Moved, Preparation, Selected, Sif
 
 
 def test_nothing_to_do_is_no_text() -> None:
@@ -79,32 +79,13 @@ def lines(**todo: Any) -> list[str]:
     return preparation.own(Preparation(**todo)).splitlines()
 
 
-@pytest.mark.parametrize(
-    ("server", "named", "told"), [("hub", "''", "hub"), ("docker.io", "''", "hub"), ("a.io", "a.io", "a.io")]
-)
-def test_an_engine_signs_in_to_docker_hub_without_naming_it_and_drops_the_password(
-    server: str, named: str, told: str
-) -> None:
-    text = lines(engine=Engine(logins=(Login(server, "u", "V"),)))
-    at = text.index(f"bt_try bt_sign_in {named} u V || bt_stop 'the registry {told} takes no sign-in of u'")
-    assert text[at - 1 : at + 2] == ["bt_keep_sign_ins", text[at], "unset V"]
-
-
-def test_an_engine_checks_only_what_its_tasks_use() -> None:
-    all_of_it = lines(engine=Engine("Standard_X", 4, infiniband=True))
-    assert all_of_it[-3:] == ["bt_need_engine", "bt_need_gpus 4 Standard_X", "bt_need_infiniband Standard_X"]
-    assert lines(engine=Engine("Standard_X"))[-1] == "bt_need_engine"
-
-
 @pytest.mark.parametrize(("fallback", "goes_on"), [(False, False), (True, True)])
 def test_a_refused_sign_in_stops_the_preparation_unless_images_have_a_second_registry(
     fallback: bool, goes_on: bool
 ) -> None:
-    login = Login("a.io", "u", "V")
-    for todo in ({"engine": Engine(logins=(login,))}, {"logins": (login,)}):
-        text = "\n".join(lines(fallback=fallback, **todo))
-        assert ("a second registry, so this continues" in text) is goes_on
-        assert ("bt_stop 'the registry a.io takes no sign-in of u'" in text) is not goes_on
+    text = "\n".join(lines(fallback=fallback, logins=(Login("a.io", "u", "V"),)))
+    assert ("a second registry, so this continues" in text) is goes_on
+    assert ("bt_stop 'the registry a.io takes no sign-in of u'" in text) is not goes_on
 
 
 def test_a_password_is_read_from_its_variable_and_never_an_argument() -> None:

@@ -48,11 +48,6 @@ LAUNCHES: dict[str, dict[str, Any]] = {
 MODES: dict[str, dict[str, dict[str, Any]]] = {
     "host": {},
     "native": {"task": {"docker_image": IMAGE}, "resources": {"docker_images": [IMAGE]}},
-    "plain-docker": {
-        "task": {"docker_image": IMAGE},
-        "resources": {"docker_images": [IMAGE]},
-        "pool": {"vm_configuration": {"platform_image": jobs.IMAGE, "plain_docker": True}},
-    },
     "apptainer": {
         "task": {"singularity_image": APPTAINER},
         "resources": {"singularity_images": {"unsigned": [{"image": APPTAINER}]}},
@@ -231,7 +226,6 @@ def test_every_variable_of_every_framework_is_explained(name: str, size: str) ->
 
 
 def test_what_is_looked_for_is_there() -> None:
-    assert {"--gpus", "--network", "--shm-size", "-v"} <= set(unwritten(plan("plain-docker", "openmpi", "H100")))
     assert {"--nv", "--bind", "--mca"} <= set(unwritten(plan("apptainer", "openmpi", "H100")))
     assert {"NCCL_TOPO_FILE", "CUDA_VISIBLE_DEVICES", "RANK"} <= set(unwritten(plan("native", "pytorch", "H100")))
 

@@ -99,6 +99,14 @@ def test_delayed_images_are_fetched_by_the_start_task_alone() -> None:
     assert "\nbt_pull_soon a/b:1\n" in text["BATCHTRAIN_NODE_PREPARATION"]
 
 
+def test_the_start_task_has_both_names_of_a_delayed_image_with_a_second_registry() -> None:
+    second = {"delay_docker_image_preload": True, "fallback_registry": "me.azurecr.io/batch/"}
+    found = sent(resources={"docker_images": ["r.io:5000/a/b:1"]}, settings=second)
+    text = {item["name"]: item["value"] for item in found["startTask"]["environmentSettings"]}
+    both = "r.io:5000/a/b:1 me.azurecr.io/batch/a/b:1"
+    assert f"\nbt_pull_soon {both}\n" in text["BATCHTRAIN_NODE_PREPARATION"]
+
+
 def test_a_delayed_image_of_a_registry_with_a_sign_in_stays_with_batch_and_says_so() -> None:
     made = plan(
         resources={"docker_images": ["r.io/a", "b"]},
