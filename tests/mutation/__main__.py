@@ -14,6 +14,7 @@ import queue
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,8 @@ from tests.mutation.contexts import ROOT
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", ".hypothesis", "__pycache__", "build", "dist", "runs.*")
 ENDLESS = ("--timeout=60", "--timeout-method=thread")
 """A change can make a loop endless, also in a thread: then pytest ends."""
+MOST_SECONDS = 600.0
+"""For all tests of one change: it can also keep pytest from ending."""
 
 
 class Outcome(NamedTuple):
@@ -123,10 +126,23 @@ def _failing(tests: Iterable[str], workspace: Path, *options: str) -> set[str]:
     listed.write_text("\n".join(names), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-n0", "-rfE", *ENDLESS, *options, f"@{listed}"]
     environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(workspace), "COLUMNS": "1000"}
-    done = subprocess.run(command, cwd=workspace, env=environment, capture_output=True, text=True)
-    if done.returncode == 0:
+    with subprocess.Popen(
+        command,
+        cwd=workspace,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as pytest:
+        try:
+            output, _ = pytest.communicate(timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(pytest.pid, signal.SIGKILL)
+            return {"pytest, which did not end"}
+    if pytest.returncode == 0:
         return set()
-    return set(FAILED.findall(done.stdout)) or {f"pytest ended with {done.returncode}"}
+    return set(FAILED.findall(output)) or {f"pytest ended with {pytest.returncode}"}
 
 
 def _tell(outcome: Outcome) -> None:
