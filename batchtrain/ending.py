@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 HURRY_SECONDS = 3.0
 """For all requests that are left when the user interrupts an ending."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+TOGETHER_SECONDS = 0.5
+"""A Ctrl-C that comes so soon after the end of the work is the same one: a wrapper may pass it on a second time."""
 
 
 class Interrupts:
@@ -34,10 +36,10 @@ class Interrupts:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._raises = True
+        self._raises, self._holding, self._first = True, False, float("-inf")
         self._hurry_until: float | None = None
         self.further = 0
-        """Signals since the work ended: the first one hurries the ending, the second one stops it."""
+        """How often the user pressed Ctrl-C since the work ended: once hurries the ending, twice stops it."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -52,16 +54,21 @@ class Interrupts:
             signal.signal(number, previous)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        raises, self._raises = self._raises, False
         with contextlib.suppress(KeyboardInterrupt):
             self._previous[number](number, frame)
+        if self._holding and (number != signal.SIGINT or self._now() - self._first < TOGETHER_SECONDS):
+            return  # a closed terminal sends several signals, and so do a shell and a service manager
+        raises, self._raises = self._raises, False
         if raises:
+            if not self._holding:
+                self._first = self._now()
+                self.hold()
             raise KeyboardInterrupt
         self.note()
 
     def hold(self) -> None:
-        """The work has ended: from now on, signals are counted."""
-        self._raises = False
+        """The work has ended: from now on, Ctrl-C is counted, and other signals are ignored."""
+        self._raises, self._holding = False, True
 
     def note(self) -> None:
         """Count a signal, or a KeyboardInterrupt in a thread, which receives no signals."""

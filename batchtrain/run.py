@@ -276,10 +276,10 @@ class Recorder:
         return str(self._recordings[job_id].run.path / "logs") if job_id in self._recordings else ""
 
     def tell(self, event: Event) -> None:
-        """Pass an event on, and note it in the directories."""
-        self._tell(event)
+        """Note an event in the directories, whose faults are kept for the end, and pass it on."""
         for recording in self._recordings.values():
             recording.tell(event)
+        self._tell(event)
 
     def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task."""
@@ -426,8 +426,8 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[TaskSeen, .
     try:
         watch.tasks_ended(client.batch, job.id, deadline, client.pace, look_within_limits)
     except LimitReached:
-        job.terminate()
-        with contextlib.suppress(TimedOut):
+        with contextlib.suppress(BatchtrainError):  # it ends by itself, or the service does not answer
+            job.terminate()
             ends = watch.Deadline(ENDING_SECONDS, watch.tasks_of(job.id), tell)
             watch.tasks_ended(client.batch, job.id, ends, client.pace, follow.look)
         raise

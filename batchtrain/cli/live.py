@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import threading
 import time
@@ -144,7 +145,10 @@ class _Shown:
         from rich.text import Text
 
         self._view.answers = retry.ANSWERS.recent()
-        width, height = os.get_terminal_size(sys.stderr.fileno())
+        try:
+            width, height = os.get_terminal_size(sys.stderr.fileno())
+        except OSError:  # the terminal was closed
+            width, height = shutil.get_terminal_size()
         lines = self._view.lines(width - 1, time.time())[: max(height - SMALLEST, 1)]
         text = Text("\n", no_wrap=True, overflow="crop")
         for number, line in enumerate(lines):

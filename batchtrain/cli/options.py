@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -188,10 +189,13 @@ def completed(text: str) -> str:
 
 
 def _narrate(text: str, stream: TextIO | None) -> None:
-    """Print a line at once. A reader that has ended, such as `head -1`, does not end the command."""
+    """Print a line at once. A reader that has ended, such as `head -1` or a closed terminal, does not end the command.
+    A full disk behind the stream does."""
     try:
         print(text, file=stream, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
         silence(stream)
 
 

@@ -24,7 +24,7 @@ def bar() -> Iterator[Progress]:
     """Shows a bar while files are transferred, if they are large and there is a terminal."""
     from batchtrain.runs.recording import Progress
 
-    shown = _Shown()
+    shown = _Shown(draws=not settings().drawing and sys.stderr is not None and sys.stderr.isatty())
     try:
         yield Progress(shown.begin, shown.moved)
     finally:
@@ -32,10 +32,10 @@ def bar() -> Iterator[Progress]:
 
 
 class _Shown:
-    """One bar for all files; several threads report to it."""
+    """One bar for all files; several threads report to it, which have no settings of a command."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, *, draws: bool) -> None:
+        self._draws, self._lock = draws, threading.Lock()
         self._bar: Bar | None = None
         self._files = self._size = self._moved = 0
 
@@ -45,12 +45,10 @@ class _Shown:
             self._size += size
             if self._bar is not None:
                 self._bar.update(self._task, description=f"{self._files} files", total=self._size)
-            elif self._size - self._moved >= SMALL:
+            elif self._draws and self._size - self._moved >= SMALL:
                 self._show()
 
     def _show(self) -> None:
-        if settings().drawing or sys.stderr is None or not sys.stderr.isatty():
-            return
         from rich.console import Console  # 40 ms, and only for a terminal
         from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 

@@ -35,8 +35,8 @@ def user() -> str:
     """The name of the user of this process; the number of one without a name."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())
+    except (OSError, KeyError, ImportError):  # no such user here, or no `pwd`
+        return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
 def marks_here(settings: Settings, run: str) -> Marks:
@@ -50,13 +50,14 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     host: str
     process: int
     keep: tuple[str, ...] = ()
-    """The kinds of things that the run does not delete at its end."""
+    """The kinds of things that the run does not delete at its end, whoever writes it."""
 
 
 class Lease:
     """The lease of this process on a run."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
         self._descriptor: int | None = descriptor
         self._touched = time.monotonic()
 
@@ -65,7 +66,7 @@ class Lease:
         if self._descriptor is not None and time.monotonic() - self._touched >= EVERY_SECONDS:
             self._touched = time.monotonic()
             with contextlib.suppress(OSError):
-                os.utime(self._descriptor)
+                os.utime(self._path)
 
     def release(self) -> None:
         """End the lease. The file stays: once run.json has the end of the run, it says nothing more."""
@@ -74,10 +75,14 @@ class Lease:
             self._descriptor = None
 
 
-def take(run: Path, keep: tuple[str, ...] = ()) -> Lease | None:
-    """Take the lease of a run directory; None if a living process of this host has it. Raises OSError."""
+def take(run: Path, keep: tuple[str, ...] | None = None) -> Lease | None:
+    """Take the lease of a run directory; None if a living process of this host has it. keep: by default what the last
+    lease says. Raises OSError."""
     path = run / FILE
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if keep is None:
+        before = read(run)
+        keep = before.keep if before else ()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     attempts = 0
     while _lock(descriptor) is False:
         if attempts == ATTEMPTS:
@@ -87,7 +92,7 @@ def take(run: Path, keep: tuple[str, ...] = ()) -> Lease | None:
         time.sleep(0.01)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, msgspec.json.encode(LeaseRecord(socket.gethostname(), os.getpid(), keep)))
-    return Lease(descriptor)
+    return Lease(path, descriptor)
 
 
 def read(run: Path) -> LeaseRecord | None:
@@ -108,7 +113,7 @@ def holder(run: Path) -> Holder:
         living = time.time() - path.stat().st_mtime < STALE_SECONDS
         if record.host != socket.gethostname():
             return "other host" if living else "lost"
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return "none"
     try:

@@ -106,11 +106,12 @@ class Recording:
         job: Job | None = None,
         *,
         ended: datetime | None = None,
-        keeps: tuple[str, ...] = (),
+        keeps: tuple[str, ...] | None = None,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
-        did. keeps: the kinds of things that the run does not delete. secrets: masked in everything that is recorded."""
+        did. keeps: the kinds of things that the run does not delete, for a new run. secrets: masked in everything that
+        is recorded."""
         self.run = run
         self._lease = lease.take(run.path, keeps)
         self._unwritten: OSError | None = None
@@ -349,11 +350,23 @@ class Recording:
         self._finish(self._lease)
 
     def _finish(self, held: lease.Lease) -> None:
-        self.run.write(self._record)
-        directory.replace(self.run.report, report.html(self.run).encode())
-        held.release()
+        try:
+            self.run.write(self._record)
+            directory.replace(self.run.report, report.html(self.run).encode())
+        finally:
+            held.release()
         if self._unwritten is not None:
             raise self._unwritten
+
+    def release(self) -> None:
+        """Leave the end of the run to another command."""
+        if self._lease is not None:
+            self._lease.release()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process records the run, and no other one of this host."""
+        return self._lease is not None
 
     def _cost(self, ended: datetime | None) -> Cost | None:
         cost = self._record.cost

@@ -13,6 +13,8 @@ Result = TypeVar("Result")
 Piece = Callable[[], Result | None]
 """A piece of work, with the result of the whole if it was the last piece of it."""
 
+INTERRUPTED_SECONDS = 0.1
+"""For each thread to end after an interrupt."""
 WORKERS = 8
 """Requests at once; the SDK keeps ten connections."""
 
@@ -36,21 +38,26 @@ class AtOnce(Generic[Result]):
             self._changed.notify_all()
 
     def results(self) -> Iterator[Result]:
-        """The results as they are ready. An end of the iteration stops the threads; their errors are raised here."""
+        """The results as they are ready. An end of the iteration stops the threads; their errors are raised here.
+        After an interrupt, threads that wait for an answer of the service are left to end by themselves."""
         threads = [
             threading.Thread(target=contextvars.copy_context().run, args=(self._work,), name=self._name, daemon=True)
             for _ in range(self._workers)
         ]
         for thread in threads:
             thread.start()
+        patience: float | None = None
         try:
             yield from self._until_ended(len(threads))
+        except KeyboardInterrupt:
+            patience = INTERRUPTED_SECONDS
+            raise
         finally:
             self.stopped.set()
             with self._changed:
                 self._changed.notify_all()
             for thread in threads:
-                thread.join()
+                thread.join(patience)
 
     def _until_ended(self, threads: int) -> Iterator[Result]:
         while threads:

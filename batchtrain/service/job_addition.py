@@ -104,8 +104,8 @@ class JobAddition:
             yield JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[Event]:
-        def send(marked: Mapping[str, Any]) -> None:
-            self._client.create_job(models.BatchJobCreateOptions(marked))
+        def send(marked: Mapping[str, Any], attempts: retry.Attempts) -> None:
+            self._client.create_job(models.BatchJobCreateOptions(marked), attempts=attempts)
 
         create = partial(self._register.create, self._client, self._thing, body, send)
         try:

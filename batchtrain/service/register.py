@@ -13,7 +13,7 @@ from batchtrain.plan.marks import Marks, marked, marks_of
 from batchtrain.plan.step import Action
 from batchtrain.service.faults import NO_CONNECTION, faults
 from batchtrain.service.requests import answer, quoted
-from batchtrain.service.retry import CLOCK
+from batchtrain.service.retry import CLOCK, Attempts
 
 Kind = Literal["job", "job schedule", "pool"]
 KINDS: tuple[Kind, ...] = ("job", "job schedule", "pool")
@@ -26,6 +26,10 @@ State = Literal["pending", "ours", "existing"]
 """The request that creates it was sent and has no answer; this command created it; it existed before and is used."""
 LATE_SECONDS = 1.0
 """Between two looks at a thing whose request was interrupted: the service may still be reading the request."""
+
+
+Send = Callable[[Mapping[str, Any], Attempts], object]
+"""Sends a request to the service."""
 
 
 class Thing(NamedTuple):
@@ -85,24 +89,24 @@ class Register:
         Raises NotFound."""
         return read_marks(client, thing).run == self.marks(thing).run
 
-    def create(
-        self, client: BatchClient, thing: Thing, body: Mapping[str, Any], send: Callable[[Mapping[str, Any]], object]
-    ) -> None:
+    def create(self, client: BatchClient, thing: Thing, body: Mapping[str, Any], send: Send) -> None:
         """Create a thing by `send`, which receives the request with its marks.
 
-        Raises AlreadyExists for a thing of the same id that another run created. Without an answer, the thing stays
-        pending.
+        Raises AlreadyExists for a thing of the same id that another run created. If an attempt had no answer, the thing
+        stays pending.
         """
         self.note(thing, "pending")
+        attempts = Attempts()
         try:
             with faults(f"add {thing.name}"):
-                send(marked(ACTIONS[thing.kind], body, self.marks(thing)))
+                send(marked(ACTIONS[thing.kind], body, self.marks(thing)), attempts)
         except AlreadyExists:  # perhaps from an earlier attempt, whose answer was lost
             if not self.is_ours(client, thing):
                 self.note(thing, None)
                 raise
         except ServiceError as error:
-            if not isinstance(error, Unreachable) or error.code == NO_CONNECTION:
+            lost = isinstance(error, Unreachable) and error.code != NO_CONNECTION
+            if not lost and not attempts.unsure:
                 self.note(thing, None)
             raise
         self.note(thing, "ours")

@@ -49,18 +49,23 @@ class _Creation(NamedTuple):
     kind: Kind
     adding: type[Event]
     added: type[Event]
-    send: Callable[[BatchClient, Any], object]
+    send: Callable[[BatchClient, Any, retry.Attempts], object]
 
 
 CREATIONS: Mapping[Action, _Creation] = {
     "pool.add": _Creation(
-        "pool", PoolAdding, PoolAdded, lambda client, body: client.create_pool(models.BatchPoolCreateOptions(body))
+        "pool",
+        PoolAdding,
+        PoolAdded,
+        lambda client, body, sent: client.create_pool(models.BatchPoolCreateOptions(body), attempts=sent),
     ),
     "schedule.add": _Creation(
         "job schedule",
         ScheduleAdding,
         ScheduleAdded,
-        lambda client, body: client.create_job_schedule(models.BatchJobScheduleCreateOptions(body)),
+        lambda client, body, sent: client.create_job_schedule(
+            models.BatchJobScheduleCreateOptions(body), attempts=sent
+        ),
     ),
 }
 RESIZED: Mapping[Action, type[Event]] = {"pool.resize": PoolResized, "pool.autoscale": PoolAutoscaled}
@@ -104,7 +109,9 @@ def _job_steps(
     step = steps[0]
     if step.action == "job.add":
         yield JobAdding(step.subject, f"adding {step.subject}")
-        yield from job.job(filled(step.body, fill))
+        body = filled(step.body, fill)
+        register.tasks_added |= "jobManagerTask" in body
+        yield from job.job(body)
         return
     register.tasks_added = True  # or they may be, if the request is interrupted
     if step.collects or job.continued:
