@@ -135,6 +135,8 @@ class Ending:
         self.pool: PoolSeen | None = None
         self.price: Price | None = None
         """The price of a node of it, if it is known."""
+        self.planned: Hour | None = None
+        """An hour of the pool as it was planned."""
 
     def tell(self, event: Event) -> None:
         """Pass an event on; a terminal that is gone ends no ending."""
@@ -160,8 +162,10 @@ class Ending:
     def _cost(self) -> str:
         """The cost of an hour of the pool; empty on the emulator."""
         seen = self.pool
-        if seen is None or self._client.account.emulated:
+        if self._client.account.emulated:
             return ""
+        if seen is None:  # its nodes were not ready yet
+            return f"; {self.planned}" if self.planned else ""
         return f"; {Hour(seen.id, seen.vm_size, seen.dedicated, seen.spot, self.price)}"
 
     # --- deleting ----------------------------------------------------------------------------------------------------

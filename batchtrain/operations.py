@@ -622,6 +622,11 @@ class Job:
         """All its tasks now. Of a large job, `iter_tasks` gives a part."""
         return Table(self.iter_tasks())
 
+    @property
+    def open(self) -> bool:
+        """Whether a task waits or runs."""
+        return any(itertools.chain(self.iter_tasks("running", limit=1), self.iter_tasks("active", limit=1)))
+
     def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
         """Its tasks, page by page.
 

@@ -1,22 +1,24 @@
-"""Runs whose process ended without finishing them: the next command of this host that meets one completes it."""
+"""Runs whose process ended without finishing them: the next command of this host that meets one ends it as `run` would
+have: it fetches the results, deletes what the run created, and writes the end of its record, in this order."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.types import Recipe
-from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft
-from batchtrain.records.events import Deleted, RunAdopted
+from batchtrain.ending import Ending, Interrupts
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed
+from batchtrain.plan.marks import Marks
+from batchtrain.records.events import RunAdopted
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
-from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, is_of_account
+from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
 from batchtrain.service.connect import Account
-from batchtrain.service.register import Thing, read_marks
+from batchtrain.service.register import Kind, Register, Thing, read_marks
 
 if TYPE_CHECKING:
     from batchtrain.operations import Operations, Tell
@@ -27,7 +29,7 @@ class Orphan(NamedTuple):
 
     run: RunDirectory
     record: RunRecord
-    keeps: tuple[str, ...]
+    keep: tuple[str, ...]
     """The kinds of things that the run would not have deleted."""
 
     @property
@@ -35,23 +37,19 @@ class Orphan(NamedTuple):
         return Thing("job", self.record.job)
 
     @property
-    def pool(self) -> Thing | None:
-        """Its pool; None if the job has its own."""
-        return Thing("pool", self.record.pool) if self.record.pool else None
+    def things(self) -> tuple[Thing, ...]:
+        """What the run may have created."""
+        return (self.job, Thing("pool", self.record.pool)) if self.record.pool else (self.job,)
 
 
 def orphans(root: Path, account: Account) -> Iterator[Orphan]:
     """The runs of an account that were started on this host and lost their process, the newest first."""
     for run in reversed(tuple(directory.runs(root))):
         with contextlib.suppress(BatchtrainError):
-            record, held = run.record(), lease.read(run.path)
-            if (
-                record.state == "lost"
-                and is_of_account(record, account)
-                and held is not None
-                and held.host == socket.gethostname()
-            ):
-                yield Orphan(run, record, held.keep)
+            record, lease_record = run.record(), lease.read(run.path)
+            of_this_host = lease_record is not None and lease_record.host == socket.gethostname()
+            if record.state == "lost" and lease_record is not None and of_this_host and is_of_account(record, account):
+                yield Orphan(run, record, lease_record.keep)
 
 
 def orphan_of(client: Operations, root: Path, job_id: str) -> Orphan | None:
@@ -62,59 +60,105 @@ def orphan_of(client: Operations, root: Path, job_id: str) -> Orphan | None:
     return None
 
 
-def complete(client: Operations, orphan: Orphan, *, everything: bool = False, progress: Progress = QUIET) -> Recording:
-    """Fetch the results of an orphan, write the end of its record, and end its job once its tasks have ended."""
-    job = client.jobs.handle(orphan.record.job)
-    recording, _ = job.fetch(Origin(orphan.run.path.parent), everything=everything, progress=progress)
-    if "job" not in orphan.keeps and all(task.state == "completed" for task in recording.run.each_task()):
-        with contextlib.suppress(BatchtrainError):  # it ends by itself, or is deleted
-            job.terminate()
+def end_met(client: Operations, recipe: Recipe, root: Path, tell: Tell, *, reuse: bool) -> None:
+    """End the orphans whose job or pool a new run of a recipe needs. reuse: pools stay.
+
+    Raises AlreadyExists for a job of this recipe that still runs, and the errors of `end`.
+    """
+    pool_id, job_ids = recipe.pool.id if recipe.pool else "", {job.id for job in recipe.jobs}
+    met = []
+    for orphan in orphans(root, client.account):
+        shares_pool = bool(pool_id) and orphan.record.pool == pool_id
+        if orphan.record.job not in job_ids and not shares_pool:
+            continue
+        if _runs(client, orphan):
+            if orphan.record.job not in job_ids and reuse:
+                continue  # another job on the same pool
+            raise _still_runs(orphan.record.job, orphan.run.name)
+        met.append(orphan)
+    if met:
+        end(client, met, tell, keep=("pool",) if reuse else ())
+
+
+def end(
+    client: Operations,
+    met: Sequence[Orphan],
+    tell: Tell,
+    *,
+    keep: tuple[Kind, ...] = (),
+    everything: bool = False,
+    progress: Progress = QUIET,
+) -> tuple[Recording, ...]:
+    """End orphans whose tasks have ended. The results of all are fetched before the first deletion: they may share a
+    pool. keep: kinds of things that stay, beside those that the run would have kept.
+
+    Raises ResultsLeft if results are still on a node, and the error of a deletion; the run stays an orphan then.
+    """
+    recordings = []
+    with Interrupts() as interrupts:
+        try:
+            for orphan in met:
+                tell(RunAdopted(orphan.run.name, f"run {orphan.run.name} lost its process; it is ended first"))
+                recordings.append((orphan, *_fetched(client, orphan, everything, progress)))
+            for orphan, recording, _ in recordings:
+                _refuse_unsaved(orphan, recording)
+            for orphan, *_ in recordings:
+                _delete(client, orphan, tell, interrupts, keep)
+        except BaseException:
+            for _, recording, _ in recordings:
+                recording.release()
+            raise
+        for orphan, recording, failure in recordings:
+            if recording.has_fetched:
+                recording.end("failed" if failure else "completed", failure)
+            else:
+                recording.close(_last_state(orphan.run))
+    return tuple(recording for _, recording, _ in recordings)
+
+
+def fetch_running(client: Operations, orphan: Orphan, *, everything: bool, progress: Progress) -> Recording:
+    """Fetch what the tasks of an orphan have written so far. Its record stays open."""
+    recording = _recording(client, orphan)
+    try:
+        recording.fetch(
+            client.jobs.handle(orphan.record.job).tasks, all_tasks=True, everything=everything, progress=progress
+        )
+    finally:
+        recording.release()
     return recording
 
 
-def replace(client: Operations, recipe: Recipe, root: Path, tell: Tell, *, reuse: bool) -> None:
-    """Complete the orphans that a new run of a recipe meets, and delete the jobs and pools that they left.
-
-    reuse: pools stay. Raises AlreadyExists for a job that still runs, ResultsLeft if results cannot be fetched.
-    """
-    pool_id, job_ids = recipe.pool.id if recipe.pool else "", {job.id for job in recipe.jobs}
-    met = [
-        orphan
-        for orphan in orphans(root, client.account)
-        if orphan.record.job in job_ids or orphan.record.pool == pool_id
-    ]
-    with_job = [(orphan, _has_mark(client, orphan.job, orphan)) for orphan in met]
-    for orphan, has_job in with_job:
-        if has_job:
-            _refuse_running(client, orphan)
-    for orphan, has_job in with_job:  # all of them before the first deletion: they may share a pool
-        tell(RunAdopted(orphan.run.name, f"run {orphan.run.name} lost its process; it is completed first"))
-        if has_job:
-            _completed_safely(client, orphan)
-        else:
-            _close(client, orphan)
-    for orphan, has_job in with_job:
-        if has_job and "job" not in orphan.keeps:
-            _delete(client, orphan.job, tell)
-        pool = orphan.pool
-        if pool is not None and not reuse and "pool" not in orphan.keeps and _has_mark(client, pool, orphan):
-            _delete(client, pool, tell)
+def _fetched(
+    client: Operations, orphan: Orphan, everything: bool, progress: Progress
+) -> tuple[Recording, TaskFailed | None]:
+    """Fetch the results of an orphan; returns the failure of its first failed task, too."""
+    recording, failure = _recording(client, orphan), None
+    if _has_mark(client, orphan.job, orphan):
+        job = client.jobs.handle(orphan.record.job)
+        try:
+            tasks = job.tasks
+            recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
+            job.raise_failed(tasks, logs=str(orphan.run.path / "logs"))
+        except TaskFailed as raised:
+            failure = raised
+        except BaseException:
+            recording.release()
+            raise
+    return recording, failure
 
 
-def _refuse_running(client: Operations, orphan: Orphan) -> None:
-    job = client.jobs.handle(orphan.record.job)
-    if any(itertools.chain(job.iter_tasks("running", limit=1), job.iter_tasks("active", limit=1))):
+def _recording(client: Operations, orphan: Orphan) -> Recording:
+    secrets = secrets_of_job(client.batch, orphan.record.job)
+    recording = Recording(client.batch, client.account, orphan.run, orphan.record, secrets=secrets)
+    if not recording.is_ours:
         raise AlreadyExists(
-            f"job {job.id} of run {orphan.run.name} still runs, but the process of that run has ended;"
-            f" `batchtrain jobs wait {job.id}` waits for its tasks and fetches its results, and"
-            f" `batchtrain jobs term {job.id}` ends them",
-            operation=f"add job {job.id}",
-            code="JobExists",
+            f"run {orphan.run.name} is being ended by another command; wait for it",
+            operation=f"end run {orphan.run.name}",
         )
+    return recording
 
 
-def _completed_safely(client: Operations, orphan: Orphan) -> None:
-    recording = complete(client, orphan)
+def _refuse_unsaved(orphan: Orphan, recording: Recording) -> None:
     if recording.unsaved:
         raise ResultsLeft(
             f"results of run {orphan.run.name} are still on its nodes: {'; '.join(recording.unsaved)};"
@@ -122,22 +166,38 @@ def _completed_safely(client: Operations, orphan: Orphan) -> None:
         )
 
 
-def _close(client: Operations, orphan: Orphan) -> None:
-    """Write the end of an orphan whose job is gone, as far as its directory knows it."""
-    tasks = orphan.run.tasks()
-    state = "interrupted"
-    if tasks and all(task.state == "completed" for task in tasks):
-        state = "failed" if any(task.result == "failure" or task.exit_code for task in tasks) else "completed"
-    Recording(client.batch, client.account, orphan.run, orphan.record).close(state)
+def _delete(client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, keep: tuple[Kind, ...]) -> None:
+    """Delete what a run created and did not want to keep. Raises the error of a deletion."""
+    register = Register(Marks(orphan.run.name))
+    for thing in orphan.things:
+        if thing.kind not in keep and thing.kind not in orphan.keep and _has_mark(client, thing, orphan):
+            register.note(thing, "ours")
+    ending = Ending(client, register, tell, interrupts)
+    ending.delete()
+    if error := ending.failure(successful=False):
+        raise error
 
 
-def _delete(client: Operations, thing: Thing, tell: Tell) -> None:
-    with contextlib.suppress(NotFound):
-        if thing.kind == "pool":
-            client.pools.delete(thing.id, tell=tell)
-        else:
-            client.jobs.handle(thing.id).delete(tell=tell)
-        tell(Deleted(thing.name, f"deleted {thing.name} of the lost run"))
+def _last_state(run: RunDirectory) -> str:
+    """The state of a run whose job is gone, as far as its directory knows it."""
+    tasks = run.tasks()
+    if not tasks or any(task.state != "completed" for task in tasks):
+        return "interrupted"
+    return "failed" if any(task.result == "failure" or task.exit_code for task in tasks) else "completed"
+
+
+def _runs(client: Operations, orphan: Orphan) -> bool:
+    """Whether tasks of an orphan wait or run."""
+    return _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open
+
+
+def _still_runs(job_id: str, run: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"job {job_id} of run {run} still runs, but the process of that run has ended; `batchtrain jobs wait {job_id}`"
+        f" waits for its tasks, fetches its results and ends the run; `batchtrain jobs term {job_id}` ends its tasks",
+        operation=f"add job {job_id}",
+        code="JobExists",
+    )
 
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:

@@ -26,7 +26,7 @@ from batchtrain.errors import (
 )
 from batchtrain.following import Follow
 from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
-from batchtrain.plan.cost import price_of
+from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.records.events import (
     Event,
@@ -44,7 +44,7 @@ from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin,
 from batchtrain.service import look, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
-from batchtrain.service.register import KINDS, Kind
+from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def run(
     foreseen = client.foresee(recipe)
     if origin is not None:
         directory.check(origin.root)
-        orphans.replace(client, recipe, origin.root, tell, reuse=reuse)
-    replaced = _refuse_standing(client, recipe, reuse=reuse)
+        orphans.end_met(client, recipe, origin.root, tell, reuse=reuse)
+    replaced = _refuse_standing(client, recipe, origin, reuse=reuse)
     keeps: tuple[Kind, ...] = KINDS if keep else ("pool",) if reuse else ()
     error: BaseException | None = None
     outcome = Outcome(Table())
@@ -106,6 +106,7 @@ def run(
         recorder = Recorder(client, recipe, foreseen, tell, origin, progress, keeps)
         ending = Ending(client, client.register(recipe, recorder.names), recorder.tell, interrupts, keep=keeps)
         ending.price = price_of(recipe, client.account.region)
+        ending.planned = hour_of(recipe, client.account.region)
         work = _Work(client, recipe, foreseen, ending, recorder, guard, timeout)
         try:
             try:
@@ -485,7 +486,9 @@ def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
     return submitted if isinstance(error, BatchtrainError) else added
 
 
-def _refuse_standing(client: Operations, recipe: Recipe, *, reuse: bool) -> dict[str, datetime | None]:
+def _refuse_standing(
+    client: Operations, recipe: Recipe, origin: Origin | None, *, reuse: bool
+) -> dict[str, datetime | None]:
     """Raise AlreadyExists for a pool or job that stands: whatever ends this run later, it is not to be deleted.
 
     With `reuse`, returns the creation times of the existing completed jobs, which may be replaced.
@@ -503,7 +506,24 @@ def _refuse_standing(client: Operations, recipe: Recipe, *, reuse: bool) -> dict
             )
         if not reuse:
             raise failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
+        _refuse_unfetched(client, job_id, origin)
     return {job_id: look.job_created(client.batch, job_id) for job_id in states}
+
+
+def _refuse_unfetched(client: Operations, job_id: str, origin: Origin | None) -> None:
+    """Fetch the results of a job that is to be replaced, if its own run could not. Raises ResultsLeft."""
+    name = read_marks(client.batch, Thing("job", job_id)).run if origin else ""
+    if origin is None or not name or not (origin.root / name).is_dir():
+        return
+    run = RunDirectory(origin.root / name)
+    if run.record().results != "partial":
+        return
+    recording, _ = client.jobs.handle(job_id).fetch(Origin(origin.root))
+    if recording.unsaved:
+        raise ResultsLeft(
+            f"job {job_id} is not replaced, because results of its run {run.name} are still on its nodes:"
+            f" {'; '.join(recording.unsaved)}"
+        )
 
 
 def _refuse_endless(recipe: Recipe) -> None:

@@ -15,7 +15,7 @@ import click
 
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import common, say, settings, tell
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
@@ -89,9 +89,14 @@ def fetch(job_id: str | None, everything: bool) -> None:
     settings_of_job = next((job for job in loaded.recipe.jobs if job.id == name), None) if loaded else None
     orphan = orphans.orphan_of(client, settings().origin().root, name)
     with bar() as progress:
-        if orphan is not None:
-            say(f"run {orphan.run.name} lost its process: it is completed as far as its tasks have ended")
-            recording = orphans.complete(client, orphan, everything=everything, progress=progress)
+        if orphan is not None and client.jobs.handle(name).open:
+            say(
+                f"run {orphan.run.name} lost its process, and its tasks still run;"
+                f" `batchtrain jobs wait {name}` ends it"
+            )
+            recording = orphans.fetch_running(client, orphan, everything=everything, progress=progress)
+        elif orphan is not None:
+            (recording,) = orphans.end(client, [orphan], tell, everything=everything, progress=progress)
         else:
             recording, _ = client.jobs.handle(name).fetch(
                 settings().origin(), settings=settings_of_job, everything=everything, progress=progress

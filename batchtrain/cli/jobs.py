@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from batchtrain.client import Client
     from batchtrain.config.types import Recipe
     from batchtrain.operations import Job
+    from batchtrain.orphans import Orphan
 
 SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
@@ -214,26 +215,36 @@ def show_(job_id: str | None) -> None:
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until the tasks of a job have ended. Fails if a task failed.
 
-    If the job belongs to a run of this host whose process has ended, its results are fetched and the job is ended.
+    If the job belongs to a run of this host whose process has ended, its results are fetched, and what the run created
+    is deleted.
     """
     from batchtrain import orphans
-    from batchtrain.cli.progress import bar
     from batchtrain.runs.directory import root_of
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)
     orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
     if orphan is not None:
-        say(f"run {orphan.run.name} lost its process: its results are fetched when its tasks have ended")
+        say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
     with waiting("job", name, client):
         job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
-    if orphan is not None:
-        with bar() as progress:
-            recording = orphans.complete(client, orphan, progress=progress)
-        say(recording.conclusion())
-        if recording.missing:
-            raise recording.missing
-    _show_ended(job)
+    if orphan is None:
+        _show_ended(job)
+        return
+    with contextlib.ExitStack() as after:
+        after.callback(_end_orphan, client, orphan)  # it deletes the job, whose tasks are shown before
+        _show_ended(job)
+
+
+def _end_orphan(client: Client, orphan: Orphan) -> None:
+    from batchtrain import orphans
+    from batchtrain.cli.progress import bar
+
+    with bar() as progress:
+        (recording,) = orphans.end(client, [orphan], tell, progress=progress)
+    say(recording.conclusion())
+    if recording.missing:
+        raise recording.missing
 
 
 @command.command(cls=Command)

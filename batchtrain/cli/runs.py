@@ -172,12 +172,14 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
 @command.command(cls=Command)
 @click.option("--all-users", is_flag=True, help="Also what the runs of other users left.")
 @click.option("--older-than", callback=duration, metavar="TIME", help="Only what is older, such as 12h or 1d.")
+@click.option("--running", is_flag=True, help="Also jobs that have not ended, and whose run is not known here.")
 @common
-def clean(all_users: bool, older_than: float | None) -> None:
+def clean(all_users: bool, older_than: float | None, running: bool) -> None:
     """List the pools and jobs that runs left in the account, and delete them after a question.
 
-    What a living run of this machine uses is left out. The column `results` says whether the results of a job are in
-    its run directory.
+    What a living run of this directory uses is left out. So is a job that has not ended and whose run is not in it,
+    with its pool: the run may live in another directory or on another machine. The column `results` says whether the
+    results of a job are in its run directory.
     """
     from batchtrain.config import catalog_file
     from batchtrain.runs import leftovers
@@ -190,14 +192,22 @@ def clean(all_users: bool, older_than: float | None) -> None:
     things = leftovers.leftovers(
         client.batch, client.account, _root(), catalog, now(), user=mine, older_than=older_than or 0.0
     )
+    in_use = 0 if running else sum(item.in_use for item in things)
+    things = tuple(item for item in things if running or not item.in_use)
     show_rows([item.row for item in things], empty="nothing was left")
+    if in_use:
+        say(f"{in_use} more may belong to runs elsewhere that have not ended; --running lists them too")
     if not things:
         return
     unsaved = sum(item.row.results == "not here" for item in things)
     lost = f" ({unsaved} with results that are not on this machine)" if unsaved else ""
     settings().confirm(f"Delete {'it' if len(things) == 1 else f'all {len(things)}'}{lost}?")
-    for item in leftovers.delete(client.batch, things):
-        say(f"{item.thing.name} is being deleted")
+    failure = None
+    for item, error in leftovers.delete(client.batch, things):
+        failure = error or failure
+        say(f"{item.thing.name} {f'was not deleted: {error}' if error else 'is being deleted'}")
+    if failure is not None:
+        raise failure
 
 
 @command.command(cls=Command)

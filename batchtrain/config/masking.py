@@ -4,6 +4,7 @@ secrets, and secrets in links (signatures, passwords)."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -169,8 +170,13 @@ def masked_document(value: Any, secrets: Iterable[Secret] = (), within: str = ""
 
 def masked_request(request: Any) -> Any:
     """The document of a request with every secret masked; in all of its texts, the values of its secret variables."""
-    secrets = ((Secret(value), LIKELY) for name, value in _sent(request) if is_secret(name))
-    return masked_document(request, _longest_first(secrets))
+    return masked_document(request, secrets_sent(request))
+
+
+def secrets_sent(*requests: Any) -> tuple[Secret, ...]:
+    """The values of the secret variables in requests, or in the service's answers, once each, longest first."""
+    sent = itertools.chain.from_iterable(map(_sent, requests))
+    return _longest_first((Secret(value), LIKELY) for name, value in sent if is_secret(name))
 
 
 def masked_yaml(text: str, secrets: Iterable[Secret] = (), within: str = "") -> str:

@@ -122,6 +122,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     commit: Commit | None = None
     summary: dict[str, Metric] = {}
     failure: Failure | None = None
+    results: str = ""
+    """`complete` if everything that was to be fetched is here, `partial` if not; empty if that is not known."""
 
 
 class EventRecord(msgspec.Struct, frozen=True):

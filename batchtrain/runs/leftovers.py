@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import money
-from batchtrain.errors import BatchtrainError
+from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.plan.marks import Marks, marks_of
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.service import submit
@@ -26,6 +25,9 @@ SELECT = "id,state,creationTime,metadata"
 OF_POOL = ",vmSize,currentDedicatedNodes,currentLowPriorityNodes"
 
 
+OF_JOB = ",poolInfo,executionInfo"
+
+
 class _Document(msgspec.Struct, rename="camel"):
     id: str
     state: str = ""
@@ -34,6 +36,13 @@ class _Document(msgspec.Struct, rename="camel"):
     vm_size: str = ""
     current_dedicated_nodes: int = 0
     current_low_priority_nodes: int = 0
+    pool_info: dict[str, Any] = {}
+    execution_info: dict[str, Any] = {}
+
+    @property
+    def pool(self) -> str:
+        """The pool of a job."""
+        return str(self.execution_info.get("poolId") or self.pool_info.get("poolId") or "")
 
 
 class LeftoverRow(NamedTuple):
@@ -59,6 +68,8 @@ class Leftover(NamedTuple):
     thing: Thing
     marks: Marks
     row: LeftoverRow
+    in_use: bool
+    """Whether it is a job that has not ended and whose run is not known here, or its pool: it may be alive elsewhere."""
 
 
 def leftovers(
@@ -76,30 +87,40 @@ def leftovers(
     user: only that of this user. older_than: the age in seconds from which something counts.
     """
     rows = []
+    busy_pools: set[str] = set()
     for kind in KINDS:
         for document in _documents(client, kind):
             marks = marks_of(document.metadata)
             age = now - (document.creation_time or now)
             run = RunDirectory(root / marks.run)
             of_user = user is None or marks.user == user
+            in_use = kind == "pool" and document.id in busy_pools
+            if kind != "pool" and document.state != "completed":
+                in_use = _state(run) in ("", "running")
+                busy_pools |= {document.pool} if in_use else set()
             if marks.run and of_user and age >= timedelta(seconds=older_than) and _state(run) != "running":
                 row = _row(account, kind, document, marks, age, catalog, run)
-                rows.append(Leftover(Thing(kind, document.id), marks, row))
+                rows.append(Leftover(Thing(kind, document.id), marks, row, in_use))
     return tuple(rows)
 
 
-def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[Leftover]:
-    """Delete what still carries the same mark, without waiting; yields each thing that is being deleted."""
+def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Leftover, BatchtrainError | None]]:
+    """Delete what still carries the same mark, without waiting; yields each thing, with the error if it stays."""
     remove = {"pool": submit.delete_pool, "job": submit.delete_job, "job schedule": submit.delete_schedule}
     for item in things:
-        with contextlib.suppress(BatchtrainError):
+        failure: BatchtrainError | None = None
+        try:
             if read_marks(client, item.thing) == item.marks:
                 remove[item.thing.kind](client, item.thing.id)
-                yield item
+        except NotFound:
+            continue  # it is gone
+        except BatchtrainError as error:
+            failure = error
+        yield item, failure
 
 
 def _documents(client: BatchClient, kind: Kind) -> Iterator[_Document]:
-    select = SELECT + (OF_POOL if kind == "pool" else "")
+    select = SELECT + {"pool": OF_POOL, "job": OF_JOB}.get(kind, "")
     url = f"/{COLLECTIONS[kind]}{query({'$select': select})}"
     return listed(client, url, f"list {COLLECTIONS[kind]}", Page[_Document])
 
@@ -141,5 +162,7 @@ def _row(
 
 
 def _results(run: RunDirectory) -> str:
-    ended = _state(run) in ("completed", "failed")
-    return "here" if ended and all(file.fetched for file in run.files()) else "not here"
+    try:
+        return "here" if run.record().results == "complete" else "not here"
+    except BatchtrainError:
+        return "not here"

@@ -26,6 +26,7 @@ from batchtrain.config.masking import (
     masked_word,
     masked_yaml,
     secrets_in,
+    secrets_sent,
 )
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret, Task
 from batchtrain.config.types.secret import masked
@@ -52,6 +53,7 @@ from batchtrain.runs.phases import Moments, phases
 from batchtrain.runs.summary import Summary
 from batchtrain.service import look, tasks
 from batchtrain.service.connect import Account, loopback, patience
+from batchtrain.service.requests import answer, query, quoted
 from batchtrain.version import __version__
 
 MANY = 20
@@ -131,6 +133,8 @@ class Recording:
         """How many tasks' logs were not fetched because the job has many."""
         self._interrupted = False
         """Whether a fetch did not come to its end."""
+        self.has_fetched = False
+        """Whether a fetch came to its end."""
         self._followed: set[str] = set()
         """The tasks whose output was followed line by line."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
@@ -220,7 +224,7 @@ class Recording:
                 self._files[key] = done.record
                 if done.again:
                     self._again[key] = done.record.reason
-            self._interrupted = False
+            self._interrupted, self.has_fetched = False, True
         except NotFound:  # the job was deleted, and its files with it
             self._interrupted = False
             raise
@@ -334,6 +338,7 @@ class Recording:
                 cost=self._cost(ended),
                 phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
+                results="complete" if self.has_fetched and self.missing is None else "partial",
             )
         self._finish(self._lease)
 
@@ -540,7 +545,8 @@ def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
 def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:
     """The run directory for a job that another command started: the existing one, or a new one. Raises NotFound if
     there is no such job."""
-    seen, secrets = look.job(client, job_id), secrets_in(None, origin.settings)
+    seen = look.job(client, job_id)
+    secrets = (*secrets_in(None, origin.settings), *secrets_of_job(client, job_id))
     if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
         return Recording(client, account, *existing, settings, ended=seen.ended, secrets=secrets)
     pool = look.pool_or_none(client, seen.pool) if seen.pool else None
@@ -604,6 +610,16 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
         return run.record()
     except BatchtrainError:
         return None
+
+
+def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
+    """The values of the secret variables of a job and of its first tasks, which its output may contain."""
+    url = f"/jobs/{quoted(job_id)}"
+    with contextlib.suppress(ServiceError):
+        job = answer(client, url, f"look at job {job_id}", dict[str, Any])
+        page = query({"$select": "id,environmentSettings"})
+        return secrets_sent(job, answer(client, f"{url}/tasks{page}", f"list tasks of job {job_id}", dict[str, Any]))
+    return ()
 
 
 def commit_of(repository: Path) -> Commit | None:
