@@ -50,7 +50,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     host: str
     process: int
     keep: tuple[str, ...] = ()
-    """The kinds of things that the run does not delete at its end, whoever writes it."""
+    """The kinds of things that are not deleted at the end of the run."""
 
 
 class Lease:

@@ -69,7 +69,7 @@ class Leftover(NamedTuple):
     marks: Marks
     row: LeftoverRow
     in_use: bool
-    """Whether it is a job that has not ended and whose run is not known here, or its pool: it may be alive elsewhere."""
+    """Whether it may be alive elsewhere: a job that has not ended and whose run is not known here, or its pool."""
 
 
 def leftovers(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.config.types import Secret
-from batchtrain.ending import HURRY_SECONDS, Ending, Interrupts, unrelated
+from batchtrain.ending import HURRY_SECONDS, TOGETHER_SECONDS, Ending, Interrupts, unrelated
 from batchtrain.errors import (
     Differs,
     NotAllowed,
@@ -382,12 +382,24 @@ def test_the_first_signal_ends_the_work() -> None:
         assert interrupts.further == 0
 
 
-def test_a_signal_right_after_the_first_is_counted_and_raises_nothing() -> None:
-    with Interrupts() as interrupts:
+def test_a_signal_together_with_the_first_is_the_same_and_a_later_one_is_counted() -> None:
+    now = 100.0
+    with Interrupts(lambda: now) as interrupts:
         with pytest.raises(KeyboardInterrupt):
             interrupt()
         interrupt()
+        assert interrupts.further == 0
+        now += TOGETHER_SECONDS
+        interrupt()
         assert interrupts.further == 1
+
+
+def test_only_ctrl_c_skips_what_is_left_to_do(interrupts: Interrupts, on_terminate: Callable[[Any], None]) -> None:
+    on_terminate(lambda *_: None)
+    with Interrupts() as inner, inner.cut_short():
+        inner.hold()
+        signal.raise_signal(signal.SIGTERM)
+    assert inner.further == 0
 
 
 def test_after_the_work_signals_are_counted_and_raise_nothing(interrupts: Interrupts) -> None:
@@ -437,7 +449,7 @@ def test_the_handler_of_before_is_called_too(on_terminate: Callable[[Any], None]
     with Interrupts() as interrupts:
         interrupts.hold()
         signal.raise_signal(signal.SIGTERM)
-        assert (received, interrupts.further) == ([signal.SIGTERM], 1)
+        assert (received, interrupts.further) == ([signal.SIGTERM], 0)
 
 
 def test_a_signal_that_is_ignored_stays_ignored(on_terminate: Callable[[Any], None]) -> None:

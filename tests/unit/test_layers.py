@@ -75,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "diagnose": {"errors", "diagnosis", "service"},
     "doctor": {"errors", "catalog", "check_result", "config", "plan", "service", "records"},
     "ending": {"errors", "catalog", "service", "operations", "records"},
-    "orphans": {"errors", "config", "service", "operations", "records", "runs"},
+    "orphans": {"errors", "config", "ending", "plan", "service", "operations", "records", "runs"},
     "limits": {"errors", "catalog", "config", "plan", "service", "records"},
     "run": {
         "following",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,7 +114,9 @@ def test_a_new_lease_replaces_the_whole_text_of_a_longer_one(tmp_path: Path) -> 
     (tmp_path / FILE).write_bytes(msgspec.json.encode(LeaseRecord("h" * 500, 1, ("pool",))))
     assert lease.take(tmp_path) is not None
     record = lease.read(tmp_path)
-    assert (record and record.keep) == ()
+    assert record is not None
+    assert (record.host, record.keep) == (socket.gethostname(), ("pool",))
+    assert lease.take(tmp_path, ()) is None, "this process has it"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"host":1}'])

@@ -11,6 +11,7 @@ from azure.batch import BatchClient, models
 from batchtrain.errors import AlreadyExists, NotAllowed, QuotaReached, ServiceError, Unreachable
 from batchtrain.plan.marks import Marks
 from batchtrain.service.register import LATE_SECONDS, Register, State, Thing
+from batchtrain.service.retry import Attempts
 from tests.submitting import METADATA, new_register
 from tests.unit.service.test_retry import EMPTY, NEAR, NO_ANSWER, NO_CONNECTION, Service, refusal
 
@@ -32,8 +33,8 @@ FORBIDDEN = refusal("InsufficientAccountPermissions", 403)
 def create(service: Service, register: Register, thing: Thing = POOL) -> None:
     """Create a thing as a submission does."""
 
-    def send(body: Mapping[str, Any]) -> None:
-        service.client.create_pool(models.BatchPoolCreateOptions(body))
+    def send(body: Mapping[str, Any], attempts: Attempts) -> None:
+        service.client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts)
 
     register.create(service.client, thing, BODIES[thing], send)
 
@@ -45,7 +46,7 @@ def create(service: Service, register: Register, thing: Thing = POOL) -> None:
 def test_a_thing_is_pending_while_its_request_is_sent_and_ours_after_its_answer(thing: Thing) -> None:
     register, states = new_register(), list[State | None]()
     client: Any = None
-    register.create(client, thing, BODIES[thing], lambda body: states.append(register.state(thing)))
+    register.create(client, thing, BODIES[thing], lambda *_: states.append(register.state(thing)))
     assert (states, register.state(thing)) == (["pending"], "ours")
 
 
@@ -53,7 +54,7 @@ def test_a_thing_is_pending_while_its_request_is_sent_and_ours_after_its_answer(
 def test_the_request_carries_the_run(thing: Thing) -> None:
     sent: list[Any] = []
     client: Any = None
-    new_register().create(client, thing, BODIES[thing], sent.append)
+    new_register().create(client, thing, BODIES[thing], lambda body, _: sent.append(body))
     assert sent[0]["metadata"] == METADATA
 
 
@@ -95,7 +96,7 @@ def test_each_outcome_of_a_request_decides_about_its_thing(
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError()], ids=lambda error: type(error).__name__)
 def test_a_thing_whose_request_was_interrupted_stays_pending(error: BaseException) -> None:
-    def send(_: object) -> None:
+    def send(*_: object) -> None:
         raise error
 
     register = new_register()
