@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.records import Metric, Task
 from batchtrain.runs import directory, lease
-from batchtrain.runs.directory import EventRecord, FileRecord, Metric, NodeRecord, RunRecord, TaskRecord
+from batchtrain.runs.directory import EventRecord, FileRecord, RunNode, RunRecord
 
 NOW = datetime(2026, 11, 22, 11, 15, 2, tzinfo=timezone.utc)
 
@@ -37,7 +38,7 @@ def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     run = directory.make(tmp_path, "digits", NOW)
     event = EventRecord(NOW, "pool.add", "p", "added pool p")
-    node, task = NodeRecord("n0", "tvm-1", ranks={"train": (0, 1)}), TaskRecord("train", "completed", exit_code=0)
+    node, task = RunNode("n0", "tvm-1", ranks={"train": (0, 1)}), Task("train", "completed", exit_code=0)
     file = FileRecord(task="train", path="wd/output/m", size=3, fetched="outputs/train/m")
     run.write(_record(run))
     run.add_event(event)
@@ -105,7 +106,7 @@ def test_the_lines_of_many_tasks_are_not_held_at_once(tmp_path: Path) -> None:
     run = directory.make(tmp_path, "digits", NOW)
     tracemalloc.start()
     try:
-        run.write_tasks(TaskRecord(id=f"t{number}", state="completed") for number in range(10_000))
+        run.write_tasks(Task(id=f"t{number}", state="completed") for number in range(10_000))
         assert sum(1 for _ in run.each_task()) == 10_000
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
