@@ -23,14 +23,14 @@ ENDLESS_DAYS = 10_000_000
 RecordType = TypeVar("RecordType", bound=Record)
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
     """A part of a document."""
 
 
 # --- parts of several documents -------------------------------------------------------------------------------------
 
 
-class Run(Part, frozen=True):
+class _Run(_Part, frozen=True):
     """The last run of a task or a start task."""
 
     start_time: datetime | None = None
@@ -57,7 +57,7 @@ class Run(Part, frozen=True):
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
 
-class Constraints(Part, frozen=True):
+class _Constraints(_Part, frozen=True):
     max_wall_clock_time: timedelta | None = None
 
     @property
@@ -140,12 +140,12 @@ def at(document: Document, path: str) -> Any:
 
 
 def node(document: Document) -> Node:
-    run = msgspec.convert(document.get("startTaskInfo", {}), Run)
+    run = msgspec.convert(document.get("startTaskInfo", {}), _Run)
     return record(Node, document, start_task=run.how if "startTaskInfo" in document else "", prepared=run.seconds)
 
 
 def job(document: Document) -> Job:
-    limit = msgspec.convert(document.get("constraints", {}), Constraints).seconds
+    limit = msgspec.convert(document.get("constraints", {}), _Constraints).seconds
     pool = at(document, "poolInfo/poolId") or at(document, "executionInfo/poolId") or ""
     return record(Job, document, pool=pool, wall_clock=limit)
 
@@ -168,29 +168,29 @@ def node_states(document: Document) -> dict[str, int]:
 # --- tasks ----------------------------------------------------------------------------------------------------------
 
 
-class NodeInfo(Part, frozen=True):
+class _NodeInfo(_Part, frozen=True):
     node_id: str = ""
     pool_id: str = ""
     task_root_directory: str = ""
 
 
-class MultiInstance(Part, frozen=True):
+class _MultiInstance(_Part, frozen=True):
     number_of_instances: int = 1
 
 
-class DependsOn(Part, frozen=True):
+class _DependsOn(_Part, frozen=True):
     task_ids: tuple[str, ...] = ()
 
 
-class Variable(Part, frozen=True):
+class _Variable(_Part, frozen=True):
     name: str
     value: str = ""
 
 
-class SubtaskAnswer(Part, frozen=True):
+class SubtaskAnswer(_Part, frozen=True):
     """A task of a gang on one of its other nodes."""
 
-    node_info: NodeInfo = NodeInfo()
+    node_info: _NodeInfo = _NodeInfo()
 
     @property
     def node(self) -> TaskNode:
@@ -202,13 +202,13 @@ class TaskAnswer(SubtaskAnswer, frozen=True, kw_only=True):
     state: str = ""
     state_transition_time: datetime | None = None
     creation_time: datetime | None = None
-    execution_info: Run = Run()
-    multi_instance_settings: MultiInstance | None = None
+    execution_info: _Run = _Run()
+    multi_instance_settings: _MultiInstance | None = None
     required_slots: int = 1
-    depends_on: DependsOn = DependsOn()
-    constraints: Constraints = Constraints()
+    depends_on: _DependsOn = _DependsOn()
+    constraints: _Constraints = _Constraints()
     command_line: str = ""
-    environment_settings: tuple[Variable, ...] = ()
+    environment_settings: tuple[_Variable, ...] = ()
 
     @property
     def record(self) -> Task:

@@ -11,7 +11,7 @@ from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError
 from batchtrain.plan import Plan, Step, wire
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import COMPLETE, DIGEST, RUN, Marks
-from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.records.events import Event
 from batchtrain.service import read, standing
 from batchtrain.service.job_addition import NAMED, AddOptions
@@ -204,7 +204,7 @@ def test_the_retries_of_a_job_are_those_of_its_planned_tasks() -> None:
 
 def stream(*names: str) -> Plan:
     bodies = tuple(wire.TaskCreate(id=name, command_line="true") for name in names)
-    return Plan((Step("job.add", "j", JOB), Step("task.add", "j", TaskStream((Listed(bodies),)))))
+    return Plan((Step("job.add", "j", JOB), Step("task.add", "j", TaskStream((ListedTasks(bodies),)))))
 
 
 @pytest.mark.parametrize(("page", "noted"), [(1, True), (2, False)])
