@@ -484,5 +484,5 @@ def _lines(
 
 
 def _with_failure(line: dict[str, Any]) -> dict[str, Any]:
-    """A task of version 0.9 and earlier, whose failure is a text."""
+    """A task of an earlier version, whose failure is a text."""
     return {**line, "failure": {"message": line.get("failure")}}

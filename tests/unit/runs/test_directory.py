@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records import Metric, Task
+from batchtrain.records import Detail, Failure, Metric, Task
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import EventRecord, FileRecord, RunNode, RunRecord
 
@@ -211,3 +211,21 @@ def test_a_run_directory_without_its_record_or_with_a_broken_one_is_an_error(tmp
     with pytest.raises(UsageError, match=r"run\.json cannot be read: "):
         run.record()
     assert (run.nodes(), run.tasks(), run.files(), run.events()) == ((), (), (), ())
+
+
+def test_a_directory_of_an_earlier_version_whose_failures_are_texts_opens() -> None:
+    run = directory.RunDirectory(Path(__file__).parent / "earlier_run")
+    train, broken = run.tasks()
+    ended = datetime(2026, 11, 23, 10, 16, 10, tzinfo=timezone.utc)
+    assert (train.parameters, train.ended, str(train.failure)) == ({"lr": 0.1}, ended, "")
+    text = "FailureExitCode: The task exited with an exit code representing a failure"
+    assert (str(broken.failure), broken.failed, broken.retries) == (text, True, 1)
+    assert run.nodes() == (RunNode("n0", "tvm-1", "p", "10.0.0.4", "standard_d2s_v5", {"train": (0, 1)}),)
+    assert run.record().state == "failed"
+
+
+def test_the_failure_of_a_task_keeps_its_code(tmp_path: Path) -> None:
+    task = Task("t", "completed", "failure", failure=Failure("DiskFull", "No space.", (Detail("Path", "/mnt"),)))
+    run = directory.make(tmp_path, "j", NOW)
+    run.write_tasks([task])
+    assert run.tasks() == (task,)
