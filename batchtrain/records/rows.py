@@ -83,7 +83,7 @@ def _values(row: Any) -> Iterable[Any]:
 def _text_of_failures(value: Any) -> Any:
     if isinstance(value, Failure):
         return str(value)
-    return tuple(map(_text_of_failures, value)) if isinstance(value, tuple) else value
+    return tuple(map(_text_of_failures, value)) if type(value) is tuple else value
 
 
 def _cell(value: Any) -> str:

@@ -7,9 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
+from batchtrain.cli.output import plain
 from batchtrain.errors import shortened
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
 from batchtrain.records import (
+    Counts,
     Failure,
     Job,
     JobSchedule,
@@ -23,6 +25,7 @@ from batchtrain.records import (
     node_hours,
     nodes_called,
 )
+from batchtrain.service.tasks import Glance
 
 POOL = Pool("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
 
@@ -161,3 +164,10 @@ def test_nodes_cost_the_price_of_their_kind_since_a_time() -> None:
     assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now, since=now - timedelta(hours=1)) == 1.25
     assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now, since=start - timedelta(hours=1)) == 5.0
     assert node_cost(nodes, Price("d2", "r", "USD", None, 0.25), now) is None
+
+
+def test_a_document_of_a_row_has_failures_as_texts_and_keeps_named_parts() -> None:
+    pool = replace(POOL, resize_errors=(Failure("DiskFull", "No space."),))
+    assert plain(pool)["resize_errors"] == ["DiskFull: No space."]
+    counts = {"active": 0, "running": 0, "succeeded": 0, "failed": 2}
+    assert plain(Glance((), Counts(failed=2), 1)) == {"first": [], "counts": counts, "requests": 1}
