@@ -27,7 +27,7 @@ from batchtrain.runs.finished import Result
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
-from batchtrain.service import look, vault
+from batchtrain.service import read, vault
 from batchtrain.service.connect import Account
 
 NEXT_COMMANDS = (
@@ -108,13 +108,13 @@ class Client(Operations):
     def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes
         nothing."""
-        pool = look.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
+        pool = read.pool_or_none(self.batch, recipe.pool.id) if recipe.pool else None
         facts, sources = gathered(recipe, self.account, self.storage(recipe))
         try:
-            todo = plan_recipe(recipe, facts._replace(pool=look.facts_of(pool) if pool else None), sources)
+            todo = plan_recipe(recipe, facts._replace(pool=read.facts_of(pool) if pool else None), sources)
         except PlanError:  # the pool that stands could not run it; the comparison says what to change
             todo = plan_recipe(recipe, facts, sources)
-        return diff.compare(todo, look.living(self.batch, diff.wanted(todo)))
+        return diff.compare(todo, read.living(self.batch, diff.wanted(todo)))
 
     @displayed("interrupted; what this call created is deleted, and the results so far are in `client.runs.get()`")
     def run(

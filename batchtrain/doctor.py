@@ -15,11 +15,12 @@ from batchtrain.catalog.sizes import VmSize, key, today_for
 from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes
-from batchtrain.config.types import PlatformImage, Pool, Recipe
+from batchtrain.config.types import PlatformImage, Recipe
+from batchtrain.config.types import Pool as PoolSettings
 from batchtrain.errors import BatchtrainError, Unreachable, UsageError
 from batchtrain.plan import cost
-from batchtrain.records.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
-from batchtrain.service import arm, look
+from batchtrain.records import Image, Job, JobSchedule, Pool
+from batchtrain.service import arm, read
 from batchtrain.service.clock_difference import KEY_LIMIT, STEP, difference
 from batchtrain.service.connect import Account
 from batchtrain.service.retry import span
@@ -60,13 +61,13 @@ class Facts(NamedTuple):
     account: Account
     today: date
     skew: float | Unknown | None
-    pools: tuple[PoolSeen, ...] | Unknown
-    jobs: tuple[JobSeen, ...] | Unknown
-    images: tuple[ImageSeen, ...] | Unknown
+    pools: tuple[Pool, ...] | Unknown
+    jobs: tuple[Job, ...] | Unknown
+    images: tuple[Image, ...] | Unknown
     region: Region | Unknown
     recipe: Recipe | None = None
     catalog: Catalog = Catalog()
-    schedules: tuple[ScheduleSeen, ...] | Unknown = ()
+    schedules: tuple[JobSchedule, ...] | Unknown = ()
     registry: str = ""
     """The user's registry of the images of recipes."""
 
@@ -89,19 +90,19 @@ def examine(
     registry: str = "",
 ) -> Facts:
     """Look up everything; failed look-ups become Unknown. Changes nothing."""
-    pools = _try(lambda: look.pools(client))
+    pools = _try(lambda: read.pools(client))
     out_of_reach = isinstance(pools, Unknown)
     return Facts(
         account=account,
         today=clock().date(),
-        skew=pools if isinstance(pools, Unknown) and pools.unreachable else _try(lambda: look.clock_skew(client)),
+        skew=pools if isinstance(pools, Unknown) and pools.unreachable else _try(lambda: read.clock_skew(client)),
         pools=pools,
-        jobs=pools if isinstance(pools, Unknown) else _try(lambda: look.jobs(client)),
-        images=pools if isinstance(pools, Unknown) else _try(lambda: look.images(client)),
+        jobs=pools if isinstance(pools, Unknown) else _try(lambda: read.jobs(client)),
+        images=pools if isinstance(pools, Unknown) else _try(lambda: read.images(client)),
         region=_region(account, recipe, environment) if not out_of_reach else Unknown("the account cannot be used"),
         recipe=recipe,
         catalog=catalog,
-        schedules=pools if isinstance(pools, Unknown) else _try(lambda: look.schedules(client)),
+        schedules=pools if isinstance(pools, Unknown) else _try(lambda: read.schedules(client)),
         registry=registry,
     )
 
@@ -188,7 +189,7 @@ def _jobs(facts: Facts) -> Check:
         return Check("jobs", NOT_CHECKED, "see account")
     quota = facts.region.account.jobs if isinstance(facts.region, Region) else None
     schedules = () if isinstance(facts.schedules, Unknown) else facts.schedules
-    both: tuple[JobSeen | ScheduleSeen, ...] = (*facts.jobs, *schedules)  # one quota for both kinds of nodes
+    both: tuple[Job | JobSchedule, ...] = (*facts.jobs, *schedules)  # one quota for both kinds of nodes
     active = [existing for existing in both if existing.state != "completed"]
     what = "jobs and schedules " if schedules else ""
     text = f"{len(active)} {what}not completed" + (f" of at most {quota}" if quota is not None else "")
@@ -223,7 +224,7 @@ def _image(facts: Facts) -> Check:
     return _offered(facts, name, wanted, seen)
 
 
-def _own_image(facts: Facts, pool: Pool) -> Check:
+def _own_image(facts: Facts, pool: PoolSettings) -> Check:
     text = "a custom image: only the pool itself shows whether it starts"
     vm = pool.vm_configuration
     image = vm.custom_image or vm.shared_gallery_image or vm.community_gallery_image
@@ -238,7 +239,7 @@ def _own_image(facts: Facts, pool: Pool) -> Check:
     )
 
 
-def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: ImageSeen) -> Check:
+def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: Image) -> Check:
     known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
     agent = wanted.node_agent or (known.node_agent if known else seen.node_agent)
     if agent != seen.node_agent:
@@ -372,7 +373,7 @@ def _cores(facts: Facts, name: str) -> int | None:
     return size.cores if size is not None else None
 
 
-def _nodes(pool: PoolSeen, spot: bool) -> int:
+def _nodes(pool: Pool, spot: bool) -> int:
     return max(pool.spot, pool.target_spot) if spot else max(pool.dedicated, pool.target_dedicated)
 
 
@@ -386,11 +387,11 @@ def _cost(facts: Facts) -> Check:
     return Check("cost", OK, str(hour), f"batchtrain catalog refresh --prices{where} reads the price")
 
 
-def _pool(facts: Facts) -> Pool | None:
+def _pool(facts: Facts) -> PoolSettings | None:
     return facts.recipe.pool if facts.recipe is not None else None
 
 
-def _same(seen: ImageSeen, wanted: Any) -> bool:
+def _same(seen: Image, wanted: Any) -> bool:
     names = (wanted.publisher, wanted.offer, wanted.sku)
     return tuple(map(str.lower, (seen.publisher, seen.offer, seen.sku))) == tuple(map(str.lower, names))
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from batchtrain.catalog.prices import Hour, Price
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError, TimedOut, Unreachable
+from batchtrain.records import Pool
 from batchtrain.records.events import Deleted, Event, Leftover, Standing
-from batchtrain.records.seen import PoolSeen
 from batchtrain.service import retry
 from batchtrain.service.register import Kind, Register, Thing
 
@@ -132,7 +132,7 @@ class Ending:
         """Whether everything was added."""
         self.ended: set[str] = set()
         """The jobs whose tasks have ended."""
-        self.pool: PoolSeen | None = None
+        self.pool: Pool | None = None
         self.price: Price | None = None
         """The price of a node of it, if it is known."""
         self.planned: Hour | None = None

@@ -8,8 +8,8 @@ from typing import Protocol
 from azure.batch import BatchClient
 
 from batchtrain.errors import TaskFailed
+from batchtrain.records import Counts, Task
 from batchtrain.records.events import Event, Output, OutputShown, Stderr, Stdout, TaskFailure, TasksSeen
-from batchtrain.records.seen import Counts, TaskSeen
 from batchtrain.service import files
 from batchtrain.service.tasks import Glance
 
@@ -43,9 +43,9 @@ class Followed(Protocol):
 
     id: str
 
-    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]: ...
+    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[Task]: ...
 
-    def failure_of(self, task: TaskSeen) -> TaskFailed: ...
+    def failure_of(self, task: Task) -> TaskFailed: ...
 
 
 class Follow:
@@ -85,18 +85,18 @@ class Follow:
         first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
         return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
 
-    def show_ended(self, tasks: Iterable[TaskSeen]) -> None:
+    def show_ended(self, tasks: Iterable[Task]) -> None:
         """Show the output of tasks that have ended, unless it was shown."""
         self._show_running(tasks, named=True)
 
-    def _show_running(self, tasks: Iterable[TaskSeen], *, named: bool) -> int:
+    def _show_running(self, tasks: Iterable[Task], *, named: bool) -> int:
         requests = 0
         for task in tasks:
             if task.state in ("running", "completed") and task.id not in self._closed:
                 requests += self._show(task, named)
         return requests
 
-    def _show(self, task: TaskSeen, named: bool) -> int:
+    def _show(self, task: Task, named: bool) -> int:
         ended = task.state == "completed"
         if task.id not in self._open:
             self._open[task.id] = self._followers(task.id)

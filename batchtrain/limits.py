@@ -10,8 +10,8 @@ from batchtrain.catalog.prices import Price, money
 from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.plan.cost import price_of
+from batchtrain.records import Node, node_cost
 from batchtrain.records.events import Event, NodesSeen, Waiting
-from batchtrain.records.seen import NodeSeen, node_cost
 from batchtrain.service.connect import Account
 from batchtrain.service.retry import CLOCK
 
@@ -61,7 +61,7 @@ class Guard:
     ) -> None:
         self._limits, self._price, self._clock, self._sleep = limits, price, clock, sleep
         self._began = self._looked = clock()
-        self._nodes: dict[str, tuple[NodeSeen, datetime]] = {}
+        self._nodes: dict[str, tuple[Node, datetime]] = {}
         """Every node that was seen, and when it was seen last: one that is gone costs nothing more."""
         self._present: set[str] = set()
         self.armed = limits != UNLIMITED

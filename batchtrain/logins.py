@@ -18,9 +18,9 @@ from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan.network import SSH_PORT
-from batchtrain.records.seen import Endpoint
+from batchtrain.records import Endpoint
 from batchtrain.runtime import INSIDE
-from batchtrain.service import look
+from batchtrain.service import read
 from batchtrain.service.connect import Account
 
 HOST = "127.0.0.1"
@@ -61,7 +61,7 @@ def login(account: Account, batch: BatchClient, pool_id: str, node_id: str, reci
         )
     if shutil.which("ssh") is None:
         raise UsageError("ssh is not installed on this machine; on Debian: `apt-get install openssh-client`")
-    for endpoint in look.endpoints(batch, pool_id, SSH_PORT):
+    for endpoint in read.endpoints(batch, pool_id, SSH_PORT):
         if endpoint.node == node_id:
             return Login(words(ssh.username, key_of(recipe), endpoint, OPTIONS))
     raise NotFound(

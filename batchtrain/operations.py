@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from batchtrain import logins, markup
+from batchtrain import logins, markup, records
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
@@ -38,6 +38,14 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
+from batchtrain.records import (
+    MOST_ROWS,
+    Node,
+    Pool,
+    Table,
+    Task,
+    nodes_called,
+)
 from batchtrain.records.events import (
     Deleted,
     Event,
@@ -51,22 +59,12 @@ from batchtrain.records.events import (
     PoolReused,
     TasksChanged,
 )
-from batchtrain.records.seen import (
-    MOST_ROWS,
-    JobSeen,
-    NodeSeen,
-    PoolSeen,
-    ScheduleSeen,
-    Table,
-    TaskSeen,
-    nodes_called,
-)
 from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, now, recorded_job
 from batchtrain.service import connect as signing
-from batchtrain.service import files, job_actions, look, statistics, submit, task_actions, tasks, watch
+from batchtrain.service import files, job_actions, read, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.downloads import task_tree
@@ -208,7 +206,7 @@ class Pools:
         tell: Tell = SHOW,
         foreseen: Foreseen | None = None,
         register: Register | None = None,
-    ) -> PoolSeen:
+    ) -> Pool:
         """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
         `rdp`.
 
@@ -239,14 +237,14 @@ class Pools:
         register: Register,
         timeout: float = POOL_SECONDS,
         tell: Tell = SHOW,
-    ) -> PoolSeen:
+    ) -> Pool:
         """The pool of the recipe with ready nodes: created if it does not exist, used if it matches the plan.
 
         The number of its nodes is not compared. Raises Differs if the pool differs from the plan, and the errors of
         `add`.
         """
         pool_id = _id(recipe)
-        standing = look.pool_or_none(self._client.batch, pool_id)
+        standing = read.pool_or_none(self._client.batch, pool_id)
         if standing is not None and standing.state == "deleting":
             self.gone(pool_id, tell=tell)
             standing = None
@@ -258,8 +256,8 @@ class Pools:
         self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
         return self.get(pool_id)
 
-    def _refuse_other(self, standing: PoolSeen, foreseen: Foreseen) -> None:
-        pool_id, living = standing.id, look.living(self._client.batch, diff.wanted(foreseen.pool))
+    def _refuse_other(self, standing: Pool, foreseen: Foreseen) -> None:
+        pool_id, living = standing.id, read.living(self._client.batch, diff.wanted(foreseen.pool))
         compared = [diff.but_for_counts(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"]
         if any(step.state == "differs" for step in compared):
             raise Differs(
@@ -291,7 +289,7 @@ class Pools:
         if pool is None or pool.ssh is None:
             return
         key = logins.key_of(recipe)
-        for endpoint in look.endpoints(self._client.batch, pool.id, SSH_PORT):
+        for endpoint in read.endpoints(self._client.batch, pool.id, SSH_PORT):
             tell(
                 NodeLogin(
                     endpoint.node,
@@ -307,7 +305,7 @@ class Pools:
         timeout: float = POOL_SECONDS,
         tell: Tell = SHOW,
         recipe: Recipe | None = None,
-    ) -> Table[NodeSeen]:
+    ) -> Table[Node]:
         """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
 
         def rebooted(text: str) -> None:
@@ -327,21 +325,21 @@ class Pools:
             tell(NodeReady(pool_id, f"and {len(nodes) - NAMED_NODES} more nodes are ready"))
         return Table(nodes)
 
-    def get(self, pool_id: str) -> PoolSeen:
+    def get(self, pool_id: str) -> Pool:
         """One pool. Raises NotFound."""
-        return look.pool(self._client.batch, pool_id)
+        return read.pool(self._client.batch, pool_id)
 
     def stands(self, pool_id: str) -> bool:
         """Whether the pool exists."""
-        return look.pool_or_none(self._client.batch, pool_id) is not None
+        return read.pool_or_none(self._client.batch, pool_id) is not None
 
-    def list(self) -> Table[PoolSeen]:
+    def list(self) -> Table[Pool]:
         """All pools."""
-        return Table(look.pools(self._client.batch))
+        return Table(read.pools(self._client.batch))
 
-    def nodes(self, pool_id: str) -> Table[NodeSeen]:
+    def nodes(self, pool_id: str) -> Table[Node]:
         """A pool's nodes."""
-        return Table(look.nodes(self._client.batch, pool_id))
+        return Table(read.nodes(self._client.batch, pool_id))
 
     def files(self, pool_id: str, node: str) -> Table[FileRow]:
         """The files of a node, by its id or its short id. Raises NotFound."""
@@ -406,7 +404,7 @@ class Pools:
         timeout: float = POOL_SECONDS,
         tell: Tell = SHOW,
         recipe: Recipe | None = None,
-    ) -> PoolSeen:
+    ) -> Pool:
         """Change the number of nodes of a pool and wait until all are ready; None keeps the number of a kind.
 
         leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`). recipe: the
@@ -508,8 +506,8 @@ class Jobs:
     def _pool_facts(self, recipe: Recipe, timeout: float, tell: Tell) -> PoolFacts:
         pool_id = _id(recipe)
         if not _has_gang(recipe):
-            return look.facts_of(look.pool(self._client.batch, pool_id))
-        return look.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
+            return read.facts_of(read.pool(self._client.batch, pool_id))
+        return read.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
 
     def remove_all(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
         """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
@@ -521,33 +519,33 @@ class Jobs:
 
     def get(self, job_id: str) -> Job:
         """An existing job. Raises NotFound."""
-        look.job_state(self._client.batch, job_id)
+        read.job(self._client.batch, job_id)
         return self.handle(job_id)
 
     def state(self, job_id: str) -> str:
         """The state of a job; empty if the job does not exist."""
-        job = look.job_or_none(self._client.batch, job_id)
-        return job[0] if job else ""
+        job = read.job_or_none(self._client.batch, job_id)
+        return job.state if job else ""
 
     def handle(self, job_id: str) -> Job:
         """A handle on a job; sends no request until it is used."""
         return Job(self._client, job_id)
 
-    def list(self) -> Table[JobSeen]:
+    def list(self) -> Table[records.Job]:
         """All jobs."""
-        return Table(look.jobs(self._client.batch))
+        return Table(read.jobs(self._client.batch))
 
-    def ended_before(self, time: datetime) -> Table[JobSeen]:
+    def ended_before(self, time: datetime) -> Table[records.Job]:
         """The jobs that completed before a time, which `delete` may tidy up."""
-        return Table(look.jobs_ended_before(self._client.batch, time))
+        return Table(read.jobs_ended_before(self._client.batch, time))
 
-    def delete_seen(self, jobs: Iterable[JobSeen], *, tell: Tell = lambda _: None) -> Table[JobSeen]:
+    def delete_seen(self, jobs: Iterable[records.Job], *, tell: Tell = lambda _: None) -> Table[records.Job]:
         """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
         it was seen is kept."""
         deleted = []
         for job in jobs:
             with contextlib.suppress(NotFound):
-                if look.job_created(self._client.batch, job.id) != job.created:
+                if read.job(self._client.batch, job.id).created != job.created:
                     tell(JobKept(job.id, f"job {job.id} was added again meanwhile, and is kept"))
                     continue
                 self.handle(job.id).delete(wait=False, tell=tell)
@@ -558,9 +556,9 @@ class Jobs:
         """A handle on a job schedule; sends no request until it is used."""
         return JobSchedule(self._client, schedule_id)
 
-    def schedules(self) -> Table[ScheduleSeen]:
+    def schedules(self) -> Table[records.JobSchedule]:
         """All job schedules."""
-        return Table(look.schedules(self._client.batch))
+        return Table(read.schedules(self._client.batch))
 
 
 class JobSchedule:
@@ -573,9 +571,9 @@ class JobSchedule:
         return f"JobSchedule({self.id!r})"
 
     @property
-    def seen(self) -> ScheduleSeen:
+    def seen(self) -> records.JobSchedule:
         """The schedule now. Raises NotFound."""
-        return look.schedule(self._client.batch, self.id)
+        return read.schedule(self._client.batch, self.id)
 
     @property
     def job(self) -> Job | None:
@@ -613,12 +611,12 @@ class Job:
         return markup.card(markup.head(f"job {self.id}", seen.state, f"pool {seen.pool}: {counts}"), rows._repr_html_())
 
     @property
-    def seen(self) -> JobSeen:
+    def seen(self) -> records.Job:
         """The job now, with the counts of its tasks. Raises NotFound."""
-        return look.job(self._client.batch, self.id)
+        return read.counted_job(self._client.batch, self.id)
 
     @property
-    def tasks(self) -> Table[TaskSeen]:
+    def tasks(self) -> Table[Task]:
         """All its tasks now. Of a large job, `iter_tasks` gives a part."""
         return Table(self.iter_tasks())
 
@@ -627,17 +625,16 @@ class Job:
         """Whether a task waits or runs."""
         return any(itertools.chain(self.iter_tasks("running", limit=1), self.iter_tasks("active", limit=1)))
 
-    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[TaskSeen]:
+    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[Task]:
         """Its tasks, page by page.
 
         state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: the maximum number.
         """
-        listed = tasks.listed(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
-        return map(tasks.seen, listed)
+        return read.tasks(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
 
-    def last_tasks(self, count: int, state: str = "") -> Table[TaskSeen]:
+    def last_tasks(self, count: int, state: str = "") -> Table[Task]:
         """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
-        return Table(map(tasks.seen, tasks.last(self._client.batch, self.id, count, tasks.filter_of(state))))
+        return Table(tasks.last(self._client.batch, self.id, count, tasks.filter_of(state)))
 
     def glance(self, most: int = FEW) -> Glance:
         """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""
@@ -655,7 +652,7 @@ class Job:
             self.raise_failed()
         return self
 
-    def raise_failed(self, known: Iterable[TaskSeen] | None = None, *, logs: str = "") -> None:
+    def raise_failed(self, known: Iterable[Task] | None = None, *, logs: str = "") -> None:
         """Raise TaskFailed, with its last lines and its cause, for the first task that failed. known: all its tasks, if
         they are listed already. logs: the directory of this machine that keeps their output."""
         for task in self._first_not_succeeded() if known is None else known:
@@ -665,11 +662,11 @@ class Job:
                     error.finding = self._examined(task.id, logs=logs).first
                 raise error
 
-    def _first_not_succeeded(self) -> Iterator[TaskSeen]:
+    def _first_not_succeeded(self) -> Iterator[Task]:
         yield from self.iter_tasks("failed", limit=1)
-        yield from map(tasks.seen, tasks.listed(self._client.batch, self.id, where=tasks.OPEN, limit=1))
+        yield from read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
 
-    def failure_of(self, task: TaskSeen) -> TaskFailed:
+    def failure_of(self, task: Task) -> TaskFailed:
         """Why a task failed or did not finish, with the last lines of its stderr."""
         if task.state != "completed":
             return TaskFailed(
@@ -725,9 +722,9 @@ class Job:
             return task.id
         raise NotFound(f"job {self.id} has no tasks")
 
-    def seen_task(self, task_id: str | None = None) -> TaskSeen:
+    def seen_task(self, task_id: str | None = None) -> Task:
         """A task now (by default the first task). Raises NotFound."""
-        return tasks.task(self._client.batch, self.id, task_id or self._first_task())
+        return read.task(self._client.batch, self.id, task_id or self._first_task())
 
     def task(self, task_id: str | None = None) -> TaskFiles:
         """The files of a task (by default the first task): `files`, `get` and `open`."""
@@ -795,7 +792,7 @@ class Job:
                 f"task {self.id}/{task.id} is {task.state}, not running; `batchtrain jobs files {self.id} {task.id}`"
                 " lists the files that it has left"
             )
-        primary = look.places(self._client.batch, self.id, task.id)[0]
+        primary = read.task_nodes(self._client.batch, self.id, task.id)[0]
         target = logins.login(self._client.account, self._client.batch, primary.pool, primary.node, recipe)
         return logins.run(target, logins.inside(primary.directory, command))
 
@@ -848,10 +845,10 @@ class Job:
 
     def stats(self) -> Stats:
         """Its tasks in numbers: times, node hours, the slowest, and the failed ones by cause. Lists every task once."""
-        pool_id = look.job_state(self._client.batch, self.id)[1]
-        pool = look.pool_or_none(self._client.batch, pool_id) if pool_id else None
+        pool_id = read.job(self._client.batch, self.id).pool
+        pool = read.pool_or_none(self._client.batch, pool_id) if pool_id else None
         collector = statistics.Collector(pool.slots if pool else 1)
-        for item in tasks.listed(self._client.batch, self.id, select=statistics.SELECT):
+        for item in read.tasks(self._client.batch, self.id, select=read.COUNTED_TASK):
             collector.add(item)
         examples = itertools.islice(collector.examples().items(), EXPLAINED)
         return collector.stats({cause: str(self.failure_of(task)) for cause, task in examples})
@@ -924,7 +921,7 @@ class Job:
     def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of the job has finished."""
         pace, what = self._client.pace, f"job {self.id}"
-        watch.gone(lambda: look.job_state(self._client.batch, self.id), timeout, pace, what, tell)
+        watch.gone(lambda: read.job(self._client.batch, self.id), timeout, pace, what, tell)
 
 
 # --- what is not asked of Batch -------------------------------------------------------------------------------------
@@ -932,8 +929,8 @@ class Job:
 
 def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
     """What a run directory says about a job that is gone, or about one task of it."""
+    from batchtrain.diagnosis.evidence import Evidence
     from batchtrain.diagnosis.finding import Diagnosis
-    from batchtrain.diagnosis.record import Record
 
     record, failure = run.record(), run.record().failure
     if failure and task_id and failure.task != f"{record.job}/{task_id}":
@@ -944,7 +941,7 @@ def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
             "unknown", f"job {record.job}", failure.message, "", f"read its output in {run.path / 'logs'}"
         )
     state = f"{record.state}; the job is gone, and this is from {run.path}"
-    return Diagnosis(f"job {record.job}", state, "", (finding,) if finding else (), (), Record(None, None))
+    return Diagnosis(f"job {record.job}", state, "", (finding,) if finding else (), (), Evidence())
 
 
 def _read(lines: Iterator[str], deadline: watch.Deadline) -> Iterator[list[str]]:

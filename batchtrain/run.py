@@ -28,6 +28,7 @@ from batchtrain.following import Follow
 from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
+from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import (
     Event,
     JobFailed,
@@ -37,11 +38,10 @@ from batchtrain.records.events import (
     ResultsFetching,
     ResultsSkipped,
 )
-from batchtrain.records.seen import Table, TaskSeen
 from batchtrain.runs import directory
-from batchtrain.runs.directory import Metric, RunDirectory
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
-from batchtrain.service import look, retry, watch
+from batchtrain.service import read, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.faults import failure
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
     """The result of a recipe: its tasks, the failure of the first failed task, what else went wrong (something could
     not be fetched, deleted or written), and the run directories with the metrics of their tasks."""
 
-    tasks: Table[TaskSeen]
+    tasks: Table[Task]
     failure: TaskFailed | None = None
     problem: BaseException | None = None
     runs: tuple[RunDirectory, ...] = ()
@@ -223,7 +223,7 @@ def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = J
     """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
     job = client.jobs.handle(job_id)
     with contextlib.suppress(NotFound):
-        watch.show_nodes(client.batch, look.job_state(client.batch, job_id)[1], tell)
+        watch.show_nodes(client.batch, read.job(client.batch, job_id).pool, tell)
     deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
     follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
     watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
@@ -287,7 +287,7 @@ class Recorder:
         if job_id in self._recordings:
             self._recordings[job_id].lines(task_id, stream, lines)
 
-    def fetch(self, job_id: str, tasks: Iterable[TaskSeen]) -> None:
+    def fetch(self, job_id: str, tasks: Iterable[Task]) -> None:
         """Fetch the results of a job."""
         if job_id in self._recordings:
             self._recordings[job_id].fetch(tasks, progress=self._progress)
@@ -386,7 +386,7 @@ def _create_and_follow(work: _Work, replaced: Mapping[str, datetime | None], *, 
 def _all_followed(work: _Work) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
     recorder, jobs = work.recorder, work.recipe.jobs
-    ended: list[TaskSeen] = []
+    ended: list[Task] = []
     failures: list[TaskFailed] = []
     for number, settings in enumerate(jobs, 1):
         job = work.client.jobs.handle(settings.id)
@@ -405,7 +405,7 @@ def _all_followed(work: _Work) -> Outcome:
     return Outcome(Table(ended), failures[0] if failures else None)
 
 
-def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[TaskSeen, ...]:
+def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     """Show the output of a job's tasks until all have ended; returns the tasks. At a limit they are terminated, shown
     to their last line, and LimitReached is raised."""
     client, guard, tell = work.client, work.guard, work.tell
@@ -417,7 +417,7 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[TaskSeen, .
     def look_within_limits(seen: Glance) -> int:
         requests = follow.look(seen)
         if guard.due():
-            pool_id = look.job_state(client.batch, job.id)[1]
+            pool_id = read.job(client.batch, job.id).pool
             requests += 1
             if pool_id:
                 watch.show_nodes(client.batch, pool_id, tell)
@@ -444,7 +444,7 @@ def _replace(client: Operations, job_id: str, created: datetime | None, tell: Te
     Raises AlreadyExists if it was added anew since it was seen: another run may have replaced it.
     """
     with contextlib.suppress(NotFound):
-        if look.job_created(client.batch, job_id) != created:
+        if read.job(client.batch, job_id).created != created:
             raise AlreadyExists(
                 f"job {job_id} was added anew while this run waited for the pool; wait for it with"
                 f" `batchtrain jobs wait {job_id}`",
@@ -507,7 +507,7 @@ def _refuse_standing(
         if not reuse:
             raise failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
         _refuse_unfetched(client, job_id, origin)
-    return {job_id: look.job_created(client.batch, job_id) for job_id in states}
+    return {job_id: read.job(client.batch, job_id).created for job_id in states}
 
 
 def _refuse_unfetched(client: Operations, job_id: str, origin: Origin | None) -> None:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, UsageError, printable
-from batchtrain.records.seen import Table, nodes_called
+from batchtrain.records import File, Table, nodes_called
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import QUIET, Progress
 from batchtrain.runs.results import Part, parts, selects, there
-from batchtrain.service import downloads, look
-from batchtrain.service.downloads import Fetched, FileSeen, Tree, Wanted
+from batchtrain.service import downloads, read
+from batchtrain.service.downloads import Fetched, Tree, Wanted
 from batchtrain.service.retry import Patience
 
 LAUNCH = ".batchtrain/"
@@ -106,7 +106,7 @@ class TaskFiles:
         raise missing
 
     def _parts(self, node: str | None, *, all_nodes: bool) -> tuple[Part, ...]:
-        all_parts = parts(self.job_id, self.id, look.places(self._client.batch, self.job_id, self.id))
+        all_parts = parts(self.job_id, self.id, read.task_nodes(self._client.batch, self.job_id, self.id))
         if not all_parts:
             raise NotFound(f"task {self.job_id}/{self.id} has not run yet, so it has no files")
         if all_nodes:
@@ -120,7 +120,7 @@ class TaskFiles:
             raise UsageError(f"task {self.job_id}/{self.id} did not run on one node `{node}`; its nodes are {listed}")
         return named
 
-    def _listed(self, parts: Iterable[Part]) -> Iterator[tuple[Part, FileSeen]]:
+    def _listed(self, parts: Iterable[Part]) -> Iterator[tuple[Part, File]]:
         return ((part, file) for part in parts for file in downloads.listed(self._client.batch, part.tree))
 
 
@@ -152,7 +152,7 @@ def _means(patterns: tuple[str, ...], path: str) -> bool:
 
 
 def fetch(
-    client: Service, files: list[tuple[Tree, FileSeen, str]], directory: Path, progress: Progress = QUIET
+    client: Service, files: list[tuple[Tree, File, str]], directory: Path, progress: Progress = QUIET
 ) -> Table[GotRow]:
     """Fetch files to names below a directory. Raises ServiceError at the end if some were not fetched."""
     names = LocalNames()
@@ -178,7 +178,7 @@ def fetch(
 class RemoteFile(io.RawIOBase):
     """A file of a node with the interface of a Python file object."""
 
-    def __init__(self, client: Service, tree: Tree, seen: FileSeen) -> None:
+    def __init__(self, client: Service, tree: Tree, seen: File) -> None:
         self._client, self._tree, self._seen, self._at = client, tree, seen, 0
         self.name = seen.path
 

@@ -68,7 +68,9 @@ def _imports(trees: list[ast.Module], text: str) -> Iterator[str]:
                 name = alias.asname or alias.name
                 if (name[0].isupper() or name == "datetime") and name not in KINDS and re.search(rf"\b{name}\b", text):
                     found.add(f"from {node.module} import {alias.name}{f' as {name}' if alias.asname else ''}")
-    yield from sorted({*found, "from batchtrain import client, operations", "from batchtrain.operations import Tell"})
+    yield from sorted(
+        {*found, "from batchtrain import client, operations, records", "from batchtrain.operations import Tell"}
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from batchtrain.display.live_view import View
+from batchtrain.records import Node
 from batchtrain.records.events import NodesSeen, Stdout
-from batchtrain.records.seen import NodeSeen
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 WIDTHS = (80, 40)
@@ -23,7 +23,7 @@ def training() -> View:
     """A training of three ranks on two nodes, one of which is quiet."""
     view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=3)
     allocated = datetime.fromtimestamp(BEGAN, timezone.utc)
-    nodes = tuple(NodeSeen(f"tvmps_{number}", "running", "", allocated=allocated) for number in range(2))
+    nodes = tuple(Node(f"tvmps_{number}", "running", "", allocated=allocated) for number in range(2))
     view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
     for step in range(1, 13):
         for rank in range(3 if step < 3 else 2):

@@ -139,7 +139,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, object]:
         "who": diagnosis.who,
         "findings": plain(diagnosis.findings),
         "lines": list(diagnosis.lines),
-        "record": plain(diagnosis.record),
+        "record": plain(diagnosis.evidence, whole=True),
     }
 
 

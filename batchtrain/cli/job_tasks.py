@@ -18,7 +18,7 @@ from batchtrain.errors import UsageError
 
 if TYPE_CHECKING:
     from batchtrain.operations import Job
-    from batchtrain.records.seen import TaskSeen
+    from batchtrain.records import Task
 
 STATES = ("active", "running", "completed", "succeeded", "failed")
 MOST_SHOWN = 100
@@ -59,7 +59,7 @@ def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | 
         say(f"only the first {SCREEN:,} tasks are listed; --limit N lists more, --tail N the last ones")
 
 
-def some_of(job: Job) -> tuple[list[TaskSeen], str]:
+def some_of(job: Job) -> tuple[list[Task], str]:
     """The tasks of a job; of a large job those that matter most, and a sentence about the others."""
     seen = job.glance(MOST_SHOWN)
     if seen.whole:
@@ -71,5 +71,5 @@ def some_of(job: Job) -> tuple[list[TaskSeen], str]:
     return rows, f"{shown}; `batchtrain jobs tasks {job.id}` lists all"
 
 
-def _some(job: Job, state: str, most: int) -> Iterator[TaskSeen]:
+def _some(job: Job, state: str, most: int) -> Iterator[Task]:
     return job.iter_tasks(state, limit=most)

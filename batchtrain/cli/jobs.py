@@ -21,7 +21,7 @@ from batchtrain.cli.job_files import named
 from batchtrain.cli.options import common, registered, results_last, say, seconds, settings, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records.seen import ScheduleSeen
+from batchtrain.records import JobSchedule
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def show_(job_id: str | None) -> None:
     client = settings().connect(loaded)
     job = client.jobs.handle(name)
     seen = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
-    if isinstance(seen, ScheduleSeen):
+    if isinstance(seen, JobSchedule):
         show_rows([seen])
         return
     tasks, left_out = job_tasks.some_of(job)

@@ -98,14 +98,17 @@ def colored(stream: TextIO | None) -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def plain(value: Any) -> Any:
-    """A value as objects and lists: named tuples are objects."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
+def plain(value: Any, *, whole: bool = False) -> Any:
+    """A value as objects and lists: named tuples and records are objects. whole: also what tables of records omit."""
+    from batchtrain.records import shown  # not needed by commands that show nothing of the service
+
+    if (isinstance(value, tuple) and hasattr(value, "_fields")) or hasattr(value, "columns"):
+        names = value.__struct_fields__ if whole and hasattr(value, "columns") else ()
+        return {name: plain(item, whole=whole) for name, item in shown(value, names).items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [plain(item, whole=whole) for item in value]
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, whole=whole) for key, item in value.items()}
     if hasattr(value, "__fspath__"):
         return str(value)
     return msgspec.to_builtins(value)
@@ -143,7 +146,7 @@ _FORMS = {"json": _json, "jsonl": lambda value: msgspec.json.encode(value).decod
 
 def _table(rows: Iterable[Any], empty: str) -> None:
     if sys.stdout is None or not sys.stdout.isatty():
-        from batchtrain.records.seen import aligned
+        from batchtrain.records import aligned
 
         known = iter(rows)
         widths: list[int] = []

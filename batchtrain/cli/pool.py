@@ -19,7 +19,7 @@ from batchtrain.service.deadlines import POOL_SECONDS
 if TYPE_CHECKING:
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Recipe
-    from batchtrain.records.seen import PoolSeen
+    from batchtrain.records import Pool
 
 
 LEAST_IDLE = 300.0
@@ -68,9 +68,8 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
     show(seen, _size(seen))
 
 
-def _size(seen: PoolSeen) -> str:
-    nodes = seen.dedicated + seen.spot
-    return f"pool {seen.id} has {nodes} node{'s' if nodes != 1 else ''} ({seen.allocation})"
+def _size(pool: Pool) -> str:
+    return f"pool {pool.id} has {pool.nodes} node{'s' if pool.nodes != 1 else ''} ({pool.allocation})"
 
 
 def _idling(loaded: Loaded, idle: float) -> Loaded:
@@ -126,10 +125,10 @@ def list_() -> None:
     """List the pools, with the paid hours of their current nodes."""
     from datetime import datetime, timezone
 
-    from batchtrain.service import look
+    from batchtrain.service import read
 
     client = settings().connect()
-    show_rows(look.with_node_hours(client.batch, client.pools.list(), datetime.now(timezone.utc)), empty="no pools")
+    show_rows(read.with_node_hours(client.batch, client.pools.list(), datetime.now(timezone.utc)), empty="no pools")
 
 
 @command.command("show", cls=Command)
@@ -139,13 +138,15 @@ def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
     from datetime import datetime, timezone
 
+    from msgspec.structs import replace
+
     from batchtrain.cli.output import plain
-    from batchtrain.records.seen import node_hours
+    from batchtrain.records import node_hours
 
     name, loaded = _named(pool_id)
     client = settings().connect(loaded)
     nodes = client.pools.nodes(name)
-    seen = client.pools.get(name)._replace(node_hours=node_hours(nodes, datetime.now(timezone.utc)))
+    seen = replace(client.pools.get(name), node_hours=node_hours(nodes, datetime.now(timezone.utc)))
     if settings().output == "table":
         show_rows([seen])
         print()
@@ -209,7 +210,7 @@ def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
 
 def _in_full(names: Iterable[str], known: Callable[[], list[str]]) -> list[str]:
     """The full ids for short ids. If all are full ids, sends no request."""
-    from batchtrain.records.seen import nodes_called
+    from batchtrain.records import nodes_called
 
     ids = []
     for name in names:

@@ -18,7 +18,7 @@ from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
 
-class Listed(NamedTuple):
+class RecipeRow(NamedTuple):
     """A recipe in the list."""
 
     name: str
@@ -57,20 +57,20 @@ def list_() -> None:
         show_rows(rows)
 
 
-def _listed(recipe: Path) -> Listed:
+def _listed(recipe: Path) -> RecipeRow:
     from batchtrain.containers.recipe_images import behind, environment_of
 
     image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
     if not behind(image).environment:
-        return Listed(recipe.name, _about(recipe), "", 0, 0)
+        return RecipeRow(recipe.name, _about(recipe), "", 0, 0)
     name, environment = environment_of(image)
-    return Listed(recipe.name, _about(recipe), name, environment.megabytes, environment.minutes)
+    return RecipeRow(recipe.name, _about(recipe), name, environment.megabytes, environment.minutes)
 
 
 WIDEST = 80
 
 
-def _lines(row: Listed) -> tuple[str, str]:
+def _lines(row: RecipeRow) -> tuple[str, str]:
     """Two lines that fit a narrow terminal."""
     if not row.environment:
         return f"{row.name}: plan only, needs GPUs or InfiniBand", f" {row.about}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from batchtrain.client import Client
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
-    from batchtrain.records.seen import TaskSeen
+    from batchtrain.records import Task
     from batchtrain.run import Outcome
 
 
@@ -146,7 +146,7 @@ def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
             yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(run.path)}
 
 
-def _ends(tasks: Sequence[TaskSeen]) -> Iterator[str]:
+def _ends(tasks: Sequence[Task]) -> Iterator[str]:
     """How each task ended; many that succeeded are one line."""
     succeeded = [task.seconds or 0.0 for task in tasks if task.state == "completed" and not task.failed]
     for task in tasks:
@@ -156,7 +156,7 @@ def _ends(tasks: Sequence[TaskSeen]) -> Iterator[str]:
         yield f"{len(succeeded):,} tasks succeeded, in {min(succeeded):.1f} to {max(succeeded):.1f} s"
 
 
-def _ended(task: TaskSeen) -> str:
+def _ended(task: Task) -> str:
     took = f" in {task.seconds:.1f} s" if task.seconds is not None else ""
     how = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
     return f"task {task.id} ended {how}{took}"

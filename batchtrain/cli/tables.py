@@ -13,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from batchtrain.cli.options import completed
-from batchtrain.records.seen import cells, columns
+from batchtrain.records import cells, columns
 
 GAP = 2
 LONG = 24

@@ -16,7 +16,7 @@ import msgspec
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import catalog_file, check, document, override, schema, source_directory, user_settings
-from batchtrain.config.check import Finding
+from batchtrain.config.check import CheckFinding
 from batchtrain.config.dialect import OLD_SECTIONS, renamed, today
 from batchtrain.config.document import Document
 from batchtrain.config.image_names import in_registry
@@ -463,7 +463,7 @@ class Reading:
             if not self._pruned or not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
-    def _hangs_on_mistakes(self, finding: Finding) -> bool:
+    def _hangs_on_mistakes(self, finding: CheckFinding) -> bool:
         """Whether omitted parts may cause a finding: it is about one of them, or its rule reads a section that lacks
         some."""
         section = str(finding.path[0])

@@ -18,7 +18,7 @@ class Action(NamedTuple):
     send: Callable[[Client, Mapping[str, str], Mapping[str, Any]], None]
 
 
-class Counts(msgspec.Struct, frozen=True):
+class NodeTargets(msgspec.Struct, frozen=True):
     """The wanted number of nodes; None keeps the number of a kind."""
 
     dedicated: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -27,7 +27,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 def _resize(client: Client, names: Mapping[str, str], body: Mapping[str, Any]) -> None:
     try:
-        counts = msgspec.convert(body, Counts)
+        counts = msgspec.convert(body, NodeTargets)
     except msgspec.ValidationError as error:
         raise UsageError(f"the number of nodes is wrong: {error}") from None
     client.pools.resize(names["pool"], dedicated=counts.dedicated, spot=counts.spot, wait=False)

@@ -13,13 +13,15 @@ from batchtrain.config.masking import masked_request
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.board import DocumentTopic, Topic
 from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.tasks import LIMIT, STDOUT
+from batchtrain.dashboard.tasks import LIMIT, STDOUT, task_row
 from batchtrain.errors import UsageError
-from batchtrain.service import browse, look
+from batchtrain.records import Node, shown
+from batchtrain.service import read
 from batchtrain.service import tasks as service_tasks
-from batchtrain.service.browse import NodeRow, TaskRow
 from batchtrain.version import __version__
 
+ROWS = 200
+"""Rows of a page."""
 COUNTED_JOBS, COUNTED_NEAR = 5, 50
 """Jobs of a list whose tasks are counted, on Azure and on the emulator: each costs a request."""
 BARS = 1000
@@ -91,41 +93,46 @@ def overview(connection: Connection, asked: Asked) -> dict[str, Any]:
 
 def pools(connection: Connection, _: Asked) -> list[dict[str, Any]]:
     """All pools, with the number of their nodes by state."""
-    counts = browse.node_counts(connection.batch)
-    return [{**pool._asdict(), "node_states": counts.get(pool.id, {})} for pool in connection.client.pools.list()]
+    counts = read.node_counts(connection.batch)
+    return [{**shown(pool), "node_states": counts.get(pool.id, {})} for pool in connection.client.pools.list()]
 
 
 def pool(connection: Connection, asked: Asked) -> dict[str, Any]:
     """One pool, with the price of an hour of its nodes."""
-    seen = look.pool(connection.batch, asked.names["pool"])
-    price = connection.price(seen.vm_size)
-    return {**seen._asdict(), "price": price._asdict() if price else None}
+    pool = read.pool(connection.batch, asked.names["pool"])
+    price = connection.price(pool.vm_size)
+    return {**shown(pool), "price": price._asdict() if price else None}
 
 
 def nodes(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
     """The nodes of a pool."""
-    return [_node(row) for row in browse.nodes(connection.batch, asked.names["pool"])]
+    return [_node(row) for row in read.nodes(connection.batch, asked.names["pool"], read.WORKING_NODE)]
 
 
 def node(connection: Connection, asked: Asked) -> dict[str, Any]:
     """One node."""
-    return _node(browse.node(connection.batch, asked.names["pool"], asked.names["node"]))
+    return _node(read.node(connection.batch, asked.names["pool"], asked.names["node"]))
 
 
-def _node(row: NodeRow) -> dict[str, Any]:
-    document = {name: getattr(row, name) for name in row.__struct_fields__}
+NODE = (
+    "id", "state", "address", "size", "dedicated", "allocated", "booted", "since", "start_task", "errors",
+    "running_tasks", "running_slots", "total_run", "recent",
+)  # fmt: skip
+
+
+def _node(node: Node) -> dict[str, Any]:
     now = datetime.now(timezone.utc)
     # By the minute: a value that changes with every read would be sent with every read.
-    hours = round((now - row.allocated).total_seconds() / 60) / 60 if row.allocated else None
-    return {**document, "node_hours": None if hours is None else max(hours, 0.0)}
+    hours = round((now - node.allocated).total_seconds() / 60) / 60 if node.allocated else None
+    return {**shown(node, NODE), "node_hours": None if hours is None else max(hours, 0.0)}
 
 
 def jobs(connection: Connection, asked: Asked) -> Found:
     """Jobs, the newest first. Query: state, prefix, skip."""
     state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.number("skip") or 0
     rows = [row for row in _jobs(connection) if row["id"].startswith(prefix) and (not state or row["state"] == state)]
-    more = str(skip + browse.ROWS) if len(rows) > skip + browse.ROWS else ""
-    return Found(rows[skip : skip + browse.ROWS], more)
+    more = str(skip + ROWS) if len(rows) > skip + ROWS else ""
+    return Found(rows[skip : skip + ROWS], more)
 
 
 def _jobs(connection: Connection) -> list[dict[str, Any]]:
@@ -134,35 +141,35 @@ def _jobs(connection: Connection) -> list[dict[str, Any]]:
     rows = sorted(connection.client.jobs.list(), key=lambda row: row.created or oldest, reverse=True)
     most = COUNTED_NEAR if connection.near else COUNTED_JOBS
     counted = {row.id for row in sorted(rows, key=lambda row: row.state == "completed")[:most]}
-    return [(look.job(connection.batch, row.id) if row.id in counted else row)._asdict() for row in rows]
+    return [shown(read.counted_job(connection.batch, row.id) if row.id in counted else row) for row in rows]
 
 
 def job(connection: Connection, asked: Asked) -> dict[str, Any]:
     """One job with the counts of its tasks, and its newest recorded run."""
-    seen = look.job(connection.batch, asked.names["job"])
-    return {**seen._asdict(), "run": recorded.of_job(connection.runs, seen.id, seen.created)}
+    job = read.counted_job(connection.batch, asked.names["job"])
+    return {**shown(job), "run": recorded.of_job(connection.runs, job.id, job.created)}
 
 
 def plan(connection: Connection, asked: Asked) -> dict[str, Any]:
     """The requests of a job as the service keeps them, without secrets: the job, and its first tasks."""
     job_id = asked.names["job"]
-    first = browse.tasks(connection.batch, job_id, limit=PLANNED_TASKS)
-    tasks = [browse.task_document(connection.batch, job_id, row.id) for row in first.rows]
-    document = masked_request({"job": look.job_document(connection.batch, job_id), "tasks": tasks})
+    first = read.task_page(connection.batch, job_id, limit=PLANNED_TASKS)
+    tasks = [read.task_document(connection.batch, job_id, task.id) for task in first.tasks]
+    document: dict[str, Any] = masked_request({"job": read.job_document(connection.batch, job_id), "tasks": tasks})
     return {**document, "more": bool(first.next)}
 
 
 def pool_plan(connection: Connection, asked: Asked) -> dict[str, Any]:
     """The request of a pool as the service keeps it, without secrets."""
-    document: dict[str, Any] = masked_request(look.pool_document(connection.batch, asked.names["pool"]))
+    document: dict[str, Any] = masked_request(read.pool_document(connection.batch, asked.names["pool"]))
     return document
 
 
 def timeline(connection: Connection, asked: Asked) -> dict[str, Any]:
     """When which task ran on which node: the first tasks of a job."""
-    page = browse.tasks(connection.batch, asked.names["job"], limit=BARS)
-    shown = ("id", "state", "result", "exit_code", "node", "started", "ended")
-    return {"tasks": [{name: getattr(row, name) for name in shown} for row in page.rows], "more": bool(page.next)}
+    page = read.task_page(connection.batch, asked.names["job"], limit=BARS)
+    names = ("id", "state", "result", "exit_code", "node", "started", "ended")
+    return {"tasks": [shown(task, names) for task in page.tasks], "more": bool(page.next)}
 
 
 def tasks(connection: Connection, asked: Asked) -> Found:
@@ -170,20 +177,18 @@ def tasks(connection: Connection, asked: Asked) -> Found:
     Query: state, prefix, skip, limit."""
     state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.word("skip")
     given = asked.number("limit")
-    limit = browse.ROWS if given is None else given
-    if not 0 < limit <= browse.ROWS:
-        raise UsageError(f"`limit` is a number of tasks from 1 to {browse.ROWS}")
+    limit = ROWS if given is None else given
+    if not 0 < limit <= ROWS:
+        raise UsageError(f"`limit` is a number of tasks from 1 to {ROWS}")
     filters = (service_tasks.filter_of(state),) if state else FAILED_FIRST
     number, _, token = skip.partition(":")
-    rows: list[TaskRow] = []
+    rows: list[dict[str, Any]] = []
     for at in range(int(number) if number.isdecimal() else 0, len(filters)):
         if len(rows) == limit:
             return Found(rows, f"{at}:")
-        page = browse.tasks(
-            connection.batch, asked.names["job"], where=filters[at], prefix=prefix, skip=token,
-            limit=limit - len(rows),
-        )  # fmt: skip
-        rows += page.rows
+        where = service_tasks.both(filters[at], service_tasks.starting(prefix))
+        page = read.task_page(connection.batch, asked.names["job"], where=where, skip=token, limit=limit - len(rows))
+        rows += map(task_row, page.tasks)
         if page.next:
             return Found(rows, f"{at}:{page.next}")
         token = ""

@@ -10,12 +10,15 @@ from typing import Any
 
 import msgspec
 
+from batchtrain import records
 from batchtrain.dashboard.output import columns
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.runs import compare, directory
 from batchtrain.runs.directory import RunDirectory, RunRecord
 
 ROWS = 200
+TASK = (*records.Task.columns, "parameters")
+"""What is shown of a task."""
 MOST_EVENTS, MOST_FILES = 500, 1000
 _RECORDS: dict[Path, tuple[int, RunRecord]] = {}
 """The records that were read, with the time of their last change."""
@@ -37,7 +40,7 @@ def shown(root: Path, name: str) -> dict[str, Any]:
         "seconds": compare.seconds(record),
         "card": record.failure.card if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
-        "tasks": msgspec.to_builtins(run.tasks()[:ROWS]),
+        "tasks": [records.shown(task, TASK) for task in run.tasks()[:ROWS]],
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),

@@ -8,16 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
 from batchtrain.errors import UsageError
-from batchtrain.records.seen import TaskSeen
+from batchtrain.records import Task, shown
 from batchtrain.runs.extract import split
-from batchtrain.service import browse, downloads, look
-from batchtrain.service.browse import TaskRow
+from batchtrain.service import downloads, read
 from batchtrain.service.failed import failed
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
@@ -91,34 +89,34 @@ class TaskOutputs:
 
     def document(self) -> dict[str, Any]:
         """The task, its nodes, and why it failed."""
-        row = browse.task(self._reach(), self.job_id, self.task_id)
-        if row.state == "completed":
+        task = read.masked_task(self._reach(), self.job_id, self.task_id)
+        if task.state == "completed":
             for file in self._files.values():
                 file.seconds = ENDED_SECONDS
-        return {**msgspec.to_builtins(row), **self._more(row)}
+        return {**task_row(task), **self._more(task)}
 
-    def _more(self, row: TaskRow) -> dict[str, Any]:
+    def _more(self, task: Task) -> dict[str, Any]:
         """What changes only with the run of the task, and is read once for each."""
-        key = f"{row.started} {row.state} {row.ended}"
+        key = f"{task.started} {task.state} {task.ended}"
         if key not in self._details:
-            self._details = {key: {"nodes": self._nodes(row), "cause": self._cause(row)}}
+            self._details = {key: {"nodes": self._nodes(task), "cause": self._cause(task)}}
         more: dict[str, Any] = self._details[key]
         return more
 
-    def _nodes(self, row: TaskRow) -> list[dict[str, str]]:
+    def _nodes(self, task: Task) -> list[dict[str, str]]:
         """The nodes of the task: n0 is the primary."""
-        if not row.node:
+        if not task.node:
             return []
-        if row.instances < 2:
-            return [{"name": "n0", "id": row.node, "pool": row.pool}]
-        places = look.places(self._reach(), self.job_id, self.task_id)
+        if (task.request.instances or 1) < 2:
+            return [{"name": "n0", "id": task.node, "pool": task.pool}]
+        places = read.task_nodes(self._reach(), self.job_id, self.task_id)
         return [{"name": f"n{number}", "id": node.node, "pool": node.pool} for number, node in enumerate(places)]
 
-    def _cause(self, row: TaskRow) -> dict[str, Any] | None:
-        if row.state != "completed" or not (row.result == "failure" or row.exit_code):
+    def _cause(self, task: Task) -> dict[str, Any] | None:
+        if task.state != "completed" or not task.failed:
             return None
-        record, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
-        error = failed(self.job_id, _seen(row), record.stderr)
+        examined, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
+        error = failed(self.job_id, task, examined.stderr)
         return {
             "message": str(error),
             "rank": error.rank,
@@ -154,5 +152,12 @@ class TaskOutputs:
         return [{"path": file.path, "size": file.size, "modified": file.modified} for file in listed]
 
 
-def _seen(row: TaskRow) -> TaskSeen:
-    return TaskSeen(row.id, row.state, row.result, row.exit_code, row.node, row.seconds, row.failure)
+TASK = (
+    "id", "state", "result", "exit_code", "node", "pool", "created", "started", "ended", "seconds", "failure",
+    "retries", "requeues",
+)  # fmt: skip
+
+
+def task_row(task: Task) -> dict[str, Any]:
+    """A task with its times."""
+    return {**shown(task, TASK), "instances": task.request.instances or 1, "command": task.request.command}

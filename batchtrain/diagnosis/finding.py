@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from batchtrain import markup
-from batchtrain.diagnosis.record import Record
+from batchtrain.diagnosis.evidence import Evidence
 from batchtrain.errors import Finding, printable, shortened
 
 SHOWN_OTHERS = 12
@@ -25,7 +25,7 @@ class Diagnosis:
     who: str
     findings: tuple[Finding, ...]
     lines: tuple[str, ...]
-    record: Record
+    evidence: Evidence
 
     def __str__(self) -> str:
         return "\n".join(self.rows())
@@ -56,8 +56,8 @@ class Diagnosis:
         rows += (f"  {text}" for text in others[:SHOWN_OTHERS])
         if len(others) > SHOWN_OTHERS:
             rows.append(f"  and {len(others) - SHOWN_OTHERS} more; `-o json` has them all")
-        if self.record.unread:
-            rows += ["", "not read", *(f"  {text}" for text in self.record.unread)]
+        if self.evidence.unread:
+            rows += ["", "not read", *(f"  {text}" for text in self.evidence.unread)]
         return [shortened(printable(row)) for row in rows]
 
     def _repr_html_(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, TaskRecord
+from batchtrain.records import Failure, Job, Node, Pool, Task
 
 
 class Known(NamedTuple):
@@ -134,25 +134,26 @@ NODE_STATES = {
 }
 
 
-def of_task(task: TaskRecord) -> tuple[Known, str] | None:
+def of_task(task: Task) -> tuple[Known, str] | None:
     """The cause by the service's code or by the exit code, and the message that proves it."""
     failure = task.failure
-    if failure is not None and failure.code.startswith("FileUpload"):
-        return UPLOAD, message_of(failure)
-    if failure is not None and failure.code == "TaskEnded":
-        return _ended(task), message_of(failure)
-    if failure is not None and failure.code in TASK_CODES:
-        return TASK_CODES[failure.code], message_of(failure)
+    if failure.code.startswith("FileUpload"):
+        return UPLOAD, failure.detailed
+    if failure.code == "TaskEnded":
+        return _ended(task), failure.detailed
+    if failure.code in TASK_CODES:
+        return TASK_CODES[failure.code], failure.detailed
     if task.exit_code in EXIT_CODES:
         return EXIT_CODES[task.exit_code], f"exit code {task.exit_code}"
     return None
 
 
-def _ended(task: TaskRecord) -> Known:
+def _ended(task: Task) -> Known:
     """Why a task was ended from outside. The service tells no reason, so the time that the task took decides."""
-    if task.wall_clock is None or task.seconds is None or task.seconds < task.wall_clock - CLOCKS:
+    limit = task.request.wall_clock
+    if limit is None or task.seconds is None or task.seconds < limit - CLOCKS:
         return TERMINATED
-    return WALL_CLOCK._replace(cause=WALL_CLOCK.cause.format(f"{task.wall_clock:g} s"))
+    return WALL_CLOCK._replace(cause=WALL_CLOCK.cause.format(f"{limit:g} s"))
 
 
 def of_resize(failure: Failure) -> Known:
@@ -163,14 +164,14 @@ def of_resize(failure: Failure) -> Known:
     return RESIZE_CODES.get(failure.code, unknown)
 
 
-def of_node(node: NodeRecord) -> tuple[Known, str] | None:
+def of_node(node: Node) -> tuple[Known, str] | None:
     """The cause of a node that takes no tasks."""
     if node.state not in NODE_STATES:
         return None
-    return NODE_STATES[node.state], "; ".join(message_of(error) for error in node.errors)
+    return NODE_STATES[node.state], "; ".join(error.detailed for error in node.errors)
 
 
-def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[Known, str] | None:
+def waiting(job: Job, pool: Pool | None, task: Task) -> tuple[Known, str] | None:
     """Why a task that waits can never start now, or does not yet; with the service's message, if there is one."""
     if job.state == "disabled":
         return Known("job-disabled", "the job is disabled", f"enable it: `batchtrain jobs enable {job.id}`"), ""
@@ -181,13 +182,13 @@ def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[
         return never, ""
     if pool.autoscale_error:
         formula = Known("autoscale-error", "the pool's autoscale formula fails", "correct the formula")
-        return formula, pool.autoscale_error
-    there, wanted = pool.dedicated + pool.spot, pool.target_dedicated + pool.target_spot
-    if there < task.instances:
+        return formula, str(pool.autoscale_error)
+    instances = task.request.instances or 1
+    if pool.nodes < instances:
         return (
             Known(
                 "waits-for-nodes",
-                f"the task waits for {_nodes(task.instances)}; the pool has {there} of {wanted}",
+                f"the task waits for {_nodes(instances)}; the pool has {pool.nodes} of {pool.target}",
                 f"wait: `batchtrain pool wait {pool.id}`; `batchtrain pool diagnose {pool.id}` looks closer",
             ),
             "",
@@ -195,25 +196,25 @@ def waiting(job: JobRecord, pool: PoolRecord | None, task: TaskRecord) -> tuple[
     return None
 
 
-def _never(pool: PoolRecord, task: TaskRecord) -> Known | None:
+def _never(pool: Pool, task: Task) -> Known | None:
     """Why the pool as it is can never start the task."""
-    wanted = pool.target_dedicated + pool.target_spot
-    if task.instances > 1 and not pool.inter_node:
+    instances, slots = task.request.instances or 1, task.request.slots
+    if instances > 1 and not pool.inter_node:
         return Known(
             "gang-needs-inter-node",
-            f"the gang of {task.instances} nodes can never start: the pool has no inter-node communication",
+            f"the gang of {instances} nodes can never start: the pool has no inter-node communication",
             "set `inter_node_communication_enabled: true` in pool.yaml and recreate the pool",
         )
-    if task.instances > wanted and not pool.autoscale:
+    if instances > pool.target and not pool.autoscale:
         return Known(
             "too-few-nodes",
-            f"the task needs {_nodes(task.instances)}, and the pool is to have {wanted}",
-            f"resize it: `batchtrain pool resize {pool.id} --dedicated {task.instances}`",
+            f"the task needs {_nodes(instances)}, and the pool is to have {pool.target}",
+            f"resize it: `batchtrain pool resize {pool.id} --dedicated {instances}`",
         )
-    if task.slots > pool.slots:
+    if slots > pool.slots:
         return Known(
             "too-few-slots",
-            f"the task needs {task.slots} slots, and a node has {pool.slots}",
+            f"the task needs {slots} slots, and a node has {pool.slots}",
             "lower `required_slots`, or make a pool with more slots",
         )
     return None
@@ -221,8 +222,3 @@ def _never(pool: PoolRecord, task: TaskRecord) -> Known | None:
 
 def _nodes(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
-
-
-def message_of(failure: Failure) -> str:
-    """A failure in the service's words."""
-    return f"{failure.code}: {'; '.join((failure.message, *failure.details))}"

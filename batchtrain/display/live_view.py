@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
+from batchtrain.records import Counts, Node, node_cost, node_hours
 from batchtrain.records.events import (
     Deleted,
     Event,
@@ -31,7 +32,6 @@ from batchtrain.records.events import (
     TasksAdded,
     TasksSeen,
 )
-from batchtrain.records.seen import Counts, NodeSeen, node_cost, node_hours
 from batchtrain.runs.curves import spark
 from batchtrain.runs.extract import Extractor, Point
 
@@ -105,7 +105,7 @@ class View:
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
         self.expected, self._recent = ranks, recent
         self.phase, self.since = "starting", began
-        self.nodes: tuple[NodeSeen, ...] = ()
+        self.nodes: tuple[Node, ...] = ()
         self.wanted = 0
         self.counts: Counts | None = None
         self.ranks: dict[int, Rank] = {}

@@ -146,7 +146,7 @@ class Variable(NamedTuple):
         return self.name.endswith("_FILE")
 
 
-class Fault(NamedTuple):
+class BlockFault(NamedTuple):
     """The reason why a block cannot be launched, or not as intended."""
 
     rule: str
@@ -308,20 +308,20 @@ class Nodes(Block, frozen=True, kw_only=True):
         value = getattr(self, option, None)
         return None if value == AUTO else value
 
-    def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
+    def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         """The reasons why this cannot be launched. instances: the number of nodes; None if unknown."""
         if self.meeting["port"] == BATCHS_PORT:
             text = f"Batch uses port {BATCHS_PORT} on the primary; use another, or remove the port"
-            yield Fault("launch-port", "port" if self.port else "", text)
+            yield BlockFault("launch-port", "port" if self.port else "", text)
         if self.processes is not None:
             yield from self._divided(instances)
 
-    def _divided(self, instances: int | None) -> Iterator[Fault]:
+    def _divided(self, instances: int | None) -> Iterator[BlockFault]:
         if self.processes_per_node is not None:
             text = "`processes_per_node` also sets the number of processes; keep one of them"
-            yield Fault("processes-divide", "processes", text)
+            yield BlockFault("processes-divide", "processes", text)
         elif instances and (wrong := counts.uneven(self.processes or 0, instances)):
-            yield Fault("processes-divide", "processes", wrong)
+            yield BlockFault("processes-divide", "processes", wrong)
 
     @classmethod
     def why_reserved(cls) -> dict[str, str]:

@@ -14,7 +14,7 @@ from batchtrain.frameworks.base import (
     GLOO_SOCKET,
     LAUNCH,
     SOCKETS,
-    Fault,
+    BlockFault,
     Nodes,
     OverMpi,
     Text,
@@ -83,7 +83,7 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
         environment = tuple(Variable(name, "mpi", _WANTED) for name in named)
         return OverMpi(self.runtime, self.executable_path, self.options, environment)
 
-    def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
+    def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)
         store = re.search(KVSTORE, command)
         if store and store[1].startswith("dist"):
@@ -91,4 +91,4 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
                 f"kv-store `{store[1]}` waits for servers and a scheduler, which Horovod does not have; write"
                 " `--kv-store horovod`, or an `mxnet` block in place of `horovod`"
             )
-            yield Fault("mxnet-horovod", "", text, launchable=True)
+            yield BlockFault("mxnet-horovod", "", text, launchable=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from batchtrain.frameworks.base import LAUNCH, Fault, FrameworkRule, Nodes, Role, Text, Variable, says
+from batchtrain.frameworks.base import LAUNCH, BlockFault, FrameworkRule, Nodes, Role, Text, Variable, says
 
 _RENDEZVOUS = re.compile(r"(?:(?P<interface>[^:\s]+):)?(?P<address>[^:\s]+):(?P<port>[0-9]{1,5})")
 KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
@@ -109,18 +109,18 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
         """Read the interface from the rendezvous, which may contain one."""
         return self.meeting["interface"] if option == "interface" else super().given(option)
 
-    def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
+    def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)
         if self.rendezvous and rendezvous(self.rendezvous) is None:
             text = (
                 f"`{self.rendezvous}` is not [INTERFACE:]ADDRESS:PORT with a port from 1024 to 65535, such as"
                 " `ib0:10.0.0.4:29500`"
             )
-            yield Fault("mxnet-rendezvous", "rendezvous", text)
+            yield BlockFault("mxnet-rendezvous", "rendezvous", text)
         store = re.search(KVSTORE, command)
         if store and store[1] == "horovod":
             text = (
                 "kv-store `horovod` has no servers and no scheduler; write a `horovod` block in place of `mxnet`, and"
                 " use an image whose Horovod was built for MXNet"
             )
-            yield Fault("mxnet-horovod", "", text, launchable=True)
+            yield BlockFault("mxnet-horovod", "", text, launchable=True)

@@ -15,7 +15,7 @@ from batchtrain.frameworks.base import (
     AUTO,
     NUMBER_OF_THREADS,
     SOCKETS,
-    Fault,
+    BlockFault,
     FrameworkRule,
     Nodes,
     Role,
@@ -157,7 +157,7 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
         runner = Runner("torchrun", "torch.distributed.run", options, "torchrun.py", threads)
         return (Role("torchrun", command, per_node=1, ranked=False, runner=runner),)
 
-    def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
+    def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)
         if self.launcher != "torchrun":
             for key in ("max_restarts", "min_instances"):
@@ -166,23 +166,23 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
                         f"`{key}` needs torchrun; write `launcher: torchrun`, or let Batch retry the task"
                         " (`max_task_retries`)"
                     )
-                    yield Fault("elastic", key, text)
+                    yield BlockFault("elastic", key, text)
         elif self.rendezvous != "c10d":
             yield from self._static()
         elif self.min_instances is not None and instances is not None and self.min_instances > instances:
             text = f"`min_instances` is {self.min_instances}, more than the {instances} nodes of the task"
-            yield Fault("elastic", "min_instances", text)
+            yield BlockFault("elastic", "min_instances", text)
 
-    def _static(self) -> Iterator[Fault]:
+    def _static(self) -> Iterator[BlockFault]:
         if self.min_instances is not None:
             text = "`min_instances` needs `rendezvous: c10d`; with `static` all nodes are needed at the start"
-            yield Fault("elastic", "min_instances", text)
+            yield BlockFault("elastic", "min_instances", text)
         elif self.max_restarts:
             text = (
                 "`max_restarts` needs `rendezvous: c10d`; with `static`, restarted ranks find the addresses of ended"
                 " ranks, and fail too"
             )
-            yield Fault("elastic", "max_restarts", text)
+            yield BlockFault("elastic", "max_restarts", text)
 
 
 _HOST = '--rdzv-conf="is_host=$([ "$BATCHTRAIN_NODE_RANK" = 0 ] && echo true || echo false)"'

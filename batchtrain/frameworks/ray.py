@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar
 
-from batchtrain.frameworks.base import COMMAND, SOCKETS, Fault, FrameworkRule, Nodes, Role, Runner, Variable
+from batchtrain.frameworks.base import COMMAND, SOCKETS, BlockFault, FrameworkRule, Nodes, Role, Runner, Variable
 
 _OWN_CLUSTER = re.compile(r"(?<![\w./-])ray\s+(start|up|submit|stop)\b")
 _START = Runner("ray", "ray.scripts.scripts", ("start", "$BATCHTRAIN_RAY", ">/dev/null"), takes_command=False)
@@ -63,11 +63,11 @@ class RayBlock(Nodes, frozen=True, kw_only=True):
             Role("driver", command, total=1, placement="primary", gpus=False, ranked=False, first=ready),
         )
 
-    def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
+    def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)
         if match := _OWN_CLUSTER.search(command):
             text = (
                 f"`ray {match[1]}` in the command: `ray` of multi_instance starts and ends the cluster; write the"
                 " program alone, such as `python train.py`, which calls `ray.init()`"
             )
-            yield Fault("ray-launch", COMMAND, text)
+            yield BlockFault("ray-launch", COMMAND, text)

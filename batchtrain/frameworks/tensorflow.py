@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from batchtrain.frameworks.base import COMMAND, Fault, FrameworkRule, Nodes, Role, Variable, says
+from batchtrain.frameworks.base import COMMAND, BlockFault, FrameworkRule, Nodes, Role, Variable, says
 
 _CONFIG = Variable(
     "TF_CONFIG", "the cluster's addresses, and this process's role and number",
@@ -136,13 +136,13 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
         text = _with(command, "ps_hosts", "worker_hosts")
         return (self._servers(text, instances), Role("worker", text))
 
-    def faults(self, command: str, instances: int | None) -> Iterator[Fault]:
+    def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:
         yield from super().faults(command, instances)
         update = update_of(command)
         for key, text in self._cluster(update):
-            yield Fault("tensorflow-launch", key, text)
+            yield BlockFault("tensorflow-launch", key, text)
         for key, text in self._benchmark(command, update):
-            yield Fault("tensorflow-launch", key, text, launchable=True)
+            yield BlockFault("tensorflow-launch", key, text, launchable=True)
 
     def _cluster(self, update: str) -> Iterator[tuple[str, str]]:
         serverless = update in NO_SERVERS or self.mode == "multi_worker_mirrored"

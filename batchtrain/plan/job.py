@@ -20,7 +20,7 @@ from batchtrain.plan.factory import Made
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
 from batchtrain.plan.step import Step
-from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.plan.types import OFFLINE, Built, Facts, Plan, Sources, Upload
 
 COLLECTION_TASKS = 100
@@ -151,7 +151,7 @@ def _listed(around: Frame, opened: Sequence[Made | None]) -> _Tasks:
         where.append(f"{around.path}.merge_task")
         built.append(_merge(around, job.merge_task, groups, len(named)))
     if len(built) > COLLECTION_TASKS:
-        stream = TaskStream((Listed([item.body for item in built]),))
+        stream = TaskStream((ListedTasks([item.body for item in built]),))
     return _Tasks(tuple(built), tuple(where), stream, _numbering(around, naming))
 
 
@@ -186,7 +186,7 @@ def _streamed(around: Frame, opened: Sequence[Made | None]) -> _Tasks:
         )
     groups = [_group(task, made, span) for task, made, span in zip(job.tasks, opened, naming.spans, strict=True)]
     build = _builder(around, groups)
-    parts: list[FactoryTasks | Listed] = []
+    parts: list[FactoryTasks | ListedTasks] = []
     built: list[Built] = []
     for number, (item, made, span) in enumerate(zip(job.tasks, opened, naming.spans, strict=True)):
         build_task = partial(build, path=f"{around.path}.tasks[{number}]", swept=made is not None)
@@ -197,11 +197,11 @@ def _streamed(around: Frame, opened: Sequence[Made | None]) -> _Tasks:
                 return _listed(around, opened)  # each task has files of its own
         else:
             built.append(build_task(item, span.id(0) if span else str(item.id)))
-            parts.append(Listed([built[-1].body]))
+            parts.append(ListedTasks([built[-1].body]))
     if job.merge_task is not None:
         total = sum(filter(None, counts))
         built.append(_merge(around, job.merge_task, groups, total))
-        parts.append(Listed([built[-1].body]))
+        parts.append(ListedTasks([built[-1].body]))
     stream = TaskStream(tuple(parts))
     if (stream.largest or 0) > LARGEST:
         raise PlanError(

@@ -135,7 +135,7 @@ class TaskStream(msgspec.Struct, frozen=True):
         }
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedTasks(msgspec.Struct, frozen=True):
     """Tasks that are written one by one in the configuration."""
 
     bodies: Sequence[TaskCreate]

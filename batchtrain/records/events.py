@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records.seen import Counts, NodeSeen
+from batchtrain.records import Counts, Node
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ class NodesSeen(Observed, frozen=True):
 
     kind = "nodes.seen"
     target: int = 0
-    nodes: tuple[NodeSeen, ...] = ()
+    nodes: tuple[Node, ...] = ()
 
 
 class NodeReady(Event, frozen=True):

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from batchtrain.catalog.prices import money
-from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
+from batchtrain.records import Metric
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service.statistics import p95

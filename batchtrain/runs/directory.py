@@ -5,8 +5,8 @@
   lease.json            which process records the run
   config/               the files as given, effective.yaml, plan.json (without secrets)
   events.jsonl          EventRecord, one per line
-  nodes.json            NodeRecord, a list
-  tasks.jsonl           TaskRecord, one per task at its end
+  nodes.json            RunNode, a list
+  tasks.jsonl           Task, one per task at its end
   files.jsonl           FileRecord, one per file that was to be fetched
   metrics/TASK.jsonl    one JSON object per line
   logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ...
@@ -20,7 +20,7 @@ import contextlib
 import itertools
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
+from batchtrain.records import Metric, Task
 from batchtrain.runs import lease
 from batchtrain.runs.extract import COUNTERS, Point, of_json
 from batchtrain.runs.local_names import safe_path
@@ -38,16 +39,7 @@ SCHEMA = 1
 ROOT, ROOT_VARIABLE = "runs", "BATCHTRAIN_RUNS_DIR"
 LATEST = "latest"
 
-Record = TypeVar("Record", bound=msgspec.Struct)
-
-
-class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last and the best value of a metric, and the step of the last."""
-
-    last: float
-    best: float
-    step: int | None = None
-    unit: str = ""
+Line = TypeVar("Line", bound=msgspec.Struct)
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -57,7 +49,7 @@ class Commit(msgspec.Struct, frozen=True):
     dirty: bool
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a run failed."""
 
     message: str
@@ -121,7 +113,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     commit: Commit | None = None
     summary: dict[str, Metric] = {}
-    failure: Failure | None = None
+    failure: RunFailure | None = None
     results: str = ""
     """`complete` if everything that was to be fetched is here, `partial` if not; empty if that is not known."""
 
@@ -135,7 +127,7 @@ class EventRecord(msgspec.Struct, frozen=True):
     text: str
 
 
-class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node of nodes.json: n0 is the first."""
 
     name: str
@@ -145,23 +137,6 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     size: str = ""
     ranks: dict[str, tuple[int, ...]] = {}
     """The ranks that ran on it, by task."""
-
-
-class TaskRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of tasks.jsonl."""
-
-    id: str
-    state: str
-    result: str = ""
-    exit_code: int | None = None
-    node: str = ""
-    seconds: float | None = None
-    failure: str = ""
-    retries: int = 0
-    requeues: int = 0
-    started: datetime | None = None
-    parameters: dict[str, Any] = {}
-    """The named parameters that its factory gave it."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -258,11 +233,11 @@ class RunDirectory(NamedTuple):
         """Replace run.json."""
         replace(self.path / "run.json", _pretty(record))
 
-    def write_nodes(self, nodes: Iterable[NodeRecord]) -> None:
+    def write_nodes(self, nodes: Iterable[RunNode]) -> None:
         """Replace nodes.json."""
         replace(self.path / "nodes.json", _pretty(list(nodes)))
 
-    def write_tasks(self, tasks: Iterable[TaskRecord]) -> None:
+    def write_tasks(self, tasks: Iterable[Task]) -> None:
         """Replace tasks.jsonl."""
         replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
 
@@ -308,18 +283,18 @@ class RunDirectory(NamedTuple):
             column.extend([None] * (len(columns.task) - len(column)))
         return columns
 
-    def nodes(self) -> tuple[NodeRecord, ...]:
+    def nodes(self) -> tuple[RunNode, ...]:
         """nodes.json; empty if there is none yet."""
         path = self.path / "nodes.json"
-        return msgspec.json.decode(path.read_bytes(), type=tuple[NodeRecord, ...]) if path.exists() else ()
+        return msgspec.json.decode(path.read_bytes(), type=tuple[RunNode, ...]) if path.exists() else ()
 
-    def tasks(self) -> tuple[TaskRecord, ...]:
+    def tasks(self) -> tuple[Task, ...]:
         """The lines of tasks.jsonl."""
         return tuple(self.each_task())
 
-    def each_task(self) -> Iterator[TaskRecord]:
+    def each_task(self) -> Iterator[Task]:
         """The same, one by one."""
-        return _lines(self.path / "tasks.jsonl", TaskRecord)
+        return _lines(self.path / "tasks.jsonl", Task, _with_failure)
 
     def files(self) -> tuple[FileRecord, ...]:
         """The lines of files.jsonl."""
@@ -502,11 +477,21 @@ def _is_plain(block: Block) -> bool:
     )
 
 
-def _lines(path: Path, kind: type[Record]) -> Iterator[Record]:
-    """The records of a file; a line that a kill left incomplete is skipped."""
+def _lines(
+    path: Path, kind: type[Line], renewed: Callable[[dict[str, Any]], dict[str, Any]] = lambda line: line
+) -> Iterator[Line]:
+    """The records of a file; a line that a kill left incomplete is skipped. renewed: a line of an earlier version."""
     if not path.exists():
         return
     with path.open("rb") as file:
         for line in file:
             with contextlib.suppress(msgspec.DecodeError):
-                yield msgspec.json.decode(line, type=kind)
+                try:
+                    yield msgspec.json.decode(line, type=kind)
+                except msgspec.ValidationError:
+                    yield msgspec.convert(renewed(msgspec.json.decode(line)), kind)
+
+
+def _with_failure(line: dict[str, Any]) -> dict[str, Any]:
+    """A task of an earlier version, whose failure is a text."""
+    return {**line, "failure": {"message": line.get("failure")}}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from batchtrain import markup
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
-from batchtrain.records.seen import MOST_ROWS, Table, TaskSeen, aligned
+from batchtrain.records import MOST_ROWS, Table, Task, aligned
 from batchtrain.runs import compare, directory, report
 from batchtrain.runs.curves import Plot
 from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -100,9 +100,9 @@ class Run:
         return self.record.state
 
     @property
-    def tasks(self) -> Table[TaskSeen]:
+    def tasks(self) -> Table[Task]:
         """The tasks at their end."""
-        return Table(TaskSeen(*(getattr(task, name) for name in TaskSeen._fields)) for task in self.directory.tasks())
+        return Table(self.directory.each_task())
 
     @property
     def metrics(self) -> Metrics:
@@ -170,7 +170,7 @@ class Result(Run):
     failure: why the first failed task failed; only with `check=False`, otherwise it is raised.
     """
 
-    def __init__(self, tasks: Table[TaskSeen], runs: Iterable[RunDirectory], failure: TaskFailed | None = None) -> None:
+    def __init__(self, tasks: Table[Task], runs: Iterable[RunDirectory], failure: TaskFailed | None = None) -> None:
         self._tasks, self.runs, self.failure = tasks, tuple(map(Run, runs)), failure
 
     @property
@@ -181,7 +181,7 @@ class Result(Run):
         return self.runs[0].directory
 
     @property
-    def tasks(self) -> Table[TaskSeen]:
+    def tasks(self) -> Table[Task]:
         """The tasks of all jobs at their end."""
         return self._tasks
 

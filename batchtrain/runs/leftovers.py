@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import money
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.plan.marks import Marks, marks_of
+from batchtrain.records import Job, JobSchedule, Pool
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.service import submit
+from batchtrain.service import read, submit
 from batchtrain.service.connect import Account
-from batchtrain.service.register import COLLECTIONS, KINDS, Kind, Thing, read_marks
-from batchtrain.service.requests import Page, listed, query
+from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.retry import span
-
-SELECT = "id,state,creationTime,metadata"
-OF_POOL = ",vmSize,currentDedicatedNodes,currentLowPriorityNodes"
-
-
-OF_JOB = ",poolInfo,executionInfo"
-
-
-class _Document(msgspec.Struct, rename="camel"):
-    id: str
-    state: str = ""
-    creation_time: datetime | None = None
-    metadata: tuple[dict[str, str], ...] = ()
-    vm_size: str = ""
-    current_dedicated_nodes: int = 0
-    current_low_priority_nodes: int = 0
-    pool_info: dict[str, Any] = {}
-    execution_info: dict[str, Any] = {}
-
-    @property
-    def pool(self) -> str:
-        """The pool of a job."""
-        return str(self.execution_info.get("poolId") or self.pool_info.get("poolId") or "")
 
 
 class LeftoverRow(NamedTuple):
@@ -89,18 +65,18 @@ def leftovers(
     rows = []
     busy_pools: set[str] = set()
     for kind in KINDS:
-        for document in _documents(client, kind):
-            marks = marks_of(document.metadata)
-            age = now - (document.creation_time or now)
+        for record in _marked(client, kind):
+            marks = marks_of(record.metadata)
+            age = now - (record.created or now)
             run = RunDirectory(root / marks.run)
             of_user = user is None or marks.user == user
-            in_use = kind == "pool" and document.id in busy_pools
-            if kind != "pool" and document.state != "completed":
+            in_use = kind == "pool" and record.id in busy_pools
+            if isinstance(record, Job) and record.state != "completed":
                 in_use = _state(run) in ("", "running")
-                busy_pools |= {document.pool} if in_use else set()
+                busy_pools |= {record.pool} if in_use else set()
             if marks.run and of_user and age >= timedelta(seconds=older_than) and _state(run) != "running":
-                row = _row(account, kind, document, marks, age, catalog, run)
-                rows.append(Leftover(Thing(kind, document.id), marks, row, in_use))
+                row = _row(account, kind, record, marks, age, catalog, run)
+                rows.append(Leftover(Thing(kind, record.id), marks, row, in_use))
     return tuple(rows)
 
 
@@ -119,10 +95,10 @@ def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Le
         yield item, failure
 
 
-def _documents(client: BatchClient, kind: Kind) -> Iterator[_Document]:
-    select = SELECT + {"pool": OF_POOL, "job": OF_JOB}.get(kind, "")
-    url = f"/{COLLECTIONS[kind]}{query({'$select': select})}"
-    return listed(client, url, f"list {COLLECTIONS[kind]}", Page[_Document])
+def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | Job | JobSchedule]:
+    if kind == "pool":
+        return read.pools(client, read.MARKED_POOL)
+    return read.jobs(client, read.MARKED_JOB) if kind == "job" else read.schedules(client, read.MARKED)
 
 
 def _state(run: RunDirectory) -> str:
@@ -136,26 +112,26 @@ def _state(run: RunDirectory) -> str:
 def _row(
     account: Account,
     kind: Kind,
-    document: _Document,
+    record: Pool | Job | JobSchedule,
     marks: Marks,
     age: timedelta,
     catalog: Catalog,
     run: RunDirectory,
 ) -> LeftoverRow:
-    dedicated, spot = document.current_dedicated_nodes, document.current_low_priority_nodes
-    price = None
-    if kind == "pool" and account.region is not None:
-        price = catalog.price(document.vm_size, account.region)
-    cost = price.of(dedicated, spot) if price else None
+    price = cost = nodes = None
+    if isinstance(record, Pool):
+        nodes = record.nodes
+        price = catalog.price(record.vm_size, account.region) if account.region is not None else None
+        cost = price.of(record.dedicated, record.spot) if price else None
     return LeftoverRow(
         kind,
-        document.id,
-        document.state,
+        record.id,
+        record.state,
         marks.run,
         marks.user,
         marks.host,
         span(age.total_seconds()),
-        dedicated + spot if kind == "pool" else None,
+        nodes,
         money(cost, price.currency) if price is not None and cost is not None else "",
         _results(run) if kind == "job" else "",
     )

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.runs.directory import Metric, RunDirectory, line_of, open_private, points_of, replace
+from batchtrain.records import Metric
+from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace
 from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
 from batchtrain.runs.summary import Summary
 

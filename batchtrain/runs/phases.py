@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
-from batchtrain.runs.directory import TaskRecord
+from batchtrain.records import Task
 
 PHASES = {
     "pool": "until all nodes are there",
@@ -30,7 +30,7 @@ class Moments(NamedTuple):
     """All tasks had ended."""
 
 
-def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | None, fetch: float) -> dict[str, float]:
+def phases(moments: Moments, tasks: Iterable[Task], preparation: float | None, fetch: float) -> dict[str, float]:
     """The seconds of each known part. Times of the service are compared only with each other.
 
     preparation: seconds of the slowest start task, if the nodes started in this run.
@@ -44,10 +44,9 @@ def phases(moments: Moments, tasks: Iterable[TaskRecord], preparation: float | N
     return {name: round(max(value, 0.0), 3) for name in PHASES if (value := seconds.get(name)) is not None}
 
 
-def _span(tasks: Iterable[TaskRecord]) -> float | None:
+def _span(tasks: Iterable[Task]) -> float | None:
     first = last = None
     for task in tasks:
-        if task.started is not None and task.seconds is not None:
-            end = task.started + timedelta(seconds=task.seconds)
+        if task.started and (end := task.ended):
             first, last = min(first or task.started, task.started), max(last or end, end)
     return (last - first).total_seconds() if first and last else None

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from azure.batch import BatchClient
+from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
 from batchtrain.config.factories import PARAMETERS
@@ -28,32 +29,31 @@ from batchtrain.config.masking import (
     secrets_in,
     secrets_sent,
 )
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Job, Recipe, Results, Secret, Task
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Recipe, Results, Secret
+from batchtrain.config.types import Job as JobSettings
+from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
+from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
 from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
-from batchtrain.records.seen import JobSeen, NodeSeen, TaskSeen, node_cost, node_hours
 from batchtrain.runs import compare, directory, lease, report, results
 from batchtrain.runs.directory import (
     Commit,
     Cost,
     EventRecord,
-    Failure,
-    Metric,
-    NodeRecord,
     RunDirectory,
+    RunFailure,
+    RunNode,
     RunRecord,
-    TaskRecord,
 )
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.runs.summary import Summary
-from batchtrain.service import look, tasks
+from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
-from batchtrain.service.requests import answer, query, quoted
 from batchtrain.version import __version__
 
 MANY = 20
@@ -105,7 +105,7 @@ class Recording:
         account: Account,
         run: RunDirectory,
         record: RunRecord,
-        job: Job | None = None,
+        job: JobSettings | None = None,
         *,
         ended: datetime | None = None,
         keeps: tuple[str, ...] | None = None,
@@ -124,7 +124,7 @@ class Recording:
         """The metrics of each task, at the end."""
         self._finished = False
         """Whether the run had ended before, and its tasks have not run since."""
-        self._nodes: dict[str, NodeSeen] = {}
+        self._nodes: dict[str, Node] = {}
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
         """The nodes on which tasks ran, each with its pool."""
@@ -190,7 +190,7 @@ class Recording:
 
     def fetch(
         self,
-        ended: Iterable[TaskSeen],
+        ended: Iterable[Task],
         *,
         all_tasks: bool = False,
         everything: bool = False,
@@ -200,7 +200,7 @@ class Recording:
         """Fetch the results of tasks that have run, and their logs. all_tasks: also the logs of many. everything:
         results of any size. free: the free bytes of a disk."""
         began, known = now(), tuple(ended)
-        self._finished = self._record.state in ENDED and self.run.tasks() == tuple(self._records(known))
+        self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(known))
         self.run.write_tasks(self._records(known))
         fetcher = results.Fetcher(
             self._client,
@@ -230,26 +230,24 @@ class Recording:
             raise
         finally:
             for task in known:
-                self._places.update({seen.node: seen.pool for seen in fetcher.places.get(task.id, ())})
+                self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
             self._moments = self._moments._replace(ended=began)
             self._fetching += (now() - began).total_seconds()
 
-    def _records(self, known: Iterable[TaskSeen]) -> Iterator[TaskRecord]:
-        return (
-            TaskRecord(**self._masked(task._asdict()), parameters=self._masked(self._parameters.get(task.id, {})))
-            for task in known
-        )
+    def _records(self, known: Iterable[Task]) -> Iterator[Task]:
+        for task in known:
+            parameters = masked_document(self._parameters.get(task.id) or None, self._secrets)
+            failure = task.failure
+            if failure:
+                failure = msgspec.convert(masked_document(msgspec.to_builtins(failure), self._secrets), Failure)
+            yield replace(task, parameters=parameters, failure=failure)
 
-    def _masked(self, record: dict[str, Any]) -> dict[str, Any]:
-        masked: dict[str, Any] = masked_document(record, self._secrets)
-        return masked
+    def _task(self, task_id: str, *, logs: bool = True) -> results.FetchTask:
+        return results.FetchTask(task_id, self._settings(task_id).results or Results(), logs)
 
-    def _task(self, task_id: str, *, logs: bool = True) -> results.Task:
-        return results.Task(task_id, self._settings(task_id).results or Results(), logs)
-
-    def _with_logs(self, ended: tuple[TaskSeen, ...], *, all_tasks: bool) -> dict[str, None]:
+    def _with_logs(self, ended: tuple[Task, ...], *, all_tasks: bool) -> dict[str, None]:
         """The tasks whose logs are fetched, too."""
         ran = tuple(task for task in ended if task.node)
         if all_tasks or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
@@ -266,7 +264,7 @@ class Recording:
         return FetchSettings(results=task.results, metrics=task.metrics) if task else FetchSettings()
 
     @functools.cached_property
-    def _settings_by_id(self) -> dict[str | None, Task | None]:
+    def _settings_by_id(self) -> dict[str | None, TaskSettings | None]:
         """The settings of tasks by id; under None those of the task from which others are generated."""
         listed = self._job.tasks if self._job else ()
         templates = [task for task in listed if task.id is None] or [task for task in listed if task.task_factory]
@@ -285,7 +283,7 @@ class Recording:
     def _settings_of_service(self) -> dict[str, FetchSettings]:
         """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
         settings = {}
-        for task_id, text in tasks.variable(self._client, self.job_id, FETCH_VARIABLE):
+        for task_id, text in read.variables(self._client, self.job_id, FETCH_VARIABLE):
             with contextlib.suppress(msgspec.DecodeError):
                 settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
         return settings
@@ -297,9 +295,9 @@ class Recording:
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                seen.update({node.id: node for node in look.nodes(self._client, pool)})
+                seen.update({node.id: node for node in read.nodes(self._client, pool)})
         self.run.write_nodes(
-            NodeRecord(
+            RunNode(
                 f"n{number}",
                 node,
                 pool,
@@ -324,12 +322,12 @@ class Recording:
         if self._lease is None:
             return
         if self._finished:
-            self._record = msgspec.structs.replace(self._record, summary=self._record.summary | self._added_metrics())
+            self._record = replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
-            self._record = msgspec.structs.replace(self._record, summary={})
+            self._record = replace(self._record, summary={})
             self._read_lines(self._followed)
             ended = None if state == "fetched" else self._job_ended or now()
-            self._record = msgspec.structs.replace(
+            self._record = replace(
                 self._record,
                 state=state,
                 ended=ended,
@@ -379,7 +377,7 @@ class Recording:
             return cost
         price = Price(self._record.vm_size, cost.region, cost.currency, cost.dedicated, cost.spot)
         spent = node_cost(tuple(self._nodes.values()), price, ended, since=self._record.started)
-        return msgspec.structs.replace(cost, run=spent)
+        return replace(cost, run=spent)
 
     def _preparation(self) -> float | None:
         """The seconds of the slowest start task of the nodes that started in this run."""
@@ -482,13 +480,13 @@ def _counted(number: int, noun: str = "file") -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> Failure:
+def _failure(error: BaseException, secrets: tuple[Secret, ...]) -> RunFailure:
     failure: dict[str, Any] = {"message": str(error) or type(error).__name__}
     if isinstance(error, TaskFailed):
         failure |= {name: getattr(error, name) for name in ("task", "rank", "node", "code", "cause")}
     if isinstance(error, BatchtrainError) and error.finding:
         failure["finding"] = error.finding._asdict()
-    return msgspec.convert(masked_document(failure, secrets), Failure)
+    return msgspec.convert(masked_document(failure, secrets), RunFailure)
 
 
 # --- beginnings -----------------------------------------------------------------------------------------------------
@@ -498,7 +496,7 @@ def begin(
     client: BatchClient,
     account: Account,
     recipe: Recipe,
-    job: Job,
+    job: JobSettings,
     plan: Plan,
     origin: Origin,
     keeps: tuple[str, ...] = (),
@@ -542,29 +540,31 @@ def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:
     return Cost(currency=currency, region=region, dedicated=dedicated, spot=spot, hour=hour.cost)
 
 
-def adopt(client: BatchClient, account: Account, job_id: str, origin: Origin, settings: Job | None = None) -> Recording:
+def adopt(
+    client: BatchClient, account: Account, job_id: str, origin: Origin, settings: JobSettings | None = None
+) -> Recording:
     """The run directory for a job that another command started: the existing one, or a new one. Raises NotFound if
     there is no such job."""
-    seen = look.job(client, job_id)
+    job = read.job(client, job_id)
     secrets = (*secrets_in(None, origin.settings), *secrets_of_job(client, job_id))
-    if existing := _recorded(origin.root, lambda record: _is_of(record, seen, account)):
-        return Recording(client, account, *existing, settings, ended=seen.ended, secrets=secrets)
-    pool = look.pool_or_none(client, seen.pool) if seen.pool else None
+    if existing := _recorded(origin.root, lambda record: _is_of(record, job, account)):
+        return Recording(client, account, *existing, settings, ended=job.ended, secrets=secrets)
+    pool = read.pool_or_none(client, job.pool) if job.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
         id=run.name,
         state="running",
-        started=seen.created or now(),
+        started=job.created or now(),
         account=account.name,
         endpoint=account.endpoint,
-        pool=seen.pool,
+        pool=job.pool,
         job=job_id,
         vm_size=pool.vm_size if pool else "",
-        nodes=pool.dedicated + pool.spot if pool else 0,
+        nodes=pool.nodes if pool else 0,
         command=tuple(masked_word(word, secrets) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    recording = Recording(client, account, run, record, settings, ended=seen.ended, secrets=secrets)
+    recording = Recording(client, account, run, record, settings, ended=job.ended, secrets=secrets)
     run.write(record)
     return recording
 
@@ -578,7 +578,7 @@ def _recorded(root: Path, fits: Callable[[RunRecord], bool]) -> tuple[RunDirecto
     return None
 
 
-def recorded_job(root: Path, account: Account, job_id: str, job: JobSeen | None) -> RunDirectory | None:
+def recorded_job(root: Path, account: Account, job_id: str, job: Job | None) -> RunDirectory | None:
     """The newest run directory of a job; for a job that is gone, the newest with its id."""
 
     def fits(record: RunRecord) -> bool:
@@ -596,13 +596,19 @@ def is_of_account(record: RunRecord, account: Account) -> bool:
     return record.account == account.name and (same_service or record.endpoint == account.endpoint)
 
 
-def _is_of(record: RunRecord, job: JobSeen, account: Account) -> bool:
+def _is_of(record: RunRecord, job: Job, account: Account) -> bool:
     """Whether a run directory belongs to this job, and not to an earlier one with the same id."""
     if record.job != job.id or not is_of_account(record, account):
         return False
     if record.state == "fetched":  # it began with the job
         return job.created is None or record.started == job.created
     return job.created is None or record.ended is None or record.ended >= job.created
+
+
+def _same(tasks: Iterable[Task], others: Iterable[Task]) -> bool:
+    """Whether the same tasks ended in the same way."""
+    names = (*Task.columns, "parameters")
+    return all(a and b and shown(a, names) == shown(b, names) for a, b in itertools.zip_longest(tasks, others))
 
 
 def _record_or_none(run: RunDirectory) -> RunRecord | None:
@@ -614,11 +620,9 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
 
 def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
     """The values of the secret variables of a job and of its first tasks, which its output may contain."""
-    url = f"/jobs/{quoted(job_id)}"
     with contextlib.suppress(ServiceError):
-        job = answer(client, url, f"look at job {job_id}", dict[str, Any])
-        page = query({"$select": "id,environmentSettings"})
-        return secrets_sent(job, answer(client, f"{url}/tasks{page}", f"list tasks of job {job_id}", dict[str, Any]))
+        tasks = itertools.islice(read.task_documents(client, job_id, "id,environmentSettings"), read.PAGE)
+        return secrets_sent(read.job_document(client, job_id), list(tasks))
     return ()
 
 

@@ -11,7 +11,8 @@ import msgspec
 
 from batchtrain.errors import shortened
 from batchtrain.markup import RED, Point, figure, short, table, text
-from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord, TaskRecord
+from batchtrain.records import Task
+from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
 _PLACES = frozenset({"t", "rank", "step", "epoch"})
@@ -73,7 +74,7 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _task(task: TaskRecord) -> Sequence[str]:
+def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
     return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node)
 
@@ -87,7 +88,7 @@ def _files(files: Sequence[FileRecord]) -> str:
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _curves(run: RunDirectory, task: TaskRecord) -> str:
+def _curves(run: RunDirectory, task: Task) -> str:
     curves = points(run, task.id)
     named = {f"{task.id}: {name}": values for name, values in list(curves.items())[:MOST_CURVES]}
     return "".join(figure(name, {name: values}) for name, values in named.items())

@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 from azure.batch import BatchClient
+from msgspec.structs import replace
 
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
-from batchtrain.records.seen import PlaceSeen
+from batchtrain.records import File, TaskNode
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
-from batchtrain.service import downloads, look, retry, tasks
-from batchtrain.service.downloads import Fetched, FileSeen, Look, Tree, Wanted
+from batchtrain.service import downloads, read, retry
+from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
 
 OUTPUT = "output"
 """The directory of results in a working directory."""
@@ -63,7 +64,7 @@ class Part(NamedTuple):
     tree: Tree
 
 
-def parts(job_id: str, task_id: str, places: tuple[PlaceSeen, ...]) -> tuple[Part, ...]:
+def parts(job_id: str, task_id: str, places: tuple[TaskNode, ...]) -> tuple[Part, ...]:
     """The nodes of a task. The files on the primary are listed as the task's. The task may also have run on another
     node, which has the rest."""
     return tuple(
@@ -99,14 +100,14 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
 class Selection(NamedTuple):
     """The files of a task to fetch, and those that are too large to fetch."""
 
-    wanted: tuple[tuple[Part, FileSeen, str], ...]
-    over: tuple[tuple[Part, FileSeen], ...]
+    wanted: tuple[tuple[Part, File, str], ...]
+    over: tuple[tuple[Part, File], ...]
 
 
 def select(
     task_id: str,
     results: Results,
-    files: Iterable[tuple[Part, FileSeen]],
+    files: Iterable[tuple[Part, File]],
     *,
     everything: bool = False,
     logs: bool = True,
@@ -134,7 +135,7 @@ class Brought(NamedTuple):
     again: bool = False
 
 
-class Task(NamedTuple):
+class FetchTask(NamedTuple):
     """A task whose files are fetched."""
 
     id: str
@@ -165,10 +166,10 @@ class Fetcher:
         self._room = _Room(run.path, free)
         self._files: dict[Path, tuple[str, Part, str]] = {}
         """The task, node and local name of each file that is being fetched."""
-        self.places: dict[str, tuple[PlaceSeen, ...]] = {}
+        self.places: dict[str, tuple[TaskNode, ...]] = {}
         """Where the tasks ran."""
 
-    def bring(self, tasks: Iterable[Task], many: Sequence[Task] = ()) -> Iterator[Brought]:
+    def bring(self, tasks: Iterable[FetchTask], many: Sequence[FetchTask] = ()) -> Iterator[Brought]:
         """Fetch the chosen files of tasks; yields the result for each file. A node that is gone is one record; the
         files of other nodes are still fetched. many: tasks that are not looked at one by one."""
         looks = (functools.partial(self._look_at_task, task) for task in tasks)
@@ -184,11 +185,11 @@ class Fetcher:
             else:
                 yield from result
 
-    def _look_at_task(self, task: Task, stopped: threading.Event) -> tuple[list[Brought], list[Wanted]]:
-        files: list[tuple[Part, FileSeen]] = []
+    def _look_at_task(self, task: FetchTask, stopped: threading.Event) -> tuple[list[Brought], list[Wanted]]:
+        files: list[tuple[Part, File]] = []
         results: list[Brought] = []
         try:
-            self.places[task.id] = look.places(self._client, self._job_id, task.id)
+            self.places[task.id] = read.task_nodes(self._client, self._job_id, task.id)
         except NotFound as error:
             if error.code != "TaskNotFound":
                 raise
@@ -199,29 +200,28 @@ class Fetcher:
         others, downloads_due = self._choose(task, files)
         return results + others, downloads_due
 
-    def _looks_at_nodes(self, many: Sequence[Task]) -> Iterator[Look[list[Brought]]]:
+    def _looks_at_nodes(self, many: Sequence[FetchTask]) -> Iterator[Look[list[Brought]]]:
         """One look for the tasks of each node: what it takes does not depend on how many tasks have no results."""
         by_id = {task.id: task for task in many}
-        directories: dict[tuple[str, str, str], dict[str, Task]] = {}
-        for item in tasks.listed(self._client, self._job_id, select="id,nodeInfo"):
-            if item.node_info is not None and item.id in by_id:
-                pool, node, root = item.node_info.pool_id, item.node_info.node_id, item.node_info.task_root_directory
-                self.places[item.id] = (PlaceSeen(node, pool, root),)
-                above, _, name = root.rpartition("/")
-                directories.setdefault((pool, node, above), {})[name] = by_id[item.id]
+        directories: dict[tuple[str, str, str], dict[str, FetchTask]] = {}
+        for task_id, node in read.primary_nodes(self._client, self._job_id):
+            if task_id in by_id:
+                self.places[task_id] = (node,)
+                above, _, name = node.directory.rpartition("/")
+                directories.setdefault((node.pool, node.node, above), {})[name] = by_id[task_id]
         return (functools.partial(self._look_at_node, *key, by_name) for key, by_name in directories.items())
 
     def _look_at_node(
-        self, pool: str, node: str, directory: str, by_name: Mapping[str, Task], stopped: threading.Event
+        self, pool: str, node: str, directory: str, by_name: Mapping[str, FetchTask], stopped: threading.Event
     ) -> tuple[list[Brought], list[Wanted]]:
         """The results of the tasks in a directory of a node. by_name: the tasks by the names of their directories."""
         part = Part("n0", node, downloads.node_tree(pool, node, directory))
-        files: dict[str, list[FileSeen]] = {}
+        files: dict[str, list[File]] = {}
         try:
             for file in downloads.listed(self._client, part.tree):
                 name, _, path = file.path.partition("/")
                 if name in by_name and destination(name, by_name[name].results, part, path).startswith("outputs/"):
-                    files.setdefault(name, []).append(file._replace(path=path))
+                    files.setdefault(name, []).append(replace(file, path=path))
                 if stopped.is_set():
                     break
         except ServiceError as error:
@@ -234,7 +234,7 @@ class Fetcher:
             downloads_due += due_of_task
         return results, downloads_due
 
-    def _choose(self, task: Task, files: Iterable[tuple[Part, FileSeen]]) -> tuple[list[Brought], list[Wanted]]:
+    def _choose(self, task: FetchTask, files: Iterable[tuple[Part, File]]) -> tuple[list[Brought], list[Wanted]]:
         """The results that need no download, and the downloads: none if the disk has no room for all of the task."""
         selection = select(task.id, task.results, files, everything=self._everything, logs=task.logs)
         limit = f"`results.max_size` is {task.results.max_size}; `batchtrain jobs fetch {self._job_id} --all` fetches"
@@ -308,19 +308,19 @@ def size(number: float) -> str:
 
 
 @contextlib.contextmanager
-def _faults_to(results: list[Brought], task: Task, node: str) -> Iterator[None]:
+def _faults_to(results: list[Brought], task: FetchTask, node: str) -> Iterator[None]:
     try:
         yield
     except ServiceError as error:
         results.append(_lost(task, node, error))
 
 
-def _lost(task: Task, node: str, error: ServiceError) -> Brought:
+def _lost(task: FetchTask, node: str, error: ServiceError) -> Brought:
     record = FileRecord(task=task.id, path="", node=node, size=0, reason=str(error))
     return Brought(record, again=isinstance(error, (Unreachable, NotAllowed)))
 
 
-def there(target: Path, file: FileSeen) -> bool:
+def there(target: Path, file: File) -> bool:
     """Whether a file was fetched before and has not changed since."""
     try:
         status = target.stat()
@@ -330,7 +330,7 @@ def there(target: Path, file: FileSeen) -> bool:
     return status.st_size == file.size and not changed
 
 
-def _record(task_id: str, part: Part, file: FileSeen, **more: str) -> FileRecord:
+def _record(task_id: str, part: Part, file: File, **more: str) -> FileRecord:
     return FileRecord(task=task_id, path=file.path, node=part.node, size=file.size, time=file.modified, **more)
 
 

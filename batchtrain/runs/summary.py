@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from batchtrain.runs.directory import Metric
+from batchtrain.records import Metric
 from batchtrain.runs.extract import UNITS, Point
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 

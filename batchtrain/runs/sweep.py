@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from azure.batch import BatchClient
+from msgspec.structs import replace
 
 from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
-from batchtrain.records.seen import JobSeen, Table
-from batchtrain.runs.directory import Metric, RunDirectory, points_of
+from batchtrain.runs.directory import RunDirectory, points_of
 from batchtrain.runs.extract import RATE, Extractor, Pattern
 from batchtrain.runs.recording import recorded_job
 from batchtrain.runs.summary import Summary
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
-from batchtrain.service import files, look, tasks
+from batchtrain.service import files, read, tasks
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 
@@ -40,12 +41,6 @@ class SweepRow(NamedTuple):
     value: float | None
 
 
-class _Task(NamedTuple):
-    id: str
-    state: str
-    parameters: dict[str, Any]
-
-
 def sweep(
     client: BatchClient,
     account: Account,
@@ -62,7 +57,7 @@ def sweep(
     highest: whether the highest value is the best; by default the name of the metric decides. Raises NotFound if there
     is no such job, or no value of the metric.
     """
-    job = _job_or_none(client, job_id)
+    job = read.job_or_none(client, job_id)
     run = recorded_job(root, account, job_id, job)
     listed = _with_parameters(_of_service(client, job_id) if job else _of_run(run, job_id))
     known = {task.id: _summary(run, task.id, metric) for task in listed} if run else {}
@@ -77,22 +72,12 @@ def sweep(
     return Table(sorted(rows, key=lambda row: _order(row.value, best_first)))
 
 
-def _job_or_none(client: BatchClient, job_id: str) -> JobSeen | None:
-    try:
-        return look.job(client, job_id)
-    except NotFound:
-        return None
-
-
-def _of_service(client: BatchClient, job_id: str) -> list[_Task]:
+def _of_service(client: BatchClient, job_id: str) -> list[Task]:
     parameters = tasks.parameters(client, job_id)
-    return [
-        _Task(task.id, _state(task.state, failed=task.failed), parameters.get(task.id, {}))
-        for task in map(tasks.seen, tasks.listed(client, job_id))
-    ]
+    return [replace(task, parameters=parameters.get(task.id)) for task in read.tasks(client, job_id)]
 
 
-def _of_run(run: RunDirectory | None, job_id: str) -> list[_Task]:
+def _of_run(run: RunDirectory | None, job_id: str) -> list[Task]:
     if run is None:
         raise NotFound(
             f"there is no job {job_id} and no run of it here; `batchtrain jobs list` and `batchtrain runs list` show"
@@ -100,17 +85,10 @@ def _of_run(run: RunDirectory | None, job_id: str) -> list[_Task]:
             operation=f"look at job {job_id}",
             code="JobNotFound",
         )
-    return [
-        _Task(task.id, _state(task.state, failed=task.result == "failure" or bool(task.exit_code)), task.parameters)
-        for task in run.tasks()
-    ]
+    return list(run.tasks())
 
 
-def _state(state: str, *, failed: bool) -> str:
-    return "failed" if failed else state
-
-
-def _with_parameters(listed: Sequence[_Task]) -> Sequence[_Task]:
+def _with_parameters(listed: Sequence[Task]) -> Sequence[Task]:
     """The tasks of the sweep, without others such as a merge task; all tasks if none has parameters."""
     return [task for task in listed if task.parameters] or listed
 
@@ -129,7 +107,7 @@ def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metri
 
 
 def _read(
-    client: BatchClient, job_id: str, metric: str, missing: Sequence[_Task], tell: Callable[[Event], None]
+    client: BatchClient, job_id: str, metric: str, missing: Sequence[Task], tell: Callable[[Event], None]
 ) -> Iterator[tuple[str, Mapping[str, Metric]]]:
     """The metrics at the end of the output of tasks that have run."""
     ran = [task.id for task in missing if task.state not in ("active", "preparing")]
@@ -168,8 +146,9 @@ def _no_metric(job_id: str, metric: str, known: Iterable[Mapping[str, Metric]]) 
     return NotFound(f"job {job_id} has no metric {metric}; {there}", operation=f"sweep of job {job_id}")
 
 
-def _row(task: _Task, metric: Metric | None) -> SweepRow:
-    return SweepRow(task.id, task.state, task.parameters, metric.last if metric else None)
+def _row(task: Task, metric: Metric | None) -> SweepRow:
+    state = "failed" if task.failed else task.state
+    return SweepRow(task.id, state, task.parameters or {}, metric.last if metric else None)
 
 
 def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:

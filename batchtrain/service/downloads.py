@@ -26,6 +26,7 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest, HttpResponse
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.records import File
 from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
@@ -81,20 +82,7 @@ def node_tree(pool_id: str, node_id: str, top: str = "") -> Tree:
     return Tree(f"/pools/{quoted(pool_id)}/nodes/{quoted(node_id)}", f"node {node_id}", top.strip("/"))
 
 
-class FileSeen(NamedTuple):
-    """A file as it was listed."""
-
-    path: str
-    """The bytes of a name that is not UTF-8 are written as `%FF`."""
-    size: int
-    modified: datetime | None = None
-    link: bool = False
-    """Whether it was listed as a link, and not as the file to which it leads."""
-    raw: bytes = b""
-    """The path of the service, if the name is not UTF-8."""
-
-
-def listed(client: BatchClient, tree: Tree) -> Iterator[FileSeen]:
+def listed(client: BatchClient, tree: Tree) -> Iterator[File]:
     """The files of a tree, without its directories. Raises NotFound."""
     prefix = f"{tree.top}/" if tree.top else ""
     where = f"startswith(name,'{prefix.replace(chr(39), chr(39) * 2)}')" if prefix else ""
@@ -106,7 +94,7 @@ def listed(client: BatchClient, tree: Tree) -> Iterator[FileSeen]:
             path = (
                 _BYTES.sub(lambda byte: f"%{ord(byte[0]) & 0xFF:X}", raw.decode(errors="surrogateescape")) or item.name
             )
-            yield FileSeen(path[len(prefix) :], int(known.contentLength), known.lastModified, known.is_link, raw)
+            yield File(path[len(prefix) :], int(known.contentLength), known.lastModified, known.is_link, raw)
 
 
 _BYTES = re.compile("[\udc80-\udcff]")
@@ -156,7 +144,7 @@ class Wanted(NamedTuple):
     """A file to fetch, and its target path."""
 
     tree: Tree
-    file: FileSeen
+    file: File
     target: Path
 
 
@@ -486,13 +474,13 @@ class _Ranges(msgspec.Struct):
     ranges: list[tuple[int, int, bytes]]
 
 
-def _keep(path: Path, file: FileSeen, digests: dict[tuple[int, int], bytes]) -> None:
+def _keep(path: Path, file: File, digests: dict[tuple[int, int], bytes]) -> None:
     there = _Ranges(file.size, file.modified, [(*span, digest) for span, digest in digests.items()])
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as notes:
         notes.write(msgspec.json.encode(there))
 
 
-def _resumed(path: Path, file: FileSeen) -> dict[tuple[int, int], bytes]:
+def _resumed(path: Path, file: File) -> dict[tuple[int, int], bytes]:
     """The ranges that an earlier call stored for the same version of a file."""
     try:
         there = msgspec.json.decode(path.read_bytes(), type=_Ranges)
@@ -532,11 +520,11 @@ def _read_whole(response: PipelineResponse[Any, Any]) -> None:
     response.http_response.read()
 
 
-def size_of(client: BatchClient, tree: Tree, path: str) -> FileSeen:
+def size_of(client: BatchClient, tree: Tree, path: str) -> File:
     """One file. Raises NotFound, also for a directory."""
     with faults(f"look at {path} of {tree.name}"):
         request = HttpRequest("HEAD", tree.file_url(path), params={"api-version": API_VERSION})
         response = client.send_request(request)
     if response.headers.get("ocp-batch-file-isdirectory", "").lower() == "true":
         raise NotFound(f"{path} of {tree.name} is a directory", operation="read a file", code="FileNotFound")
-    return FileSeen(path, int(response.headers.get("Content-Length", 0)))
+    return File(path, int(response.headers.get("Content-Length", 0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.errors import TaskFailed, printable, shortened
-from batchtrain.records.seen import TaskSeen
+from batchtrain.records import Task
 from batchtrain.service.causes import Cause, cause, of_the_program
 
 MEANINGS = {
@@ -16,7 +16,7 @@ SHOWN_LINES, SEARCHED_LINES = 20, 2000
 """The last lines of a failed task's stderr: how many are shown, and how many are searched for the cause."""
 
 
-def failed(job_id: str, task: TaskSeen, lines: tuple[str, ...]) -> TaskFailed:
+def failed(job_id: str, task: Task, lines: tuple[str, ...]) -> TaskFailed:
     """The error of a task that failed. lines: the end of its stderr."""
     reason = cause(lines, task.exit_code)
     how = _rank_end(reason) if reason.who else _task_end(task, reason.exception, lines)
@@ -41,22 +41,22 @@ def _rank_end(reason: Cause) -> str:
     return f"{text}: {reason.exception} ({ending})"
 
 
-def _task_end(task: TaskSeen, exception: str, lines: tuple[str, ...]) -> str:
+def _task_end(task: Task, exception: str, lines: tuple[str, ...]) -> str:
     text = f" on node {task.node or '(none)'}"
-    how = f"exit code {task.exit_code}" if task.exit_code is not None else task.failure or "no exit code"
+    how = f"exit code {task.exit_code}" if task.exit_code is not None else str(task.failure) or "no exit code"
     if exception:
         return f"{text}: {exception} ({how})"
     ours = _ours(lines)
     return f"{text} with {how}" + (f": {ours[-1]}" if ours else "")
 
 
-def _meaning(task: TaskSeen, reason: Cause, lines: tuple[str, ...]) -> str:
+def _meaning(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
     """The meaning of an exit code, unless a rank's exception or a message of batchtrain explains it."""
     parts = []
     if task.exit_code in MEANINGS and not reason.exception and (reason.who or not _ours(lines)):
         parts.append(MEANINGS[task.exit_code])
     if task.exit_code is not None and not lines and task.failure:
-        parts.append(task.failure)
+        parts.append(str(task.failure))
     return "".join(f" ({text})" for text in parts)
 
 

@@ -9,7 +9,7 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import PlanError, ServiceError, UsageError
 from batchtrain.records.events import Event, JobDisabled
-from batchtrain.service import look, submit, tasks
+from batchtrain.service import read, submit, tasks
 from batchtrain.service.requests import ask, quoted
 from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.watch import Deadline, Pace
@@ -19,7 +19,7 @@ OVER = frozenset({"completed", "terminating", "deleting"})
 
 def resubmit_failed(client: BatchClient, job_id: str, progress: Callable[[int], None]) -> Changed:
     """Reactivate the failed tasks of a job. Raises ServiceError for a job that is over."""
-    state, _ = look.job_state(client, job_id)
+    state = read.job(client, job_id).state
     if state in OVER:
         raise ServiceError(
             f"job {job_id} is {state}, and the service runs tasks again only in a job that continues; delete it with"
@@ -28,7 +28,7 @@ def resubmit_failed(client: BatchClient, job_id: str, progress: Callable[[int], 
             operation=f"resubmit job {job_id}",
             code="JobCompleted",
         )
-    ids = [task.id for task in tasks.listed(client, job_id, where=tasks.FAILED, select="id")]
+    ids = [task.id for task in read.tasks(client, job_id, where=tasks.FAILED, select="id")]
     return change(client, job_id, ACTIONS["reactivate"], ids, progress)
 
 
@@ -45,9 +45,9 @@ def migrate(
 
     running: what happens to running tasks (`requeue`, `terminate`, `wait`).
     """
-    document = look.job_document(client, job_id)
+    document = read.job_document(client, job_id)
     former, state = _movable(document, pool_id), str(document["state"])
-    look.pool(client, pool_id)
+    read.pool(client, pool_id)
     if state != "disabled":
         submit.disable_job(client, job_id, running)
     try:
@@ -84,7 +84,7 @@ def _movable(document: dict[str, Any], pool_id: str) -> str:
 
 def _until_disabled(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> None:
     for pause in pace.steps():
-        state, _ = look.job_state(client, job_id)
+        state = read.job(client, job_id).state
         if state == "disabled":
             return
         deadline.pause(pause, f"the job is {state}")

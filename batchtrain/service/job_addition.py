@@ -27,12 +27,11 @@ from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskDocument, TaskStream
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, JobAdded, JobReused, QuotaWaits, TaskProgress, TasksAdded, TasksLeft
-from batchtrain.service import retry
+from batchtrain.service import read, retry
 from batchtrain.service.register import Register, Thing
-from batchtrain.service.requests import answer, ask, quoted
+from batchtrain.service.requests import ask, quoted
 from batchtrain.service.standing import Comparison, Standing, listed, looked_up
 from batchtrain.service.submission import Submission
-from batchtrain.service.tasks import PAGE, counts
 
 QUOTA = "ActiveJobAndScheduleQuotaReached"
 NAMED = 20
@@ -137,8 +136,7 @@ class JobAddition:
 
     def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> JobReused:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
-        url, operation = f"/jobs/{quoted(self._job_id)}", f"look at job {self._job_id}"
-        standing = answer(self._client, url, operation, dict[str, Any])
+        standing = read.job_document(self._client, self._job_id)
         known = {item["name"]: item["value"] for item in standing.get("metadata", ())}
         if DIGEST not in known:
             raise error
@@ -150,7 +148,7 @@ class JobAddition:
                 code=error.code,
             )
         self._metadata = [item for item in standing["metadata"] if item["name"] != COMPLETE]
-        if known[DIGEST] == made and known.get(COMPLETE) == str(counts(self._client, self._job_id).total):
+        if known[DIGEST] == made and known.get(COMPLETE) == str(read.counts(self._client, self._job_id).total):
             self._complete = int(known[COMPLETE])
             whole = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
             return JobReused(self._job_id, f"job {self._job_id} exists with {whole}")
@@ -223,7 +221,7 @@ class JobAddition:
     def _note_complete(self, steps: Sequence[Step], count: int) -> None:
         """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on
         one page of a list, or that its digest does not determine, is listed."""
-        if count <= PAGE or not all(isinstance(step.body, TaskStream) and step.body.ruled for step in steps):
+        if count <= read.PAGE or not all(isinstance(step.body, TaskStream) and step.body.ruled for step in steps):
             return
         url, body = f"/jobs/{quoted(self._job_id)}", {"metadata": [*self._metadata, _item(COMPLETE, str(count))]}
         with contextlib.suppress(ServiceError):  # the tasks stand, such as those of a job that has completed meanwhile

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.errors import AlreadyExists, NotFound, ServiceError, Unreachable
 from batchtrain.plan.marks import Marks, marked, marks_of
 from batchtrain.plan.step import Action
+from batchtrain.service import read
 from batchtrain.service.faults import NO_CONNECTION, faults
-from batchtrain.service.requests import answer, quoted
+from batchtrain.service.requests import quoted
 from batchtrain.service.retry import CLOCK, Attempts
 
 Kind = Literal["job", "job schedule", "pool"]
@@ -127,12 +127,7 @@ class Register:
                     break
 
 
-class _Marked(msgspec.Struct):
-    """The metadata of a pool, a job or a job schedule."""
-
-    metadata: tuple[dict[str, str], ...] = ()
-
-
 def read_marks(client: BatchClient, thing: Thing) -> Marks:
     """The marks of an existing thing. Raises NotFound."""
-    return marks_of(answer(client, thing.path, f"look at {thing.name}", _Marked).metadata)
+    document = read.document(client, thing.kind, COLLECTIONS[thing.kind], thing.id)
+    return marks_of(document.get("metadata", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,7 @@ from azure.batch import BatchClient
 from batchtrain.plan.canonical import mark
 from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.plan.wire import TaskCreate
-from batchtrain.service import requests
-from batchtrain.service.requests import Page, answer, query, quoted
+from batchtrain.service import read
 
 COMPARED = ",".join(field.encode_name for field in msgspec.structs.fields(TaskCreate))
 """The properties of a task that are compared."""
@@ -78,22 +78,15 @@ def marked(document: TaskDocument, retries: int) -> bytes:
 
 def listed(client: BatchClient, job_id: str) -> Standing:
     """All tasks of a job. Raises NotFound."""
-    url = f"/jobs/{quoted(job_id)}/tasks{query({'$select': COMPARED})}"
-    documents = requests.listed(client, url, f"list tasks of job {job_id}", Page[dict[str, Any]])
-    return Standing(documents)
+    return Standing(read.task_documents(client, job_id, COMPARED))
 
 
 def looked_up(client: BatchClient, job_id: str, task_ids: Sequence[str]) -> Standing:
     """Some tasks of a job. Raises NotFound."""
     if len(task_ids) > FEW:
         return listed(client, job_id)
-
-    def look(name: str) -> dict[str, Any]:
-        url = f"/jobs/{quoted(job_id)}/tasks/{quoted(name)}"
-        return answer(client, url, f"look at task {job_id}/{name}", dict[str, Any])
-
     with ThreadPoolExecutor(8) as threads:
-        return Standing(threads.map(look, task_ids))
+        return Standing(threads.map(functools.partial(read.task_document, client, job_id), task_ids))
 
 
 def _key(task_id: str) -> bytes:

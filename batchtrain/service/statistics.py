@@ -8,12 +8,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from batchtrain.records.seen import Counts, TaskSeen
+from batchtrain.records import Counts, Task
 from batchtrain.service.failed import MEANINGS
-from batchtrain.service.tasks import Execution, Listed, count_of, seen
+from batchtrain.service.tasks import count_of
 
-SELECT = "id,state,creationTime,executionInfo,nodeInfo,multiInstanceSettings,requiredSlots"
-"""The properties of a task from which the numbers are computed."""
 SLOWEST = 5
 BY_EXIT_CODE = frozenset({"", "FailureExitCode"})
 """The codes of failures that the exit code explains."""
@@ -76,39 +74,36 @@ class Collector:
         self._node_seconds = 0.0
         self._retries = self._requeues = 0
         self._slowest: list[tuple[float, str, str]] = []
-        self._example: dict[str, TaskSeen] = {}
+        self._example: dict[str, Task] = {}
         self._failures: dict[str, int] = {}
 
-    def add(self, item: Listed) -> None:
+    def add(self, task: Task) -> None:
         """Take one task."""
-        task, info = seen(item), item.execution_info or Execution()
         self._counts[count_of(task)] += 1
         self._retries, self._requeues = self._retries + task.retries, self._requeues + task.requeues
-        if info.start_time is not None:
-            self._first = info.start_time if self._first is None else min(self._first, info.start_time)
-            if item.creation_time is not None:
-                self._waited.append(max((info.start_time - item.creation_time).total_seconds(), 0.0))
-        if info.end_time is not None:
-            self._last = info.end_time if self._last is None else max(self._last, info.end_time)
+        if task.started is not None:
+            self._first = task.started if self._first is None else min(self._first, task.started)
+            if task.created is not None:
+                self._waited.append(max((task.started - task.created).total_seconds(), 0.0))
+        if ended := task.ended:
+            self._last = ended if self._last is None else max(self._last, ended)
         if task.seconds is not None:
-            self._add_run(item, task, task.seconds)
+            self._add_run(task, task.seconds)
         if task.failed:
-            cause = cause_of(item)
+            cause = cause_of(task)
             self._failures[cause] = self._failures.get(cause, 0) + 1
             self._example.setdefault(cause, task)
 
-    def _add_run(self, item: Listed, task: TaskSeen, seconds: float) -> None:
+    def _add_run(self, task: Task, seconds: float) -> None:
         self._ran.append(seconds)
-        gang = item.multi_instance_settings
-        nodes = gang.number_of_instances if gang else min(item.required_slots / self._slots, 1.0)
-        self._node_seconds += seconds * nodes
+        self._node_seconds += seconds * (task.request.instances or min(task.request.slots / self._slots, 1.0))
         entry = (seconds, task.id, task.node)
         if len(self._slowest) < SLOWEST:
             heapq.heappush(self._slowest, entry)
         else:
             heapq.heappushpop(self._slowest, entry)
 
-    def examples(self) -> dict[str, TaskSeen]:
+    def examples(self) -> dict[str, Task]:
         """A failed task for each cause, the most frequent cause first."""
         causes = sorted(self._failures, key=lambda cause: -self._failures[cause])
         return {cause: self._example[cause] for cause in causes}
@@ -132,14 +127,12 @@ class Collector:
         )
 
 
-def cause_of(item: Listed) -> str:
-    """Why a task failed, if its document contains a reason."""
-    info = item.execution_info or Execution()
-    fault = info.failure_info
-    if fault is not None and fault.code not in BY_EXIT_CODE:
-        return fault.code
-    meaning = MEANINGS.get(info.exit_code or 0, "")
-    return f"exit code {info.exit_code}" + (f" ({meaning})" if meaning else "")
+def cause_of(task: Task) -> str:
+    """Why a task failed."""
+    if task.failure.code not in BY_EXIT_CODE:
+        return task.failure.code
+    meaning = MEANINGS.get(task.exit_code or 0, "")
+    return f"exit code {task.exit_code}" + (f" ({meaning})" if meaning else "")
 
 
 def spread(values: Iterable[float]) -> Spread | None:

@@ -29,7 +29,7 @@ from batchtrain.records.events import (
     ScheduleAdding,
     TasksAdded,
 )
-from batchtrain.service import retry
+from batchtrain.service import read, retry
 from batchtrain.service.faults import faults
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
 from batchtrain.service.register import Kind, Register, Thing
@@ -176,8 +176,7 @@ def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event
 def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     """Create a login on every current node; an existing login is updated."""
     pool_id = step.subject
-    with faults(f"list nodes of pool {pool_id}"):
-        names = [node.id for node in client.list_nodes(pool_id, select=["id"])]
+    names = [node.id for node in read.nodes(client, pool_id, "id")]
     for node in names:
         path, operation = f"/pools/{quoted(pool_id)}/nodes/{quoted(node)}/users", f"add user {body['name']} to {node}"
         try:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
+from batchtrain.records import Node, Pool
 from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, Waiting
-from batchtrain.records.seen import NodeSeen, PoolSeen
-from batchtrain.service import files, look, retry, submit, tasks
+from batchtrain.service import files, read, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
 from batchtrain.service.faults import failure
 from batchtrain.service.tasks import Glance
@@ -107,7 +107,7 @@ class Reboots:
         self._client, self._pool_id, self._states, self._tell = client, pool_id, states, tell
         self._done: dict[str, int] = {}
 
-    def mend(self, node: NodeSeen) -> bool:
+    def mend(self, node: Node) -> bool:
         """Whether a reboot of the node was requested, or is running."""
         count = self._done.get(node.id, 0) + 1
         if node.state not in self._states or count > MOST_REBOOTS:
@@ -127,25 +127,25 @@ def pool_ready(
     seconds: float,
     pace: Pace,
     tell: Tell | None = None,
-    mend: Callable[[NodeSeen], bool] = lambda _: False,
-) -> tuple[NodeSeen, ...]:
+    mend: Callable[[Node], bool] = lambda _: False,
+) -> tuple[Node, ...]:
     """Wait until a pool has its target number of nodes and all accept tasks; returns them. `mend` may reboot a broken
     node. Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
     nodes, and TimedOut at the deadline."""
     reported = ""
     with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
         for pause in pace.steps():
-            seen = look.pool(client, pool_id)
-            if seen.resize_errors and seen.allocation == "steady":
-                code, _, message = seen.resize_errors[0].partition(": ")
-                raise failure(f"allocate the nodes of pool {pool_id}", code, message)
-            nodes = look.nodes(client, pool_id)
+            pool = read.pool(client, pool_id)
+            if pool.resize_errors and pool.allocation == "steady":
+                error = pool.resize_errors[0]
+                raise failure(f"allocate the nodes of pool {pool_id}", error.code, error.message)
+            nodes = read.nodes(client, pool_id)
             _raise_broken(client, pool_id, tuple(node for node in nodes if node.state in BROKEN and not mend(node)))
-            if _ready(seen, nodes):
-                _show_nodes(tell, seen, nodes)
+            if _ready(pool, nodes):
+                _show_nodes(tell, pool, nodes)
                 return nodes
-            state = _pool_state(seen, nodes)
-            _show_nodes(tell, seen, nodes)
+            state = _pool_state(pool, nodes)
+            _show_nodes(tell, pool, nodes)
             if state != reported:
                 deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}"))
                 reported = state
@@ -153,22 +153,22 @@ def pool_ready(
     raise AssertionError("unreachable")
 
 
-def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> PoolSeen:
+def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> Pool:
     """Wait until a pool has stopped growing, so that its node counts can be planned with."""
     with Deadline(seconds, f"pool {pool_id} to stop growing", tell) as deadline:
         for pause in pace.steps():
-            seen = look.pool(client, pool_id)
-            if seen.allocation == "steady":
-                return seen
-            deadline.pause(pause, f"allocation {seen.allocation}, {seen.dedicated}+{seen.spot} nodes")
+            pool = read.pool(client, pool_id)
+            if pool.allocation == "steady":
+                return pool
+            deadline.pause(pause, f"allocation {pool.allocation}, {pool.dedicated}+{pool.spot} nodes")
     raise AssertionError("unreachable")
 
 
 def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> str:
     """Report the nodes of a pool to a view that draws them; returns their states as text. Raises NotFound."""
-    seen, nodes = look.pool(client, pool_id), look.nodes(client, pool_id)
-    _show_nodes(tell, seen, nodes)
-    return _pool_state(seen, nodes)
+    pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
+    _show_nodes(tell, pool, nodes)
+    return _pool_state(pool, nodes)
 
 
 def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> None:
@@ -186,25 +186,24 @@ def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> No
     tell(PoolGone(pool_id, f"pool {pool_id} is gone"))
 
 
-def _show_nodes(tell: Tell | None, seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> None:
+def _show_nodes(tell: Tell | None, pool: Pool, nodes: tuple[Node, ...]) -> None:
     if tell is not None:
-        tell(NodesSeen(seen.id, target=seen.target_dedicated + seen.target_spot, nodes=nodes))
+        tell(NodesSeen(pool.id, target=pool.target, nodes=nodes))
 
 
-def _ready(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> bool:
-    wanted = seen.target_dedicated + seen.target_spot
-    return seen.allocation == "steady" and len(nodes) >= wanted and all(node.state in READY for node in nodes)
+def _ready(pool: Pool, nodes: tuple[Node, ...]) -> bool:
+    return pool.allocation == "steady" and len(nodes) >= pool.target and all(node.state in READY for node in nodes)
 
 
-def _pool_state(seen: PoolSeen, nodes: tuple[NodeSeen, ...]) -> str:
+def _pool_state(pool: Pool, nodes: tuple[Node, ...]) -> str:
     states: dict[str, int] = {}
     for node in nodes:
         states[node.state] = states.get(node.state, 0) + 1
     listed = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "no nodes yet"
-    return f"{seen.allocation}, {listed} of {seen.target_dedicated + seen.target_spot}"
+    return f"{pool.allocation}, {listed} of {pool.target}"
 
 
-def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[NodeSeen, ...]) -> None:
+def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[Node, ...]) -> None:
     for node in nodes:
         if node.state == "starttaskfailed":
             lines = _start_task_lines(client, pool_id, node.id)
@@ -215,8 +214,9 @@ def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[NodeSeen, ...]
                 code="StartTaskFailed",
             )
         if node.state == "unusable":
+            reasons = "; ".join(map(str, node.errors)) or "no reason given"
             raise ServiceError(
-                f"node {node.id} of pool {pool_id} is unusable: {'; '.join(node.errors) or 'no reason given'}",
+                f"node {node.id} of pool {pool_id} is unusable: {reasons}",
                 operation="start node",
                 code="NodeStateUnusable",
             )
@@ -266,7 +266,7 @@ def tasks_ended(
 
 
 def _confirmed(client: BatchClient, job_id: str) -> bool:
-    return not list(tasks.listed(client, job_id, where=tasks.OPEN, select="id", limit=1))
+    return not list(read.tasks(client, job_id, where=tasks.OPEN, select="id", limit=1))
 
 
 def tasks_of(job_id: str) -> str:
@@ -276,15 +276,15 @@ def tasks_of(job_id: str) -> str:
 
 def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
     """Whether the job was terminated (its active tasks stay active). Raises NotFound if its pool is deleted."""
-    state, pool_id = look.job_state(client, job_id)
-    if state == "completed":
+    job = read.job(client, job_id)
+    if job.state == "completed":
         return True
-    if pool_id:
+    if job.pool:
         try:
-            look.pool(client, pool_id)
+            read.pool(client, job.pool)
         except NotFound:
             text = (
-                f"pool {pool_id} of job {job_id} is gone, so its tasks cannot run; delete the job: `jobs del {job_id}`"
+                f"pool {job.pool} of job {job_id} is gone, so its tasks cannot run; delete the job: `jobs del {job_id}`"
             )
             raise NotFound(text, operation=f"wait for job {job_id}", code="PoolNotFound") from None
     return False

@@ -21,7 +21,7 @@ from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import DIGEST
 from batchtrain.plan.task_stream import TaskDocument
 from batchtrain.records.events import Event
-from batchtrain.service import job_addition, standing, submission, tasks
+from batchtrain.service import job_addition, read, standing, submission
 from batchtrain.service.connect import Account
 from batchtrain.service.standing import Standing
 from tests.emulation import FakeMachine
@@ -341,7 +341,7 @@ def test_chaos_ends_with_exactly_the_tasks_of_the_plan(
 def test_the_tasks_of_a_large_job_whose_state_changed_last_are_found_by_their_times(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "PAGE", 10)
+    monkeypatch.setattr(read, "PAGE", 10)
     add(client, sweep(50))
     job = client.jobs.get("j")
     for name in ("task-00007", "task-00003"):

@@ -20,7 +20,7 @@ from batchtrain.emulator import certificates, server, trust
 from batchtrain.emulator.server import Emulator, Settings, StartFailed, Status
 from batchtrain.local import emulated
 from batchtrain.service import connect as signing
-from batchtrain.service import look
+from batchtrain.service import read
 from tests.certificates import issue
 from tests.contract.conftest import completed, connect, job, pool, task
 from tests.emulation import FakeMachine
@@ -138,7 +138,7 @@ def test_our_own_client_finds_and_trusts_it(tmp_path: Path) -> None:
     started = server.spawn(settings(tmp_path))
     try:
         account = emulated({"BATCHTRAIN_EMULATOR_DIR": str(started.data_dir)})
-        assert look.pools(signing.connect(account)) == ()
+        assert read.pools(signing.connect(account)) == ()
     finally:
         server.stop(started.data_dir)
 

@@ -17,7 +17,7 @@ from azure.core.exceptions import (
 
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator
-from batchtrain.service import look
+from batchtrain.service import read
 from tests.contract.conftest import eventually, job, pool
 
 pytestmark = pytest.mark.process
@@ -167,7 +167,8 @@ def test_a_job_s_own_pool_comes_and_goes_with_it(client: BatchClient) -> None:
     client.create_task("job", models.BatchTaskCreateOptions(id="task", command_line="exit 0"))
     task = eventually(lambda: (one := client.get_task("job", "task")).state == "completed" and one)
     assert task.node_info.pool_id == client.get_job("job").execution_info.pool_id
-    assert look.job_state(client, "job") == ("active", task.node_info.pool_id)
+    job = read.job(client, "job")
+    assert (job.state, job.pool) == ("active", task.node_info.pool_id)
     assert task.node_info.pool_id.startswith("mine")
     end(client, "job")
     eventually(lambda: list(client.list_pools()) == [])

@@ -12,7 +12,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.emulator.server import Emulator
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.types import Plan
-from batchtrain.service import look
+from batchtrain.service import read
 from tests.contract.conftest import ours
 from tests.submitting import carry_out
 
@@ -60,7 +60,7 @@ def carried_out(client: BatchClient, plan: Plan) -> None:
 
 
 def compared(client: BatchClient, plan: Plan) -> tuple[diff.Compared, ...]:
-    return diff.compare(plan, look.living(client, diff.wanted(plan)))
+    return diff.compare(plan, read.living(client, diff.wanted(plan)))
 
 
 def test_what_is_not_there_is_told_as_such(client: BatchClient) -> None:

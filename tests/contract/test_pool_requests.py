@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from azure.batch import BatchClient, models
+from azure.batch import BatchClient
 
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import ServiceError
@@ -17,9 +17,9 @@ from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Plan, Step, plan_pool, render
 from batchtrain.plan.pool import specification
 from batchtrain.plan.wire import document
+from batchtrain.records import Node
 from batchtrain.records.events import PoolIdentified
-from batchtrain.records.seen import Endpoint
-from batchtrain.service import look, submit
+from batchtrain.service import read, submit
 from tests.judge import flaws
 from tests.submitting import carry_out
 
@@ -155,17 +155,10 @@ def test_the_login_is_made_on_every_node_and_brought_up_to_date_where_it_is_ther
         if method == "POST" and "/n1/" in path:
             raise ServiceError("there", operation=operation, code="NodeUserExists")
 
-    class Node:
-        def __init__(self, name: str) -> None:
-            self.id = name
-
-    class Service:
-        def list_nodes(self, pool_id: str, select: list[str]) -> list[Node]:
-            return [Node("n0"), Node("n1")]
-
     monkeypatch.setattr(submit, "ask", ask)
+    monkeypatch.setattr(read, "nodes", lambda *_: (Node("n0", "idle"), Node("n1", "idle")))
     step = Step("node.user", "p", {"name": "al", "isAdmin": True, "password": "x"})
-    service: Any = Service()
+    service: Any = None
     (event,) = carry_out(service, Plan((step,)))
     assert asked == [
         ("POST", "/pools/p/nodes/n0/users", step.body),
@@ -179,28 +172,3 @@ def test_a_step_that_is_no_request_to_batch_is_handed_on(client: BatchClient) ->
     step = Step("pool.identity", "p", {"identities": ["i"]})
     others = {"pool.identity": lambda step: PoolIdentified("p", "done")}
     assert [event.text for event in carry_out(client, Plan((step,)), others=others)] == ["done"]
-
-
-def test_the_port_of_a_login_is_read_off_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = {
-        "id": "n0",
-        "endpointConfiguration": {
-            "inboundEndpoints": [
-                {"name": "x.0", "protocol": "tcp", "publicIPAddress": "9.9.9.9", "frontendPort": 1, "backendPort": 80},
-                {
-                    "name": "s.0",
-                    "protocol": "tcp",
-                    "publicIPAddress": "1.2.3.4",
-                    "frontendPort": 49001,
-                    "backendPort": 22,
-                },
-            ]
-        },
-    }
-
-    class Service:
-        def list_nodes(self, pool_id: str, select: list[str]) -> list[models.BatchNode]:
-            return [models.BatchNode(node), models.BatchNode({"id": "n1"})]
-
-    service: Any = Service()
-    assert look.endpoints(service, "p", 22) == (Endpoint("n0", "1.2.3.4", 49001),)

@@ -15,8 +15,8 @@ from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import ServiceError, UsageError
+from batchtrain.records import Node
 from batchtrain.records.events import Event
-from batchtrain.records.seen import NodeSeen
 from batchtrain.service import watch
 from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine
@@ -92,8 +92,8 @@ def test_a_node_that_cannot_be_rebooted_is_left_as_it_is(client: Client) -> None
     told = recipe()
     client.pools.add(told, timeout=GUARD)
     reboots = watch.Reboots(client.batch, "p", frozenset({"unusable"}), lambda text: None)
-    assert not reboots.mend(NodeSeen("nowhere", "unusable", ""))
-    assert not reboots.mend(NodeSeen("nowhere", "idle", ""))
+    assert not reboots.mend(Node("nowhere", "unusable", ""))
+    assert not reboots.mend(Node("nowhere", "idle", ""))
 
 
 def test_a_pool_with_a_login_is_made_on_the_embedded_service_too(client: Client) -> None:

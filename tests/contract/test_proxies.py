@@ -15,7 +15,7 @@ from batchtrain.config.types import Secret
 from batchtrain.emulator.machine import resource_files
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import ServiceError, Unreachable
-from batchtrain.service import arm, connect, look, retry
+from batchtrain.service import arm, connect, read, retry
 from batchtrain.service.connect import Account
 from batchtrain.storage.blob_requests import Request, Storage
 from batchtrain.testing import BatchService
@@ -102,7 +102,7 @@ class Token:
 
 
 SERVICES: dict[str, Callable[[], object]] = {
-    "Batch": lambda: look.pools(connect.connect(Account("https://acct.batch.example", "acct", Secret("a2V5")))),
+    "Batch": lambda: read.pools(connect.connect(Account("https://acct.batch.example", "acct", Secret("a2V5")))),
     "Resource Manager": lambda: arm.subscriptions(arm.connect(Token(), "https://management.example")),
     "storage": lambda: Storage("https://acct.blob.example", "a", Secret("a2V5")).send("list", Request("GET", "/box")),
 }

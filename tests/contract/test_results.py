@@ -22,12 +22,13 @@ from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import LimitReached, ResultsLeft, ServiceError
 from batchtrain.limits import Limits
+from batchtrain.records import Metric
 from batchtrain.records.events import Event
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
-from batchtrain.runs.directory import Metric, RunDirectory
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin, Progress
-from batchtrain.service import downloads, look
+from batchtrain.service import downloads, read
 from batchtrain.service.connect import Account
 from tests.emulation import FakeMachine
 from tests.waiting import GUARD, until
@@ -297,7 +298,7 @@ def test_ctrl_c_deletes_nothing_if_the_files_could_not_be_listed(
     def tell(event: Event) -> None:
         said.append(event)
         if event.kind == "stdout":
-            monkeypatch.setattr(look, "places", refused)
+            monkeypatch.setattr(read, "task_nodes", refused)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,7 @@ from batchtrain.emulator import server, steering, tokens, wire
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import NotAllowed, Unreachable, UsageError
 from batchtrain.service import connect as signing
-from batchtrain.service import look, submit
+from batchtrain.service import read, submit
 from batchtrain.service.connect import Account
 from tests.certificates import Certificates, issue
 from tests.emulation import POOL, FakeMachine
@@ -75,29 +75,29 @@ def account(emulator: Emulator, certificates: Certificates) -> Account:
 
 def test_a_token_opens_the_account_over_https(account: Account) -> None:
     issuer = Issuer()
-    assert look.pools(signing.client(account, issuer)) == ()
+    assert read.pools(signing.client(account, issuer)) == ()
     assert issuer.asked == [("https://batch.core.windows.net//.default",)]
 
 
 def test_a_token_that_lasts_is_asked_for_once(account: Account) -> None:
     issuer = Issuer()
     client = signing.client(account, issuer)
-    look.pools(client)
-    look.jobs(client)
+    read.pools(client)
+    read.jobs(client)
     assert len(issuer.asked) == 1
 
 
 def test_a_token_that_is_about_to_expire_is_fetched_anew(account: Account) -> None:
     issuer = Issuer(lasts=100)  # the SDK renews what has less than 300 seconds
     client = signing.client(account, issuer)
-    look.pools(client)
-    look.pools(client)
+    read.pools(client)
+    read.pools(client)
     assert len(issuer.asked) == 2
 
 
 def test_an_expired_token_is_shown_as_not_allowed_with_the_next_step(account: Account) -> None:
     with pytest.raises(NotAllowed, match=r"list pools: .*expired at .*\(AuthenticationFailed\); sign in again"):
-        look.pools(signing.client(account, Issuer(lasts=-600, says=3600)))
+        read.pools(signing.client(account, Issuer(lasts=-600, says=3600)))
 
 
 def test_a_token_of_another_service_is_answered_with_401_and_where_to_sign_in(
@@ -120,7 +120,7 @@ def test_a_token_of_somebody_else_s_key_is_refused(account: Account) -> None:
             return AccessToken(f"{token.token[:-1]}{'0' if token.token[-1] != '0' else '1'}", token.expires_on)
 
     with pytest.raises(NotAllowed, match="not issued by this emulator"):
-        look.pools(signing.client(account, Forged()))
+        read.pools(signing.client(account, Forged()))
 
 
 def test_a_clock_that_differs_from_the_service_s_is_named_as_the_cause(emulator: Emulator, account: Account) -> None:
@@ -132,14 +132,14 @@ def test_a_clock_that_differs_from_the_service_s_is_named_as_the_cause(emulator:
         for seconds, direction in ((7200, "behind"), (-7200, "ahead of")):
             steering.fault(emulator.status, "skew", seconds=seconds, count=1)
             with pytest.raises(NotAllowed) as caught:
-                look.pools(client)
+                read.pools(client)
             named = f"this machine's clock is 2 h 0 min {direction} the service's, which allows {limit}: synchronise"
             assert named in str(caught.value)
 
 
 def test_a_token_without_the_permission_is_shown_with_the_role_that_is_missing(account: Account) -> None:
     client = signing.client(account, Issuer(allows=tokens.READ))
-    assert look.pools(client) == ()
+    assert read.pools(client) == ()
     with pytest.raises(
         NotAllowed, match=r"delete pool p: .*\(AuthorizationFailure\); the signed-in identity needs a role"
     ):
@@ -148,7 +148,7 @@ def test_a_token_without_the_permission_is_shown_with_the_role_that_is_missing(a
 
 def test_a_token_for_another_account_is_refused(account: Account) -> None:
     with pytest.raises(NotAllowed, match="for account other"):
-        look.pools(signing.client(account, Issuer(account="other")))
+        read.pools(signing.client(account, Issuer(account="other")))
 
 
 def test_a_sign_in_that_fails_says_so_with_the_next_step(account: Account) -> None:
@@ -157,18 +157,18 @@ def test_a_sign_in_that_fails_says_so_with_the_next_step(account: Account) -> No
             raise ClientAuthenticationError("AADSTS7000215: Invalid client secret provided.\nTrace ID: 1")
 
     with pytest.raises(NotAllowed, match=r"signing in failed: AADSTS7000215: Invalid client secret provided; sign in"):
-        look.pools(signing.client(account, Refused()))
+        read.pools(signing.client(account, Refused()))
 
 
 def test_the_signature_opens_the_same_account(emulator: Emulator, certificates: Certificates) -> None:
     account = signing.account(emulator.endpoint, emulator.account, Secret(emulator.key), ca=str(certificates.ca))
-    assert look.pools(signing.connect(account)) == ()
+    assert read.pools(signing.connect(account)) == ()
 
 
 def test_a_server_of_an_unknown_authority_gets_no_token(account: Account) -> None:
     issuer = Issuer()
     with pytest.raises(Unreachable, match=r"(?i)certificate"):
-        look.pools(signing.client(account._replace(ca=None), issuer))
+        read.pools(signing.client(account._replace(ca=None), issuer))
 
 
 def test_the_next_page_is_asked_for_over_https_too(account: Account) -> None:
@@ -195,7 +195,7 @@ def test_the_embedded_service_gives_its_clients_tokens_over_http_for_what_a_key_
 
 def test_a_token_for_another_service_is_refused(account: Account) -> None:
     with pytest.raises(NotAllowed, match=r"is for https://vault.azure.net, not for https://batch.core.windows.net/"):
-        look.pools(signing.client(account, Issuer(resource="https://vault.azure.net")))
+        read.pools(signing.client(account, Issuer(resource="https://vault.azure.net")))
 
 
 def test_a_call_knows_how_it_was_signed() -> None:

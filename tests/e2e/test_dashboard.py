@@ -15,7 +15,6 @@ import pytest
 from batchtrain.client import connect
 from batchtrain.dashboard import reading
 from batchtrain.dashboard.connection import Connection
-from batchtrain.service import browse
 from batchtrain.testing import BatchService, emulated_batch
 from tests import dashboards
 from tests.browsers import browser
@@ -95,7 +94,7 @@ def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
     stage: tuple[BatchService, Dashboard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until(lambda: stage[1].get("/jobs/sweep")["failed"] == 4)
-    monkeypatch.setattr(browse, "ROWS", 7)
+    monkeypatch.setattr(reading, "ROWS", 7)
     connection = Connection(connect(environment=stage[0].environment).account, tmp_path)
     rows: list[Any] = []
     skip = "0:"
@@ -103,10 +102,10 @@ def test_the_failed_tasks_of_the_whole_job_come_first_then_the_running_ones(
         page = reading.tasks(connection, reading.Asked({"job": "sweep"}, {"skip": [skip]}))
         assert len(page.value) <= 7
         rows, skip = [*rows, *page.value], page.next
-    states = ["failed" if row.result == "failure" else row.state for row in rows]
-    assert [row.id for row in rows[:4]] == ["lr-000", "lr-036", "lr-072", "lr-108"]
+    states = ["failed" if row["result"] == "failure" else row["state"] for row in rows]
+    assert [row["id"] for row in rows[:4]] == ["lr-000", "lr-036", "lr-072", "lr-108"]
     assert states[4:] == sorted(states[4:], key=lambda state: state != "running")
-    assert len({row.id for row in rows}) == len(rows) == 120
+    assert len({row["id"] for row in rows}) == len(rows) == 120
 
 
 def test_the_log_is_read_by_parts_and_by_rank(running: Dashboard) -> None:

@@ -11,7 +11,7 @@ from batchtrain.client import truth, where
 from batchtrain.config.types import Credentials, Secret
 from batchtrain.errors import UsageError
 from batchtrain.logins import words
-from batchtrain.records.seen import Endpoint
+from batchtrain.records import Endpoint
 from batchtrain.service.connect import Account, account
 
 

@@ -11,7 +11,7 @@ from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.operations import Job, Jobs, Pools
-from batchtrain.records.seen import TaskSeen
+from batchtrain.records import Task
 from batchtrain.service import files
 from tests.unit.plan.jobs import recipe
 
@@ -62,21 +62,19 @@ def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
     monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], end: str
 ) -> None:
     monkeypatch.setattr(files, "stderr_end", lambda *_: lines)
-    task = TaskSeen("train", "completed", "failure", exit_code=code, node="n")
+    task = Task("train", "completed", "failure", exit_code=code, node="n")
     assert str(Job(Mock(), "job").failure_of(task)).endswith(end)
 
 
 def test_a_task_that_never_ran_has_no_exit_code_to_tell_of() -> None:
-    assert _ended(TaskSeen("train", "completed", "failure")) == "task train ended without an exit code"
-    assert (
-        _ended(TaskSeen("train", "completed", exit_code=0, seconds=1.0)) == "task train ended with exit code 0 in 1.0 s"
-    )
+    assert _ended(Task("train", "completed", "failure")) == "task train ended without an exit code"
+    assert _ended(Task("train", "completed", exit_code=0, seconds=1.0)) == "task train ended with exit code 0 in 1.0 s"
 
 
 def test_of_many_tasks_the_failed_ones_are_named_and_the_others_counted() -> None:
-    tasks = [TaskSeen(f"t{n}", "completed", "success", exit_code=0, seconds=1 + n / 10) for n in range(21)]
+    tasks = [Task(f"t{n}", "completed", "success", exit_code=0, seconds=1 + n / 10) for n in range(21)]
     assert len(list(_ends(tasks[:20]))) == 20
-    failed = TaskSeen("bad", "completed", "failure", exit_code=3, seconds=9.0)
+    failed = Task("bad", "completed", "failure", exit_code=3, seconds=9.0)
     assert list(_ends([*tasks, failed])) == [
         "task bad ended with exit code 3 in 9.0 s", "21 tasks succeeded, in 1.0 to 3.0 s",
     ]  # fmt: skip

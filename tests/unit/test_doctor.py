@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
-from batchtrain import doctor
+from batchtrain import doctor, records
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
@@ -28,7 +29,7 @@ from batchtrain.config.types import (
     VmCount,
 )
 from batchtrain.doctor import Facts, Region, Unknown
-from batchtrain.records.seen import ImageSeen, JobSeen, PoolSeen, ScheduleSeen
+from batchtrain.records import Image
 from batchtrain.service import arm
 from batchtrain.service.connect import Account
 from batchtrain.service.entra import SignIn
@@ -36,7 +37,7 @@ from tests import management
 
 TODAY = date(2026, 11, 21)
 ACCOUNT = Account("https://mine.japaneast.batch.azure.com", "mine", Secret("a2V5"))
-IMAGE = ImageSeen("microsoft-dsvm", "ubuntu-hpc", "2404", "batch.node.ubuntu 24.04", ("DockerCompatible",))
+IMAGE = Image("microsoft-dsvm", "ubuntu-hpc", "2404", "batch.node.ubuntu 24.04", ("DockerCompatible",))
 H100, D4S = arm.sold_of(management.H100), arm.sold_of(management.D4S)
 FAMILIES = {"nd96isr_h100_v5": H100.family, "d4s_v5": D4S.family, "d8s_v5": D4S.family}
 
@@ -62,8 +63,8 @@ def facts(**changed: Any) -> Facts:
     return Facts(**known | changed)
 
 
-def pool(name: str = "other", vm_size: str = "standard_d8s_v5", dedicated: int = 1, spot: int = 0) -> PoolSeen:
-    return PoolSeen(name, "active", "steady", vm_size, dedicated, dedicated, spot, spot)
+def pool(name: str = "other", vm_size: str = "standard_d8s_v5", dedicated: int = 1, spot: int = 0) -> records.Pool:
+    return records.Pool(name, "active", "steady", vm_size, dedicated, dedicated, spot, spot)
 
 
 def check(name: str, seen: Facts) -> Check:
@@ -142,12 +143,12 @@ def test_a_full_account_takes_no_pool() -> None:
 
 
 def test_a_job_of_the_same_name_is_said() -> None:
-    found = check("jobs", facts(jobs=(JobSeen("digits", "completed", "train"),)))
+    found = check("jobs", facts(jobs=(records.Job("digits", "completed", "train"),)))
     assert (found.result, found.next_step) == ("warn", "batchtrain jobs del digits")
 
 
 def test_active_jobs_are_held_against_their_quota() -> None:
-    jobs = tuple(JobSeen(f"j{number}", "active", "p") for number in range(3))
+    jobs = tuple(records.Job(f"j{number}", "active", "p") for number in range(3))
     assert check("jobs", facts(jobs=jobs, region=region(activeJobAndJobScheduleQuota=3))).result == "fail"
     assert check("jobs", facts(jobs=jobs, region=region(activeJobAndJobScheduleQuota=4))).result == "ok"
 
@@ -167,13 +168,13 @@ def test_a_wrong_node_agent_fails_with_the_right_one() -> None:
 
 
 def test_an_image_without_a_container_engine_cannot_be_native() -> None:
-    seen = IMAGE._replace(capabilities=("Generation2VMImage",))
+    seen = replace(IMAGE, capabilities=("Generation2VMImage",))
     assert check("image", facts(images=(seen,), recipe=recipe(native=True))).result == "fail"
 
 
 @pytest.mark.parametrize(("end", "result"), [((2026, 11, 20), "fail"), ((2027, 1, 1), "warn"), ((2027, 6, 30), "ok")])
 def test_an_image_s_end_of_support_is_judged_by_the_day(end: tuple[int, int, int], result: str) -> None:
-    seen = IMAGE._replace(ends=datetime(*end, tzinfo=timezone.utc))
+    seen = replace(IMAGE, ends=datetime(*end, tzinfo=timezone.utc))
     assert check("image", facts(images=(seen,))).result == result
 
 
@@ -263,9 +264,9 @@ def test_no_check_shows_a_key() -> None:
 def test_job_schedules_count_against_the_same_quota_as_jobs() -> None:
     quota = region().account.jobs
     assert quota is not None
-    schedules = tuple(ScheduleSeen(f"s{number}", "active") for number in range(quota))
+    schedules = tuple(records.JobSchedule(f"s{number}", "active") for number in range(quota))
     assert check("jobs", facts(schedules=schedules)).result == "fail"
-    assert check("jobs", facts(schedules=tuple(one._replace(state="completed") for one in schedules))).result == "ok"
+    assert check("jobs", facts(schedules=tuple(replace(one, state="completed") for one in schedules))).result == "ok"
 
 
 def test_a_pool_that_scales_is_held_against_the_quota_with_its_most_nodes() -> None:

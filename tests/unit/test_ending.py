@@ -22,7 +22,7 @@ from batchtrain.errors import (
 )
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event
-from batchtrain.service import look, register
+from batchtrain.service import read, register
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Kind, State, Thing
 from tests.submitting import RUN
@@ -479,23 +479,23 @@ def test_a_thread_has_no_handlers_and_an_interrupt_of_it_is_counted() -> None:
 
 def test_in_a_hurry_all_requests_end_at_one_time() -> None:
     service = test_retry.Service((200, test_retry.EMPTY), (503, test_retry.EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     with Interrupts(service.time.now) as interrupts:
         interrupts.hold()
         interrupt()
         began = service.time.now()
         for _ in range(2):
             with pytest.raises(Unreachable), interrupts.cut_short():
-                look.pools(service.client)
+                read.pools(service.client)
         assert service.time.now() - began <= HURRY_SECONDS
     assert all(read <= HURRY_SECONDS for _, read in service.transport.timeouts[1:])
 
 
 def test_without_a_further_signal_a_request_has_its_usual_time() -> None:
     service = test_retry.Service((200, test_retry.EMPTY), (503, test_retry.EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     with Interrupts(service.time.now) as interrupts, pytest.raises(Unreachable), interrupts.cut_short():
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.now() > HURRY_SECONDS
 
 
@@ -509,7 +509,7 @@ def test_a_third_signal_does_not_prolong_the_hurry() -> None:
             service = test_retry.Service((200, test_retry.EMPTY), (503, test_retry.EMPTY))
             service.time.seconds = time.seconds
             for _ in range(2):
-                look.pools(service.client)
+                read.pools(service.client)
         assert service.time.seconds == HURRY_SECONDS
 
 

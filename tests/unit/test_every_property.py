@@ -27,7 +27,7 @@ from batchtrain.launchers.rules import RULES as DECISIONS
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
-from batchtrain.records.seen import Endpoint
+from batchtrain.records import Endpoint
 from batchtrain.runs import results
 from batchtrain.runs.extract import Extractor, Pattern
 from batchtrain.runs.results import Part
@@ -368,7 +368,7 @@ def arrived(seen: Seen) -> list[str]:
 def brought(seen: Seen) -> list[str]:
     """The results that are fetched of two nodes."""
     nodes = (Part(f"n{number}", "", downloads.node_tree("p", f"n{number}")) for number in range(2))
-    files = [(node, downloads.FileSeen(f"wd/{name}", 2000)) for node in nodes for name in ("output/a", "output/b", "c")]
+    files = [(node, downloads.File(f"wd/{name}", 2000)) for node in nodes for name in ("output/a", "output/b", "c")]
     (task, *_) = seen.recipe.jobs[0].tasks
     return [name for _, _, name in results.select("train", task.results or Results(), files).wanted]
 

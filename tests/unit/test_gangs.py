@@ -18,8 +18,8 @@ import pytest
 
 from batchtrain import gangs
 from batchtrain.errors import NotFound, TaskFailed, UsageError
-from batchtrain.records.seen import Table
-from batchtrain.runs.directory import FileRecord, RunDirectory, TaskRecord
+from batchtrain.records import Table, Task
+from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import Result
 from batchtrain.runtime.call_function import TUPLE, pack, unpack
 
@@ -387,7 +387,7 @@ ROOT = Path(__file__).parents[2]
 
 def result(tmp_path: Path, answers: list[dict[str, Any]], failure: TaskFailed | None = None) -> Result:
     run = RunDirectory(tmp_path)
-    run.write_tasks([TaskRecord("task", "completed")])
+    run.write_tasks([Task("task", "completed")])
     for number, answer in enumerate(answers):
         path = run.outputs("task") / f"n{number}/rank-{answer['rank']}.json"
         path.parent.mkdir(parents=True)

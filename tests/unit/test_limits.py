@@ -10,8 +10,8 @@ from batchtrain.catalog.prices import Price
 from batchtrain.config.times import duration
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.records import Node
 from batchtrain.records.events import Event, JobAdding, NodesSeen, Waiting
-from batchtrain.records.seen import NodeSeen
 from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 def seen(clock: Clock, *names: str, dedicated: bool = True) -> Event:
-    nodes = tuple(NodeSeen(name, "idle", "", allocated=clock.now, dedicated=dedicated) for name in names)
+    nodes = tuple(Node(name, "idle", "", allocated=clock.now, dedicated=dedicated) for name in names)
     return NodesSeen("p", target=len(nodes), nodes=nodes)
 
 

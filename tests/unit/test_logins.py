@@ -11,8 +11,8 @@ import pytest
 from batchtrain import logins
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records.seen import Endpoint
-from batchtrain.service import look
+from batchtrain.records import Endpoint
+from batchtrain.service import read
 from batchtrain.service.connect import Account
 
 ACCOUNT = Account("https://a.batch.azure.com", "a", None)
@@ -26,7 +26,7 @@ def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/arguments\nexit 5\n', encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(look, "endpoints", lambda *_: (Endpoint("n", "1.2.3.4", 49001),))
+    monkeypatch.setattr(read, "endpoints", lambda *_: (Endpoint("n", "1.2.3.4", 49001),))
     return tmp_path / "arguments"
 
 

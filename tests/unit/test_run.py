@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from batchtrain.config.types import Secret
@@ -24,8 +26,8 @@ from batchtrain.errors import (
 )
 from batchtrain.limits import Limits
 from batchtrain.plan.marks import Marks
+from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
-from batchtrain.records.seen import PoolSeen, TaskSeen
 from batchtrain.run import leaves, run, seconds_for
 from batchtrain.service import register
 from batchtrain.service.connect import Account
@@ -124,13 +126,13 @@ class Service:
         self.batch: Any = self
         self.pace = NEAR
         self.id = "j"
-        self.tasks = (TaskSeen("t", "completed", exit_code=0),)
+        self.tasks = (Task("t", "completed", exit_code=0),)
         self.deleting, self.adding = deleting, adding
         self.failure: TaskFailed | None = None
         self.standing: tuple[str, ...] = ()
         self.job_state = "active"
         self.creation_time = 1
-        """Of the existing job."""
+        """The day on which the existing job was created."""
         self.replaced: set[Kind] = set()
         """The kinds of things that another run deleted and added under the same id."""
         self.gone_already: set[Thing] = set()
@@ -145,18 +147,20 @@ class Service:
     def register(self, recipe: Any, names: Any) -> Register:
         return Register(self)
 
-    def get_job(self, job_id: str, **_: Any) -> Service:
-        return self
+    def send_request(self, request: Any, **_: Any) -> Any:
+        """The job."""
+        document = {"id": "j", "state": self.job_state, "creationTime": f"2026-01-0{self.creation_time}T00:00:00Z"}
+        return SimpleNamespace(content=msgspec.json.encode(document), raise_for_status=lambda: None)
 
     def add(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> None:
         tell(PoolAdding("p", ""))
         register.note(POOL, "ours")
         tell(PoolAdded("p", ""))
 
-    def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> PoolSeen:
+    def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> Pool:
         register.note(POOL, "existing")
         tell(PoolReused("p", ""))
-        return PoolSeen("p", "active", "steady", "STANDARD_D2S_V5", 1, 1, 2, 2)
+        return Pool("p", "active", "steady", "STANDARD_D2S_V5", 1, 1, 2, 2)
 
     def add_all(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> None:
         for job in recipe.jobs:
@@ -393,7 +397,7 @@ def test_a_completed_job_is_replaced_on_a_reused_pool_only(watched: list[BaseExc
 
 def test_a_completed_job_that_another_run_has_replaced_meanwhile_is_not_deleted(watched: list[BaseException]) -> None:
     class Slow(Service):
-        def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> PoolSeen:
+        def ready(self, recipe: Any, *, tell: Any, register: Register, **_: Any) -> Pool:
             self.creation_time = 2  # while this run waits for the pool
             return super().ready(recipe, tell=tell, register=register)
 

@@ -27,11 +27,11 @@ from batchtrain.config.check import (
     windows,
 )
 from batchtrain.config.check.subject import Subject
-from batchtrain.config.check.table import Finding, Found, Rule, findings
+from batchtrain.config.check.table import CheckFinding, Found, Rule, findings
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import Recipe
 
-__all__ = ["RULES", "Finding", "Found", "Rule", "run"]
+__all__ = ["RULES", "CheckFinding", "Found", "Rule", "run"]
 
 RULES: tuple[Rule, ...] = (
     *accounts.RULES,
@@ -55,7 +55,7 @@ RULES: tuple[Rule, ...] = (
 
 def run(
     recipe: Recipe, broken: frozenset[str] = frozenset(), sources: Mapping[str, Survey] | None = None
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     """All findings, without the rules that need an unreadable section.
 
     broken: the names of such sections. sources: the survey of each `source`, by its name as written.

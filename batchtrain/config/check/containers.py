@@ -460,7 +460,7 @@ RULES = (
          "Azure: Sizes for virtual machines", _gpus_too_many),
     Rule("container-options", WARNING, JOBS, "Options of the container engine that Batch sets are not set by the user.",
          f"{_SETTINGS}.containerRunOptions", _own_options),
-    Rule("plain-docker", ERROR, POOL, "Batch itself runs the containers of a pool.", "ADR 33", _plain_docker),
+    Rule("plain-docker", ERROR, POOL, "Batch itself runs the containers of a pool.", "ADR 35", _plain_docker),
     Rule("gang-network", WARNING, JOBS, "The containers of a gang have the network of their nodes.",
          "Azure Batch: Use multi-instance tasks (AZ_BATCH_HOST_LIST)", _gang_network),
     Rule("gang-user", ERROR, JOBS, "The containers of a gang run as root, because their sshd needs it.",

@@ -22,7 +22,7 @@ CREDENTIALS = ("credentials",)
 REPLICATION = ("data_replication",)
 
 
-class Finding(NamedTuple):
+class CheckFinding(NamedTuple):
     """A finding of a rule at one path."""
 
     rule: str
@@ -43,10 +43,10 @@ class Rule(NamedTuple):
     find: Callable[[Subject], Found] | None = None
 
 
-def findings(rules: Iterable[Rule], subject: Subject, broken: frozenset[str]) -> Iterator[Finding]:
+def findings(rules: Iterable[Rule], subject: Subject, broken: frozenset[str]) -> Iterator[CheckFinding]:
     """All findings, without the rules that need an unreadable section."""
     for rule in rules:
         if rule.find is None or broken.intersection(rule.reads):
             continue
         for path, message in rule.find(subject):
-            yield Finding(rule.name, rule.level, path, message)
+            yield CheckFinding(rule.name, rule.level, path, message)

@@ -11,7 +11,7 @@ import pytest
 from batchtrain.cli import jobs
 from batchtrain.cli.app import root
 from batchtrain.cli.pool import _size
-from batchtrain.records.seen import PoolSeen
+from batchtrain.records import Pool
 
 
 def commands(command: click.Command, path: str = "batchtrain") -> Iterator[tuple[str, click.Command]]:
@@ -55,4 +55,4 @@ def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str
 
 @pytest.mark.parametrize(("nodes", "text"), [(1, "pool p has 1 node (steady)"), (2, "pool p has 2 nodes (steady)")])
 def test_the_nodes_of_a_pool_are_counted_in_the_right_number(nodes: int, text: str) -> None:
-    assert _size(PoolSeen("p", "active", "steady", "standard_d4s_v5", nodes, nodes, 0, 0)) == text
+    assert _size(Pool("p", "active", "steady", "standard_d4s_v5", nodes, nodes, 0, 0)) == text

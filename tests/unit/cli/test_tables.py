@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from batchtrain import records
 from batchtrain.cli import tables
 from batchtrain.cli.output import escaped
-from batchtrain.records.seen import JobSeen, NodeSeen, PoolSeen, TaskSeen, nodes_called
+from batchtrain.records import Failure, Job, Node, Pool, Task, nodes_called
 from batchtrain.task_files import FileRow
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
-FAILURE = "FailureExitCode: The task exited with an exit code representing a failure"
+FAILURE = Failure("FailureExitCode", "The task exited with an exit code representing a failure")
 
 
 class Note(NamedTuple):
@@ -22,11 +23,11 @@ class Note(NamedTuple):
 
 
 ROWS: dict[str, list[Any]] = {
-    "tasks": [TaskSeen(f"train-{n}", "completed", "failure", 1, NODE, 12.5, FAILURE) for n in range(3)],
-    "one task": [TaskSeen("train", "completed", "failure", 1, NODE, 12.5, FAILURE)],
-    "nodes": [NodeSeen(NODE, "idle", "10.0.0.4"), NodeSeen(NODE, "starttaskfailed", "10.0.0.5", "exit code 1")],
-    "pools": [PoolSeen(f"digits-{n}", "active", "steady", "standard_d4s_v5", 2, 2, 0, 0) for n in range(3)],
-    "jobs": [JobSeen(f"digits-{n}", "completed", "digits-mpich", reason="AllTasksComplete") for n in range(2)],
+    "tasks": [Task(f"train-{n}", "completed", "failure", 1, NODE, 12.5, FAILURE) for n in range(3)],
+    "one task": [Task("train", "completed", "failure", 1, NODE, 12.5, FAILURE)],
+    "nodes": [Node(NODE, "idle", "10.0.0.4"), Node(NODE, "starttaskfailed", "10.0.0.5", "exit code 1")],
+    "pools": [Pool(f"digits-{n}", "active", "steady", "standard_d4s_v5", 2, 2, 0, 0) for n in range(3)],
+    "jobs": [Job(f"digits-{n}", "completed", "digits-mpich", reason="AllTasksComplete") for n in range(2)],
     "sentences": [Note("one", "word " * 40), Note("two", "a few words")],
 }
 
@@ -45,9 +46,10 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(
 ) -> None:
     printed = shown(ROWS[kind], width, monkeypatch, capsys)
     assert max(len(line.rstrip()) for line in printed.splitlines()) <= width
-    words = {word for row in ROWS[kind] for value in row for word in str(value).replace(NODE, "tvmps_732a…_d").split()}
+    values = (str(value) for row in ROWS[kind] for value in records.shown(row).values())
+    words = {word for value in values for word in value.replace(NODE, "tvmps_732a…_d").split()}
     table = printed.partition("columns that do not fit")[0]
-    heads = {word for name in type(ROWS[kind][0])._fields for word in name.split("_")}
+    heads = {word for name in records.columns(ROWS[kind]) for word in name.split("_")}
     assert [word for word in table.split() if word not in words | heads | {"12.50", "no", "yes"}] == []
 
 

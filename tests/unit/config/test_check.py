@@ -1981,7 +1981,7 @@ def test_no_message_about_what_is_gone_shows_a_value() -> None:
     assert not any("hunter2" in one.message for one in gone(secret))
 
 
-def gone(parts: Parts) -> list[check.Finding]:
+def gone(parts: Parts) -> list[check.CheckFinding]:
     return [one for one in check.run(recipe(parts)) if one.rule == "gone"]
 
 

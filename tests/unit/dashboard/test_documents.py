@@ -17,7 +17,6 @@ from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.output import Numbered, Output
 from batchtrain.errors import UsageError
-from batchtrain.service import browse
 from tests.unit.dashboard.asking import BEARER, FAR, NEAR, Client, Service, dashboard
 
 TASK = "/jobs/j/tasks/t"
@@ -114,7 +113,7 @@ def test_jobs_are_filtered_by_the_beginning_of_their_name_and_by_state(client: C
 def test_only_a_list_that_goes_on_has_a_link_to_its_next_page(
     client: Client, service: Service, monkeypatch: pytest.MonkeyPatch, number: int, linked: bool
 ) -> None:
-    monkeypatch.setattr(browse, "ROWS", 3)
+    monkeypatch.setattr(reading, "ROWS", 3)
     jobs(service, *[{}] * number)
     answer = client("GET", "/api/v1/jobs?prefix=j", **BEARER)
     assert [row["id"] for row in answer.document] == [f"j{at:03}" for at in reversed(range(number - 3, number))]
@@ -216,7 +215,7 @@ def test_tasks_of_one_state_are_asked_for_by_its_filter_and_prefix_alone(client:
     assert [row["id"] for row in client.get("/jobs/j/tasks?state=failed&prefix=it's")] == ["failed0"]
     [asked] = service.asked
     assert asked.query["$filter"] == "(executionInfo/result eq 'failure') and startswith(id,'it''s')"
-    assert asked.query["maxresults"] == str(browse.ROWS)
+    assert asked.query["maxresults"] == str(reading.ROWS)
 
 
 @pytest.mark.parametrize(("limit", "status"), [("0", 400), ("1", 200), ("200", 200), ("201", 400), ("-1", 400)])

@@ -90,6 +90,13 @@ def test_a_run_has_its_record_tasks_events_and_files(client: Client) -> None:
     assert document["card"] == []
 
 
+def test_the_failure_of_a_recorded_task_is_a_text() -> None:
+    runs = Path(__file__).parents[1] / "runs"
+    (train, broken) = recorded.shown(runs, "earlier_run")["tasks"]
+    assert (train["failure"], train["parameters"]) == ("", {"lr": 0.1})
+    assert broken["failure"] == "FailureExitCode: The task exited with an exit code representing a failure"
+
+
 def test_of_many_events_and_files_the_last_and_the_first_are_shown(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

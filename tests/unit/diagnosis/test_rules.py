@@ -6,17 +6,19 @@ from typing import Any
 
 import click
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.cli import diagnose
 from batchtrain.cli.options import Settings
+from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
-from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
+from batchtrain.records import Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.service.causes import cause
 from tests import causes_page
 
-POOL = PoolRecord("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
+POOL = Pool("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
 LINES = {
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
@@ -43,18 +45,22 @@ LINES = {
 }
 
 
-def job(*tasks: TaskRecord, **more: Any) -> JobRecord:
-    return JobRecord("digits", more.pop("state", "active"), "gpu", failed=len(tasks), tasks=tasks, **more)
+def of_job(
+    *tasks: ExaminedTask | Task, pool: Pool | None = POOL, logs: str = "", state: str = "active", **more: Any
+) -> Evidence:
+    examined = tuple(ExaminedTask(task) if isinstance(task, Task) else task for task in tasks)
+    return Evidence(Job("digits", state, "gpu", failed=len(tasks), **more), pool, examined, logs=logs)
 
 
-def failed(*lines: str, exit_code: int | None = 1, **more: Any) -> TaskRecord:
+def failed(*lines: str, exit_code: int | None = 1, **more: Any) -> ExaminedTask:
     exited = Failure("FailureExitCode", "The task exited with an exit code representing a failure")
-    more = {"failure": exited, "cause": cause(lines, exit_code), **more}
-    return TaskRecord("train", "completed", exit_code, True, "tvmps_1", stderr=lines, **more)
+    fields: dict[str, Any] = {"id": "train", "failure": exited, **more}
+    task = Task(state="completed", result="failure", exit_code=exit_code, node="tvmps_1", **fields)
+    return ExaminedTask(task, cause(lines, exit_code), lines)
 
 
-def rules(record: Record) -> list[str]:
-    return [finding.rule for finding in judged(record).findings]
+def rules(evidence: Evidence) -> list[str]:
+    return [finding.rule for finding in judged(evidence).findings]
 
 
 def test_every_rule_about_output_has_an_example_here() -> None:
@@ -63,7 +69,7 @@ def test_every_rule_about_output_has_an_example_here() -> None:
 
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_of_output_names_its_cause(name: str) -> None:
-    found = judged(Record(job(failed("starting", LINES[name], "done")), POOL))
+    found = judged(of_job(failed("starting", LINES[name], "done")))
     assert [finding.rule for finding in found.findings] == [name]
     assert found.findings[0].evidence == LINES[name]
 
@@ -71,30 +77,31 @@ def test_a_line_of_output_names_its_cause(name: str) -> None:
 @pytest.mark.parametrize("code", TASK_CODES)
 def test_a_code_of_the_service_wins_over_the_output(code: str) -> None:
     task = failed(LINES["disk-full"], exit_code=None, failure=Failure(code, "the service's words"))
-    assert rules(Record(job(task), POOL)) == [TASK_CODES[code].rule]
+    assert rules(of_job(task)) == [TASK_CODES[code].rule]
 
 
 @pytest.mark.parametrize("code", EXIT_CODES)
 def test_an_exit_code_counts_where_the_output_tells_nothing(code: int) -> None:
-    assert rules(Record(job(failed("working", exit_code=code)), POOL)) == [EXIT_CODES[code].rule]
-    assert rules(Record(job(failed(LINES["port-in-use"], exit_code=code)), POOL)) == ["port-in-use"]
+    assert rules(of_job(failed("working", exit_code=code))) == [EXIT_CODES[code].rule]
+    assert rules(of_job(failed(LINES["port-in-use"], exit_code=code))) == ["port-in-use"]
 
 
 def test_an_upload_that_failed_after_exit_code_0_is_named() -> None:
     task = failed(exit_code=0, failure=Failure("FileUploadContainerNotFound", "no such container"))
-    assert rules(Record(job(task), POOL)) == ["upload-failed"]
+    assert rules(of_job(task)) == ["upload-failed"]
 
 
 @pytest.mark.parametrize(("seconds", "rule"), [(59.5, "wall-clock"), (12.0, "terminated")])
 def test_a_task_that_was_ended_is_told_apart_by_its_time(seconds: float, rule: str) -> None:
-    task = failed(exit_code=None, failure=Failure("TaskEnded", "ended"), seconds=seconds, wall_clock=60.0)
-    assert rules(Record(job(task), POOL))[0] == rule
+    ended, request = Failure("TaskEnded", "ended"), TaskRequest(wall_clock=60.0)
+    task = failed(exit_code=None, failure=ended, seconds=seconds, request=request)
+    assert rules(of_job(task))[0] == rule
 
 
 def test_an_exception_without_a_rule_is_shown_with_the_line_that_raised_it() -> None:
     frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
     lines = ("Traceback (most recent call last):", frame, "ValueError: negative batch size")
-    (finding,) = judged(Record(job(failed(*lines)), POOL)).findings
+    (finding,) = judged(of_job(failed(*lines))).findings
     assert (finding.rule, finding.evidence) == ("exception", "wd/train.py:12: ValueError: negative batch size")
 
 
@@ -105,7 +112,7 @@ def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
         "batchtrain: rank 1 on node tvm-2 (10.0.0.5) exited with code 1",
         "batchtrain: rank 0 on node tvm-1 (10.0.0.4) exited with code 1",
     )
-    found = judged(Record(job(failed(*lines)), POOL))
+    found = judged(of_job(failed(*lines)))
     assert found.findings[0].rule == "cuda-out-of-memory"
     assert found.who == "rank 1 on node tvm-2"
     assert found.lines == ("torch.OutOfMemoryError: CUDA out of memory",)
@@ -122,13 +129,13 @@ LAUNCHER = (
 
 
 def test_the_last_lines_of_a_program_are_not_those_of_its_mpi_launcher() -> None:
-    found = judged(Record(job(failed("reading", "the data is empty", *LAUNCHER, exit_code=3)), POOL))
+    found = judged(of_job(failed("reading", "the data is empty", *LAUNCHER, exit_code=3)))
     assert found.lines == ("reading", "the data is empty")
     assert found.findings[0].evidence == "the data is empty"
 
 
 def test_a_launcher_that_failed_itself_is_shown() -> None:
-    assert judged(Record(job(failed(*LAUNCHER, exit_code=3)), POOL)).lines == LAUNCHER[-5:]
+    assert judged(of_job(failed(*LAUNCHER, exit_code=3))).lines == LAUNCHER[-5:]
 
 
 @pytest.mark.parametrize(
@@ -138,59 +145,59 @@ def test_a_launcher_that_failed_itself_is_shown() -> None:
         ({}, {"instances": 3}, "too-few-nodes"),
         ({"slots": 2}, {"slots": 4}, "too-few-slots"),
         ({"dedicated": 1}, {"instances": 2}, "waits-for-nodes"),
-        ({"autoscale_error": "AutoScalingFormulaEvaluationError: x"}, {}, "autoscale-error"),
+        ({"autoscale_error": Failure("AutoScalingFormulaEvaluationError", "x")}, {}, "autoscale-error"),
     ],
 )
 def test_a_task_that_waits_is_told_why(change: dict[str, Any], task: dict[str, Any], rule: str) -> None:
-    waits = TaskRecord("train", "active", **task)
-    assert rule in rules(Record(job(waits), POOL._replace(**change)))
+    waits = Task("train", "active", request=TaskRequest(**task))
+    assert rule in rules(of_job(waits, pool=replace(POOL, **change)))
 
 
 def test_a_job_without_its_pool_and_a_disabled_job_are_named() -> None:
-    waits = TaskRecord("train", "active")
-    assert rules(Record(job(waits), None)) == ["pool-gone"]
-    assert rules(Record(job(waits, state="disabled"), POOL)) == ["job-disabled"]
+    waits = Task("train", "active")
+    assert rules(of_job(waits, pool=None)) == ["pool-gone"]
+    assert rules(of_job(waits, state="disabled")) == ["job-disabled"]
 
 
 def test_a_task_behind_a_failed_one_never_starts() -> None:
-    waits = TaskRecord("evaluate", "active", depends_on=("train",))
-    assert rules(Record(job(failed("x"), waits), POOL)) == ["unknown", "dependency-failed"]
+    waits = Task("evaluate", "active", request=TaskRequest(depends_on=("train",)))
+    assert rules(of_job(failed("x"), waits)) == ["unknown", "dependency-failed"]
 
 
 @pytest.mark.parametrize("code", [*RESIZE_CODES, "AccountCoreQuotaReached"])
 def test_an_error_of_a_resize_is_named(code: str) -> None:
-    pool = POOL._replace(resize_errors=(Failure(code, "no"),))
+    pool = replace(POOL, resize_errors=(Failure(code, "no"),))
     wanted = RESIZE_CODES[code].rule if code in RESIZE_CODES else "quota-reached"
-    assert rules(Record(None, pool)) == [wanted]
+    assert rules(Evidence(pool=pool)) == [wanted]
 
 
 @pytest.mark.parametrize("state", NODE_STATES)
 def test_a_node_that_takes_no_tasks_is_named(state: str) -> None:
-    pool = POOL._replace(nodes=(NodeRecord("tvmps_1", state), NodeRecord("tvmps_2", "idle")))
-    assert rules(Record(None, pool)) == [NODE_STATES[state].rule]
+    nodes = (ExaminedNode(Node("tvmps_1", state)), ExaminedNode(Node("tvmps_2", "idle")))
+    assert rules(Evidence(pool=POOL, nodes=nodes)) == [NODE_STATES[state].rule]
 
 
 def test_a_failed_start_task_is_explained_by_its_output() -> None:
-    node = NodeRecord("tvmps_1", "starttaskfailed", start_exit_code=1, start_lines=(LINES["name-not-resolved"],))
-    (finding,) = judged(Record(None, POOL._replace(nodes=(node,)))).findings
+    node = ExaminedNode(Node("tvmps_1", "starttaskfailed", start_exit_code=1), (LINES["name-not-resolved"],))
+    (finding,) = judged(Evidence(pool=POOL, nodes=(node,))).findings
     assert finding.rule == "start-task-failed"
     assert finding.cause == "the start task failed with exit code 1: a host name cannot be resolved on the node"
 
 
 def test_a_task_that_lost_its_node_says_how_often() -> None:
-    again = TaskRecord("train", "running", requeues=2)
-    (finding,) = judged(Record(job(again), POOL)).findings
+    again = Task("train", "running", requeues=2)
+    (finding,) = judged(of_job(again)).findings
     assert (finding.rule, finding.cause) == ("spot-preempted", "the task lost its node 2 time(s) and was started again")
 
 
 def test_the_page_keeps_control_characters_of_output_out() -> None:
-    found = judged(Record(job(failed("\x1b]52;c;YQ==\x07 No space left on device")), POOL))
+    found = judged(of_job(failed("\x1b]52;c;YQ==\x07 No space left on device")))
     assert "\x1b" not in str(found) and "\x07" not in str(found)
 
 
 def test_equal_causes_of_many_tasks_are_one_row() -> None:
-    tasks = [failed(LINES["disk-full"])._replace(id=f"t{number}") for number in range(6)]
-    rows = judged(Record(job(*tasks), POOL)).rows()
+    tasks = [failed(LINES["disk-full"], id=f"t{number}") for number in range(6)]
+    rows = judged(of_job(*tasks)).rows()
     assert rows[-1] == "  task t1, task t2, task t3 and 2 more: a disk of the node is full [disk-full]"
 
 
@@ -199,15 +206,15 @@ def test_the_page_of_causes_lists_every_rule() -> None:
 
 
 def test_where_the_output_is_kept_is_named_in_place_of_a_command_that_needs_the_job() -> None:
-    (gone,) = judged(Record(job(failed("bye"), logs="runs/1/logs"), POOL)).findings
-    (there,) = judged(Record(job(failed("bye")), POOL)).findings
+    (gone,) = judged(of_job(failed("bye"), logs="runs/1/logs")).findings
+    (there,) = judged(of_job(failed("bye"))).findings
     assert gone.next_step == "read its output in runs/1/logs/train"
     assert "`batchtrain jobs logs digits --task train`" in there.next_step
 
 
 def test_the_next_step_of_the_page_repeats_the_target_and_output_stays(capsys: pytest.CaptureFixture[str]) -> None:
     with click.Context(click.Command("diagnose"), obj=Settings(local=True)):
-        diagnose._show(judged(Record(job(failed("see `batchtrain jobs list`")), POOL)), None, None)
+        diagnose._show(judged(of_job(failed("see `batchtrain jobs list`"))), None, None)
     printed = capsys.readouterr().out
     assert "`batchtrain jobs logs digits --task train --local`" in printed
     assert "  | see `batchtrain jobs list`\n" in printed

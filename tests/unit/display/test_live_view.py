@@ -12,8 +12,8 @@ from batchtrain.catalog.prices import Price
 from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
+from batchtrain.records import Node
 from batchtrain.records.events import NodesSeen, PoolWaits, Stdout, TasksSeen
-from batchtrain.records.seen import NodeSeen
 from batchtrain.runs.curves import spark
 from batchtrain.service.retry import Answers
 from batchtrain.service.tasks import Counts
@@ -26,7 +26,7 @@ ALLOCATED = datetime.fromtimestamp(BEGAN, timezone.utc)
 def trained(ranks: int = 3, steps: int = 12) -> View:
     """A view of a training that has printed some steps; its last rank has been quiet for a while."""
     view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
-    nodes = tuple(NodeSeen(f"tvmps_{number}", "running", "", allocated=ALLOCATED) for number in range(2))
+    nodes = tuple(Node(f"tvmps_{number}", "running", "", allocated=ALLOCATED) for number in range(2))
     view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
     for step in range(1, steps + 1):
         for rank in range(ranks):
@@ -57,7 +57,7 @@ def test_the_block_at_80_columns() -> None:
 
 def test_with_a_price_the_block_shows_what_the_nodes_have_cost() -> None:
     view = View("digits", "", BEGAN, price=Price("D4s_v5", "westeurope", "USD", 0.24, 0.05))
-    nodes = tuple(NodeSeen(f"n{number}", "idle", "", allocated=ALLOCATED, dedicated=number < 2) for number in range(3))
+    nodes = tuple(Node(f"n{number}", "idle", "", allocated=ALLOCATED, dedicated=number < 2) for number in range(3))
     view.note(NodesSeen("gpu2", target=3, nodes=nodes), BEGAN)
     assert shown(view, 80, BEGAN + 3600)[1].endswith("3 of 3   3.00 node hours   0.53 USD")
     assert shown(view, 40, BEGAN + 3600)[1] == "3/3 nodes   0.53 USD"
@@ -203,7 +203,7 @@ def test_answers_are_those_of_the_last_minute() -> None:
 def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
     long = "j" * 64
     view = View(long, f"pool {long} · Azure {long}", BEGAN, ranks=2)
-    node = NodeSeen(f"tvmps_{'a' * 64}_d", "running", "", allocated=ALLOCATED)
+    node = Node(f"tvmps_{'a' * 64}_d", "running", "", allocated=ALLOCATED)
     view.note(NodesSeen(long, target=1, nodes=(node,)), BEGAN + 1)
     view.note(Stdout(long, f"[0:0] {long}: step 1/2 loss 0.5"), BEGAN + 2)
     rows = shown(view, width, BEGAN + 3)

@@ -9,7 +9,7 @@ import pytest
 from batchtrain.config.types import Secret
 from batchtrain.plan import Plan, Step, wire
 from batchtrain.plan.canonical import digest, mark
-from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.plan.task_stream import ListedTasks, TaskStream
 
 JOB = Step("job.add", "j", {"id": "j", "priority": 1})
 TASK = {"id": "t", "commandLine": "train"}
@@ -56,7 +56,7 @@ def test_a_hidden_secret_changes_no_digest() -> None:
 def test_the_digest_of_a_stream_has_the_rule_that_determines_its_tasks() -> None:
     def stream(*names: str) -> Step:
         bodies = tuple(wire.TaskCreate(id=name, command_line="train") for name in names)
-        return Step("task.add", "j", TaskStream((Listed(bodies),)))
+        return Step("task.add", "j", TaskStream((ListedTasks(bodies),)))
 
     assert digest_of(JOB, stream("a", "b")) != digest_of(JOB, stream("a", "c"))
     assert digest_of(JOB, stream("a", "b")) == digest_of(JOB, stream("a", "b"))

@@ -12,7 +12,7 @@ from batchtrain.errors import Problem
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import Plan, Step, render, wire
 from batchtrain.plan.render import FILE_MARK, SHOWN, VARIABLE
-from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.plan.types import Upload
 
 
@@ -82,7 +82,7 @@ def test_collections_of_one_job_are_one_and_counted() -> None:
 
 def test_a_stream_has_its_number_and_its_largest_task() -> None:
     bodies = tuple(wire.TaskCreate(id=name, command_line="x" * 1000) for name in "abc")
-    stream = TaskStream((Listed(bodies),))
+    stream = TaskStream((ListedTasks(bodies),))
     first = str(Plan((Step("task.add", "j", stream),))).splitlines()[0]
     assert first == f"POST /jobs/j/addtaskcollection   (3 tasks, the largest of {stream.largest:,} bytes)"
 

@@ -19,7 +19,7 @@ from batchtrain.launchers.launch import File
 from batchtrain.plan import Facts, Plan, PoolFacts, factory, plan_jobs, wire
 from batchtrain.plan import job as job_plan
 from batchtrain.plan.factory_tasks import FactoryTasks
-from batchtrain.plan.task_stream import Listed, TaskStream, _Seen, document
+from batchtrain.plan.task_stream import ListedTasks, TaskStream, _Seen, document
 from tests import examples
 from tests.unit.plan.jobs import IMAGE
 
@@ -246,7 +246,7 @@ def test_only_values_of_the_configuration_determine_a_stream() -> None:
 @pytest.mark.parametrize(("count", "ruled"), [(1, True), (2, True), (3, False)])
 def test_tasks_that_are_written_one_by_one_determine_a_stream_if_all_are_shown(count: int, ruled: bool) -> None:
     bodies = [wire.TaskCreate(id=f"t{number}", command_line="x" * (number + 1)) for number in range(count)]
-    stream = TaskStream((Listed(bodies),))
+    stream = TaskStream((ListedTasks(bodies),))
     assert (stream.ruled, stream.count, stream.first.id, stream.last and stream.last.id) == (
         ruled, count, "t0", f"t{count - 1}",
     )  # fmt: skip
@@ -255,8 +255,8 @@ def test_tasks_that_are_written_one_by_one_determine_a_stream_if_all_are_shown(c
 
 @pytest.mark.parametrize(("parts", "shown"), [(5, [0, 1, 2, 3, 4]), (7, [0, 1, 2, 3, 6])])
 def test_a_plan_shows_the_first_and_the_last_factories_of_a_stream(parts: int, shown: list[int]) -> None:
-    def listed(number: int) -> Listed:
-        return Listed([wire.TaskCreate(id=f"{number}{end}", command_line="x") for end in "abc"])
+    def listed(number: int) -> ListedTasks:
+        return ListedTasks([wire.TaskCreate(id=f"{number}{end}", command_line="x") for end in "abc"])
 
     document = TaskStream(tuple(listed(number) for number in range(parts))).shown()
     assert document["count"] == 3 * parts

@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from batchtrain.errors import UsageError
+from batchtrain.records import Metric
 from batchtrain.runs import compare, directory, export, scaling_report
 from batchtrain.runs.compare import Statistics, statistics_of
-from batchtrain.runs.directory import Metric, RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.experiment import COMMAND, COUNT, cases, experiment_of, of_dlbs
 from batchtrain.runs.scaling_report import Measured
 

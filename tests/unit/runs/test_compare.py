@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from batchtrain.records import Metric, Task
 from batchtrain.runs import compare, directory, report, scaling_report
 from batchtrain.runs.compare import MetricRow, PhaseRow, Statistics, statistics_of
 from batchtrain.runs.curves import Plot, spark
-from batchtrain.runs.directory import Commit, EventRecord, FileRecord, Metric, RunDirectory, RunRecord, TaskRecord
+from batchtrain.runs.directory import Commit, EventRecord, FileRecord, RunDirectory, RunRecord
 from batchtrain.runs.extract import Point
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
 from batchtrain.runs.scaling_report import Measured
@@ -138,7 +139,7 @@ def test_a_table_of_metrics_leaves_out_the_time_and_empty_columns() -> None:
 
 def test_the_curves_of_several_tasks_lie_over_each_other(tmp_path: Path) -> None:
     run = made(tmp_path)
-    run.write_tasks([TaskRecord("a", "completed"), TaskRecord("b", "completed")])
+    run.write_tasks([Task("a", "completed"), Task("b", "completed")])
     for task, loss in (("a", 1), ("b", 2)):
         text = f'{{"step": 1, "loss": {loss}}}\n{{"step": 2, "loss": 0}}\n'
         directory.replace(run.metrics_file(task), text.encode())
@@ -172,7 +173,7 @@ def test_a_report_has_the_facts_of_its_run(tmp_path: Path) -> None:
 
 def test_the_files_of_a_report_are_the_results_and_what_was_not_fetched(tmp_path: Path) -> None:
     run = made(tmp_path, summary={"loss": Metric(0.5, 0.25)})
-    run.write_tasks([TaskRecord("t", "completed", exit_code=7, seconds=1.25, node="tvm-1")])
+    run.write_tasks([Task("t", "completed", exit_code=7, seconds=1.25, node="tvm-1")])
     run.write_files(
         [
             FileRecord(task="t", path="wd/output/m", size=3000, fetched="outputs/t/m"),

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.records import Detail, Failure, Metric, Task
 from batchtrain.runs import directory, lease
-from batchtrain.runs.directory import EventRecord, FileRecord, Metric, NodeRecord, RunRecord, TaskRecord
+from batchtrain.runs.directory import EventRecord, FileRecord, RunNode, RunRecord
 
 NOW = datetime(2026, 11, 22, 11, 15, 2, tzinfo=timezone.utc)
 
@@ -57,7 +58,7 @@ def test_two_runs_of_one_second_have_two_directories(tmp_path: Path, monkeypatch
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     run = directory.make(tmp_path, "digits", NOW)
     event = EventRecord(NOW, "pool.add", "p", "added pool p")
-    node, task = NodeRecord("n0", "tvm-1", ranks={"train": (0, 1)}), TaskRecord("train", "completed", exit_code=0)
+    node, task = RunNode("n0", "tvm-1", ranks={"train": (0, 1)}), Task("train", "completed", exit_code=0)
     file = FileRecord(task="train", path="wd/output/m", size=3, fetched="outputs/train/m")
     run.write(_record(run))
     run.add_event(event)
@@ -125,7 +126,7 @@ def test_the_lines_of_many_tasks_are_not_held_at_once(tmp_path: Path) -> None:
     run = directory.make(tmp_path, "digits", NOW)
     tracemalloc.start()
     try:
-        run.write_tasks(TaskRecord(id=f"t{number}", state="completed") for number in range(10_000))
+        run.write_tasks(Task(id=f"t{number}", state="completed") for number in range(10_000))
         assert sum(1 for _ in run.each_task()) == 10_000
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
@@ -230,3 +231,21 @@ def test_a_run_directory_without_its_record_or_with_a_broken_one_is_an_error(tmp
     with pytest.raises(UsageError, match=r"run\.json cannot be read: "):
         run.record()
     assert (run.nodes(), run.tasks(), run.files(), run.events()) == ((), (), (), ())
+
+
+def test_a_directory_of_an_earlier_version_whose_failures_are_texts_opens() -> None:
+    run = directory.RunDirectory(Path(__file__).parent / "earlier_run")
+    train, broken = run.tasks()
+    ended = datetime(2026, 11, 23, 10, 16, 10, tzinfo=timezone.utc)
+    assert (train.parameters, train.ended, str(train.failure)) == ({"lr": 0.1}, ended, "")
+    text = "FailureExitCode: The task exited with an exit code representing a failure"
+    assert (str(broken.failure), broken.failed, broken.retries) == (text, True, 1)
+    assert run.nodes() == (RunNode("n0", "tvm-1", "p", "10.0.0.4", "standard_d2s_v5", {"train": (0, 1)}),)
+    assert run.record().state == "failed"
+
+
+def test_the_failure_of_a_task_keeps_its_code(tmp_path: Path) -> None:
+    task = Task("t", "completed", "failure", failure=Failure("DiskFull", "No space.", (Detail("Path", "/mnt"),)))
+    run = directory.make(tmp_path, "j", NOW)
+    run.write_tasks([task])
+    assert run.tasks() == (task,)

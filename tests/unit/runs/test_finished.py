@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records.seen import Table, TaskSeen
+from batchtrain.records import Metric, Table, Task
 from batchtrain.runs import directory
-from batchtrain.runs.directory import FileRecord, Metric, RunRecord, TaskRecord
+from batchtrain.runs.directory import FileRecord, RunRecord
 from batchtrain.runs.finished import Result, Run, Runs
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -21,7 +21,7 @@ def made(root: Path, loss: float = 0.5, job: str = "digits") -> Run:
     run = directory.make(root, job, NOW)
     summary = {"loss": Metric(loss, loss)}
     run.write(RunRecord(id=run.name, state="completed", started=NOW, job=job, summary=summary))
-    run.write_tasks([TaskRecord("train", "completed", exit_code=0)])
+    run.write_tasks([Task("train", "completed", exit_code=0)])
     run.write_files([FileRecord(task="train", path="wd/output/m.npz", size=3, fetched="outputs/train/m.npz")])
     lines = (f'{{"t":{step},"step":{step},"rank":0,"loss":{loss * step}}}' for step in (1, 2, 3))
     directory.replace(run.metrics_file("train"), "\n".join(lines).encode())
@@ -64,7 +64,7 @@ def test_files_and_output_lead_to_what_was_fetched(tmp_path: Path) -> None:
 
 
 def test_a_result_of_one_job_is_its_run(tmp_path: Path) -> None:
-    result = Result(Table([TaskSeen("train", "completed")]), [made(tmp_path).directory])
+    result = Result(Table([Task("train", "completed")]), [made(tmp_path).directory])
     assert result.logs(rank=1) == ("of rank 1",)
     assert (result.id, result.state) == (result.path.name, "completed")
     assert str(result).startswith(f"Result({result.id}, completed")
@@ -101,7 +101,7 @@ def test_printed_logs_cannot_control_a_terminal(tmp_path: Path) -> None:
 
 def test_the_tasks_and_the_summary_of_a_run_are_tables(tmp_path: Path) -> None:
     run = made(tmp_path)
-    assert run.tasks == (TaskSeen("train", "completed", exit_code=0),)
+    assert run.tasks == (Task("train", "completed", exit_code=0),)
     assert [tuple(row) for row in run.summary] == [("loss", "0.5", "0.5", None, "")]
     assert str(run) == f"Run({run.id}, completed, loss 0.5)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from batchtrain.runs.directory import TaskRecord
+from batchtrain.records import Task
 from batchtrain.runs.phases import Moments, phases
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -14,9 +14,9 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def task(begin: float, seconds: float | None) -> TaskRecord:
+def task(begin: float, seconds: float | None) -> Task:
     """A task by the clock of the service, which is an hour ahead."""
-    return TaskRecord("t", "completed", seconds=seconds, started=after(3600 + begin))
+    return Task("t", "completed", seconds=seconds, started=after(3600 + begin))
 
 
 def test_the_parts_of_a_run_add_up_to_its_time() -> None:

@@ -13,16 +13,18 @@ from typing import Any
 import msgspec
 import pytest
 from azure.batch import BatchClient
+from msgspec.structs import replace
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.config.types import Job, Recipe, Secret, convert
+from batchtrain.config.types import Job as JobSettings
+from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
 from batchtrain.plan import Plan, plan_jobs
+from batchtrain.records import Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
-from batchtrain.records.seen import JobSeen, TaskSeen
 from batchtrain.runs import directory, recording
-from batchtrain.runs.directory import Commit, Cost, EventRecord, Failure, Metric, NodeRecord, RunDirectory, RunRecord
+from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
 from batchtrain.service.connect import Account
 from batchtrain.version import __version__
@@ -48,8 +50,10 @@ def client(service: BatchServer) -> Iterator[BatchClient]:
         yield connected
 
 
-def job_of(*tasks: dict[str, Any]) -> Job:
-    job: Job = convert({"id": "j", "tasks": [{"command": "x", **fields} for fields in tasks or ({},)]}, Job)
+def job_of(*tasks: dict[str, Any]) -> JobSettings:
+    job: JobSettings = convert(
+        {"id": "j", "tasks": [{"command": "x", **fields} for fields in tasks or ({},)]}, JobSettings
+    )
     return job
 
 
@@ -58,7 +62,13 @@ def after(seconds: float) -> datetime:
 
 
 def started(
-    client: BatchClient, service: BatchServer, root: Path, *, job: Job | None = None, ended: Any = None, **fields: Any
+    client: BatchClient,
+    service: BatchServer,
+    root: Path,
+    *,
+    job: JobSettings | None = None,
+    ended: Any = None,
+    **fields: Any,
 ) -> Recording:
     """The recording of a job that began at START."""
     run = directory.make(root, "j", START)
@@ -68,9 +78,9 @@ def started(
     return Recording(client, service.account, run, record, job or job_of(), ended=ended)
 
 
-def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> TaskSeen:
+def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task:
     result = "failure" if exit_code else "success"
-    return TaskSeen(name, "completed", result, exit_code, node_id, 40.0, started=after(10))
+    return Task(name, "completed", result, exit_code, node_id, 40.0, started=after(10))
 
 
 # --- the start ------------------------------------------------------------------------------------------------------
@@ -235,8 +245,8 @@ def test_nodes_are_numbered_as_the_tasks_name_them_and_have_their_ranks(
     recorded = started(client, service, tmp_path, vm_size="D4")
     recorded.fetch([ran("a", node_id="tvm-2"), ran("b")])
     assert recorded.run.nodes() == (
-        NodeRecord("n0", "tvm-2", "p", "", "D4", {"a": (9, 10)}),
-        NodeRecord("n1", "tvm-1", "p", "10.0.0.5", "D4"),
+        RunNode("n0", "tvm-2", "p", "", "D4", {"a": (9, 10)}),
+        RunNode("n1", "tvm-1", "p", "10.0.0.5", "D4"),
     )
 
 
@@ -246,14 +256,14 @@ def test_the_nodes_of_a_pool_that_is_gone_have_no_address(
     del service.documents["/pools/p/nodes"]
     recorded = started(client, service, tmp_path)
     recorded.fetch([ran()])
-    assert recorded.run.nodes() == (NodeRecord("n0", "tvm-1", "p"),)
+    assert recorded.run.nodes() == (RunNode("n0", "tvm-1", "p"),)
 
 
 def test_a_task_that_never_ran_has_no_node_and_nothing_is_fetched_of_it(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     recorded = started(client, service, tmp_path)
-    recorded.fetch([TaskSeen("train", "completed", "failure")])
+    recorded.fetch([Task("train", "completed", "failure")])
     assert (recorded.run.nodes(), recorded.run.files()) == ((), ())
     assert not (recorded.run.path / "nodes.json").exists()
     assert service.asked == []
@@ -352,7 +362,7 @@ def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(
     service.job(task("t0", BATCHTRAIN_PARAMETERS='{"lr": 0.1}'), task("t1", BATCHTRAIN_PARAMETERS="not ours"))
     recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 2}}))
     recorded.fetch([ran("t0"), ran("t1")])
-    assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, {}]
+    assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, None]
 
 
 def test_a_job_without_factories_is_not_asked_for_parameters(
@@ -568,15 +578,15 @@ FINDING = Finding("disk-full", "task train", "a disk is full", "x", "free space"
     [
         (
             TaskFailed("it failed", task="train", rank=3, node="tvm-1", code=7, cause="KeyError"),
-            Failure("it failed", "train", 3, "tvm-1", 7, "KeyError"),
+            RunFailure("it failed", "train", 3, "tvm-1", 7, "KeyError"),
         ),
-        (UsageError("wrong"), Failure("wrong")),
-        (KeyboardInterrupt(), Failure("KeyboardInterrupt")),
+        (UsageError("wrong"), RunFailure("wrong")),
+        (KeyboardInterrupt(), RunFailure("KeyboardInterrupt")),
         (None, None),
     ],
 )
 def test_why_a_run_failed_is_recorded(
-    client: BatchClient, service: BatchServer, tmp_path: Path, error: BaseException | None, failure: Failure | None
+    client: BatchClient, service: BatchServer, tmp_path: Path, error: BaseException | None, failure: RunFailure | None
 ) -> None:
     recorded = started(client, service, tmp_path)
     recorded.end("failed", error)
@@ -676,7 +686,7 @@ def test_the_newest_run_of_a_job_is_continued_and_one_that_cannot_be_read_is_ski
     assert adopt(client, service.account, "j", Origin(tmp_path)).run == second
 
 
-CREATED = JobSeen("j", "active", "p", created=after(10))
+CREATED = Job("j", "active", "p", created=after(10))
 
 
 @pytest.mark.parametrize(
@@ -686,10 +696,10 @@ CREATED = JobSeen("j", "active", "p", created=after(10))
         ({"ended": after(10)}, CREATED, True),
         ({"ended": after(9)}, CREATED, False),
         ({"ended": None}, CREATED, True),
-        ({"ended": after(9)}, CREATED._replace(created=None), True),
+        ({"ended": after(9)}, replace(CREATED, created=None), True),
         ({"state": "fetched", "ended": None, "started": after(10)}, CREATED, True),
         ({"state": "fetched", "ended": None, "started": after(11)}, CREATED, False),
-        ({"state": "fetched", "ended": None}, CREATED._replace(created=None), True),
+        ({"state": "fetched", "ended": None}, replace(CREATED, created=None), True),
         ({"job": "k"}, CREATED, False),
         ({"account": "other"}, CREATED, False),
         ({"endpoint": "https://other"}, CREATED, False),
@@ -699,7 +709,7 @@ CREATED = JobSeen("j", "active", "p", created=after(10))
     ],
 )
 def test_a_run_belongs_to_a_job_and_not_to_an_earlier_one_of_its_name(
-    tmp_path: Path, fields: dict[str, Any], job: JobSeen | None, fits: bool
+    tmp_path: Path, fields: dict[str, Any], job: Job | None, fits: bool
 ) -> None:
     service = BatchServer()
     run = written(tmp_path, service, 0, **fields)

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from batchtrain.errors import Finding
+from batchtrain.records import Task
 from batchtrain.runs import directory, report
-from batchtrain.runs.directory import Failure, FileRecord, RunDirectory, RunRecord, TaskRecord
+from batchtrain.runs.directory import FileRecord, RunDirectory, RunFailure, RunRecord
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
 HOSTILE = "<script>alert(1)</script>"
@@ -18,10 +19,10 @@ def made(tmp_path: Path, metrics: str) -> RunDirectory:
     run = directory.make(tmp_path, "digits", NOW)
     run.write(
         RunRecord(
-            id=run.name, state="failed", started=NOW, job="digits", failure=Failure(HOSTILE, finding=FOUND._asdict())
+            id=run.name, state="failed", started=NOW, job="digits", failure=RunFailure(HOSTILE, finding=FOUND._asdict())
         )
     )
-    run.write_tasks([TaskRecord("train", "completed", exit_code=7)])
+    run.write_tasks([Task("train", "completed", exit_code=7)])
     run.write_files([FileRecord(task="train", path=f"wd/output/{HOSTILE}", size=3, reason="the disk is full")])
     directory.replace(run.metrics_file("train"), metrics.encode())
     return run

@@ -13,12 +13,12 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.config.types import Results
-from batchtrain.records.seen import PlaceSeen
+from batchtrain.records import File, TaskNode
 from batchtrain.runs import results as results_module
 from batchtrain.runs.directory import FileRecord, RunDirectory
-from batchtrain.runs.results import Brought, Fetcher, Part, Task, destination, parts, select, selects, size, there
+from batchtrain.runs.results import Brought, Fetcher, FetchTask, Part, destination, parts, select, selects, size, there
 from batchtrain.service import downloads
-from batchtrain.service.downloads import FileSeen, Wanted, node_tree, task_tree
+from batchtrain.service.downloads import Wanted, node_tree, task_tree
 
 from .batch_server import START, BatchServer, serve, task
 
@@ -77,7 +77,7 @@ def test_results_of_all_nodes_have_a_directory_each() -> None:
 
 def test_results_beyond_their_size_stay_and_logs_have_no_limit() -> None:
     sizes = {"wd/output/a": 600, "wd/output/b": 600, "wd/output/c": 400, "stdout.txt": 10**6}
-    files = [(PRIMARY, FileSeen(path, size)) for path, size in sizes.items()]
+    files = [(PRIMARY, File(path, size)) for path, size in sizes.items()]
     chosen = select("train", Results(max_size="1k"), files)
     assert [file.path for _, file, _ in chosen.wanted] == ["wd/output/a", "wd/output/c", "stdout.txt"]
     assert [file.path for _, file in chosen.over] == ["wd/output/b"]
@@ -85,7 +85,7 @@ def test_results_beyond_their_size_stay_and_logs_have_no_limit() -> None:
 
 
 def test_no_remote_name_leaves_the_run_directory() -> None:
-    files = [(PRIMARY, FileSeen(path, 1)) for path in ("wd/output/../../../../etc/x", "wd/output//abs", "wd/output/..")]
+    files = [(PRIMARY, File(path, 1)) for path in ("wd/output/../../../../etc/x", "wd/output//abs", "wd/output/..")]
     names = [name for _, _, name in select("train", Results(), files).wanted]
     assert len(set(names)) == 3
     assert not [name for name in names if ".." in name.split("/") or name.startswith("/")]
@@ -93,7 +93,7 @@ def test_no_remote_name_leaves_the_run_directory() -> None:
 
 def test_two_files_that_would_have_one_name_keep_apart() -> None:
     results = Results(include=("**",))
-    files = [(PRIMARY, FileSeen(path, 1)) for path in ("wd/output/model.pt", "wd/model.pt")]
+    files = [(PRIMARY, File(path, 1)) for path in ("wd/output/model.pt", "wd/model.pt")]
     names = [name for _, _, name in select("train", results, files).wanted]
     assert names[0] == "outputs/train/model.pt"
     assert len(set(names)) == 2
@@ -115,7 +115,7 @@ def client(service: BatchServer) -> Iterator[BatchClient]:
         yield connected
 
 
-PLACES = (PlaceSeen("tvm-1", "p", "workitems/j/job-1/train"), PlaceSeen("tvm-2", "p", "workitems/j/job-1/train"))
+PLACES = (TaskNode("tvm-1", "p", "workitems/j/job-1/train"), TaskNode("tvm-2", "p", "workitems/j/job-1/train"))
 
 
 def fetcher(client: BatchClient, root: Path, **options: Any) -> Fetcher:
@@ -123,7 +123,7 @@ def fetcher(client: BatchClient, root: Path, **options: Any) -> Fetcher:
 
 
 def brought(client: BatchClient, root: Path, results: Results | None = None, **options: Any) -> list[Brought]:
-    return list(fetcher(client, root, **options).bring([Task("train", results or Results())]))
+    return list(fetcher(client, root, **options).bring([FetchTask("train", results or Results())]))
 
 
 def test_the_files_of_the_primary_are_those_of_the_task_and_others_those_of_their_node() -> None:
@@ -203,7 +203,7 @@ def test_nothing_is_fetched_of_a_task_whose_files_do_not_fit_on_the_disk(
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"x" * 600, "wd/output/b": b"x" * 600}
     service.files["/jobs/j/tasks/small"] = {"wd/output/c": b"x" * 500}
     small_disk = fetcher(client, tmp_path, free=lambda directory: 1024)
-    done = [result for name in ("train", "small") for result in small_disk.bring([Task(name, Results())])]
+    done = [result for name in ("train", "small") for result in small_disk.bring([FetchTask(name, Results())])]
     why = (
         f"the disk of {tmp_path} has 1.0 KiB free, and the files of task train need 1.2 KiB: free some space and fetch"
         " them again"
@@ -215,7 +215,7 @@ def test_nothing_is_fetched_of_a_task_whose_files_do_not_fit_on_the_disk(
 
 def test_files_that_are_being_fetched_take_the_room_of_others(tmp_path: Path) -> None:
     room = results_module._Room(tmp_path, lambda directory: 1000)
-    first, second = (Wanted(task_tree("j", name), FileSeen("a", 600), tmp_path / name) for name in "ab")
+    first, second = (Wanted(task_tree("j", name), File("a", 600), tmp_path / name) for name in "ab")
     assert room.reserve("a", [first]) == ""
     assert "has 400 bytes free, and the files of task b need 600 bytes" in room.reserve("b", [second])
     room.release(first)
@@ -224,7 +224,7 @@ def test_files_that_are_being_fetched_take_the_room_of_others(tmp_path: Path) ->
 
 def test_what_has_come_of_a_large_file_is_not_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "RANGE", 1 << 16)
-    first, second = (Wanted(task_tree("j", name), FileSeen("a", 1 << 20), tmp_path / name) for name in "ab")
+    first, second = (Wanted(task_tree("j", name), File("a", 1 << 20), tmp_path / name) for name in "ab")
     free = [1 << 21]
     room = results_module._Room(tmp_path, lambda directory: free[0])
     assert room.reserve("a", [first]) == ""
@@ -244,7 +244,7 @@ def test_the_results_of_many_tasks_come_from_one_list_for_each_node(
             for name in names[node::2]
             for path in ("stdout.txt", "wd/output/model.pt", "wd/other")
         }
-    done = list(fetcher(client, tmp_path).bring([], [Task(name, Results(), logs=False) for name in names]))
+    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, Results(), logs=False) for name in names]))
     assert sorted(result.record.fetched for result in done) == sorted(f"outputs/{name}/model.pt" for name in names)
     assert {name: (tmp_path / f"outputs/{name}/model.pt").read_text() for name in names} == {n: n for n in names}
     assert sorted(asked for asked in service.asked if not asked.endswith("model.pt")) == [
@@ -256,7 +256,7 @@ def test_each_of_many_tasks_on_a_node_that_is_gone_is_named(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     service.job(task("a"), task("b"))
-    done = list(fetcher(client, tmp_path).bring([], [Task(name, Results()) for name in "ab"]))
+    done = list(fetcher(client, tmp_path).bring([], [FetchTask(name, Results()) for name in "ab"]))
     assert [(result.record.task, result.record.path, result.again) for result in done] == [
         ("a", "", False), ("b", "", False),
     ]  # fmt: skip
@@ -266,7 +266,7 @@ def test_a_task_that_was_deleted_does_not_stop_the_others(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     service.files["/jobs/j/tasks/train"] = {"wd/output/a": b"abc"}
-    tasks = [Task("gone", Results()), Task("train", Results())]
+    tasks = [FetchTask("gone", Results()), FetchTask("train", Results())]
     done = fetcher(client, tmp_path).bring(tasks)
     assert sorted(result.record.fetched for result in done) == ["", "outputs/train/a"]
 
@@ -284,8 +284,8 @@ def test_a_file_is_there_if_it_has_the_size_and_the_time_of_the_remote_one(
     (tmp_path / "a").write_bytes(b"abc")
     os.utime(tmp_path / "a", (MOMENT.timestamp(), MOMENT.timestamp()))
     modified = None if seconds is None else MOMENT + timedelta(seconds=seconds)
-    assert there(tmp_path / "a", FileSeen("a", size, modified)) is same
-    assert not there(tmp_path / "none", FileSeen("a", size, modified))
+    assert there(tmp_path / "a", File("a", size, modified)) is same
+    assert not there(tmp_path / "none", File("a", size, modified))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
+from batchtrain.records import Task
 from batchtrain.records.events import Event
 from batchtrain.runs import directory, sweep
-from batchtrain.runs.directory import RunDirectory, RunRecord, TaskRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.sweep import SweepRow, flat
 
 from .batch_server import START, BatchServer, serve, task
@@ -44,7 +45,7 @@ def of_service(service: BatchServer, *documents: dict[str, Any]) -> None:
             service.files[f"/jobs/j/tasks/{document['id']}"]["stdout.txt"] = output.encode()
 
 
-def of_run(service: BatchServer, root: Path, *tasks: TaskRecord) -> RunDirectory:
+def of_run(service: BatchServer, root: Path, *tasks: Task) -> RunDirectory:
     """The run of the job."""
     run = directory.make(root, "j", START)
     run.write(
@@ -130,9 +131,9 @@ def test_a_job_that_is_gone_is_read_from_its_run_directory(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
     tasks = [
-        TaskRecord("t0", "completed", "success", 0, parameters={"lr": 0.1}),
-        TaskRecord("t1", "completed", "failure", 0, parameters={"lr": 0.2}),
-        TaskRecord("t2", "completed", "", 3, parameters={"lr": 0.3}),
+        Task("t0", "completed", "success", 0, parameters={"lr": 0.1}),
+        Task("t1", "completed", "failure", 0, parameters={"lr": 0.2}),
+        Task("t2", "completed", "", 3, parameters={"lr": 0.3}),
     ]
     run = of_run(service, tmp_path, *tasks)
     directory.replace(run.metrics_file("t0"), b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.75}\n')
@@ -149,7 +150,7 @@ def test_of_a_long_log_of_a_run_directory_the_end_is_read(
     client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "END", 12)
-    run = of_run(service, tmp_path, TaskRecord("t0", "completed"))
+    run = of_run(service, tmp_path, Task("t0", "completed"))
     directory.replace(run.logs("t0") / "stdout.txt", b"accuracy=1\n" + b"loss=2\nxyz\n")
     assert swept(client, service, tmp_path)[0].value == 2.0
     with pytest.raises(NotFound, match="job j has no metric accuracy; no task has printed one"):

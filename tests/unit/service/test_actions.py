@@ -12,10 +12,10 @@ from azure.batch import BatchClient
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.types import Upload
+from batchtrain.records import Task
 from batchtrain.records.events import Event, FilesUploaded
-from batchtrain.service import job_actions, requests, submit, task_actions, tasks
+from batchtrain.service import job_actions, read, requests, submit, task_actions, tasks
 from batchtrain.service.task_actions import ACTIONS, NAMED, Changed, Refusal, refusal
-from batchtrain.service.tasks import Listed
 from batchtrain.service.watch import Deadline, Pace
 from tests import submitting
 from tests.unit.service import test_retry
@@ -84,9 +84,9 @@ def test_the_error_of_the_only_task_is_its_own() -> None:
 def test_a_page_of_tasks_ends_with_the_token_of_the_next() -> None:
     link = "https://x/jobs/j/tasks?api-version=1&$skiptoken=WATASK%21a"
     service = Service((200, {"value": [{"id": "a"}], "odata.nextLink": link}), (200, EMPTY))
-    page = tasks.page(service.client, "j", where="w", select="id", limit=5)
-    assert page == ((Listed("a"),), "WATASK!a")
-    assert tasks.page(service.client, "j", where="", select="id", limit=5, skip=page.next) == ((), "")
+    page = read.task_page(service.client, "j", where="w", select="id", limit=5)
+    assert page == ((Task("a", ""),), "WATASK!a")
+    assert read.task_page(service.client, "j", select="id", limit=5, skip=page.next) == ((), "")
     assert service.queries == [
         {"$filter": "w", "$select": "id", "maxresults": "5"},
         {"$select": "id", "maxresults": "5", "$skiptoken": "WATASK!a"},
@@ -102,12 +102,12 @@ def test_the_parameters_of_tasks_are_those_that_batchtrain_wrote() -> None:
              task("c", OTHER="2"), task("d", BATCHTRAIN_PARAMETERS="{}")]  # fmt: skip
     service = Service((200, {"value": named}))
     assert tasks.parameters(service.client, "j") == {"a": {"lr": 0.1}, "d": {}}
-    assert list(tasks.variable(service.client, "j", "OTHER")) == [("a", "1"), ("c", "2")]
+    assert list(read.variables(service.client, "j", "OTHER")) == [("a", "1"), ("c", "2")]
 
 
 def test_one_task_is_looked_up_by_its_id() -> None:
     service = Service((200, {"id": "t", "state": "preparing"}))
-    seen = tasks.task(service.client, "j", "t")
+    seen = read.task(service.client, "j", "t")
     assert (seen.id, seen.state, seen.failed, seen.node, seen.seconds) == ("t", "preparing", False, "", None)
     assert service.asked == ["GET /jobs/j/tasks/t"]
 

@@ -9,7 +9,7 @@ from azure.core.credentials import AccessToken
 
 from batchtrain.config.types import Aad, Secret
 from batchtrain.errors import UsageError
-from batchtrain.service import connect, look
+from batchtrain.service import connect, read
 from batchtrain.service.connect import Account, OwnTokens
 from batchtrain.service.retry import FAR, NEAR
 from tests.unit.service.test_retry import EMPTY, Plays, Time
@@ -101,12 +101,12 @@ def test_the_embedded_services_own_token_is_sent_over_http(transport: Plays) -> 
         return AccessToken(f"{key} for {account}", 4_000_000_000)
 
     where = Account("http://127.0.0.1:1", "a", token=OwnTokens("a", KEY, issued))
-    assert look.pools(connect.connect(where)) == ()
+    assert read.pools(connect.connect(where)) == ()
     assert transport.sent[0][2]["Authorization"] == "Bearer a2V5 for a"
 
 
 def test_a_request_with_a_key_is_signed_for_its_account(transport: Plays) -> None:
-    look.pools(connect.connect(Account("https://a", "name", KEY)))
+    read.pools(connect.connect(Account("https://a", "name", KEY)))
     assert transport.sent[0][2]["Authorization"].startswith("SharedKey name:")
 
 

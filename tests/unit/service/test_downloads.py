@@ -21,9 +21,10 @@ from azure.core.exceptions import ServiceRequestError
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotFound
+from batchtrain.records import File
 from batchtrain.service import connect, downloads
 from batchtrain.service.connect import Account
-from batchtrain.service.downloads import Fetched, FileSeen, Wanted, fetch, fetch_found, listed, node_tree, task_tree
+from batchtrain.service.downloads import Fetched, Wanted, fetch, fetch_found, listed, node_tree, task_tree
 from batchtrain.service.retry import FAR, NEAR
 
 TREE = task_tree("j", "t")
@@ -142,7 +143,7 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloads, "RANGE", 64)
 
 
-def fetched(client: BatchClient, target: Path, *files: FileSeen) -> dict[str, Fetched]:
+def fetched(client: BatchClient, target: Path, *files: File) -> dict[str, Fetched]:
     wanted = (Wanted(TREE, file, target / file.path) for file in files)
     return {one.wanted.file.path: one for one in fetch(client, wanted, patience=NEAR)}
 
@@ -168,7 +169,7 @@ def test_a_list_goes_over_pages_and_leaves_directories_out(service: Service, cli
 
 def test_files_of_all_sizes_come_byte_for_byte(service: Service, client: BatchClient, tmp_path: Path) -> None:
     service.files = {f"d/{size}": content(size) for size in (0, 1, 63, 64, 65, 127, 128, 1000)}
-    found = fetched(client, tmp_path, *(FileSeen(name, len(data), NOW) for name, data in service.files.items()))
+    found = fetched(client, tmp_path, *(File(name, len(data), NOW) for name, data in service.files.items()))
     for name, data in service.files.items():
         assert (tmp_path / name).read_bytes() == data
         assert (found[name].sha256, found[name].reason) == (hashlib.sha256(data).hexdigest(), "")
@@ -181,7 +182,7 @@ def test_files_are_found_and_fetched_at_once(service: Service, client: BatchClie
 
     def look(number: int, stopped: threading.Event) -> tuple[int, list[Wanted]]:
         path = f"t{number}/model"
-        return number, [Wanted(TREE, FileSeen(path, number * 70), tmp_path / path)]
+        return number, [Wanted(TREE, File(path, number * 70), tmp_path / path)]
 
     done = list(fetch_found(client, (partial(look, number) for number in range(20)), patience=NEAR))
     assert sorted(found for found in done if isinstance(found, int)) == list(range(20))
@@ -200,7 +201,7 @@ def test_a_link_whose_target_is_served_is_fetched_and_another_one_is_named(
     service: Service, client: BatchClient, tmp_path: Path
 ) -> None:
     service.files = {"served": content(200)}
-    found = fetched(client, tmp_path, FileSeen("served", 9, link=True), FileSeen("out", 9, link=True))
+    found = fetched(client, tmp_path, File("served", 9, link=True), File("out", 9, link=True))
     assert (found["served"].size, found["served"].reason) == (200, "")
     assert (tmp_path / "served").read_bytes() == content(200)
     assert (found["out"].reason, found["out"].again, found["out"].sha256) == (downloads.LINK, True, "")
@@ -225,7 +226,7 @@ def test_a_copy_is_private_where_it_is_asked_for(service: Service, client: Batch
     service.files = {"a": b"x"}
     target, umask = tmp_path / "new" / "deep" / "a", os.umask(0)
     try:
-        list(fetch(client, [Wanted(TREE, FileSeen("a", 1, NOW), target)], patience=NEAR, mode=downloads.PRIVATE))
+        list(fetch(client, [Wanted(TREE, File("a", 1, NOW), target)], patience=NEAR, mode=downloads.PRIVATE))
     finally:
         os.umask(umask)
     assert [path.stat().st_mode & 0o777 for path in (target.parents[1], target.parent, target)] == [0o700, 0o700, 0o600]
@@ -238,7 +239,7 @@ def test_a_connection_that_is_cut_at_any_byte_is_resumed_there(
     service.files = {"model": content(200)}
     cuts = iter([cut, cut])
     service.before = lambda *_: next(cuts, None)  # type: ignore[method-assign]
-    found = fetched(client, tmp_path, FileSeen("model", 200))
+    found = fetched(client, tmp_path, File("model", 200))
     assert (tmp_path / "model").read_bytes() == content(200)
     assert found["model"].sha256
 
@@ -251,7 +252,7 @@ def test_a_file_that_grows_is_its_first_bytes(service: Service, client: BatchCli
         service.versions[name] = service.versions.get(name, 0) + 1
 
     service.before = grow  # type: ignore[method-assign]
-    found = fetched(client, tmp_path, FileSeen("log", 200))["log"]
+    found = fetched(client, tmp_path, File("log", 200))["log"]
     assert found.reason == f"it was being written while it was fetched: these are its first {found.size:,} bytes"
     assert (tmp_path / "log").read_bytes() == service.files["log"][: found.size]
 
@@ -266,13 +267,13 @@ def test_a_file_that_was_replaced_between_two_ranges_is_never_a_mixture(
             service.files[name], service.versions[name] = b"b" * 150, 1
 
     service.before = replace  # type: ignore[method-assign]
-    fetched(client, tmp_path, FileSeen("model", 200))
+    fetched(client, tmp_path, File("model", 200))
     assert (tmp_path / "model").read_bytes() == b"b" * 150
 
 
 def test_a_file_that_is_gone_does_not_stop_the_others(service: Service, client: BatchClient, tmp_path: Path) -> None:
     service.files = {"b": b"there"}
-    found = fetched(client, tmp_path, FileSeen("a", 10), FileSeen("b", 5))
+    found = fetched(client, tmp_path, File("a", 10), File("b", 5))
     assert (tmp_path / "b").read_bytes() == b"there"
     assert "FileNotFound" in found["a"].reason and not found["a"].again
     assert os.listdir(tmp_path) == ["b"]  # noqa: PTH208
@@ -283,7 +284,7 @@ def test_after_a_lost_node_its_other_files_are_not_asked_for(
 ) -> None:
     monkeypatch.setattr(downloads, "WORKERS", 1)
     monkeypatch.setattr(downloads, "_GONE", frozenset({"FileNotFound"}))
-    found = fetched(client, tmp_path, *(FileSeen(f"f{number}", 10) for number in range(5)))
+    found = fetched(client, tmp_path, *(File(f"f{number}", 10) for number in range(5)))
     assert len(service.asked) == 1
     assert len({one.reason for one in found.values()}) == 1
 
@@ -300,7 +301,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(
         return write(fd, data, at)
 
     monkeypatch.setattr(downloads.os, "pwrite", full)
-    found = fetched(client, tmp_path, FileSeen("large", 60), FileSeen("small", 2))
+    found = fetched(client, tmp_path, File("large", 60), File("small", 2))
     assert found["large"].reason == f"the disk of {tmp_path} is full: free some space and fetch it again"
     assert found["large"].again
     assert os.listdir(tmp_path) == ["small"]  # noqa: PTH208
@@ -319,12 +320,12 @@ def test_what_came_of_a_large_file_is_kept_for_the_next_call(
         return write(fd, data, at)
 
     monkeypatch.setattr(downloads.os, "pwrite", full)
-    fetched(client, tmp_path, FileSeen("model", 200, NOW))
+    fetched(client, tmp_path, File("model", 200, NOW))
     assert not (tmp_path / "model").exists()
     monkeypatch.undo()
     monkeypatch.setattr(downloads, "RANGE", 64)
     service.asked.clear()
-    fetched(client, tmp_path, FileSeen("model", 200, NOW))
+    fetched(client, tmp_path, File("model", 200, NOW))
     assert sorted(span for _, _, span in service.asked) == ["bytes=128-191", "bytes=192-199"]
     assert (tmp_path / "model").read_bytes() == content(200)
     assert os.listdir(tmp_path) == ["model"]  # noqa: PTH208
@@ -344,10 +345,10 @@ def test_a_damaged_part_of_an_earlier_call_is_fetched_again(
     with monkeypatch.context() as patched:
         patched.setattr(downloads, "WORKERS", 1)
         patched.setattr(downloads.os, "pwrite", full)
-        fetched(client, tmp_path, FileSeen("model", 200, NOW))
+        fetched(client, tmp_path, File("model", 200, NOW))
     part, _ = downloads.partial(tmp_path / "model")
     part.write_bytes(bytes(128))
-    assert fetched(client, tmp_path, FileSeen("model", 200, NOW))["model"].reason == ""
+    assert fetched(client, tmp_path, File("model", 200, NOW))["model"].reason == ""
     assert (tmp_path / "model").read_bytes() == content(200)
 
 
@@ -357,14 +358,14 @@ def test_a_copy_that_the_disk_corrupts_is_not_given_its_name(
     service.files = {"model": content(60)}
     write = os.pwrite
     monkeypatch.setattr(downloads.os, "pwrite", lambda fd, data, at: write(fd, bytes(len(data)), at))
-    found = fetched(client, tmp_path, FileSeen("model", 60))["model"]
+    found = fetched(client, tmp_path, File("model", 60))["model"]
     assert "is not what came from the node" in found.reason
     assert not (tmp_path / "model").exists()
 
 
 def test_an_interrupted_call_ends_its_threads(service: Service, client: BatchClient, tmp_path: Path) -> None:
     service.files = {f"f{number}": content(64) for number in range(50)}
-    wanted = (Wanted(TREE, FileSeen(name, 64), tmp_path / name) for name in service.files)
+    wanted = (Wanted(TREE, File(name, 64), tmp_path / name) for name in service.files)
     some = fetch(client, wanted, patience=NEAR)
     next(some)
     some.close()
@@ -386,7 +387,7 @@ def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch
 
     batch = downloads._Batch(NoServer(), print, FAR._replace(first=1e-3, most=1e-3), 0o777)  # type: ignore[arg-type]
     monkeypatch.setattr(downloads.retry, "transient", interrupt)
-    download = downloads._Download(batch, Wanted(TREE, FileSeen("f", 64), tmp_path / "f"))
+    download = downloads._Download(batch, Wanted(TREE, File("f", 64), tmp_path / "f"))
     download.take((0, 64))
     assert (batch.client.asked, download._failed) == (1, None)  # type: ignore[attr-defined]
 

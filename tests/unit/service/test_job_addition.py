@@ -11,9 +11,9 @@ from batchtrain.errors import AlreadyExists, Differs, QuotaReached, ServiceError
 from batchtrain.plan import Plan, Step, wire
 from batchtrain.plan.canonical import digest
 from batchtrain.plan.marks import COMPLETE, DIGEST, RUN, Marks
-from batchtrain.plan.task_stream import Listed, TaskStream
+from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.records.events import Event
-from batchtrain.service import job_addition, standing
+from batchtrain.service import read, standing
 from batchtrain.service.job_addition import NAMED, AddOptions
 from batchtrain.service.register import Register, Thing
 from tests import submitting
@@ -204,14 +204,14 @@ def test_the_retries_of_a_job_are_those_of_its_planned_tasks() -> None:
 
 def stream(*names: str) -> Plan:
     bodies = tuple(wire.TaskCreate(id=name, command_line="true") for name in names)
-    return Plan((Step("job.add", "j", JOB), Step("task.add", "j", TaskStream((Listed(bodies),)))))
+    return Plan((Step("job.add", "j", JOB), Step("task.add", "j", TaskStream((ListedTasks(bodies),)))))
 
 
 @pytest.mark.parametrize(("page", "noted"), [(1, True), (2, False)])
 def test_a_job_notes_that_it_has_all_tasks_if_they_exceed_a_page(
     page: int, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_addition, "PAGE", page)
+    monkeypatch.setattr(read, "PAGE", page)
     service = Service((201, None), stand("a", "b"), (200, None))
     assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
     assert (service.asked[-1] == "PATCH /jobs/j") == noted
@@ -221,7 +221,7 @@ def test_a_job_notes_that_it_has_all_tasks_if_they_exceed_a_page(
 
 
 def test_a_note_that_the_service_refuses_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_addition, "PAGE", 1)
+    monkeypatch.setattr(read, "PAGE", 1)
     service = Service((201, None), stand("a", "b"), refusal("JobCompleted"))
     assert added(service, stream("a", "b"))[-1] == "added 2 tasks"
 
@@ -230,7 +230,7 @@ def test_a_note_that_the_service_refuses_is_no_error(monkeypatch: pytest.MonkeyP
 def test_tasks_that_the_digest_does_not_determine_are_listed_the_next_time(
     planned: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_addition, "PAGE", 1)
+    monkeypatch.setattr(read, "PAGE", 1)
     service = Service((201, None), stand("a", "b", "c"))
     added(service, planned)
     assert service.asked[-1] == "POST /jobs/j/addtaskcollection"

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.errors import NotFound, QuotaReached, ServiceError, TimedOut
+from batchtrain.records import Node
 from batchtrain.records.events import Event, NodesSeen
-from batchtrain.records.seen import NodeSeen
 from batchtrain.service import watch
 from batchtrain.service.watch import MOST_REBOOTS, Deadline, Pace, Reboots
 from tests.unit.service.test_retry import EMPTY, Service, refusal
@@ -151,7 +152,7 @@ def test_a_broken_node_that_is_mended_does_not_end_the_wait() -> None:
     service = Service(pool(), nodes("idle", "unusable"), pool(), nodes("idle", "idle"))
     mended: list[str] = []
 
-    def mend(node: NodeSeen) -> bool:
+    def mend(node: Node) -> bool:
         mended.append(node.id)
         return True
 
@@ -161,7 +162,7 @@ def test_a_broken_node_that_is_mended_does_not_end_the_wait() -> None:
 
 # --- reboots --------------------------------------------------------------------------------------------------------
 
-UNUSABLE = NodeSeen("n", "unusable", "")
+UNUSABLE = Node("n", "unusable", "")
 
 
 def test_a_broken_node_is_rebooted_a_few_times_and_each_time_is_reported() -> None:
@@ -172,7 +173,7 @@ def test_a_broken_node_is_rebooted_a_few_times_and_each_time_is_reported() -> No
     assert [reported[0], reported[-1]] == [
         f"node n is unusable; reboot {number} of {MOST_REBOOTS}" for number in (1, MOST_REBOOTS)
     ]
-    assert reboots.mend(UNUSABLE._replace(id="other"))
+    assert reboots.mend(replace(UNUSABLE, id="other"))
 
 
 def test_a_node_in_another_state_is_not_rebooted() -> None:

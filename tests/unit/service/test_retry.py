@@ -37,7 +37,7 @@ from batchtrain.errors import AlreadyExists, Differs, NotAllowed, ServiceError, 
 from batchtrain.plan import Plan, Step
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event
-from batchtrain.service import clock_difference, connect, files, look, retry, submit
+from batchtrain.service import clock_difference, connect, files, read, retry, submit
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import task_tree
 from batchtrain.service.retry import FAR, NEAR, Clock, RetryPolicy
@@ -149,7 +149,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 def test_a_transient_fault_is_retried(fault: Any) -> None:
     service = Service(fault, fault, fault, (200, EMPTY))
-    assert look.pools(service.client) == ()
+    assert read.pools(service.client) == ()
     assert len(service.transport.sent) == 4
 
 
@@ -166,14 +166,14 @@ def test_a_transient_fault_is_retried(fault: Any) -> None:
 def test_everything_else_is_final_at_once(fault: Any) -> None:
     service = Service(fault, (200, EMPTY))
     with pytest.raises(ServiceError):
-        look.pools(service.client)
+        read.pools(service.client)
     assert len(service.transport.sent) == 1
 
 
 def test_every_page_of_a_list_is_retried() -> None:
     more = {"value": [], "odata.nextLink": "https://x/pools?$skiptoken=1"}
     service = Service(NO_ANSWER, (200, more), NO_ANSWER, (200, EMPTY))
-    assert look.pools(service.client) == ()
+    assert read.pools(service.client) == ()
     assert len(service.transport.sent) == 4
 
 
@@ -195,7 +195,7 @@ def test_pauses_grow_and_are_random() -> None:
     pauses = []
     for _ in range(40):
         service = Service(*[(503, EMPTY)] * 5, (200, EMPTY))
-        look.pools(service.client)
+        read.pools(service.client)
         pauses.append(service.time.pauses)
     for number in range(5):
         column = [row[number] for row in pauses]
@@ -205,23 +205,23 @@ def test_pauses_grow_and_are_random() -> None:
 
 def test_retry_after_is_obeyed_as_seconds() -> None:
     service = Service((429, EMPTY, {"Retry-After": "30"}), (200, EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     assert service.time.pauses == [30]
 
 
 def test_retry_after_is_obeyed_as_a_date() -> None:
     soon = format_datetime(datetime.now(timezone.utc) + timedelta(hours=1), usegmt=True)
     service = Service((200, EMPTY), (503, EMPTY, {"Retry-After": soon}), (200, EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     with retry.until(86_400):
-        look.pools(service.client)
+        read.pools(service.client)
     assert 1800 < service.time.pauses[0] <= 3600
 
 
 @pytest.mark.parametrize("given", ["soon", "-1", "nan", "inf", "²", "9" * 400])
 def test_a_retry_after_that_cannot_be_read_is_ignored(given: str) -> None:
     service = Service((503, EMPTY, {"Retry-After": given}), (200, EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     assert service.time.pauses[0] <= FAR.first
 
 
@@ -231,7 +231,7 @@ def test_a_call_ends_within_its_budget_and_uses_it(patience: retry.Patience, tak
     service = Service((503, EMPTY), patience=patience)
     service.transport.takes = takes
     with pytest.raises(Unreachable, match=r"list pools: .*"):
-        look.pools(service.client)
+        read.pools(service.client)
     assert patience.budget - takes - 1 <= service.time.seconds <= patience.budget + takes
     for connect_timeout, read_timeout in service.transport.timeouts:
         assert connect_timeout <= patience.connect
@@ -242,14 +242,14 @@ def test_a_call_ends_within_its_budget_and_uses_it(patience: retry.Patience, tak
 def test_a_retry_after_beyond_the_budget_ends_the_call_at_once() -> None:
     service = Service((503, EMPTY, {"Retry-After": "600"}))
     with pytest.raises(Unreachable):
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.pauses == []
 
 
 def test_where_nothing_listens_on_this_machine_the_first_call_fails_soon() -> None:
     service = Service(NO_CONNECTION, patience=NEAR)
     with pytest.raises(Unreachable, match="connection refused; check the endpoint") as caught:
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.seconds <= NEAR.refused
     assert caught.value.code == "NoConnection"
 
@@ -258,9 +258,9 @@ def unresolved(patience: retry.Patience, *before: Any, **wait: float) -> Service
     """A service after a call to a host whose name does not resolve."""
     service = Service(*before, UNKNOWN, patience=patience)
     for _ in before:
-        look.pools(service.client)
+        read.pools(service.client)
     with retry.until(**wait) if wait else nullcontext(), pytest.raises(Unreachable, match="its name does not resolve"):
-        look.pools(service.client)
+        read.pools(service.client)
     return service
 
 
@@ -277,7 +277,7 @@ def test_a_host_that_has_answered_keeps_its_patience_when_its_name_no_longer_res
 def test_a_host_that_refuses_connections_keeps_its_patience() -> None:
     service = Service(NO_CONNECTION)
     with pytest.raises(Unreachable):
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.seconds > FAR.refused - 1
 
 
@@ -289,7 +289,7 @@ def test_a_sign_in_host_whose_name_does_not_resolve_is_given_up_soon_too() -> No
     service = Service((200, EMPTY))
     client = BatchClient("https://x", Tokens(), retry_policy=service.policy, transport=service.transport)
     with pytest.raises(Unreachable, match="signing in: the sign-in service does not answer: its name does not resolve"):
-        look.pools(client)
+        read.pools(client)
     assert (service.transport.sent, 1.0 < service.time.seconds <= retry.UNRESOLVED) == ([], True)
 
 
@@ -312,9 +312,9 @@ def test_work_of_another_library_is_repeated_after_transient_faults() -> None:
 
 def test_what_has_answered_once_is_given_the_whole_budget() -> None:
     service = Service((200, EMPTY), NO_CONNECTION, patience=NEAR)
-    look.pools(service.client)
+    read.pools(service.client)
     with pytest.raises(Unreachable):
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.seconds > NEAR.budget - 1
 
 
@@ -322,7 +322,7 @@ def test_each_attempt_is_signed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     dates = iter(["Mon, 23 Nov 2026 12:00:00 GMT", "Mon, 23 Nov 2026 12:20:00 GMT"])
     monkeypatch.setattr("azure.batch._patch.Serializer.serialize_rfc", lambda *_, **__: next(dates))
     service = Service((503, EMPTY), (200, EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     (first, second) = (headers for _, _, headers in service.transport.sent)
     assert first["ocp-date"] != second["ocp-date"]
     assert first["Authorization"] != second["Authorization"]
@@ -347,7 +347,7 @@ def test_a_service_that_takes_connections_and_says_nothing_is_given_up() -> None
             retry_policy=RetryPolicy(quick),
         )
         with pytest.raises(Unreachable, match=r"list pools: 127\.0\.0\.1:\d+ does not answer: no answer in time"):
-            look.pools(client)
+            read.pools(client)
 
 
 # --- inside a wait --------------------------------------------------------------------------------------------------
@@ -355,10 +355,10 @@ def test_a_service_that_takes_connections_and_says_nothing_is_given_up() -> None
 
 def test_inside_a_wait_faults_are_retried_until_its_end_and_reported_each_minute() -> None:
     service = Service((200, EMPTY), *[(503, EMPTY)] * 60, (200, EMPTY))
-    look.pools(service.client)
+    read.pools(service.client)
     said: list[str] = []
     with retry.until(service.time.now() + 3600, said.append):
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.seconds > FAR.budget
     minutes = service.time.seconds / 60
     assert minutes / 2 <= len(said) - 1 <= minutes + 1
@@ -369,9 +369,9 @@ def test_inside_a_wait_faults_are_retried_until_its_end_and_reported_each_minute
 
 def test_a_wait_ends_at_its_deadline() -> None:
     service = Service((200, EMPTY), NO_ANSWER)
-    look.pools(service.client)
+    read.pools(service.client)
     with pytest.raises(Unreachable), retry.until(service.time.now() + 300):
-        look.pools(service.client)
+        read.pools(service.client)
     assert 295 < service.time.seconds <= 300
 
 
@@ -379,14 +379,14 @@ def test_a_short_fault_is_not_reported() -> None:
     service = Service(NO_ANSWER, (200, EMPTY), patience=NEAR)
     said: list[str] = []
     with retry.until(60, said.append):
-        look.pools(service.client)
+        read.pools(service.client)
     assert said == []
 
 
 def test_a_wrong_endpoint_ends_a_wait_before_its_deadline() -> None:
     service = Service(NO_CONNECTION, patience=NEAR)
     with pytest.raises(Unreachable), retry.until(3600):
-        look.pools(service.client)
+        read.pools(service.client)
     assert service.time.seconds <= NEAR.refused
 
 
@@ -402,9 +402,9 @@ def test_a_sign_in_that_fails_later_is_an_outage() -> None:
 
     service, tokens = Service((200, EMPTY)), Tokens()
     client = BatchClient("https://x", tokens, retry_policy=service.policy, transport=service.transport)
-    look.pools(client)
+    read.pools(client)
     tokens.fails = 3
-    assert look.pools(client) == ()
+    assert read.pools(client) == ()
     assert tokens.fails == 0
 
 
@@ -706,7 +706,7 @@ def test_a_listener_hears_of_outages_outside_a_wait() -> None:
         retry.listen(told.append)
         service = Service((503, EMPTY), (200, EMPTY))
         service.transport.takes = 6.0
-        look.pools(service.client)
+        read.pools(service.client)
 
     copy_context().run(call)
     assert told[-1].startswith("the service answers again, after ")

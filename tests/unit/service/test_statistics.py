@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from batchtrain.errors import NotFound, ServiceError
+from batchtrain.records import Counts, Task
+from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.statistics import Collector, cause_of, spread
 from batchtrain.service.task_actions import ACTIONS, Changed, Refusal, refusal
-from batchtrain.service.tasks import Counts, Listed
 
 
-def task(number: int, seconds: int, code: int = 0, **more: Any) -> Listed:
+def task(number: int, seconds: int, code: int = 0, **more: Any) -> Task:
     info = {
         "startTime": "2026-01-01T00:00:10Z",
         "endTime": f"2026-01-01T00:00:{10 + seconds}Z",
@@ -21,7 +22,7 @@ def task(number: int, seconds: int, code: int = 0, **more: Any) -> Listed:
         "result": "Failure" if code else "Success",
     }
     document = {"id": f"t{number}", "state": "completed", "creationTime": "2026-01-01T00:00:00Z", "executionInfo": info}
-    return msgspec.convert({**document, **more}, Listed)
+    return msgspec.convert({**document, **more}, TaskAnswer).record
 
 
 def test_a_spread_is_the_median_the_95th_percentile_and_the_longest() -> None:
@@ -34,7 +35,7 @@ def test_times_causes_and_the_slowest_are_counted() -> None:
     collector = Collector()
     for number in range(20):
         collector.add(task(number, number, 137 if number > 17 else 0))
-    collector.add(Listed("waiting", "active"))
+    collector.add(Task("waiting", "active"))
     stats = collector.stats({})
     assert stats.counts == Counts(active=1, succeeded=18, failed=2)
     assert (stats.waited, stats.ran) == ((10, 10, 10), (9, 18, 19))
@@ -77,7 +78,7 @@ def test_retries_and_requeues_are_added_up_and_the_first_start_and_the_last_end_
     for number, start, end in ((1, 20, 30), (2, 10, 50), (3, 40, 45)):
         info = {"startTime": f"2026-01-01T00:00:{start}Z", "endTime": f"2026-01-01T00:00:{end}Z", "exitCode": 0,
                 "result": "Success", "retryCount": number, "requeueCount": 10 * number}  # fmt: skip
-        collector.add(msgspec.convert({"id": "t", "state": "completed", "executionInfo": info}, Listed))
+        collector.add(msgspec.convert({"id": "t", "state": "completed", "executionInfo": info}, TaskAnswer).record)
     stats = collector.stats({})
     assert (stats.retries, stats.requeues) == (6, 60)
     assert stats.first_start and stats.last_end
@@ -102,7 +103,7 @@ def test_a_task_that_started_before_it_was_created_by_the_clocks_waited_for_noth
     ],
 )
 def test_a_cause_is_the_exit_code_unless_the_service_knows_another(info: Any, cause: str) -> None:
-    assert cause_of(msgspec.convert({"id": "t", "executionInfo": info}, Listed)) == cause
+    assert cause_of(msgspec.convert({"id": "t", "executionInfo": info}, TaskAnswer).record) == cause
 
 
 def test_the_most_frequent_cause_comes_first_with_its_message() -> None:

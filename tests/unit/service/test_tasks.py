@@ -17,9 +17,11 @@ import pytest
 
 from batchtrain.errors import TimedOut, UsageError
 from batchtrain.following import FIRST, MOST_FAILED, OUTPUT, Follow
+from batchtrain.records import Counts
 from batchtrain.records.events import Event, Stdout
-from batchtrain.service import retry, tasks, watch
-from batchtrain.service.tasks import FEW, Counts, Glance
+from batchtrain.service import read, retry, tasks, watch
+from batchtrain.service.answers import TaskAnswer
+from batchtrain.service.tasks import FEW, Glance
 from batchtrain.service.watch import Deadline
 from tests.unit.service.test_retry import Time
 
@@ -55,13 +57,12 @@ class Service:
             self.late = max(self.late - 1, 0)
             counts = {"active": open_tasks, "succeeded": self.count - open_tasks - self.failed, "failed": self.failed}
             return Answer({"taskCounts": counts})
+        if parts.path == "/jobs/j":
+            self.counted += 1
+            return Answer({"id": "j", "state": "active"})
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         self.queries.append(query)
         return Answer(self.page(query))
-
-    def get_job(self, job_id: str, **_: Any) -> Any:
-        self.counted += 1
-        return SimpleNamespace(id=job_id, state="active", pool_info=None, creation_time=None, execution_info=None)
 
     def page(self, query: dict[str, str]) -> dict[str, Any]:
         start, size = int(query.get("$skiptoken", 0)), int(query["maxresults"])
@@ -104,9 +105,9 @@ def test_a_large_job_is_seen_with_two_requests_whatever_its_size() -> None:
 
 
 def test_a_list_follows_its_pages_and_ends_at_its_limit() -> None:
-    assert [task.id for task in tasks.listed(client(Service(2500)), "j")] == [f"t{number}" for number in range(2500)]
+    assert [task.id for task in read.tasks(client(Service(2500)), "j")] == [f"t{number}" for number in range(2500)]
     service = Service(2500)
-    assert len(list(tasks.listed(client(service), "j", limit=7))) == 7
+    assert len(list(read.tasks(client(service), "j", limit=7))) == 7
     assert [query["maxresults"] for query in service.queries] == ["7"]
 
 
@@ -146,7 +147,7 @@ def test_the_last_changes_of_a_large_job_are_found_without_listing_it(
 
 
 def test_a_state_and_a_time_filter_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "PAGE", 2)
+    monkeypatch.setattr(read, "PAGE", 2)
     service = Changes(1400)
     assert [task.id for task in tasks.last(client(service), "j", 2, tasks.FAILED)] == ["t100", "t0"]
     assert service.queries[-1]["$filter"].startswith(f"({tasks.FAILED}) and stateTransitionTime gt")
@@ -212,8 +213,7 @@ class Job:
 
     def iter_tasks(self, state: str, *, limit: int) -> Iterator[Any]:
         assert state == "failed"
-        listed = tasks.listed(client(Service(100, ended=100, failed=self.failed)), "j", where=tasks.FAILED, limit=limit)
-        return map(tasks.seen, listed)
+        return read.tasks(client(Service(100, ended=100, failed=self.failed)), "j", where=tasks.FAILED, limit=limit)
 
     def failure_of(self, task: Any) -> str:
         return f"why {task.id} failed"
@@ -253,6 +253,8 @@ def test_the_filter_of_an_unknown_state_names_the_states() -> None:
 
 
 def test_tasks_share_equal_texts() -> None:
-    document = b'{"id":"t","state":"completed","executionInfo":{"result":"Success"},"nodeInfo":{"nodeId":"tvm-1"}}'
-    one, other = (tasks.seen(msgspec.json.decode(document, type=tasks.Listed)) for _ in range(2))
-    assert (one.state is other.state, one.result is other.result, one.node is other.node) == (True, True, True)
+    run = {"result": "Failure", "failureInfo": {"code": "DiskFull", "message": "No space."}}
+    document = {"id": "t", "state": "completed", "executionInfo": run, "nodeInfo": {"nodeId": "tvm-1"}}
+    one, other = (msgspec.json.decode(msgspec.json.encode(document), type=TaskAnswer).record for _ in range(2))
+    names = ("state", "result", "node", "failure", "request")
+    assert [name for name in names if getattr(one, name) is not getattr(other, name)] == []

@@ -8,18 +8,32 @@ from typing import Any
 
 import pytest
 from azure.batch import BatchClient
+from msgspec.structs import replace
 
 from batchtrain.errors import NotFound, Unreachable
 from batchtrain.plan.types import PoolFacts
-from batchtrain.records.seen import Endpoint, ImageSeen, JobSeen, NodeSeen, PlaceSeen, PoolSeen, ScheduleSeen
-from batchtrain.service import browse, clock_difference, look
-from batchtrain.service.browse import NodeRow, RecentTask, TaskRow
+from batchtrain.records import (
+    Endpoint,
+    Failure,
+    Image,
+    Job,
+    JobSchedule,
+    Node,
+    Pool,
+    RecentTask,
+    Task,
+    TaskNode,
+    TaskRequest,
+)  # fmt: skip
+from batchtrain.service import clock_difference, read
+from batchtrain.service.tasks import both, starting
 from tests.unit.service.test_retry import EMPTY, NO_CONNECTION, NOW, Service, refusal
 
 MISSING = refusal("JobNotFound", 404)
 START, END = "2026-11-23T12:00:10Z", "2026-11-23T12:01:15Z"
 STARTED, ENDED = NOW + timedelta(seconds=10), NOW + timedelta(seconds=75)
 FAULT = {"code": "DiskFull", "message": "No space."}
+DISK_FULL = Failure("DiskFull", "No space.")
 
 
 def listed(*items: Any) -> tuple[int, Any]:
@@ -33,26 +47,26 @@ POOL = {
     "currentDedicatedNodes": 1, "targetDedicatedNodes": 2, "currentLowPriorityNodes": 3, "targetLowPriorityNodes": 4,
     "enableInterNodeCommunication": True, "taskSlotsPerNode": 5, "resizeErrors": [FAULT],
 }  # fmt: skip
-SEEN = PoolSeen("p", "active", "resizing", "standard_d2s_v5", 1, 2, 3, 4, True, 5, ("DiskFull: No space.",))
+RESIZING = Pool("p", "active", "resizing", "standard_d2s_v5", 1, 2, 3, 4, True, 5, (DISK_FULL,))
 
 
 def test_a_pool_is_read_with_its_counts_and_errors() -> None:
-    assert look.pool(Service((200, POOL)).client, "p") == SEEN
+    assert read.pool(Service((200, POOL)).client, "p") == RESIZING
 
 
 def test_a_pool_without_counts_has_no_nodes_and_one_slot() -> None:
     service = Service(listed({"id": "p", "state": "active", "vmSize": "d2"}))
-    assert look.pools(service.client) == (PoolSeen("p", "active", "", "d2", 0, 0, 0, 0, False, 1),)
+    assert read.pools(service.client) == (Pool("p", "active", "", "d2", 0, 0, 0, 0, False, 1),)
 
 
 def test_a_plan_takes_the_living_counts_of_a_pool_and_its_size_in_capital_letters() -> None:
-    assert look.facts_of(SEEN) == PoolFacts("p", "STANDARD_D2S_V5", 1, 3, True, 5)
+    assert read.facts_of(RESIZING) == PoolFacts("p", "STANDARD_D2S_V5", 1, 3, True, 5)
 
 
 def test_only_the_nodes_of_pools_that_have_some_are_asked_for_their_hours() -> None:
-    pools = [SEEN._replace(dedicated=0, spot=0), SEEN._replace(dedicated=0, spot=1), SEEN._replace(spot=0)]
+    pools = [replace(RESIZING, dedicated=0, spot=0), replace(RESIZING, dedicated=0, spot=1), replace(RESIZING, spot=0)]
     service = Service(listed({"id": "n", "state": "idle", "allocationTime": "2026-11-23T12:00:00Z"}))
-    hours = [pool.node_hours for pool in look.with_node_hours(service.client, pools, NOW + timedelta(minutes=30))]
+    hours = [pool.node_hours for pool in read.with_node_hours(service.client, pools, NOW + timedelta(minutes=30))]
     assert hours == [0.0, 0.5, 0.5]
     assert service.asked == ["GET /pools/p/nodes"] * 2
 
@@ -71,14 +85,14 @@ def test_only_the_nodes_of_pools_that_have_some_are_asked_for_their_hours() -> N
 def test_a_node_is_read_with_the_end_of_its_start_task(start: Any, text: str, seconds: float | None) -> None:
     node = {"id": "n", "state": "idle", "ipAddress": "10.0.0.4", "startTaskInfo": start, "errors": [FAULT],
             "allocationTime": START, "isDedicated": False}  # fmt: skip
-    (seen,) = look.nodes(Service(listed(node)).client, "p")
-    assert seen == NodeSeen("n", "idle", "10.0.0.4", text, ("DiskFull: No space.",), STARTED, seconds, False)
-    row = browse.node(Service((200, node)).client, "p", "n")
-    assert (row.start_task, row.dedicated, row.errors) == (text, False, ("DiskFull: No space.",))
+    (listed_node,) = read.nodes(Service(listed(node)).client, "p")
+    code = start.get("exitCode")
+    assert listed_node == Node("n", "idle", "10.0.0.4", text, (DISK_FULL,), STARTED, seconds, False, code)
+    assert read.node(Service((200, node)).client, "p", "n") == listed_node
 
 
 def test_a_node_without_a_start_task_is_dedicated_unless_the_service_denies_it() -> None:
-    assert look.nodes(Service(listed({"id": "n", "state": "creating"})).client, "p") == (NodeSeen("n", "creating", ""),)
+    assert read.nodes(Service(listed({"id": "n", "state": "creating"})).client, "p") == (Node("n", "creating", ""),)
 
 
 def test_a_row_of_a_node_has_its_times_and_tasks() -> None:
@@ -88,10 +102,11 @@ def test_a_row_of_a_node_has_its_times_and_tasks() -> None:
         "runningTaskSlotsCount": 2, "totalTasksRun": 3, "recentTasks": [{"jobId": "j", "taskId": "t"}],
     }  # fmt: skip
     service = Service(listed(node, {"id": "m", "state": "idle"}))
-    assert browse.nodes(service.client, "p") == (
-        NodeRow("n", "running", "10.0.0.4", "d2", True, STARTED, ENDED, NOW, "", (), 1, 2, 3, (RecentTask("j", "t"),)),
-        NodeRow("m", "idle"),
-    )
+    assert read.nodes(service.client, "p", read.WORKING_NODE) == (
+        Node("n", "running", "10.0.0.4", allocated=STARTED, size="d2", booted=ENDED, since=NOW, running_tasks=1,
+             running_slots=2, total_run=3, recent=(RecentTask("j", "t"),)),
+        Node("m", "idle"),
+    )  # fmt: skip
     assert service.asked == ["GET /pools/p/nodes"]
 
 
@@ -99,7 +114,7 @@ def test_nodes_of_both_kinds_are_counted_by_state() -> None:
     counts = {"poolId": "p", "dedicated": {"idle": 1, "starting": 0, "leavingPool": 2, "total": 3},
               "lowPriority": {"idle": 4, "preempted": 5, "total": 9}}  # fmt: skip
     service = Service(listed(counts, {"poolId": "q"}))
-    assert browse.node_counts(service.client) == {"p": {"idle": 5, "leavingpool": 2, "preempted": 5}, "q": {}}
+    assert read.node_counts(service.client) == {"p": {"idle": 5, "leavingpool": 2, "preempted": 5}, "q": {}}
     assert service.asked == ["GET /nodecounts"]
 
 
@@ -117,7 +132,7 @@ def test_the_outside_addresses_of_one_port_are_listed() -> None:
             {"id": "d"},
         )
     )
-    assert look.endpoints(service.client, "p", 22) == (
+    assert read.endpoints(service.client, "p", 22) == (
         Endpoint("a", "1.2.3.4", 50000),
         Endpoint("b", "b.x", 50000),
         Endpoint("c", "", 50000),
@@ -128,8 +143,8 @@ def test_an_image_is_read_with_the_end_of_its_support() -> None:
     image = {"nodeAgentSKUId": "batch.node.ubuntu 24.04", "osType": "linux", "verificationType": "verified",
              "imageReference": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"},
              "capabilities": ["NvidiaDriverInstalled"], "batchSupportEndOfLife": START}  # fmt: skip
-    assert look.images(Service(listed(image)).client) == (
-        ImageSeen("microsoft-dsvm", "ubuntu-hpc", "2404", image["nodeAgentSKUId"], ("NvidiaDriverInstalled",), STARTED),
+    assert read.images(Service(listed(image)).client) == (
+        Image("microsoft-dsvm", "ubuntu-hpc", "2404", image["nodeAgentSKUId"], ("NvidiaDriverInstalled",), STARTED),
     )
 
 
@@ -143,7 +158,7 @@ JOB = {
 
 def test_a_job_is_read_with_its_counts() -> None:
     service = Service((200, JOB), (200, {"taskCounts": {"active": 1, "running": 2, "succeeded": 3, "failed": 4}}))
-    assert look.job(service.client, "j") == JobSeen("j", "completed", "p", STARTED, ENDED, "AllDone", 1, 2, 3, 4)
+    assert read.counted_job(service.client, "j") == Job("j", "completed", "p", STARTED, ENDED, "AllDone", 1, 2, 3, 4)
     assert service.asked == ["GET /jobs/j", "GET /jobs/j/taskcounts"]
 
 
@@ -157,33 +172,33 @@ def test_a_job_is_read_with_its_counts() -> None:
     ],
 )
 def test_the_pool_of_a_job_is_the_written_one_or_else_the_one_that_it_made(document: Any, pool: str) -> None:
-    assert look.job_state(Service((200, document)).client, "j") == ("completed", pool)
-    assert look.jobs(Service(listed(document)).client)[0].pool == pool
+    assert read.job(Service((200, document)).client, "j").pool == pool
+    assert read.jobs(Service(listed(document)).client)[0].pool == pool
 
 
 def test_a_job_that_does_not_exist_has_no_state() -> None:
-    assert look.job_or_none(Service(MISSING).client, "j") is None
-    assert look.pool_or_none(Service(refusal("PoolNotFound", 404)).client, "p") is None
-    assert look.job_or_none(Service((200, JOB)).client, "j") == ("completed", "p")
+    assert read.job_or_none(Service(MISSING).client, "j") is None
+    assert read.pool_or_none(Service(refusal("PoolNotFound", 404)).client, "p") is None
+    assert read.job_or_none(Service((200, JOB)).client, "j") == read.job(Service((200, JOB)).client, "j")
 
 
 def test_jobs_that_ended_before_a_time_are_filtered_by_the_service_in_utc() -> None:
     service = Service((200, EMPTY))
-    look.jobs_ended_before(service.client, datetime(2026, 11, 23, 13, tzinfo=timezone(timedelta(hours=1))))
+    read.jobs_ended_before(service.client, datetime(2026, 11, 23, 13, tzinfo=timezone(timedelta(hours=1))))
     where = "state eq 'completed' and executionInfo/endTime lt DateTime'2026-11-23T12:00:00.000000Z'"
     assert service.queries[0]["$filter"] == where
 
 
 def test_the_creation_of_a_job_is_a_time() -> None:
-    assert look.job_created(Service((200, JOB)).client, "j") == STARTED
+    assert read.job(Service((200, JOB)).client, "j").created == STARTED
 
 
 def test_a_schedule_is_read_with_its_next_run_and_its_last_job() -> None:
     info = {"nextRunTime": START, "endTime": END, "recentJob": {"id": "s:job-1"}}
     service = Service((200, {"id": "s", "state": "active", "executionInfo": info}))
-    assert look.schedule(service.client, "s") == ScheduleSeen("s", "active", STARTED, ENDED, "s:job-1")
+    assert read.schedule(service.client, "s") == JobSchedule("s", "active", STARTED, ENDED, "s:job-1")
     fresh = listed({"id": "s", "state": "active"}, {"id": "r", "state": "active", "executionInfo": {}})
-    assert look.schedules(Service(fresh).client) == (ScheduleSeen("s", "active"), ScheduleSeen("r", "active"))
+    assert read.schedules(Service(fresh).client) == (JobSchedule("s", "active"), JobSchedule("r", "active"))
 
 
 # --- tasks ----------------------------------------------------------------------------------------------------------
@@ -196,16 +211,16 @@ def where(node: str) -> dict[str, Any]:
 def test_a_gang_ran_on_the_node_of_its_primary_and_then_on_those_of_its_subtasks() -> None:
     task = {"id": "t", "nodeInfo": where("a"), "multiInstanceSettings": {"numberOfInstances": 3}}
     service = Service((200, task), listed({"id": 1, "nodeInfo": where("b")}, {"id": 2}, {"id": 3, "nodeInfo": {}}))
-    assert look.places(service.client, "j", "t") == tuple(
-        PlaceSeen(node, "p", f"workitems/j/{node}") for node in ("a", "b")
+    assert read.task_nodes(service.client, "j", "t") == tuple(
+        TaskNode(node, "p", f"workitems/j/{node}") for node in ("a", "b")
     )
     assert service.asked == ["GET /jobs/j/tasks/t", "GET /jobs/j/tasks/t/subtasksinfo"]
 
 
 def test_an_ordinary_task_has_no_subtasks_to_ask_for() -> None:
     service = Service((200, {"id": "t", "nodeInfo": {"nodeId": "a"}}))
-    assert look.places(service.client, "j", "t") == (PlaceSeen("a", "", ""),)
-    assert look.places(Service((200, {"id": "t"})).client, "j", "t") == ()
+    assert read.task_nodes(service.client, "j", "t") == (TaskNode("a", "", ""),)
+    assert read.task_nodes(Service((200, {"id": "t"})).client, "j", "t") == ()
 
 
 TASK = {
@@ -214,14 +229,17 @@ TASK = {
     "executionInfo": {"startTime": START, "endTime": END, "exitCode": 1, "result": "Failure", "retryCount": 3,
                       "requeueCount": 4, "failureInfo": FAULT},
 }  # fmt: skip
-WHY = "DiskFull: No space."
-ROW = TaskRow("t", "completed", "failure", 1, "n", "p", NOW, STARTED, ENDED, 65.0, WHY, 3, 4, 2, "true")
+TIMED = Task(
+    "t", "completed", "failure", 1, "n", 65.0, DISK_FULL, 3, 4, STARTED, NOW, "p",
+    request=TaskRequest(command="true", instances=2),
+)  # fmt: skip
 
 
 def test_a_row_of_a_task_has_its_times_and_its_failure() -> None:
     service = Service((200, TASK))
-    assert browse.task(service.client, "j", "t") == ROW
-    assert browse.task_document(service.client, "j", "t") == TASK
+    task = read.task(service.client, "j", "t", select="")
+    assert (task, task.ended) == (TIMED, ENDED)
+    assert read.task_document(service.client, "j", "t") == TASK
     assert service.asked == ["GET /jobs/j/tasks/t"] * 2
 
 
@@ -229,17 +247,17 @@ def test_a_row_of_a_task_has_its_times_and_its_failure() -> None:
     ("asked", "sent"),
     [
         ({}, {"maxresults": "200"}),
-        ({"where": "a or b"}, {"$filter": "(a or b)", "maxresults": "200"}),
-        ({"prefix": "o'k", "limit": 7}, {"$filter": "startswith(id,'o''k')", "maxresults": "7"}),
-        ({"where": "a", "prefix": "b", "skip": "x&y"},
+        ({"where": "a or b"}, {"$filter": "a or b", "maxresults": "200"}),
+        ({"where": starting("o'k"), "limit": 7}, {"$filter": "startswith(id,'o''k')", "maxresults": "7"}),
+        ({"where": both("a", starting("b")), "skip": "x&y"},
          {"$filter": "(a) and startswith(id,'b')", "maxresults": "200", "$skiptoken": "x&y"}),
     ],
 )  # fmt: skip
 def test_a_page_of_tasks_is_filtered_by_the_service(asked: Any, sent: dict[str, str]) -> None:
     service = Service((200, {"value": [TASK, {"id": "u", "state": "active"}],
                              "odata.nextLink": "https://x/jobs/j/tasks?$skiptoken=a%26b&maxresults=2"}))  # fmt: skip
-    page = browse.tasks(service.client, "j", **asked)
-    assert page == ((ROW, TaskRow("u", "active")), "a&b")
+    page = read.task_page(service.client, "j", **{"limit": 200, **asked})
+    assert page == ((TIMED, Task("u", "active")), "a&b")
     (query,) = service.queries
     assert {name: value for name, value in query.items() if name != "$select"} == sent
 
@@ -254,7 +272,7 @@ def test_only_what_a_plan_names_and_the_service_has_is_looked_up() -> None:
     )
     named = [("pool", ("p",), None), ("task", ("j", "a"), None), ("task", ("j", "b"), None), ("job", ("j",), None),
              ("job", ("gone",), None), ("task", ("gone", "a"), None), ("schedule", ("s",), None)]  # fmt: skip
-    living = look.living(service.client, named)
+    living = read.living(service.client, named)
     assert service.asked == [
         "GET /jobs/j", "GET /jobs/gone", "GET /jobs/j/tasks", "GET /pools/p", "GET /jobschedules/s",
     ]  # fmt: skip
@@ -272,29 +290,29 @@ def test_an_answer_and_a_refusal_tell_how_far_this_machines_clock_is_ahead(
 ) -> None:
     monkeypatch.setattr(clock_difference, "now", lambda: NOW + timedelta(minutes=7))
     service = Service((status, EMPTY))
-    assert look.clock_skew(service.client) == 420.0
+    assert read.clock_skew(service.client) == 420.0
     assert service.queries == [{"maxresults": "1"}]
 
 
 def test_an_answer_without_a_date_tells_nothing_about_the_clock() -> None:
-    assert look.clock_skew(Service((200, EMPTY, {"Date": ""})).client) is None
+    assert read.clock_skew(Service((200, EMPTY, {"Date": ""})).client) is None
 
 
 def test_the_clock_of_a_service_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(Unreachable):
-        look.clock_skew(Service(NO_CONNECTION).client)
+        read.clock_skew(Service(NO_CONNECTION).client)
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        lambda client: look.pool(client, "x"),
-        lambda client: look.nodes(client, "x"),
-        lambda client: look.job(client, "x"),
-        lambda client: look.schedule(client, "x"),
-        lambda client: look.places(client, "x", "t"),
-        lambda client: browse.task(client, "x", "t"),
-        lambda client: browse.node(client, "x", "n"),
+        lambda client: read.pool(client, "x"),
+        lambda client: read.nodes(client, "x"),
+        lambda client: read.counted_job(client, "x"),
+        lambda client: read.schedule(client, "x"),
+        lambda client: read.task_nodes(client, "x", "t"),
+        lambda client: read.task(client, "x", "t"),
+        lambda client: read.node(client, "x", "n"),
     ],
 )
 def test_a_query_about_what_does_not_exist_says_so(query: Callable[[BatchClient], object]) -> None:

@@ -4,25 +4,30 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
+from batchtrain.cli.output import plain
 from batchtrain.errors import shortened
 from batchtrain.plan.wire import Environment, Placeholder, Template, VaultSettings, filled
-from batchtrain.records.seen import (
-    JobSeen,
-    NodeSeen,
-    PoolSeen,
-    ScheduleSeen,
+from batchtrain.records import (
+    Counts,
+    Failure,
+    Job,
+    JobSchedule,
+    Node,
+    Pool,
     Table,
-    TaskSeen,
+    Task,
     aligned,
     cells,
     node_cost,
     node_hours,
     nodes_called,
 )
+from batchtrain.service.tasks import Glance
 
-POOL = PoolSeen("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
+POOL = Pool("p<1>", "active", "steady", "standard_d2s_v5", 2, 2, 0, 0)
 
 
 def test_a_table_prints_as_aligned_text() -> None:
@@ -48,9 +53,9 @@ def test_a_notebook_shows_the_first_rows_of_a_long_table() -> None:
     ("row", "words"),
     [
         (POOL, ("pool p&lt;1&gt;", "standard_d2s_v5")),
-        (NodeSeen("tvm<1>", "idle", "10.0.0.4"), ("node tvm&lt;1&gt;", "10.0.0.4")),
-        (JobSeen("j", "active", "p", failed=2), ("job j", "failed", "2")),
-        (TaskSeen("t", "completed", failure="<script>"), ("task t", "&lt;script&gt;")),
+        (Node("tvm<1>", "idle", "10.0.0.4"), ("node tvm&lt;1&gt;", "10.0.0.4")),
+        (Job("j", "active", "p", failed=2), ("job j", "failed", "2")),
+        (Task("t", "completed", failure=Failure("<script>")), ("task t", "&lt;script&gt;")),
     ],
 )
 def test_one_object_is_a_card_in_a_notebook(row: Any, words: tuple[str, ...]) -> None:
@@ -60,7 +65,7 @@ def test_one_object_is_a_card_in_a_notebook(row: Any, words: tuple[str, ...]) ->
 
 
 def test_a_cell_stays_in_its_line_and_controls_no_terminal() -> None:
-    table = Table([POOL._replace(id="a\nb\x1b]0;title\x07\u202e.pt")])
+    table = Table([replace(POOL, id="a\nb\x1b]0;title\x07\u202e.pt")])
     assert str(table).splitlines()[1].startswith(r"a\nb\u001b]0;title\u0007\u202e.pt  active")
     assert "\x1b" not in table._repr_html_()
 
@@ -86,14 +91,14 @@ def test_a_users_own_text_is_never_filled_with_a_secret() -> None:
 
 def test_node_hours_are_the_hours_of_every_node_added_up() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    nodes = [NodeSeen("a", "idle", "", allocated=now - timedelta(hours=2)), NodeSeen("b", "creating", ""),
-             NodeSeen("c", "idle", "", allocated=now - timedelta(minutes=30))]  # fmt: skip
+    nodes = [Node("a", "idle", "", allocated=now - timedelta(hours=2)), Node("b", "creating", ""),
+             Node("c", "idle", "", allocated=now - timedelta(minutes=30))]  # fmt: skip
     assert node_hours(nodes, now) == 2.5
 
 
 def test_a_clock_that_is_behind_gives_no_negative_hours() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    assert node_hours([NodeSeen("a", "idle", "", allocated=now + timedelta(hours=1))], now) == 0.0
+    assert node_hours([Node("a", "idle", "", allocated=now + timedelta(hours=1))], now) == 0.0
 
 
 def test_a_setting_that_stands_for_a_vaults_mapping_becomes_its_settings_under_those_that_are_said() -> None:
@@ -139,7 +144,7 @@ def test_an_empty_table_is_shown_in_a_notebook_too() -> None:
 
 
 def test_a_card_leaves_out_what_has_no_value() -> None:
-    shown = ScheduleSeen("s", "active", job="s:job-1")._repr_html_()
+    shown = JobSchedule("s", "active", job="s:job-1")._repr_html_()
     assert "job schedule s" in shown and "s:job-1" in shown
     assert "next_run" not in shown
 
@@ -154,8 +159,15 @@ def test_a_node_is_called_by_its_id_or_by_its_abbreviation() -> None:
 def test_nodes_cost_the_price_of_their_kind_since_a_time() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
     start = now - timedelta(hours=4)
-    nodes = [NodeSeen("a", "idle", "", allocated=start), NodeSeen("b", "idle", "", allocated=start, dedicated=False)]
+    nodes = [Node("a", "idle", "", allocated=start), Node("b", "idle", "", allocated=start, dedicated=False)]
     assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now) == 5.0
     assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now, since=now - timedelta(hours=1)) == 1.25
     assert node_cost(nodes, Price("d2", "r", "USD", 1.0, 0.25), now, since=start - timedelta(hours=1)) == 5.0
     assert node_cost(nodes, Price("d2", "r", "USD", None, 0.25), now) is None
+
+
+def test_a_document_of_a_row_has_failures_as_texts_and_keeps_named_parts() -> None:
+    pool = replace(POOL, resize_errors=(Failure("DiskFull", "No space."),))
+    assert plain(pool)["resize_errors"] == ["DiskFull: No space."]
+    counts = {"active": 0, "running": 0, "succeeded": 0, "failed": 2}
+    assert plain(Glance((), Counts(failed=2), 1)) == {"first": [], "counts": counts, "requests": 1}

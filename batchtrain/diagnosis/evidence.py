@@ -1,0 +1,44 @@
+"""What was read about a job or a pool: the input of every rule."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from batchtrain.records import Job, Node, Pool, Task
+from batchtrain.service.causes import Cause
+
+
+class ExaminedNode(NamedTuple):
+    """A node, and the end of its start task's output if that failed."""
+
+    node: Node
+    start_lines: tuple[str, ...] = ()
+
+
+class ExaminedTask(NamedTuple):
+    """A task that failed, waits or runs, and the end of its output."""
+
+    task: Task
+    cause: Cause = Cause()
+    """What its stderr tells: the rank that failed first, and its exception."""
+    stderr: tuple[str, ...] = ()
+    stdout: tuple[str, ...] = ()
+
+
+class Evidence(NamedTuple):
+    """Everything that was read."""
+
+    job: Job | None = None
+    """None for the diagnosis of a pool."""
+    pool: Pool | None = None
+    """None if it does not exist."""
+    tasks: tuple[ExaminedTask, ...] = ()
+    """The first failed tasks in the order of their end, otherwise some that wait or run."""
+    nodes: tuple[ExaminedNode, ...] = ()
+    """The nodes of the pool."""
+    logs: str = ""
+    """The directory of this machine that keeps the output of the tasks; empty without one."""
+    hints: tuple[str, ...] = ()
+    """Why tasks wait, as the emulator tells it; Azure tells nothing."""
+    unread: tuple[str, ...] = ()
+    """What could not be read, with the reason."""

@@ -1,0 +1,73 @@
+"""Jobs and job schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar, NamedTuple
+
+from batchtrain.records.failure import Failure
+from batchtrain.records.record import Record
+
+
+class Job(Record, frozen=True):
+    """A job. The counts of its tasks are None if they were not queried."""
+
+    title = "job"
+    columns: ClassVar = (
+        "id", "state", "pool", "created", "ended", "reason", "active", "running", "succeeded", "failed",
+    )  # fmt: skip
+
+    id: str
+    state: str = ""
+    pool: str = ""
+    """The pool that it names, or the one that the service made for it; empty as long as an auto pool does not exist."""
+    created: datetime | None = None
+    ended: datetime | None = None
+    reason: str = ""
+    """Why it ended, such as `MaxWallClockTimeExpiry`."""
+    active: int | None = None
+    running: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    failure: Failure = Failure()
+    """Why the service could not schedule it."""
+    wall_clock: float | None = None
+    """Its limit of run time in seconds; None without one."""
+    metadata: tuple[dict[str, str], ...] = ()
+
+
+class JobSchedule(Record, frozen=True):
+    """A job schedule; `job` is the last one that it created."""
+
+    title = "job schedule"
+    columns: ClassVar = ("id", "state", "next_run", "ended", "job")
+
+    id: str
+    state: str = ""
+    next_run: datetime | None = None
+    ended: datetime | None = None
+    job: str = ""
+    created: datetime | None = None
+    metadata: tuple[dict[str, str], ...] = ()
+
+
+class Counts(NamedTuple):
+    """The numbers of tasks by state; the service updates them some seconds late."""
+
+    active: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    @property
+    def open(self) -> int:
+        """The tasks that have not ended."""
+        return self.active + self.running
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+    def __str__(self) -> str:
+        named = ((number, name) for name, number in self._asdict().items() if number)
+        return ", ".join(f"{number:,} {name}" for number, name in named)

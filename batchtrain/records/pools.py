@@ -1,0 +1,126 @@
+"""Pools, their nodes, and the images of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from batchtrain.catalog.prices import Price
+from batchtrain.errors import shortened
+from batchtrain.records.failure import Failure
+from batchtrain.records.record import Record
+
+
+class Pool(Record, frozen=True):
+    """A pool."""
+
+    title = "pool"
+    columns: ClassVar = (
+        "id", "state", "allocation", "vm_size", "dedicated", "target_dedicated", "spot", "target_spot", "inter_node",
+        "slots", "resize_errors", "node_hours",
+    )  # fmt: skip
+
+    id: str
+    state: str = ""
+    allocation: str = ""
+    vm_size: str = ""
+    dedicated: int = 0
+    target_dedicated: int = 0
+    spot: int = 0
+    target_spot: int = 0
+    inter_node: bool = False
+    slots: int = 1
+    resize_errors: tuple[Failure, ...] = ()
+    node_hours: float | None = None
+    """The total hours of its current nodes; None if they were not queried."""
+    autoscale: bool = False
+    autoscale_error: Failure = Failure()
+    created: datetime | None = None
+    metadata: tuple[dict[str, str], ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """The nodes that it has now."""
+        return self.dedicated + self.spot
+
+    @property
+    def target(self) -> int:
+        """The nodes that it is to have."""
+        return self.target_dedicated + self.target_spot
+
+
+class RecentTask(Record, frozen=True, rename="camel"):
+    """A task that a node ran, or runs."""
+
+    job_id: str = ""
+    task_id: str = ""
+    task_state: str = ""
+    subtask_id: int | None = None
+
+
+class Node(Record, frozen=True):
+    """A node."""
+
+    title = "node"
+    columns: ClassVar = ("id", "state", "address", "start_task", "errors", "allocated", "prepared", "dedicated")
+
+    id: str
+    state: str = ""
+    address: str = ""
+    start_task: str = ""
+    """How its start task ended: `running`, `ok` or the exit code; empty without one."""
+    errors: tuple[Failure, ...] = ()
+    allocated: datetime | None = None
+    prepared: float | None = None
+    """Seconds that its start task took; None if it has none or has not ended."""
+    dedicated: bool = True
+    """Whether it is no spot node."""
+    start_exit_code: int | None = None
+    start_failure: Failure = Failure()
+    size: str = ""
+    booted: datetime | None = None
+    since: datetime | None = None
+    """The time of the last change of its state."""
+    running_tasks: int = 0
+    running_slots: int = 0
+    total_run: int = 0
+    recent: tuple[RecentTask, ...] = ()
+
+
+class Endpoint(Record, frozen=True):
+    """The outside address of a port of a node."""
+
+    node: str
+    address: str
+    port: int
+
+
+class Image(Record, frozen=True):
+    """An image from which the account can start nodes."""
+
+    publisher: str = ""
+    offer: str = ""
+    sku: str = ""
+    node_agent: str = ""
+    capabilities: tuple[str, ...] = ()
+    """In the service's words (`service_words` of the catalogue)."""
+    ends: datetime | None = None
+    """The end of Batch's support."""
+
+
+def nodes_called(name: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a name matches: itself, or those that it abbreviates."""
+    return [full for full in ids if name in (full, shortened(full))]
+
+
+def node_hours(nodes: Iterable[Node], now: datetime, *, since: datetime | None = None) -> float:
+    """The hours for which the nodes have existed (since a time), which are billed whether tasks run or not."""
+    lived = (now - (max(node.allocated, since) if since else node.allocated) for node in nodes if node.allocated)
+    return sum((max(span.total_seconds(), 0.0) for span in lived), 0.0) / 3600
+
+
+def node_cost(nodes: Sequence[Node], price: Price, now: datetime, *, since: datetime | None = None) -> float | None:
+    """What the nodes have cost (since a time). Returns None if a price that it needs is unknown."""
+    hours = [node_hours((node for node in nodes if node.dedicated is kind), now, since=since) for kind in (True, False)]
+    return price.of(*hours)

@@ -1,0 +1,347 @@
+"""The one place that reads pools, nodes, jobs and tasks: each query answers with records, or with whole documents.
+
+`select` names the properties of the service's document that a query asks for.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timezone
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from azure.batch import BatchClient
+from azure.core.pipeline import PipelineResponse
+from azure.core.rest import HttpRequest
+from msgspec.structs import replace
+
+from batchtrain.config.masking import masked_request
+from batchtrain.errors import NotFound, ServiceError
+from batchtrain.plan.diff import Living
+from batchtrain.plan.types import PoolFacts
+from batchtrain.records import Counts, Endpoint, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, node_hours
+from batchtrain.service import answers, clock_difference
+from batchtrain.service.answers import SubtaskAnswer, TaskAnswer
+from batchtrain.service.faults import faults
+from batchtrain.service.requests import API_VERSION, Page, answer, listed, query, quoted
+
+Value = TypeVar("Value")
+
+PAGE = 1000
+"""The largest page of the service."""
+POOL = (
+    "id,state,allocationState,vmSize,currentDedicatedNodes,targetDedicatedNodes,currentLowPriorityNodes,"
+    "targetLowPriorityNodes,enableInterNodeCommunication,taskSlotsPerNode,resizeErrors"
+)
+EXAMINED_POOL = f"{POOL},enableAutoScale,autoScaleRun"
+NODE = "id,state,ipAddress,startTaskInfo,errors,allocationTime,isDedicated"
+WORKING_NODE = (
+    f"{NODE},vmSize,lastBootTime,stateTransitionTime,runningTasksCount,runningTaskSlotsCount,totalTasksRun,recentTasks"
+)
+JOB = "id,state,creationTime,executionInfo,poolInfo"
+EXAMINED_JOB = f"{JOB},constraints"
+SCHEDULE = "id,state,executionInfo"
+TASK = "id,state,executionInfo,nodeInfo"
+TIMED_TASK = f"{TASK},creationTime,multiInstanceSettings"
+MARKED = "id,state,creationTime,metadata"
+MARKED_JOB = f"{MARKED},poolInfo,executionInfo"
+MARKED_POOL = f"{MARKED},vmSize,currentDedicatedNodes,currentLowPriorityNodes"
+COUNTED_TASK = f"{TIMED_TASK},requiredSlots"
+EXAMINED_TASK = f"{TASK},multiInstanceSettings,requiredSlots,dependsOn,constraints"
+
+
+# --- pools and nodes ------------------------------------------------------------------------------------------------
+
+
+def pools(client: BatchClient, select: str = POOL) -> tuple[Pool, ...]:
+    """All pools."""
+    documents = _documents(client, _url("pools", select=select), "list pools")
+    return tuple(answers.record(Pool, document) for document in documents)
+
+
+def pool(client: BatchClient, pool_id: str, select: str = POOL) -> Pool:
+    """One pool. Raises NotFound."""
+    return answers.record(Pool, document(client, "pool", "pools", pool_id, select=select))
+
+
+def pool_or_none(client: BatchClient, pool_id: str) -> Pool | None:
+    """One pool; None if it does not exist."""
+    return _if_there(lambda: pool(client, pool_id))
+
+
+def facts_of(pool: Pool) -> PoolFacts:
+    """The properties of an existing pool that planning needs."""
+    return PoolFacts(pool.id, pool.vm_size.upper(), pool.dedicated, pool.spot, pool.inter_node, pool.slots)
+
+
+def with_node_hours(client: BatchClient, pools: Iterable[Pool], now: datetime) -> tuple[Pool, ...]:
+    """The pools with their node hours: one request for each pool with nodes."""
+    return tuple(
+        replace(pool, node_hours=node_hours(nodes(client, pool.id), now) if pool.nodes else 0.0) for pool in pools
+    )
+
+
+def nodes(client: BatchClient, pool_id: str, select: str = NODE) -> tuple[Node, ...]:
+    """The nodes of a pool. Raises NotFound."""
+    return tuple(map(answers.node, _nodes(client, pool_id, select)))
+
+
+def node(client: BatchClient, pool_id: str, node_id: str) -> Node:
+    """One node. Raises NotFound."""
+    url = _url("pools", pool_id, "nodes", node_id)
+    return answers.node(answer(client, url, f"look at node {node_id}", dict[str, Any]))
+
+
+def endpoints(client: BatchClient, pool_id: str, port: int) -> tuple[Endpoint, ...]:
+    """The outside address of a port of each node; nodes without one are omitted."""
+    nodes = _nodes(client, pool_id, "id,endpointConfiguration")
+    return tuple(endpoint for node in nodes for endpoint in answers.endpoints(node, port))
+
+
+def _nodes(client: BatchClient, pool_id: str, select: str) -> Iterator[dict[str, Any]]:
+    url = _url("pools", pool_id, "nodes", select=select)
+    return _documents(client, url, f"list nodes of pool {pool_id}")
+
+
+def node_counts(client: BatchClient) -> dict[str, dict[str, int]]:
+    """The number of nodes by state of each pool."""
+    counts = _documents(client, _url("nodecounts"), "count the nodes")
+    return {count["poolId"]: answers.node_states(count) for count in counts}
+
+
+def images(client: BatchClient) -> tuple[Image, ...]:
+    """The images from which the account can start nodes."""
+    documents = _documents(client, _url("supportedimages"), "list supported images")
+    return tuple(answers.record(Image, document) for document in documents)
+
+
+def clock_skew(client: BatchClient) -> float | None:
+    """Seconds that this machine's clock is ahead of the service's, to about a second; None if the service sends no
+    date. A refusal has a date too, so this also works if the sign-in fails."""
+    request = HttpRequest("GET", "/pools", params={"api-version": API_VERSION, "maxresults": "1"})
+    dates: list[str] = []
+
+    def note(response: PipelineResponse[Any, Any]) -> None:
+        dates.append(response.http_response.headers.get("Date", ""))
+
+    try:
+        with faults("ask for the time"):
+            client.send_request(request, raw_response_hook=note)
+    except ServiceError:
+        if not dates:
+            raise
+    return clock_difference.ahead(dates[-1]) if dates else None
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def jobs(client: BatchClient, select: str = JOB, where: str = "") -> tuple[Job, ...]:
+    """All jobs, or those of a filter of the service."""
+    return tuple(map(answers.job, _documents(client, _url("jobs", select=select, filter=where), "list jobs")))
+
+
+def jobs_ended_before(client: BatchClient, time: datetime) -> tuple[Job, ...]:
+    """The jobs that completed before a time."""
+    text = time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return jobs(client, where=f"state eq 'completed' and executionInfo/endTime lt DateTime'{text}'")
+
+
+def job(client: BatchClient, job_id: str, select: str = JOB) -> Job:
+    """One job without the counts of its tasks. Raises NotFound."""
+    return answers.job(document(client, "job", "jobs", job_id, select=select))
+
+
+def job_or_none(client: BatchClient, job_id: str) -> Job | None:
+    """The same; None if the job does not exist."""
+    return _if_there(lambda: job(client, job_id))
+
+
+def counted_job(client: BatchClient, job_id: str, select: str = JOB) -> Job:
+    """One job with the counts of its tasks. Raises NotFound."""
+    return replace(job(client, job_id, select), **counts(client, job_id)._asdict())
+
+
+def counts(client: BatchClient, job_id: str) -> Counts:
+    """The counts of a job's tasks. Raises NotFound."""
+    url = _url("jobs", job_id, "taskcounts")
+    counted = answer(client, url, f"count the tasks of job {job_id}", dict[str, Any])["taskCounts"]
+    return Counts(*(counted.get(name, 0) for name in Counts._fields))
+
+
+def schedules(client: BatchClient, select: str = SCHEDULE) -> tuple[JobSchedule, ...]:
+    """All job schedules."""
+    documents = _documents(client, _url("jobschedules", select=select), "list job schedules")
+    return tuple(answers.record(JobSchedule, document) for document in documents)
+
+
+def schedule(client: BatchClient, schedule_id: str) -> JobSchedule:
+    """One job schedule. Raises NotFound."""
+    return answers.record(JobSchedule, document(client, "job schedule", "jobschedules", schedule_id, select=SCHEDULE))
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------
+
+
+class TaskPage(NamedTuple):
+    """Tasks, and the token of the next page; empty on the last."""
+
+    tasks: tuple[Task, ...]
+    next: str
+
+
+class Change(NamedTuple):
+    """A task, and when its state changed last."""
+
+    time: datetime
+    task: Task
+
+
+LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def task(client: BatchClient, job_id: str, task_id: str, select: str = TASK) -> Task:
+    """One task. Raises NotFound. select: empty for all properties."""
+    url = _url("jobs", job_id, "tasks", task_id, select=select)
+    return answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer).record
+
+
+def masked_task(client: BatchClient, job_id: str, task_id: str) -> Task:
+    """One task with all properties, without secrets. Raises NotFound."""
+    return msgspec.convert(masked_request(task_document(client, job_id, task_id)), TaskAnswer).record
+
+
+def tasks(
+    client: BatchClient, job_id: str, *, where: str = "", select: str = TASK, limit: int | None = None
+) -> Iterator[Task]:
+    """The tasks of a job, page by page. where: a filter of the service. Raises NotFound."""
+    return (item.record for item in _tasks(client, job_id, where, select, limit))
+
+
+def task_page(
+    client: BatchClient, job_id: str, *, where: str = "", select: str = TIMED_TASK, limit: int, skip: str = ""
+) -> TaskPage:
+    """One page of the tasks of a job. skip: the token of an earlier page. Raises NotFound."""
+    page = _page(client, job_id, where, select, limit, skip)
+    return TaskPage(tuple(item.record for item in page.value), _skip_token(page.next))
+
+
+def changes(client: BatchClient, job_id: str, where: str) -> Iterator[Change]:
+    """The tasks of a job with the times of their last changes. Raises NotFound."""
+    return map(_change, _tasks(client, job_id, where, f"{TASK},stateTransitionTime"))
+
+
+def first_changes(client: BatchClient, job_id: str, where: str) -> tuple[list[Change], bool]:
+    """The same for one page, and whether there are more. Raises NotFound."""
+    page = _page(client, job_id, where, f"{TASK},stateTransitionTime", PAGE)
+    return list(map(_change, page.value)), bool(page.next)
+
+
+def variables(client: BatchClient, job_id: str, name: str) -> Iterator[tuple[str, str]]:
+    """The tasks of a job that have an environment variable, each with its value."""
+    items = _tasks(client, job_id, "", "id,environmentSettings")
+    pairs = ((item.id, variable) for item in items for variable in item.environment_settings)
+    return ((task_id, variable.value) for task_id, variable in pairs if variable.name == name)
+
+
+def task_nodes(client: BatchClient, job_id: str, task_id: str) -> tuple[TaskNode, ...]:
+    """Where a task ran, its primary first; empty for a task that has not run. Raises NotFound."""
+    path, operation = ("jobs", job_id, "tasks", task_id), f"look at task {job_id}/{task_id}"
+    item = answer(client, _url(*path, select="id,nodeInfo,multiInstanceSettings"), operation, TaskAnswer)
+    subtasks = listed(client, _url(*path, "subtasksinfo"), operation, Page[SubtaskAnswer])
+    each = (item, *subtasks) if item.multi_instance_settings else (item,)
+    return tuple(part.node for part in each if part.node.node)
+
+
+def primary_nodes(client: BatchClient, job_id: str) -> Iterator[tuple[str, TaskNode]]:
+    """Where each task of a job that has run ran, or its primary."""
+    return ((item.id, item.node) for item in _tasks(client, job_id, "", "id,nodeInfo") if item.node.node)
+
+
+def _tasks(client: BatchClient, job_id: str, where: str, select: str, limit: int | None = None) -> Iterator[TaskAnswer]:
+    size = PAGE if limit is None else min(limit, PAGE)
+    url = _url("jobs", job_id, "tasks", select=select, filter=where, maxresults=str(size))
+    return itertools.islice(listed(client, url, f"list tasks of job {job_id}", Page[TaskAnswer]), limit)
+
+
+def _page(client: BatchClient, job_id: str, where: str, select: str, size: int, skip: str = "") -> Page[TaskAnswer]:
+    url = _url("jobs", job_id, "tasks", select=select, filter=where, maxresults=str(size), skiptoken=skip)
+    return answer(client, url, f"list tasks of job {job_id}", Page[TaskAnswer])
+
+
+def _change(item: TaskAnswer) -> Change:
+    return Change(item.state_transition_time or LONG_AGO, item.record)
+
+
+def _skip_token(link: str) -> str:
+    """The token of the next page; the rest of its link is not needed."""
+    return parse_qs(urlsplit(link).query).get("$skiptoken", [""])[0]
+
+
+# --- whole documents, to compare with a plan and to show --------------------------------------------------------------
+
+
+def living(client: BatchClient, wanted: Iterable[tuple[str, tuple[str, ...], Any]]) -> Living:
+    """The existing pools, jobs, job schedules and tasks of a plan (`plan.diff.wanted`), as the service's JSON."""
+    names: dict[str, dict[str, None]] = {}
+    for kind, name, _ in wanted:
+        names.setdefault(kind, {})[name[0]] = None
+    jobs = _each(names.get("job", ()), lambda name: job_document(client, name))
+    tasks = {name: list(task_documents(client, name)) for name in names.get("task", ()) if name in jobs}
+    return Living(
+        pools=_each(names.get("pool", ()), lambda name: pool_document(client, name)),
+        jobs=jobs,
+        schedules=_each(names.get("schedule", ()), lambda name: document(client, "job schedule", "jobschedules", name)),
+        tasks={(name, body["id"]): body for name, bodies in tasks.items() for body in bodies},
+    )
+
+
+def document(client: BatchClient, kind: str, *path: str, select: str = "") -> dict[str, Any]:
+    """One thing as the service's JSON. kind: its kind in messages. path: of its URL. Raises NotFound."""
+    return answer(client, _url(*path, select=select), f"look at {kind} {'/'.join(path[1::2])}", dict[str, Any])
+
+
+def pool_document(client: BatchClient, pool_id: str) -> dict[str, Any]:
+    """A pool as the service's JSON. Raises NotFound."""
+    return document(client, "pool", "pools", pool_id)
+
+
+def job_document(client: BatchClient, job_id: str) -> dict[str, Any]:
+    """A job as the service's JSON. Raises NotFound."""
+    return document(client, "job", "jobs", job_id)
+
+
+def task_document(client: BatchClient, job_id: str, task_id: str) -> dict[str, Any]:
+    """A task as the service's JSON. Raises NotFound."""
+    return document(client, "task", "jobs", job_id, "tasks", task_id)
+
+
+def task_documents(client: BatchClient, job_id: str, select: str = "") -> Iterator[dict[str, Any]]:
+    """The tasks of a job as the service's JSON. Raises NotFound."""
+    url = _url("jobs", job_id, "tasks", select=select)
+    return _documents(client, url, f"list tasks of job {job_id}")
+
+
+def _documents(client: BatchClient, url: str, operation: str) -> Iterator[dict[str, Any]]:
+    return listed(client, url, operation, Page[dict[str, Any]])
+
+
+def _each(names: Iterable[str], read: Callable[[str], dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The documents of the existing ones."""
+    documents = ((name, _if_there(functools.partial(read, name))) for name in names)
+    return {name: body for name, body in documents if body is not None}
+
+
+def _if_there(read: Callable[[], Value]) -> Value | None:
+    try:
+        return read()
+    except NotFound:
+        return None
+
+
+def _url(*path: str, select: str = "", filter: str = "", maxresults: str = "", skiptoken: str = "") -> str:
+    params = {"$select": select, "$filter": filter, "maxresults": maxresults, "$skiptoken": skiptoken}
+    return "".join(f"/{quoted(segment)}" for segment in path) + query(params)
