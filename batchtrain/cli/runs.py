@@ -172,14 +172,14 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
 @command.command(cls=Command)
 @click.option("--all-users", is_flag=True, help="Also what the runs of other users left.")
 @click.option("--older-than", callback=duration, metavar="TIME", help="Only what is older, such as 12h or 1d.")
-@click.option("--running", is_flag=True, help="Also jobs that have not ended, and whose run is not known here.")
+@click.option("--elsewhere", is_flag=True, help="Also delete what belongs to runs that are not known here.")
 @common
-def clean(all_users: bool, older_than: float | None, running: bool) -> None:
+def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     """List the pools and jobs that runs left in the account, and delete them after a question.
 
-    What a living run of this directory uses is left out. So is a job that has not ended and whose run is not in it,
-    with its pool: the run may live in another directory or on another machine. The column `results` says whether the
-    results of a job are in its run directory.
+    What a living run of this directory uses is left out. What belongs to a run of another directory or machine is
+    listed, and stays without --elsewhere: that run may be alive. The column `results` says whether the results of a job
+    are in its run directory.
     """
     from batchtrain.config import catalog_file
     from batchtrain.runs import leftovers
@@ -192,11 +192,11 @@ def clean(all_users: bool, older_than: float | None, running: bool) -> None:
     things = leftovers.leftovers(
         client.batch, client.account, _root(), catalog, now(), user=mine, older_than=older_than or 0.0
     )
-    in_use = 0 if running else sum(item.in_use for item in things)
-    things = tuple(item for item in things if running or not item.in_use)
     show_rows([item.row for item in things], empty="nothing was left")
-    if in_use:
-        say(f"{in_use} more may belong to runs elsewhere that have not ended; --running lists them too")
+    others = 0 if elsewhere else sum(item.elsewhere for item in things)
+    if others:
+        say(f"{others} of them belong to runs that are not in {_root()} and may be alive; --elsewhere deletes them too")
+    things = tuple(item for item in things if elsewhere or not item.elsewhere)
     if not things:
         return
     unsaved = sum(item.row.results == "not here" for item in things)

@@ -44,8 +44,8 @@ class Leftover(NamedTuple):
     thing: Thing
     marks: Marks
     row: LeftoverRow
-    in_use: bool
-    """Whether it may be alive elsewhere: a job that has not ended and whose run is not known here, or its pool."""
+    elsewhere: bool
+    """Whether its run is not known here, so that it may be alive in another directory or on another machine."""
 
 
 def leftovers(
@@ -63,20 +63,15 @@ def leftovers(
     user: only that of this user. older_than: the age in seconds from which something counts.
     """
     rows = []
-    busy_pools: set[str] = set()
     for kind in KINDS:
         for record in _marked(client, kind):
             marks = marks_of(record.metadata)
             age = now - (record.created or now)
             run = RunDirectory(root / marks.run)
             of_user = user is None or marks.user == user
-            in_use = kind == "pool" and record.id in busy_pools
-            if isinstance(record, Job) and record.state != "completed":
-                in_use = _state(run) in ("", "running")
-                busy_pools |= {record.pool} if in_use else set()
             if marks.run and of_user and age >= timedelta(seconds=older_than) and _state(run) != "running":
                 row = _row(account, kind, record, marks, age, catalog, run)
-                rows.append(Leftover(Thing(kind, record.id), marks, row, in_use))
+                rows.append(Leftover(Thing(kind, record.id), marks, row, _state(run) == ""))
     return tuple(rows)
 
 
@@ -98,7 +93,7 @@ def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Le
 def _marked(client: BatchClient, kind: Kind) -> Sequence[Pool | Job | JobSchedule]:
     if kind == "pool":
         return read.pools(client, read.MARKED_POOL)
-    return read.jobs(client, read.MARKED_JOB) if kind == "job" else read.schedules(client, read.MARKED)
+    return read.jobs(client, read.MARKED) if kind == "job" else read.schedules(client, read.MARKED)
 
 
 def _state(run: RunDirectory) -> str:
