@@ -13,10 +13,11 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.errors import BatchtrainError, Finding, NotFound
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
 from batchtrain.service.faults import faults
-from batchtrain.service.files import end_of, last_lines
+from batchtrain.service.files import end_of, first_end, last_lines
 
 TASKS = 20
 """Tasks that are examined: the first failed tasks, otherwise some that wait or run."""
@@ -110,11 +111,10 @@ def _task(client: BatchClient, job_id: str, item: models.BatchTask, unread: list
     failed = bool(info and _word(info.result).lower() == "failure")
     tree = task_tree(job_id, item.id)
     stderr, stdout = (_lines(client, tree, name, unread) if failed else () for name in ("stderr.txt", "stdout.txt"))
-    exit_code = info.exit_code if info else None
     return TaskRecord(
         id=item.id,
         state=_word(item.state),
-        exit_code=exit_code,
+        exit_code=info.exit_code if info else None,
         failed=failed,
         node=(item.node_info.node_id or "") if item.node_info else "",
         failure=_failure(info.failure_info) if info else None,
@@ -127,7 +127,7 @@ def _task(client: BatchClient, job_id: str, item: models.BatchTask, unread: list
         if info and info.end_time and info.start_time
         else None,
         wall_clock=_limit(item.constraints),
-        cause=cause(stderr, exit_code),
+        cause=cause(stderr, first_end(client, job_id, item.id) if failed and settings else RankEnd()),
         stderr=stderr,
         stdout=stdout,
     )

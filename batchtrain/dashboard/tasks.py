@@ -118,7 +118,7 @@ class TaskOutputs:
         if row.state != "completed" or not (row.result == "failure" or row.exit_code):
             return None
         record, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
-        error = failed(self.job_id, _seen(row), record.stderr)
+        error = failed(self.job_id, _seen(row), record.stderr, record.cause.end)
         return {
             "message": str(error),
             "rank": error.rank,

@@ -65,7 +65,7 @@ def _of_failed(job: JobRecord, task: TaskRecord) -> Iterator[Finding]:
 
 def _in_output(task: TaskRecord) -> Finding | None:
     """The first rule that fits the output of the rank that failed first, otherwise the whole output."""
-    own = tuple(lines_of(task.stderr, task.cause)) if task.cause.who else ()
+    own = tuple(lines_of(task.stderr, process)) if (process := task.cause.end.process) else ()
     for lines in (own, (*task.stderr, *task.stdout)):
         for rule, cause, line in output_rules.matches(lines):
             return Finding(rule.name, "", cause, line.strip(), rule.next_step)
@@ -86,13 +86,14 @@ def _unknown(job: JobRecord, task: TaskRecord, subject: str) -> Finding:
 
 
 def _who(task: TaskRecord) -> str:
-    names = (task.cause.who, f"node {task.cause.node or task.node}" if task.cause.node or task.node else "")
+    node = task.cause.end.node or task.node
+    names = (task.cause.end.process, f"node {node}" if node else "")
     return " on ".join(filter(None, names))
 
 
 def _shown(task: TaskRecord) -> tuple[str, ...]:
     """The last lines of the rank that failed first."""
-    own = tuple(lines_of(task.stderr, task.cause)) if task.cause.who else ()
+    own = tuple(lines_of(task.stderr, process)) if (process := task.cause.end.process) else ()
     for lines in (of_the_program(own), of_the_program(task.stderr), of_the_program(task.stdout), task.stderr):
         if filled := [line for line in lines if line.strip()]:
             return tuple(filled[-SHOWN_LINES:])

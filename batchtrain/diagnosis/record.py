@@ -66,7 +66,7 @@ class TaskRecord(NamedTuple):
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
     cause: Cause = Cause()
-    """What its stderr tells: the rank that failed first, and its exception."""
+    """The end of the rank that failed first, and its exception."""
     stderr: tuple[str, ...] = ()
     stdout: tuple[str, ...] = ()
 

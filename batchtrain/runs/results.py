@@ -16,6 +16,7 @@ from azure.batch import BatchClient
 
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.records.rank_end import ENDS
 from batchtrain.records.seen import PlaceSeen
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
@@ -83,6 +84,8 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
+    if part.name == "n0" and path == ENDS:
+        return f"logs/{task}/ranks/ends.jsonl"
     if match := _RANK.fullmatch(path):
         return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
     if match := _METRICS.fullmatch(path):

@@ -72,7 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "travelling": {"errors", "runtime"},
     "gangs": {"client", "config", "described", "errors", "frameworks", "local", "runs", "runtime", "travelling"},
     "diagnosis": {"markup", "errors", "service"},
-    "diagnose": {"errors", "diagnosis", "service"},
+    "diagnose": {"errors", "records", "diagnosis", "service"},
     "doctor": {"errors", "catalog", "check_result", "config", "plan", "service", "records"},
     "ending": {"errors", "catalog", "service", "operations", "records"},
     "orphans": {"errors", "config", "service", "operations", "records", "runs"},

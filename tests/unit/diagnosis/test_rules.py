@@ -13,10 +13,12 @@ from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.record import Failure, JobRecord, NodeRecord, PoolRecord, Record, TaskRecord
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
 from tests import causes_page
 
 POOL = PoolRecord("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
+NOTHING = RankEnd()
 LINES = {
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
@@ -47,9 +49,9 @@ def job(*tasks: TaskRecord, **more: Any) -> JobRecord:
     return JobRecord("digits", more.pop("state", "active"), "gpu", failed=len(tasks), tasks=tasks, **more)
 
 
-def failed(*lines: str, exit_code: int | None = 1, **more: Any) -> TaskRecord:
+def failed(*lines: str, exit_code: int | None = 1, end: RankEnd = NOTHING, **more: Any) -> TaskRecord:
     exited = Failure("FailureExitCode", "The task exited with an exit code representing a failure")
-    more = {"failure": exited, "cause": cause(lines, exit_code), **more}
+    more = {"failure": exited, "cause": cause(lines, end), **more}
     return TaskRecord("train", "completed", exit_code, True, "tvmps_1", stderr=lines, **more)
 
 
@@ -105,7 +107,7 @@ def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
         "batchtrain: rank 1 on node tvm-2 (10.0.0.5) exited with code 1",
         "batchtrain: rank 0 on node tvm-1 (10.0.0.4) exited with code 1",
     )
-    found = judged(Record(job(failed(*lines)), POOL))
+    found = judged(Record(job(failed(*lines, end=RankEnd("rank 1", 1, "tvm-2"))), POOL))
     assert found.findings[0].rule == "cuda-out-of-memory"
     assert found.who == "rank 1 on node tvm-2"
     assert found.lines == ("torch.OutOfMemoryError: CUDA out of memory",)
