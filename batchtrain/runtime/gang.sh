@@ -305,7 +305,7 @@ bt_gang() {
   exec 8>&-
   bt_watch_launch &
   watch=$!
-  while bt_next_event && [ "$event" = "$bt_tag" ] && ! bt_any_failed; do hint=''; done
+  bt_await_end
   bt_end_process "$watch"
   [ "$event" != told ] || told=143
   if [ -n "$code" ]; then
@@ -320,6 +320,22 @@ bt_gang() {
   [ -z "$gone" ] || code=$((code > 0 ? code : 1)) # Open MPI 5 ends with 0 then
   bt_find_cause || bt_say "$(bt_why_not "$1")" 2>&6
   return "${told:-$code}"
+}
+
+# Until the launcher has ended, the task is to end, or a rank has failed. After a hint without a failure, which a program
+# may have printed, the nodes are asked again after 1, 2, 4 and 8 s, as an ssh may have failed.
+bt_await_end() {
+  local again=0
+  while :; do
+    if [ "$again" = 0 ]; then bt_next_event; else bt_next_event "$again" || event=late; fi
+    case $event in
+      "$bt_tag") again=1 ;;
+      late) again=$((again * 2 % 16)) ;;
+      *) return ;;
+    esac
+    ! bt_any_failed || { hint=1 && return; }
+    hint=''
+  done
 }
 
 bt_why_not() { # EXECUTABLE, which ended with $code
