@@ -63,5 +63,5 @@ def _meaning(task: TaskSeen, reason: Cause, lines: tuple[str, ...]) -> str:
 
 def _ours(reason: Cause, lines: tuple[str, ...]) -> str:
     """What batchtrain itself said last, if anything."""
-    said = (line.removeprefix(TAG) for line in reversed(lines) if line.startswith(TAG))
-    return reason.end.ending or next(said, "")
+    messages = (line.removeprefix(TAG) for line in reversed(lines) if line.startswith(TAG))
+    return reason.end.ending or next(messages, "")
