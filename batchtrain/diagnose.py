@@ -11,10 +11,11 @@ from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.errors import BatchtrainError, Finding, NotFound
 from batchtrain.records import Job, Node, Pool, Task
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import read
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
-from batchtrain.service.files import end_of, last_lines
+from batchtrain.service.files import end_of, first_end, last_lines
 from batchtrain.service.tasks import FAILED
 
 TASKS = 20
@@ -79,7 +80,8 @@ def _examined(client: BatchClient, job_id: str, task: Task, unread: list[str]) -
     tree = task_tree(job_id, task.id)
     names = ("stderr.txt", "stdout.txt") if task.result == "failure" else ()
     stderr, stdout = (_lines(client, tree, name, unread) for name in names) if names else ((), ())
-    return ExaminedTask(task, cause(stderr, task.exit_code), stderr, stdout)
+    end = first_end(client, job_id, task.id) if names and task.request.instances is not None else RankEnd()
+    return ExaminedTask(task, cause(stderr, end), stderr, stdout)
 
 
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:

@@ -673,7 +673,8 @@ class Job:
                 f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
                 task=f"{self.id}/{task.id}",
             )
-        return failed(self.id, task, files.stderr_end(self._client.batch, self.id, task.id))
+        where = self._client.batch, self.id, task.id
+        return failed(self.id, task, files.stderr_end(*where), files.first_end(*where))
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""

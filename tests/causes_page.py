@@ -27,9 +27,10 @@ causes, each with the line or the message that proves it. `--bundle FILE` writes
 without secrets. `batchtrain emulator diagnose` examines the emulator. `python -m tests.causes_page` generates this page
 from the rules; a test fails if it is stale.
 
-The rank that failed first is judged, not the ranks that lost their connection to it. A code of the service comes first,
-then the output, then the exit code. If no rule fits, the cause is `exception` (the last exception of a Python program)
-or `unknown`.
+The rank that failed first is judged, not the ranks that lost their connection to it.
+[The gang's record](../how-to/results.md#why-a-gang-failed) tells which rank that is, on which node, and how it ended.
+A code of the service comes first, then the output, then the exit code. If no rule fits, the cause is `exception` (the
+last exception of a Python program) or `unknown`.
 """
 
 

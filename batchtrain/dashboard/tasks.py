@@ -116,7 +116,7 @@ class TaskOutputs:
         if task.state != "completed" or not task.failed:
             return None
         examined, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
-        error = failed(self.job_id, task, examined.stderr)
+        error = failed(self.job_id, task, examined.stderr, examined.cause.end)
         return {
             "message": str(error),
             "rank": error.rank,

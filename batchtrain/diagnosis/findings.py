@@ -87,13 +87,15 @@ def _unknown(job: Job, examined: ExaminedTask, subject: str, logs: str) -> Findi
 
 
 def _who(examined: ExaminedTask) -> str:
-    node = examined.cause.node or examined.task.node
-    return " on ".join(filter(None, (examined.cause.who, f"node {node}" if node else "")))
+    end = examined.cause.end
+    node = end.node or examined.task.node
+    return " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
 
 
 def _own_lines(examined: ExaminedTask) -> tuple[str, ...]:
     """The lines of the rank that failed first."""
-    return tuple(lines_of(examined.stderr, examined.cause)) if examined.cause.who else ()
+    process = examined.cause.end.process
+    return tuple(lines_of(examined.stderr, process)) if process else ()
 
 
 def _shown(examined: ExaminedTask) -> tuple[str, ...]:

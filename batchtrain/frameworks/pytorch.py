@@ -35,6 +35,7 @@ MEETING = (
     Variable("LOCAL_WORLD_SIZE", "processes of the node", "libraries use it to share the GPUs of a node"),
     Variable("NODE_RANK", "number of the node, 0 is the primary", "Lightning and older launchers read it"),
     Variable("GROUP_RANK, GROUP_WORLD_SIZE", "number of the node; nodes", "names that torchrun uses"),
+    Variable("TORCHELASTIC_ERROR_FILE", "wd/ranks/rank-N.error.json", "programs under `record` write their error"),
 )  # fmt: skip
 """torch.distributed's env://."""
 OF_TORCHRUN = ((r"ROLE_RANK|ROLE_WORLD_SIZE|TORCHELASTIC_\w+|PET_\w+", "take it out"),)

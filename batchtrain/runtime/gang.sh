@@ -33,11 +33,14 @@ bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its 
 
 # --- every instance: coordination
 
-# Keep this node's own AZ_BATCH_* values for its ranks, as shell text; files of an earlier attempt are deleted.
+# Keep this node's own AZ_BATCH_* values for its ranks, as shell text. Files of an earlier attempt are deleted, but the
+# attempts in this directory are counted: the service tells a task nothing of its retries.
 bt_keep_environment() {
-  local name value quote="'\\''"
-  rm -rf "$bt_home/ranks"
+  local name value attempt=0 quote="'\\''"
+  rm -rf "$bt_home/ranks" "${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks/ends.jsonl"
   mkdir -p "$bt_home/ranks"
+  [ ! -r "$bt_home/attempt" ] || read -r attempt <"$bt_home/attempt"
+  echo "$((attempt + 1))" >"$bt_home/attempt"
   (
     umask 077
     for name in ${!AZ_BATCH_@}; do
@@ -286,9 +289,10 @@ bt_begin() {
 }
 
 # Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
-# its code: Intel MPI alone would give 255, and MPICH 5 would never end.
+# its code: Intel MPI alone would give 255, and MPICH 5 would never end. A message of ours on the launcher's stderr is
+# only the hint to look whether a rank has failed; how it failed is what the nodes have noted.
 bt_gang() {
-  local event='' line='' code='' told='' gone='' launcher watch
+  local event='' hint='' abort='' code='' told='' gone='' launcher watch
   set -m
   exec 8> >(bt_tap)
   {
@@ -301,22 +305,37 @@ bt_gang() {
   exec 8>&-
   bt_watch_launch &
   watch=$!
-  bt_next_event
+  bt_await_end
   bt_end_process "$watch"
   [ "$event" != told ] || told=143
   if [ -n "$code" ]; then
     bt_drain 2
-    [ "$code$line$gone" != 0 ] || return 0
-    [ -n "$line" ] || sleep 0.3 # the ranks are still noting how they ended
-    exec 7< <(bt_sweep)
+    [ "$code$abort$gone" != 0 ] || { [ -n "$hint" ] && bt_any_failed; } || return 0
+    [ -n "$hint$abort" ] || sleep 0.3 # the ranks are still noting how they ended
+    exec 7< <(bt_sweep "$bt_grace")
   else
-    exec 7< <(bt_sweep)
+    exec 7< <(bt_sweep "$bt_grace")
     bt_end_launcher "$launcher"
   fi
-  bt_find_cause
   [ -z "$gone" ] || code=$((code > 0 ? code : 1)) # Open MPI 5 ends with 0 then
-  [ -n "$line$told" ] || bt_say "$(bt_why_not "$1")" 2>&6
+  bt_find_cause || bt_say "$(bt_why_not "$1")" 2>&6
   return "${told:-$code}"
+}
+
+# Until the launcher has ended, the task is to end, or a rank has failed. After a hint without a failure, which a program
+# may have printed, the nodes are asked again after 1, 2, 4 and 8 s, as an ssh may have failed.
+bt_await_end() {
+  local again=0
+  while :; do
+    if [ "$again" = 0 ]; then bt_next_event; else bt_next_event "$again" || event=late; fi
+    case $event in
+      "$bt_tag") again=1 ;;
+      late) again=$((again * 2 % 16)) ;;
+      *) return ;;
+    esac
+    ! bt_any_failed || { hint=1 && return; }
+    hint=''
+  done
 }
 
 bt_why_not() { # EXECUTABLE, which ended with $code
@@ -331,8 +350,8 @@ bt_why_not() { # EXECUTABLE, which ended with $code
   fi
 }
 
-# Sets event from fd 9, and with it code (the launcher's), line (the first word of a failure) or gone (Open MPI has lost a
-# node); fails when none comes in time. `read -t` drops what it has read when its time ends just then, so that the time
+# Sets event from fd 9, and with it code (the launcher's), hint (a message of ours), abort (that of MPI_Abort) or gone (Open
+# MPI has lost a node); fails when none comes in time. `read -t` drops what it has read when its time ends just then, so that the time
 # is an event as well.
 bt_next_event() { # [SECONDS]
   local clock=''
@@ -347,7 +366,8 @@ bt_next_event() { # [SECONDS]
   case $event in
     late*) return 1 ;;
     ended*) code=${event#ended } ;;
-    batchtrain:* | Abort*) line=${line:-$event} ;;
+    "$bt_tag") hint=1 ;;
+    Abort*) abort=${abort:-$event} ;;
     ?RTE*) gone=1 ;;
   esac
 }
@@ -395,72 +415,125 @@ bt_end_launcher() { # PROCESS-GROUP
   bt_drain 0.2
 }
 
-# The earliest failure in the records of the nodes is the cause; a line on stderr may have come before it. But
+# The earliest failure that the nodes have noted is the cause. But
 # - the MPI's own message names the rank that called MPI_Abort: its later end is random;
 # - an MPI that lost its peer exits with its own error class (13 to 17): it is the cause only if there is no other;
 # - a rank that ended by itself while its launcher was killing (its message was lost) has the launcher's code.
-# Sets line and code, and prints the line if the task's stderr does not contain it.
+# Sets code, writes all failures to ends.jsonl, and prints the cause if the task's stderr lacks it. Fails without one.
 bt_find_cause() {
   local -A place=()
-  local shown=$line first='' victim='' lost=() kind when rest by=''
-  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rest; do
+  local first='' victim='' by='' ends=() lost=() end kind when rank status node address
+  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rank status node address; do
     case $kind in
-      here) place[$when]=$rest ;;
-      noted)
-        case $rest in
-          *' code 1'[3-7]) [[ -n $victim && $victim < "$when $rest" ]] || victim="$when $rest" ;;
-          *) [[ -n $first && $first < "$when $rest" ]] || first="$when $rest" ;;
-        esac
-        ;;
-      lost) lost+=("$rest") ;;
+      here) place[$rank]="$node $address" ;;
+      noted) ends+=("$when $rank $status $node $address") ;;
+      lost) lost+=("$when $rank $status $node $address") ;;
     esac
   done
   exec 7<&-
   [ -z "$told" ] || return 0
-  if [[ $shown =~ ^Abort\(([0-9]+)\)\ on\ node\ ([0-9]+) ]] && [[ -z $first || $first == *"rank ${BASH_REMATCH[2]} on "* ]]
-  then
-    code=$((BASH_REMATCH[1] & 255 ? BASH_REMATCH[1] & 255 : 1))
-    line="batchtrain: rank ${BASH_REMATCH[2]} on ${place[${BASH_REMATCH[2]}]-an unknown node} exited with code $code"
+  mapfile -t ends < <([ "${#ends[@]}" = 0 ] || printf '%s\n' "${ends[@]}" | LC_ALL=C sort)
+  for end in "${ends[@]}"; do
+    read -r _ _ status _ <<<"$end"
+    case $status in 1[3-7]) victim=${victim:-$end} ;; *) first=${first:-$end} ;; esac
+  done
+  read -r when rank status node address <<<"${first:-$victim}"
+  if [[ $abort =~ ^Abort\(([0-9]+)\)\ on\ node\ ([0-9]+) ]] && [[ -z $first || $rank = "${BASH_REMATCH[2]}" ]]; then
+    [ "$rank" = "${BASH_REMATCH[2]}" ] || printf -v when '%(%s)T.0' -1
+    rank=${BASH_REMATCH[2]} status=$((BASH_REMATCH[1] & 255 ? BASH_REMATCH[1] & 255 : 1))
+    read -r node address <<<"${place[$rank]:-- -}"
     by=' through MPI_Abort' # its process may have said that a signal killed it
-  elif [ -n "$first$victim" ]; then
-    first=${first:-$victim}
-    line=${first#* }
-  elif [ -z "$line$gone" ] && [ "${#lost[@]}" -eq 1 ]; then
-    line="${lost[0]%)*}) exited with code $code"
+  elif [ -z "$rank$abort$gone" ] && [ "${#lost[@]}" -eq 1 ]; then
+    read -r when rank status node address <<<"${lost[0]}"
+    [ -n "$hint" ] || status=$code
   fi
-  case $line in
-    '') return ;;
-    *' signal '*) code=$((128 + ${line##* })) ;;
-    *) code=${line##* } ;;
-  esac
-  [ "$line" = "$shown" ] && [ /dev/fd/2 -ef /dev/fd/6 ] || printf '%s\n' "$line$by" >&6
+  [ -n "$rank" ] || return 1
+  code=$status
+  bt_write_ends "$when $rank $code $node $address" "${ends[@]}"
+  [ -n "$hint" ] && [ -z "$by" ] && [ "$code" != 134 ] && [ /dev/fd/2 -ef /dev/fd/6 ] ||
+    printf 'batchtrain: %s\n' "rank ${rank/#-/unknown} on $(bt_place "$node" "$address") $(bt_ending "$code")$by" >&6
 }
 
-# Runs on every node at once and prints the records of its ranks. The wait for a silent node is short.
-bt_sweep() {
+bt_place() { # NODE ADDRESS
+  [ "$1" != - ] || { echo "an unknown node" && return; }
+  echo "node $1 (${2/#-/no address})"
+}
+
+bt_ending() { # CODE
+  if bt_is_signal "$1"; then echo "was killed by signal $(($1 - 128))"; else echo "exited with code $1"; fi
+}
+
+bt_is_signal() { [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; } # CODE
+
+# The ends of ranks as the client reads them, a line of JSON each: that of the cause first.
+bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
+  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 attempt=1 names=() end
+  shift
+  [ ! -r "$bt_home/attempt" ] || read -r attempt <"$bt_home/attempt"
+  mkdir -p "$folder" && {
+    # shellcheck disable=SC2086 # its fields
+    bt_print_end $cause
+    by=''
+    for end; do
+      # shellcheck disable=SC2086
+      case $end in "${cause% * * *} "*) ;; *) bt_print_end $end ;; esac
+    done
+  } >"$folder/ends.jsonl.new" && mv "$folder/ends.jsonl.new" "$folder/ends.jsonl"
+}
+
+bt_print_end() { # TIME RANK CODE NODE ADDRESS, with attempt, by and names (of signals) of its caller
+  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends
+  TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${1%.*}"
+  case $fraction in *[!0-9]*) ;; *) time+=.${fraction:0:6} ;; esac
+  if bt_is_signal "$3"; then
+    [ -n "${names[number]-}" ] || names[number]=$(kill -l "$number" 2>/dev/null)
+    ends="\"signal\": $number, \"signal_name\": \"SIG${names[number]}\""
+  else
+    ends="\"exit_code\": $3"
+  fi
+  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s}\n' \
+    "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "$attempt" \
+    "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}"
+}
+
+bt_json() { # TEXT, or - for none
+  local text=${1/#-/}
+  text=${text//[[:cntrl:]]/ }
+  text=${text//\\/\\\\}
+  printf '"%s"' "${text//\"/\\\"}"
+}
+
+# Whether a rank has noted a failure: on this node, or on another one, which an ssh asks.
+bt_any_failed() { compgen -G "$bt_home/ranks/*.failed" >/dev/null || read -r -t 5 _ < <(bt_sweep look); }
+
+# Runs sweep.sh on every node at once and prints the records of the ranks. The wait for a silent node is short.
+bt_sweep() { # GRACE, or look
   local host hosts command
   exec 6>&- 9>&- </dev/null 2>/dev/null
-  printf -v command '%q ' sh "$bt_home/sweep.sh" "$bt_grace" "${AZ_BATCH_NODE_ROOT_DIR-}"
+  printf -v command '%q ' sh "$bt_home/sweep.sh" "$1" "${AZ_BATCH_NODE_ROOT_DIR-}"
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
     ssh -o BatchMode=yes -o ConnectTimeout=3 -o StrictHostKeyChecking=no "$host" "$command" &
   done
-  sh "$bt_home/sweep.sh" "$bt_grace" &
+  sh "$bt_home/sweep.sh" "$1" &
   wait
 }
 
-# Passes on stdin, byte for byte and at once, to stderr; the first word of a rank's failure goes to the events as well.
+# Passes on stdin, byte for byte and at once, to stderr; what may tell of a failure goes to the events as well. A program
+# that prints our tag again and again is not heard for ever.
 bt_tap() {
   trap '' TERM INT
   tee >(
-    LC_ALL=C grep -a -o -m 1 -e "$bt_report" -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9
+    for _ in {1..100}; do
+      LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9 || break
+    done
     cat >/dev/null
     echo drained >&9
   ) >&2 6>&- 9>&-
 }
 
 bt_gone='[OP]RTE has lost communication with a remote daemon'
-bt_report='batchtrain: rank .* on node .* (.*) \(exited with code\|was killed by signal\) [0-9]*'
+bt_tag='batchtrain:' # our messages begin with it
 
 # After the line: reads from NCCL's notes in ranks/ of every node which network it used. Returns CODE.
 bt_judge_nccl() { # CODE

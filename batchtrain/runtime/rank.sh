@@ -12,10 +12,10 @@
 #
 # For sh as in dash, bash and busybox. Launchers leave COMMAND many open files and name some by number (PMI_FD), and
 # dash knows numbers of one digit only: hence the named pipe. What is noted for sweep.sh, in ranks/ beside this file:
-#     R.pid     the rank's process, the supervisor's (it leads the rank's process group), and where this is, a line each
+#     R.pid     the rank's process, the supervisor's (it leads the rank's process group), and NODE ADDRESS, a line each
 #     R.lost    the launcher went first, or is ending its ranks
 #     R.told    this script ended the rank: its end is no failure
-#     R.failed  when it failed, and the line above
+#     R.failed  TIME RANK CODE NODE ADDRESS: when and how it ended, as a shell reports it; - for what is unknown
 #     R.life    the pipe
 #     R.out, R.err  what COMMAND prints, on its way
 #
@@ -232,7 +232,7 @@ run() {
   # shellcheck disable=SC2016 # for the inner shell
   note_and_run='printf "%s\n" "$$" "$PPID" "$1" >"$0.pid"; shift; exec "$@"'
   [ "$spare" = 2 ] || note_and_run="$note_and_run 2>&$spare $spare>&-"
-  sh -c "$note_and_run" "$record" "$place" "$@"
+  sh -c "$note_and_run" "$record" "$node ${address:--}" "$@"
   code=$?
   [ "$spare" = 2 ] || eval "exec 2>&$spare $spare>&-"
 }
@@ -241,18 +241,17 @@ run() {
 # (MPI_Abort under Intel MPI can even come back, and end with 0): that is noted.
 report() {
   ending="exited with code $code"
-  [ "$code" -le 128 ] || ending="was killed by signal $((code - 128))"
-  line="batchtrain: rank ${rank:-unknown} on $place $ending"
-  echo "$(date +%s.%N) $line" >"$record.failed"
+  [ "$code" -le 128 ] || [ "$code" -gt 192 ] || ending="was killed by signal $((code - 128))"
+  echo "$(date +%s.%N) ${rank:--} $code $node ${address:--}" >"$record.failed"
   # SIGABRT may be the end of MPI_Abort: gang.sh says how the rank ended, and knows it.
   [ "$code" -ne 0 ] && [ "$code" -ne 134 ] || return 0
   let_copies_end
   trap '' PIPE # the launcher may be gone
-  printf '%s\n' "$line" >&2
+  printf 'batchtrain: %s\n' "rank ${rank:-unknown} on node $node (${address:-no address}) $ending" >&2
 }
 
 supervise() {
-  record=$1 place="node ${AZ_BATCH_NODE_ID:-$(uname -n)} (${2:-no address})"
+  record=$1 node=${AZ_BATCH_NODE_ID:-$(uname -n)} address=$2
   shift 2
   end_with_launcher <"$record.life" >/dev/null 2>&1 &
   watcher=$!

@@ -1,8 +1,10 @@
 #!/bin/sh
-# sweep.sh GRACE [ROOT] ends the remaining ranks of a gang on one node and prints their records:
-#     here 3 node tvm-2 (10.0.0.5)
-#     noted 1700000000.123456789 batchtrain: rank 3 on node tvm-2 (10.0.0.5) exited with code 7
-#     lost 1700000000.123456789 batchtrain: ...       the same of a rank that lost its launcher before
+# sweep.sh GRACE [ROOT] ends the remaining ranks of a gang on one node and prints their records: KIND TIME RANK CODE NODE
+# ADDRESS, with - for what is unknown.
+#     here - 3 - tvm-2 10.0.0.5
+#     noted 1700000000.123456789 3 7 tvm-2 10.0.0.5
+#     lost 1700000000.123456789 3 7 tvm-2 10.0.0.5        the same of a rank that lost its launcher before
+# sweep.sh look [ROOT] ends nothing, and prints only the ranks that have failed.
 #
 # The primary runs it on every node, here and through ssh, when it ends a gang. rank.sh says what ranks/ holds.
 # SIGTERM to the ranks, then, after GRACE seconds (or as soon as none is left), SIGKILL to all that belongs to them.
@@ -14,10 +16,13 @@ here=${0%/*}
 case ${2:+${BATCHTRAIN_EMULATED_NODE-}} in /*) here=$BATCHTRAIN_EMULATED_NODE${here#"$2"} ;; esac
 cd "$here/ranks" 2>/dev/null || exit 0
 
-print_what_is_known() {
+print_places() {
   for record in *.pid; do
-    { read -r _ && read -r _ && read -r place && echo "here ${record%.pid} $place"; } <"$record"
+    { read -r _ && read -r _ && read -r place && echo "here - ${record%.pid} - $place"; } <"$record"
   done
+}
+
+print_failures() {
   for record in *.failed; do
     kind=noted
     [ ! -e "${record%.failed}.lost" ] || kind=lost
@@ -40,6 +45,10 @@ any_left() {
   return 1
 }
 
+if [ "$grace" = look ]; then
+  print_failures 2>/dev/null
+  exit 0
+fi
 sleep 0.05 2>/dev/null # the failure that caused the one we heard of may be noting itself
 for record in *.pid; do
   [ -e "$record" ] || continue
@@ -61,7 +70,7 @@ if any_left 2>/dev/null; then
   done 2>/dev/null
   sleep 0.05 2>/dev/null # so that its supervisor sees it
 fi
-print_what_is_known 2>/dev/null
+{ print_places; print_failures; } 2>/dev/null
 
 # Processes that the ranks left are in the process groups of their supervisors, which should be gone by now.
 for record in *.pid; do

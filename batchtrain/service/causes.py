@@ -1,4 +1,4 @@
-"""The cause of a task's failure, read from its stderr: the failed rank and its exception. Pure."""
+"""The cause of a task's failure: the end of the rank that failed first, and its exception in stderr. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-REPORT = re.compile(
-    r"(?:.*\] )?batchtrain: (?P<who>[a-z][a-z ]*?(?: (?P<number>\d+))?) on node (?P<node>\S+) \([^)]*\)"
-    r" (?P<ending>exited with code|was killed by signal) (?P<value>\d+)(?P<more>.*)"
-)
-"""Lines of rank.sh, gang.sh and the node launcher when a process of a gang fails."""
+from batchtrain.records.rank_end import RankEnd
+
+TAG = "batchtrain: "
+"""The beginning of each line that batchtrain itself prints on a node."""
 PREFIX = re.compile(r"^(?:\[\d+:(?P<label>[^\]]+)\] )?(?:\[rank(?P<rank>\d+)\]: ?)?(?P<text>.*)$")
 """The prefix of a rank's line, from the node launcher and from PyTorch."""
 TRACEBACK = "Traceback (most recent call last):"
@@ -23,47 +22,25 @@ LONGEST = 200
 
 
 class Cause(NamedTuple):
-    """Why a task failed; fields that stderr does not tell are empty."""
+    """Why a task failed, as far as it is known."""
 
-    who: str = ""
-    """The failed process, such as `rank 3`."""
-    rank: int | None = None
-    node: str = ""
-    ending: str = ""
-    """How it ended, such as `exited with code 7`."""
-    signal: int | None = None
+    end: RankEnd = RankEnd()
+    """The end of the process that failed first."""
     exception: str = ""
     """The last line of its traceback, such as `ValueError: no such file`."""
     raised: str = ""
     """The innermost line of that traceback in a file of the task's directory, such as `train.py:208`."""
 
 
-def cause(lines: Sequence[str], exit_code: int | None) -> Cause:
-    """The failure in a task's stderr. Several processes may report a failure. The one with the task's exit code is the
-    cause; the others are its consequences, or later reports of the same process."""
-    reports = [(index, match) for index, line in enumerate(lines) if (match := REPORT.match(line))]
-    if not reports:
-        exception, raised = _exception(lines)
-        return Cause(exception=exception, raised=raised)
-    index, report = next((report for report in reports if _code(report[1]) == exit_code), reports[0])
-    number = int(report["number"]) if report["number"] else None
-    exception, raised = _exception(_of(lines[:index], report["who"], report["number"]))
-    return Cause(
-        who=report["who"],
-        rank=number if report["who"].startswith("rank ") else None,
-        node=report["node"],
-        ending=f"{report['ending']} {report['value']}{report['more']}",
-        signal=int(report["value"]) if "signal" in report["ending"] else None,
-        exception=exception,
-        raised=raised,
-    )
+def cause(lines: Sequence[str], end: RankEnd) -> Cause:
+    """The cause of a failure. lines: the task's stderr."""
+    exception, raised = _exception(_of(lines, end.process))
+    return Cause(end, exception or _cut(end.error.message.partition("\n")[0]), raised)
 
 
-def lines_of(lines: Iterable[str], reported: Cause) -> Iterator[str]:
-    """The lines of the process that failed, without their prefixes."""
-    number = reported.who.rpartition(" ")[2]
-    others = (line for line in lines if not REPORT.match(line))
-    return _of(others, reported.who, number if number.isdigit() else None)
+def lines_of(lines: Iterable[str], process: str) -> Iterator[str]:
+    """The lines of a process without their prefixes, and without those of batchtrain."""
+    return (line for line in _of(lines, process) if not line.startswith(TAG))
 
 
 def of_the_program(lines: Sequence[str]) -> tuple[str, ...]:
@@ -71,30 +48,34 @@ def of_the_program(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(line for line in lines if not LAUNCHER.match(line))
 
 
-def _code(report: re.Match[str]) -> int:
-    """The end of a process as shells report it."""
-    return int(report["value"]) + (128 if "signal" in report["ending"] else 0)
-
-
-def _of(lines: Iterable[str], who: str, number: str | None) -> Iterator[str]:
+def _of(lines: Iterable[str], process: str) -> Iterator[str]:
     """The lines of one process without their prefixes; lines without a process may belong to any."""
+    number = process.rpartition(" ")[2]
     for line in lines:
         match = PREFIX.match(line)
         assert match is not None  # it matches every line
         name = match["rank"] or match["label"]
-        if name is None or name in (who, number):
+        if name is None or not process or name in (process, number):
             yield match["text"]
 
 
 def _exception(lines: Iterable[str]) -> tuple[str, str]:
-    """The last line of the last traceback, and the place in the task's directory where it was raised."""
+    """The last line of the last traceback, and the place in the task's directory where it was raised. After a failure,
+    batchtrain reports it; tracebacks that follow are those of other processes, which lost this one."""
     last, raised, inner, inside = "", "", "", False
     for line in lines:
         text = line.rstrip()
-        if text.endswith(TRACEBACK):
+        if line.startswith(TAG):
+            if last:
+                break
+        elif text.endswith(TRACEBACK):
             inside, inner = True, ""
         elif inside and (frame := FRAME.match(text)):
             inner = f"{frame['file']}:{frame['line']}"
         elif inside and text and not text.startswith((" ", "\t")):
             last, raised, inside = text, inner, False
-    return (last if len(last) <= LONGEST else last[: LONGEST - 1] + "…"), raised
+    return _cut(last), raised
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from batchtrain.errors import TaskFailed, printable, shortened
 from batchtrain.records import Task
-from batchtrain.service.causes import Cause, cause, of_the_program
+from batchtrain.records.rank_end import RankEnd
+from batchtrain.service.causes import TAG, Cause, cause, of_the_program
 
 MEANINGS = {
     126: "a command could not be executed",
@@ -16,15 +17,15 @@ SHOWN_LINES, SEARCHED_LINES = 20, 2000
 """The last lines of a failed task's stderr: how many are shown, and how many are searched for the cause."""
 
 
-def failed(job_id: str, task: Task, lines: tuple[str, ...]) -> TaskFailed:
-    """The error of a task that failed. lines: the end of its stderr."""
-    reason = cause(lines, task.exit_code)
-    how = _rank_end(reason) if reason.who else _task_end(task, reason.exception, lines)
+def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> TaskFailed:
+    """The error of a task that failed. lines: the last ones of its stderr. end: that of the rank that failed first."""
+    reason = cause(lines, end)
+    how = _rank_end(reason) if end.process else _task_end(task, reason, lines)
     return TaskFailed(
         shortened(printable(f"task {job_id}/{task.id} failed{how}{_meaning(task, reason, lines)}")),
         task=f"{job_id}/{task.id}",
-        rank=reason.rank,
-        node=reason.node or task.node,
+        rank=end.rank,
+        node=end.node or task.node,
         code=task.exit_code,
         cause=reason.exception,
         raised=reason.raised,
@@ -34,31 +35,33 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...]) -> TaskFailed:
 
 def _rank_end(reason: Cause) -> str:
     """The failed rank and its node, then the exception or the exit of the rank."""
-    text = f": {reason.who} on node {reason.node}"
+    end = reason.end
+    text = f": {end.process} on {f'node {end.node}' if end.node else 'an unknown node'}"
     if not reason.exception:
-        return f"{text} {reason.ending}"
-    ending = f"then killed by signal {reason.signal}" if reason.signal else reason.ending
-    return f"{text}: {reason.exception} ({ending})"
+        return f"{text} {end.words}"
+    return f"{text}: {reason.exception} ({f'then killed by signal {end.signal}' if end.signal else end.words})"
 
 
-def _task_end(task: Task, exception: str, lines: tuple[str, ...]) -> str:
+def _task_end(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
     text = f" on node {task.node or '(none)'}"
     how = f"exit code {task.exit_code}" if task.exit_code is not None else str(task.failure) or "no exit code"
-    if exception:
-        return f"{text}: {exception} ({how})"
-    ours = _ours(lines)
-    return f"{text} with {how}" + (f": {ours[-1]}" if ours else "")
+    if reason.exception:
+        return f"{text}: {reason.exception} ({how})"
+    ours = _ours(reason, lines)
+    return f"{text} with {how}" + (f": {ours}" if ours else "")
 
 
 def _meaning(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
     """The meaning of an exit code, unless a rank's exception or a message of batchtrain explains it."""
     parts = []
-    if task.exit_code in MEANINGS and not reason.exception and (reason.who or not _ours(lines)):
+    if task.exit_code in MEANINGS and not reason.exception and (reason.end.process or not _ours(reason, lines)):
         parts.append(MEANINGS[task.exit_code])
     if task.exit_code is not None and not lines and task.failure:
         parts.append(str(task.failure))
     return "".join(f" ({text})" for text in parts)
 
 
-def _ours(lines: tuple[str, ...]) -> list[str]:
-    return [line.removeprefix("batchtrain: ") for line in lines if line.startswith("batchtrain: ")]
+def _ours(reason: Cause, lines: tuple[str, ...]) -> str:
+    """What batchtrain itself said last, if anything."""
+    messages = (line.removeprefix(TAG) for line in reversed(lines) if line.startswith(TAG))
+    return reason.end.ending or next(messages, "")

@@ -6,9 +6,11 @@ import codecs
 from collections import deque
 from collections.abc import Iterator
 
+import msgspec
 from azure.batch import BatchClient
 
 from batchtrain.errors import BatchtrainError, NotFound, ServiceError
+from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import downloads
 from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
 from batchtrain.service.failed import SEARCHED_LINES
@@ -56,6 +58,16 @@ def stderr_end(client: BatchClient, job_id: str, task_id: str) -> tuple[str, ...
         return last_lines(end_of(client, downloads.task_tree(job_id, task_id), "stderr.txt"), SEARCHED_LINES)
     except BatchtrainError:
         return ()
+
+
+def first_end(client: BatchClient, job_id: str, task_id: str) -> RankEnd:
+    """The end of the rank that failed first in a task's gang; without a record, nothing is known."""
+    try:
+        return msgspec.json.decode(
+            block(client, downloads.task_tree(job_id, task_id), ENDS, 0, PIECE).partition(b"\n")[0], type=RankEnd
+        )
+    except (BatchtrainError, msgspec.DecodeError):
+        return RankEnd()
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:

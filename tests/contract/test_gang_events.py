@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,15 @@ bt_begin
 bt_attend "$!"
 """
 
+# A launcher whose ranks print our tag, and one whose rank has failed although it would never end.
+TAGGED = """
+. ./gang.sh
+bt_begin
+{{ bt_gang sh -c '{}'; }} <&0 &
+bt_attend "$!"
+"""
+NOTED = "1700000001.5 3 7 n1 10.0.0.5", "1700000000.5 2 16 n0 10.0.0.4", "1700000002.5 1 137 n0 10.0.0.4"
+
 Shell = Callable[..., tuple[str, str, int]]
 
 
@@ -88,6 +98,36 @@ def test_the_end_of_an_earlier_wait_is_none_of_this_one(shell: Shell) -> None:
 )
 def test_what_was_set_before_does_not_end_a_gang(before: str, shell: Shell) -> None:
     assert shell(LAUNCH.format(before)) == ("trained\n", "", 0)
+
+
+def test_a_program_that_prints_the_tag_of_our_messages_ends_no_gang(shell: Shell) -> None:
+    printed = "batchtrain: rank 3 on node n (10.0.0.4) exited with code 7\n"
+    launch = TAGGED.format(f'for each in 1 2 3; do printf "{printed}" >&2; sleep 0.2; done; echo trained')
+    assert shell(launch) == ("trained\n", printed * 3, 0)
+
+
+def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: Shell, tmp_path: Path) -> None:
+    for line in NOTED:
+        (tmp_path / f".batchtrain/ranks/{line.split()[1]}.failed").write_text(line + "\n")
+    (tmp_path / ".batchtrain/attempt").write_text("2\n")
+    launch = TAGGED.format('trap "exit 9" TERM; echo batchtrain: some words >&2; sleep 100000 & wait')
+    assert shell(launch, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path)) == ("", "batchtrain: some words\n", 7)
+    ends = [json.loads(line) for line in (tmp_path / "ranks/ends.jsonl").read_text().splitlines()]
+    assert ends[0] == {
+        "rank": 3, "process": "rank 3", "node": "n1", "address": "10.0.0.5", "exit_code": 7,
+        "time": "2023-11-14T22:13:21.5Z", "attempt": 2,
+    }  # fmt: skip
+    assert [end["rank"] for end in ends] == [3, 2, 1]
+    assert (ends[2]["signal"], ends[2]["signal_name"]) == (9, "SIGKILL")
+
+
+def test_attempts_are_counted_and_the_ends_of_an_earlier_one_are_gone(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "ranks").mkdir()
+    (tmp_path / "ranks/ends.jsonl").write_text("{}")
+    for attempt in "12":
+        shell(". ./gang.sh; bt_keep_environment", AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
+        assert (tmp_path / ".batchtrain/attempt").read_text() == f"{attempt}\n"
+    assert not (tmp_path / "ranks/ends.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -559,7 +559,9 @@ def test_redirections_and_pipes_of_the_command_work_as_written(node: Node) -> No
 @pytest.mark.parametrize("waiting", ["sleep 20", "while :; do sleep 0.1; done"])
 def test_a_launcher_that_must_be_killed_is_not_remarked_on(waiting: str, node: Node) -> None:
     line = "batchtrain: rank 0 on node tvm-0 (10.0.0.4) exited with code 9"
-    node.program("mpirun", f"trap '' TERM; echo '{line}' >&2; {waiting}")
+    note = "mkdir -p $AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks; cd $AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks"
+    note += "; echo 1700000000.5 0 9 tvm-0 10.0.0.4 >0.failed"
+    node.program("mpirun", f"trap '' TERM; {note}; echo '{line}' >&2; {waiting}")
     ran = node.run(launch())
     assert (ran.code, ran.stderr) == (9, f"{line}\n")
 

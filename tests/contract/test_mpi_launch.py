@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +133,9 @@ def test_a_rank_that_dies_ends_the_gang_and_is_named(
     outcome = run(gang, name, program(name, how, bad))
     assert outcome.code == code, outcome.stderr
     assert [line for line in reports(outcome) if line.removesuffix(" through MPI_Abort") == said], outcome.stderr
+    end = json.loads(gang.read(0, "wd/ranks/ends.jsonl").splitlines()[0])
+    assert (end["rank"], end["node"], end["address"]) == (bad, gang.names[node], gang.addresses[node])
+    assert end.get("exit_code", 128 + end.get("signal", 0)) == code
     assert gang.left() == []
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,10 @@ class Nodes:
     def run(self, command: str, variables: dict[str, str] | None = None, **more: Any) -> Finished:
         self.start(command, variables, **more)
         return self.finish()
+
+    def ends(self) -> list[dict[str, Any]]:
+        """The records of the ends of the processes."""
+        return [json.loads(line) for line in (self.wd(0) / "ranks/ends.jsonl").read_text().splitlines()]
 
     def processes(self) -> dict[int, str]:
         """Whatever runs in a directory of the nodes', whoever its parent is; and what has one on its command line."""
@@ -340,6 +345,58 @@ def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Node
     lines = [line for line in done.stderr.splitlines() if line.startswith("batchtrain: ")]
     assert lines[2] == f"batchtrain: rank 3 on node tvm-2 (127.0.88.3) {said}"
     assert lines[3] == "batchtrain:     last words"
+    end = nodes.ends()[0]
+    assert (end["rank"], end["process"], end["node"], end["address"]) == (3, "rank 3", "tvm-2", "127.0.88.3")
+    assert end.get("exit_code", 128 + end.get("signal", 0)) == code
+    assert end.get("signal_name") == ("SIGKILL" if code == 137 else None)
+
+
+def test_the_end_of_a_rank_has_its_time_and_attempt(nodes: Nodes) -> None:
+    (nodes.root(0) / "task/.batchtrain/attempt").write_text("2\n")
+    begin = datetime.now(timezone.utc)
+    nodes.run("[ $RANK != 3 ] || exit 7; sleep 60")
+    [end] = nodes.ends()
+    assert begin <= datetime.fromisoformat(end["time"].replace("Z", "+00:00")) <= datetime.now(timezone.utc)
+    assert end["attempt"] == 2
+
+
+@pytest.mark.parametrize("python", other_pythons())
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ('"no luck"', {"message": "no luck"}),
+        (
+            '{"message": "OSError: no luck", "extraInfo": {"py_callstack": "…", "timestamp": "1700000000"}}',
+            {"message": "OSError: no luck", "time": "2023-11-14T22:13:20.000000Z"},
+        ),
+        ("[]", {"message": "[]"}),
+        ("{}", None),
+    ],
+)
+def test_what_a_program_tells_torchelastic_is_part_of_its_end(
+    message: str, error: dict[str, str] | None, python: str, tmp_path: Path
+) -> None:
+    nodes = Nodes(tmp_path, 2, python)
+    text = f'{{"message": {message}}}'
+    nodes.run(f"[ $RANK != 3 ] || {{ echo '{text}' >$TORCHELASTIC_ERROR_FILE; exit 1; }}; sleep 60")
+    path = str(nodes.wd(1) / "ranks/rank-3.error.json")
+    assert nodes.ends()[0].get("error") == (error and {"file": path, **error})
+    nodes.run("[ $RANK != 3 ] || exit 1; sleep 60")  # that of an earlier attempt is gone
+    assert "error" not in nodes.ends()[0]
+
+
+def test_the_errors_of_the_ranks_of_a_torchrun_are_in_its_log_directory(nodes: Nodes) -> None:
+    """It tells of a failure long before it ends, and its own error would be that it was ended."""
+    fails = (
+        "d=$AZ_BATCH_TASK_WORKING_DIR/ranks/torchelastic/none_x/attempt_0/1; mkdir -p $d;"
+        ' echo \'{"message": "no luck"}\' >$d/error.json;'
+        ' echo "failed (exitcode: 7) local_rank: 1 (pid: 117) of binary" >&2; sleep 60'
+    )
+    role = {"name": "torchrun", "per_node": 1, "decides": True}
+    done = nodes.run(f"[ $BATCHTRAIN_NODE_RANK = 0 ] || {{ {fails}; }}; sleep 60", roles=[role],
+                     options={"launcher": "torchrun"})  # fmt: skip
+    end = nodes.ends()[0]
+    assert (done.code, end["rank"], end["exit_code"], end["error"]["message"]) == (7, 3, 7, "no luck")
 
 
 def test_ranks_that_fail_because_another_did_are_not_blamed(nodes: Nodes) -> None:
@@ -383,6 +440,7 @@ def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
     done = nodes.run("[ $RANK != 3 ] || kill -STOP $$; sleep 60", heartbeat_seconds=3)
     assert (done.code, nodes.processes()) == (147, {})
     assert "rank 3 on node tvm-2 (127.0.88.3) has been stopped" in done.stderr
+    assert (nodes.ends()[0]["signal_name"], nodes.ends()[0]["ending"][:16]) == ("SIGSTOP", "has been stopped")
 
 
 def test_a_command_that_one_node_has_not_got_is_named_with_that_node(nodes: Nodes) -> None:
@@ -451,7 +509,9 @@ def test_nothing_outlives_a_supervisor_that_was_killed_and_its_node_is_named(num
     os.kill(nodes.supervisor(number), signal.SIGKILL)
     done = nodes.finish()
     assert (done.code, nodes.processes()) == (1, {})
-    assert f"node tvm-{number + 1} (127.0.88.{number + 2}) was lost" in done.stderr
+    text = f"node tvm-{number + 1} (127.0.88.{number + 2}) was lost"
+    assert text in done.stderr
+    assert (nodes.ends()[0]["process"], nodes.ends()[0]["ending"][: len(text)]) == ("", text)
 
 
 @pytest.mark.parametrize("number", [0, 1])

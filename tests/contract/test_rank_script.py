@@ -180,6 +180,18 @@ def test_a_signal_is_named_without_the_shells_own_remark(node: Node) -> None:
     assert done.stderr == "batchtrain: rank 3 on node tvm-1 (10.0.0.4) was killed by signal 9\n"
 
 
+def test_an_exit_code_beyond_those_of_signals_is_no_signal(node: Node) -> None:
+    """Python's sys.exit(-1)."""
+    assert node.run("sh", "-c", "exit 255").stderr.endswith("exited with code 255\n")
+
+
+def test_what_a_sweep_prints_has_the_fields_of_a_failure(node: Node) -> None:
+    del node.environment["PMI_RANK"], node.environment["AZ_BATCH_MASTER_NODE"]
+    node.keep({"AZ_BATCH_NODE_ID": "tvm-1"})
+    node.run("sh", "-c", "exit 7", AZ_BATCH_IS_CURRENT_NODE_MASTER="false")
+    assert node.sweep("look").stdout.split()[2:] == ["-", "7", "tvm-1", "-"]
+
+
 def test_a_rank_ends_also_below_nohup(node: Node) -> None:
     below = ["sh", "-c", "trap '' HUP; exec \"$@\"", "-", *node.line("true")]
     assert subprocess.run(below, env=node.environment, cwd=node.task, check=False).returncode == 0
@@ -254,16 +266,17 @@ def test_a_rank_that_ends_itself_while_its_launcher_kills_is_noted(node: Node) -
     daemon.wait()
     until((node.ranks / "3.failed").exists)
     lines = node.sweep().stdout.splitlines()
-    assert lines[0] == "here 3 node tvm-1 (10.0.0.4)"
-    assert lines[1].startswith("lost ")
-    assert lines[1].endswith("batchtrain: rank 3 on node tvm-1 (10.0.0.4) exited with code 7")
+    assert lines[0] == "here - 3 - tvm-1 10.0.0.4"
+    kind, moment, *fields = lines[1].split()
+    assert (kind, fields) == ("lost", ["3", "7", "tvm-1", "10.0.0.4"])
+    assert moment[0].isdigit()
 
 
 def test_a_sweep_ends_a_rank_its_children_and_nothing_is_reported(node: Node) -> None:
     daemon = node.start("bash", "-c", "trap '' TERM; sleep 100000 & touch up; wait; wait")
     process, supervisor = node.pids()
     done = node.sweep("0.2")
-    assert done.stdout == "here 3 node tvm-1 (10.0.0.4)\n"
+    assert done.stdout == "here - 3 - tvm-1 10.0.0.4\n"
     until(lambda: not alive(process) and not alive(supervisor))
     daemon.wait()
     assert b"batchtrain:" not in (daemon.stderr.read() if daemon.stderr else b"")

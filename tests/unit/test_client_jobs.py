@@ -12,6 +12,7 @@ from batchtrain.cli.run import _ended, _ends
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.operations import Job, Jobs, Pools
 from batchtrain.records import Task
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files
 from tests.unit.plan.jobs import recipe
 
@@ -49,19 +50,28 @@ def test_a_name_that_is_neither_is_said_of_the_job_and_no_answer_is_no_absence(e
 
 
 @pytest.mark.parametrize(
-    ("code", "lines", "end"),
+    ("code", "lines", "rank", "end"),
     [
-        (127, ("batchtrain: rank 0 on node n (10.0.0.4) exited with code 127",), "127 (a command was not found)"),
-        (137, ("batchtrain: rank 1 on node n (10.0.0.4) was killed by signal 9",), "if memory runs out)"),
-        (127, (), "exit code 127 (a command was not found)"),
-        (127, ("batchtrain: there is no mpirun on PATH",), "there is no mpirun on PATH"),
-        (3, ("batchtrain: rank 0 on node n (10.0.0.4) exited with code 3",), "exited with code 3"),
+        (127, (), RankEnd("rank 0", 0, "n", exit_code=127), "exited with code 127 (a command was not found)"),
+        (
+            137,
+            (),
+            RankEnd("rank 1", 1, "n", signal=9),
+            "(for example by the kernel if memory runs out)",
+        ),
+        (127, (), RankEnd(), "exit code 127 (a command was not found)"),
+        (127, ("batchtrain: there is no mpirun on PATH",), RankEnd(), "there is no mpirun on PATH"),
+        (3, (), RankEnd("rank 0", 0, "n", exit_code=3), "rank 0 on node n exited with code 3"),
+        (3, (), RankEnd("rank 0", 0, exit_code=3), "rank 0 on an unknown node exited with code 3"),
+        (3, (), RankEnd("rank 0", 0, "n", exit_code=3, ending="exited through MPI_Abort"), "exited through MPI_Abort"),
+        (1, ("batchtrain: bye",), RankEnd(exit_code=1, ending="node b was lost"), "exit code 1: node b was lost"),
     ],
 )
 def test_what_a_shell_means_by_a_code_is_said_where_nothing_else_says_it(
-    monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], end: str
+    monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], rank: RankEnd, end: str
 ) -> None:
     monkeypatch.setattr(files, "stderr_end", lambda *_: lines)
+    monkeypatch.setattr(files, "first_end", lambda *_: rank)
     task = Task("train", "completed", "failure", exit_code=code, node="n")
     assert str(Job(Mock(), "job").failure_of(task)).endswith(end)
 

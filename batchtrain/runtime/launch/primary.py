@@ -9,21 +9,13 @@ import time
 from .channel import Channel, Loop
 from .environment import defaults_of, environment_of, own_gpus
 from .frameworks import load
-from .node_facts import verdict
+from .node_facts import ranks_folder, verdict
 from .placing import check_infiniband, plan
+from .process_end import End, Failure, write
 from .processes import ending, exit_code, quoted, reap, send_signal, spawn
 from .screen import Screen
 from .spec import HERE, QUICK, Gang, LaunchError, Message, Node, Process, Spec, Values
 from .supervisor import WINDOW, guarded
-
-
-class Failure:
-    """A failure of the gang and its time; the earliest one is the cause."""
-
-    def __init__(self, at: float, text: str, code: int, process: int = -1) -> None:
-        self.at, self.text, self.code, self.process = at, text, code, process
-        self.lines: "list[str]" = []
-        """The last lines that the process had printed when it failed."""
 
 
 class Session:
@@ -122,6 +114,7 @@ class Session:
         self.primary.screen.say("{}: {}".format(self, message["text"]))
 
     def on_ended(self, message: "Message") -> None:
+        self.primary.on_error(message["id"], message["error"])
         self.primary.on_process_ended(message["id"], message["code"], message["at"] - self.skew, message["ours"])
 
     def on_stopped(self, message: "Message") -> None:
@@ -214,6 +207,7 @@ class Primary:
         self.sessions = [Session(self, index, host) for index, host in enumerate(hosts)]
         self.joined: "list[Session]" = []
         self.failures: "list[Failure]" = []
+        self.errors: "dict[int, Message]" = {}
         self.alive: "dict[int, Process]" = {}
         self.ending = False
         self.finished = 0.0
@@ -398,7 +392,7 @@ class Primary:
                     "environment": environment_of(gang, process),
                     "defaults": defaults_of(gang, process),
                     "slot": process.slot,
-                    "file": process.label.replace(" ", "-"),
+                    "file": process.file,
                 }
                 for process in gang.processes
                 if process.node is node
@@ -414,19 +408,21 @@ class Primary:
         if code == 0 or (self.finished and not process.role.decides):
             self.check_finished()
             return
-        failure = self.failure(process, ended=True) if code == 1 else None
-        if failure:
-            self.fail(Failure(at, failure[0], failure[1], identity))
-        else:
-            self.fail(Failure(at, f"{process} {ending(code)}", code, identity))
+        end = self.failure(process, ended=True) if code == 1 else None
+        self.fail_by(end or End(process.label, process.rank, process.node, code), at, identity)
+
+    def on_error(self, identity: int, error: "Message") -> None:
+        """What a program wrote about its exception; torchrun's processes may have failed before torchrun ends."""
+        if error:
+            self.errors[identity] = error
 
     def on_printed(self, identity: int) -> None:
         process = self.alive.get(identity)
-        failure = self.failure(process, ended=False) if process and not self.ending else None
-        if failure:
-            self.fail(Failure(time.time(), failure[0], failure[1], identity))
+        end = self.failure(process, ended=False) if process and not self.ending else None
+        if end:
+            self.fail_by(end, time.time(), identity)
 
-    def failure(self, process: Process, ended: bool) -> "tuple[str, int] | None":
+    def failure(self, process: Process, ended: bool) -> "End | None":
         """A failure that the framework's own launcher reports about a process that it started."""
         if self.gang is None:
             return None
@@ -442,8 +438,9 @@ class Primary:
     def on_process_stopped(self, identity: int, seconds: int) -> None:
         process = self.alive.get(identity)
         if process is not None:
-            text = f"{process} has been stopped for {seconds} s (SIGSTOP, state T)"
-            self.fail(Failure(time.time(), text, 128 + signal.SIGSTOP, identity))
+            words = f"has been stopped for {seconds} s (SIGSTOP, state T)"
+            end = End(process.label, process.rank, process.node, 128 + signal.SIGSTOP, words)
+            self.fail_by(end, time.time(), identity)
 
     def check_finished(self) -> None:
         """The gang is complete when all processes of deciding roles have ended well; the others get a moment to end by
@@ -458,6 +455,9 @@ class Primary:
             self.end(QUICK)
         else:
             self.loop.later(left, self.check_finished)
+
+    def fail_by(self, end: End, at: float, identity: int) -> None:
+        self.fail(Failure(at, end, end.code, identity))
 
     def fail(self, failure: Failure) -> None:
         failure.lines = self.screen.last_lines(failure.process) if failure.process >= 0 else []
@@ -519,11 +519,20 @@ class Primary:
             return
         if not self.failures:
             return
-        cause = min(self.failures, key=lambda failure: failure.at)
-        self.failures = [cause]
-        self.screen.say(cause.text)
+        self.failures.sort(key=lambda failure: failure.at)
+        self.note_ends()
+        cause = self.failures[0]
+        self.screen.say(str(cause.what))
         for line in cause.lines:
             self.screen.say("    " + line)
+
+    def note_ends(self) -> None:
+        for failure in self.failures:
+            failure.error = self.errors.get(failure.process, {})
+        try:
+            write(ranks_folder(os.getcwd()), self.failures)
+        except OSError as error:
+            self.screen.say(f"the ends of the ranks are kept in no file: {error}")
 
     def code(self) -> int:
         return 128 + self.ended_by if self.ended_by else self.failures[0].code if self.failures else 0

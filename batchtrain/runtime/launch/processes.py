@@ -106,8 +106,13 @@ def exit_code(status: int) -> int:
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
+def signal_of(code: int) -> int:
+    """The signal that ended a process; 0 for none."""
+    return code - 128 if 128 < code < 193 else 0
+
+
 def ending(code: int) -> str:
-    return f"was killed by signal {code - 128}" if 128 < code < 193 else f"exited with code {code}"
+    return f"was killed by signal {signal_of(code)}" if signal_of(code) else f"exited with code {code}"
 
 
 def become_subreaper() -> None:

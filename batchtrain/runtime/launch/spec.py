@@ -121,8 +121,10 @@ class Process:
     def label(self) -> str:
         return f"rank {self.rank}" if self.rank >= 0 else f"{self.role.name} {self.index}"
 
-    def __str__(self) -> str:
-        return f"{self.label} on {self.node}"
+    @property
+    def file(self) -> str:
+        """The beginning of the names of its files."""
+        return self.label.replace(" ", "-")
 
 
 class Gang:

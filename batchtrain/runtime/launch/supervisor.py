@@ -6,12 +6,14 @@ import signal
 import socket
 import sys
 import time
+from glob import glob
 
 from .channel import Channel, Loop
 from .environment import NCCLS_NOTES, carried, past_proxies, without
 from .gpus import gpu_homes
 from .kernel import names_in, numa_nodes, share_cpus
 from .node_facts import look, preflight, ranks_folder, verdict
+from .process_end import error_of
 from .processes import (
     Tree,
     become_subreaper,
@@ -34,6 +36,8 @@ WINDOW = 256 * 1024
 
 
 METRICS = ".metrics.jsonl"
+ERROR = ".error.json"
+TORCHRUNS_ERRORS = "torchelastic/*/attempt_*/*/error.json"
 
 SAMPLES_BEGIN = 1.0
 """Seconds until a node is sampled: a launch is not to be slower for it."""
@@ -112,6 +116,8 @@ class Running:
 
     def __init__(self, identity: int, pid: int, readers: "list[int]", files: "list[int]") -> None:
         self.id = identity
+        self.errors = ""
+        """The pattern of the files in which its programs describe their exceptions."""
         self.pid = pid
         self.readers = readers
         """Its stdout and stderr; -1 once ended."""
@@ -178,8 +184,10 @@ class Supervisor:
     def on_start(self, message: "Message") -> None:
         folder = ranks_folder(self.directory)
         for name in names_in(folder):
-            if name.startswith("nccl.") or name.endswith(METRICS):  # of an earlier attempt
+            if name.startswith("nccl.") or name.endswith((METRICS, ERROR)):  # of an earlier attempt
                 os.unlink(os.path.join(folder, name))
+        for path in glob(os.path.join(folder, TORCHRUNS_ERRORS)):
+            os.unlink(path)
         make_directory(folder)  # programs write their metrics there
         if self.preemption is not None:
             self.watch_preemption()
@@ -219,6 +227,7 @@ class Supervisor:
             os.close(fd)
         files = [self.open_file(folder, process["file"], name) for name in ("stdout", "stderr")]
         running = Running(process["id"], pid, [pipe[0] for pipe in pipes], files)
+        running.errors = environment.get("TORCHELASTIC_ERROR_FILE") or os.path.join(folder, TORCHRUNS_ERRORS)
         self.running[pid] = running
         self.every.append(running)
         for stream in (0, 1):
@@ -345,7 +354,9 @@ class Supervisor:
             running = self.running.pop(pid, None)
             if running is not None:
                 self.drain(running)
-                self.channel.send(do="ended", id=running.id, code=exit_code(status), at=now, ours=pid in self.signalled)
+                error = error_of(running.errors) if status else {}
+                ended = {"id": running.id, "code": exit_code(status), "at": now, "ours": pid in self.signalled}
+                self.channel.send(do="ended", error=error, **ended)
         if self.ending:
             self.check_left()
 

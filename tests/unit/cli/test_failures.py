@@ -8,6 +8,7 @@ from batchtrain.cli import failures
 from batchtrain.cli.options import Settings
 from batchtrain.config.types import Recipe, convert
 from batchtrain.records import Task
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.failed import failed
 
 STDERR = (
@@ -22,7 +23,7 @@ STDERR = (
 def test_the_last_lines_of_a_failed_task_are_not_those_of_its_mpi_launcher() -> None:
     noise = ("=   EXIT CODE: 3", "[mpiexec@n1] main (mpiexec/mpiexec.c:270): process manager error")
     task = Task("train", "completed", "failure", exit_code=3, node="n")
-    assert failed("job", task, ("the data is empty", *noise)).lines == ("the data is empty",)
+    assert failed("job", task, ("the data is empty", *noise), RankEnd()).lines == ("the data is empty",)
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
@@ -41,7 +42,7 @@ def test_no_secret_of_the_recipe_is_in_the_text_of_a_crash(
 
 
 def test_escape_sequences_of_a_failed_task_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    error = failed("job", Task("train", "completed", "failure", exit_code=1, node="n"), STDERR)
+    error = failed("job", Task("train", "completed", "failure", exit_code=1, node="n"), STDERR, RankEnd())
     assert failures.report(error, Settings()) == error.exit_code
     printed = capsys.readouterr().err
     assert "\x1b" not in printed and "\r" not in printed

@@ -15,10 +15,12 @@ from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
 from batchtrain.records import Failure, Job, Node, Pool, Task, TaskRequest
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
 from tests import causes_page
 
 POOL = Pool("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
+NOTHING = RankEnd()
 LINES = {
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
@@ -52,11 +54,11 @@ def of_job(
     return Evidence(Job("digits", state, "gpu", failed=len(tasks), **more), pool, examined, logs=logs)
 
 
-def failed(*lines: str, exit_code: int | None = 1, **more: Any) -> ExaminedTask:
+def failed(*lines: str, exit_code: int | None = 1, end: RankEnd = NOTHING, **more: Any) -> ExaminedTask:
     exited = Failure("FailureExitCode", "The task exited with an exit code representing a failure")
     fields: dict[str, Any] = {"id": "train", "failure": exited, **more}
     task = Task(state="completed", result="failure", exit_code=exit_code, node="tvmps_1", **fields)
-    return ExaminedTask(task, cause(lines, exit_code), lines)
+    return ExaminedTask(task, cause(lines, end), lines)
 
 
 def rules(evidence: Evidence) -> list[str]:
@@ -112,7 +114,7 @@ def test_the_rank_that_failed_first_is_judged_and_not_its_victims() -> None:
         "batchtrain: rank 1 on node tvm-2 (10.0.0.5) exited with code 1",
         "batchtrain: rank 0 on node tvm-1 (10.0.0.4) exited with code 1",
     )
-    found = judged(of_job(failed(*lines)))
+    found = judged(of_job(failed(*lines, end=RankEnd("rank 1", 1, "tvm-2"))))
     assert found.findings[0].rule == "cuda-out-of-memory"
     assert found.who == "rank 1 on node tvm-2"
     assert found.lines == ("torch.OutOfMemoryError: CUDA out of memory",)

@@ -170,7 +170,7 @@ def test_rank_sh_reads_the_number_of_every_mpis_ranks() -> None:
 
 
 def test_gang_sh_blames_a_lost_peer_by_the_codes_that_the_mpis_have_for_it() -> None:
-    [digits] = re.findall(r"\*' code 1'\[(\d-\d)\]\)", runtime.GANG.decode())
+    [digits] = re.findall(r"1\[(\d-\d)\]\) victim=", runtime.GANG.decode())
     codes = {code for code in range(256) if re.fullmatch(rf"1[{digits}]", str(code))}
     assert codes == {code for mpi in MPIS.values() for code in mpi.lost_peer}
 

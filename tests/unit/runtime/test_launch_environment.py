@@ -73,11 +73,13 @@ def test_pytorch_reads_where_it_is_among_nodes_of_different_size() -> None:
         (
             {"rendezvous": "static"},
             "--nnodes=2 --nproc-per-node=4 --max-restarts=0 --local-addr=10.0.0.5 --monitor-interval=0.1"
+            " --log-dir=/torchelastic"
             " --node-rank=1 --master-addr=10.0.0.4 --master-port=20000",
         ),
         (
             {"rendezvous": "c10d", "min_instances": 1, "max_restarts": 3},
             "--nnodes=1:2 --nproc-per-node=4 --max-restarts=3 --local-addr=10.0.0.5 --monitor-interval=0.1"
+            " --log-dir=/torchelastic"
             " --rdzv-backend=c10d --rdzv-endpoint=10.0.0.4:20000 --rdzv-id=batchtrain",
         ),
     ],
@@ -352,20 +354,21 @@ def test_without_a_proxy_nothing_is_said_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "rank", "said"),
     [
-        ({"rendezvous": "static"}, ("rank 5 on node tvm-2 (10.0.0.5) was killed by signal 9", 137)),
-        ({"rendezvous": "c10d"}, ("local rank 1 on node tvm-2 (10.0.0.5) was killed by signal 9", 137)),
-        ({"max_restarts": 1}, None),
+        ({"rendezvous": "static"}, 5, "rank 5 on node tvm-2 (10.0.0.5) was killed by signal 9"),
+        ({"rendezvous": "c10d"}, -1, "local rank 1 on node tvm-2 (10.0.0.5) was killed by signal 9"),
     ],
 )
 def test_a_rank_that_a_torchrun_lost_for_good_is_known_by_its_words(
-    options: dict[str, Any], said: tuple[str, int] | None
+    options: dict[str, Any], rank: int, said: str
 ) -> None:
     role = {**WORKER, "name": "torchrun", "per_node": 1, "ranked": False}
     made = gang([4, 4], roles=[role], options={"launcher": "torchrun", **options})
     printed = b"E1121 12:00:00 api.py:994] failed (exitcode: -9) local_rank: 1 (pid: 117) of binary: /bin/python\n"
-    assert torchruns_failure(made, one(made, "torchrun 1"), printed, ended=False) == said
+    end = torchruns_failure(made, one(made, "torchrun 1"), printed, ended=False)
+    assert end is not None
+    assert (end.rank, end.code, str(end)) == (rank, 137, said)
 
 
 def test_a_torchrun_that_ends_after_restarts_is_told_by_the_rank_that_failed_last() -> None:
@@ -377,6 +380,7 @@ def test_a_torchrun_that_ends_after_restarts_is_told_by_the_rank_that_failed_las
     )
     at = one(made, "torchrun 1")
     assert torchruns_failure(made, at, printed, ended=False) is None
-    assert torchruns_failure(made, at, printed, ended=True) == (
-        "local rank 1 on node tvm-2 (10.0.0.5) exited with code 7, and no restart was left", 7,
-    )  # fmt: skip
+    end = torchruns_failure(made, at, printed, ended=True)
+    assert end is not None
+    said = "local rank 1 on node tvm-2 (10.0.0.5) exited with code 7, and no restart was left"
+    assert (end.code, str(end)) == (7, said)

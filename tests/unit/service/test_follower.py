@@ -176,6 +176,23 @@ def test_the_stderr_of_a_task_that_never_ran_has_no_lines() -> None:
     assert service.asked[0] == "HEAD /jobs/j/tasks/t/files/stderr.txt"
 
 
+@pytest.mark.parametrize(
+    ("answer", "rank"),
+    [
+        ((200, b'{"process": "rank 3", "rank": 3, "exit_code": 7, "more": 1}\n{"process": "rank 0"}\n'), 3),
+        ((200, b'{"process": "rank 3", "ra'), None),
+        ((200, b'{"process": 3}\n'), None),
+        (refusal("FileNotFound", 404), None),
+    ],
+)
+def test_the_first_line_of_the_ends_of_a_gang_is_that_of_the_rank_that_failed_first(
+    answer: Any, rank: int | None
+) -> None:
+    service = Service(answer)
+    assert files.first_end(service.client, "j", "t").rank == rank
+    assert service.asked == ["GET /jobs/j/tasks/t/files/wd%2Franks%2Fends.jsonl"]
+
+
 @pytest.mark.parametrize("code", ["FileNotFound", "TaskFilesUnavailable", "OperationInvalidForCurrentState"])
 def test_a_file_that_is_not_there_yet_has_no_lines(code: str, follower: Follower, file: File) -> None:
     kind = NotFound if code == "FileNotFound" else ServiceError

@@ -5,6 +5,7 @@ from ..spec import Gang, Node, Process, Spec, Values
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..channel import Loop
+    from ..process_end import End
 
 
 class Framework:
@@ -30,8 +31,8 @@ class Framework:
         """How many processes one of ours starts, which share its GPUs and cores."""
         return 1
 
-    def failure(self, gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
-        """(sentence, exit code) of the failure of a process that this one started and reports."""
+    def failure(self, gang: Gang, process: Process, printed: bytes, ended: bool) -> "End | None":
+        """The end of a process that this one started and reports."""
         return None
 
     def serve(self, loop: "Loop", gang: Gang) -> None:
@@ -50,6 +51,7 @@ def env(gang: Gang, process: Process) -> Values:
         "GROUP_RANK": str(process.node.index),
         "GROUP_WORLD_SIZE": str(len(gang.nodes)),
         "NODE_RANK": str(process.node.index),
+        "TORCHELASTIC_ERROR_FILE": f"{process.node.folder}/{process.file}.error.json",
     }
 
 

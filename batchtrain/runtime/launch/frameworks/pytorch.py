@@ -2,6 +2,7 @@
 
 import re
 
+from ..process_end import End
 from ..processes import ending
 from ..spec import Gang, Node, Process, Spec, Values, address_of
 from .base import Framework, env, torch_defaults
@@ -20,7 +21,7 @@ class PyTorch(Framework):
     def processes_of_one(self, spec: Spec, node: Node) -> int:
         return node.processes if under_torchrun(spec) else 1
 
-    def failure(self, gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
+    def failure(self, gang: Gang, process: Process, printed: bytes, ended: bool) -> "End | None":
         return torchruns_failure(gang, process, printed, ended)
 
 
@@ -41,6 +42,7 @@ def torchrun(gang: Gang, process: Process) -> "list[str]":
         f"--max-restarts={options.get('max_restarts') or 0}",
         f"--local-addr={address_of(process.node, options.get('interface'))}",
         "--monitor-interval=0.1",
+        f"--log-dir={process.node.folder}/torchelastic",
     ]
     if options.get("rendezvous") == "c10d":
         return [*words, "--rdzv-backend=c10d", f"--rdzv-endpoint={gang.address}:{gang.port}", "--rdzv-id=batchtrain"]
@@ -51,9 +53,9 @@ TORCHRUNS_WORD = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(
 """torchrun prints this line as soon as a rank fails; it exits many seconds later."""
 
 
-def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool) -> "tuple[str, int] | None":
-    """(sentence, exit code) of the rank that failed for good. If torchrun restarts ranks, this is the last failure
-    before torchrun ends. Its own exit code is always 1."""
+def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool) -> "End | None":
+    """The end of the rank that failed for good. If torchrun restarts ranks, this is the last failure before torchrun
+    ends. Its own exit code is always 1."""
     options = gang.spec.options
     if not under_torchrun(gang.spec) or (options.get("max_restarts") and not ended):
         return None
@@ -62,8 +64,8 @@ def torchruns_failure(gang: Gang, process: Process, printed: bytes, ended: bool)
         return None
     code, local = (int(word) for word in failures[-1])
     code = 128 - code if code < 0 else code
-    label = f"rank {sum(node.processes for node in gang.nodes[: process.node.index]) + local}"
+    rank = sum(node.processes for node in gang.nodes[: process.node.index]) + local
+    words = f"{ending(code)}, and no restart was left" if options.get("max_restarts") else ""
     if options.get("rendezvous") == "c10d":
-        label = f"local rank {local}"
-    left = ", and no restart was left" if options.get("max_restarts") else ""
-    return f"{label} on {process.node} {ending(code)}{left}", code
+        return End(f"local rank {local}", -1, process.node, code, words)
+    return End(f"rank {rank}", rank, process.node, code, words)

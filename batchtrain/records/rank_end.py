@@ -1,0 +1,43 @@
+"""How a process of a gang ended, as the launch engines record it on the primary's node."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+ENDS = "wd/ranks/ends.jsonl"
+"""The failures of a gang in the directory of its task: a JSON object on each line, the cause first."""
+
+
+class ProgramError(msgspec.Struct, frozen=True):
+    """What a program under torchelastic's `record` wrote about its exception."""
+
+    file: str = ""
+    message: str = ""
+    time: datetime | None = None
+
+
+class RankEnd(msgspec.Struct, frozen=True):
+    """A line of ends.jsonl. Nothing is set if nothing is known, as for a task without a gang."""
+
+    process: str = ""
+    """Its name, such as `rank 3` or `scheduler 0`; empty for a failure of the whole gang, such as a lost node."""
+    rank: int | None = None
+    node: str = ""
+    address: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    signal_name: str = ""
+    time: datetime | None = None
+    attempt: int = 1
+    """How often the task has begun on the primary's node. A start on another node begins with 1 again."""
+    ending: str = ""
+    """How it ended in words, if its code does not tell all of it."""
+    error: ProgramError = ProgramError()
+
+    @property
+    def words(self) -> str:
+        """How it ended, such as `exited with code 7`."""
+        code = f"was killed by signal {self.signal}" if self.signal else f"exited with code {self.exit_code}"
+        return self.ending or code

@@ -1,0 +1,110 @@
+"""How a process of the gang ended: a record for the client, from which the message about it is printed."""
+
+import json
+import os
+import signal
+import time
+from glob import glob
+
+from .processes import ending, signal_of
+from .spec import HERE, Any, Message, Node
+
+FILE = "ends.jsonl"
+"""Beside the output of the ranks on the primary: a record on each line, that of the cause first."""
+LONGEST = 2000
+"""Characters of a program's own message that a record keeps."""
+
+
+class End:
+    """The end of a process; words: how it ended, if its code does not tell all of it."""
+
+    def __init__(self, label: str, rank: int, node: Node, code: int, words: str = "") -> None:
+        self.label, self.rank, self.node, self.code, self.words = label, rank, node, code, words
+
+    def __str__(self) -> str:
+        return f"{self.label} on {self.node} {self.words or ending(self.code)}"
+
+
+class Failure:
+    """A failure of the gang and its time; the earliest one is the cause. what: the end of a process, or a message."""
+
+    def __init__(self, at: float, what: "End | str", code: int, process: int = -1) -> None:
+        self.at, self.what, self.code, self.process = at, what, code, process
+        self.lines: "list[str]" = []
+        """The last lines that the process had printed when it failed."""
+        self.error: "Message" = {}
+        """What the program wrote about its exception."""
+
+    def record(self, attempt: int) -> "Message":
+        """Without what is unknown. A failure that is not the end of a process has a message only."""
+        if isinstance(self.what, End):
+            end: "Message" = {
+                "rank": self.what.rank if self.what.rank >= 0 else None,
+                "process": self.what.label,
+                "node": self.what.node.name,
+                "address": self.what.node.address,
+            }
+        else:
+            end = {"rank": None, "process": ""}
+        number = signal_of(self.code)
+        if number:
+            end.update(signal=number, signal_name=signal_name(number))
+        else:
+            end["exit_code"] = self.code
+        end.update(time=iso(self.at), attempt=attempt)
+        words = self.what.words if isinstance(self.what, End) else self.what
+        if words:
+            end["ending"] = words
+        if self.error:
+            end["error"] = self.error
+        return end
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals
+        return f"SIG{number}"
+
+
+def iso(at: float) -> str:
+    """A time of UTC in ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000000):06d}Z"
+
+
+def attempt() -> int:
+    """How often the task has begun in this directory; gang.sh counts. A start on another node begins with 1 again."""
+    try:
+        with open(os.path.join(HERE, "attempt"), encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 1
+
+
+def write(folder: str, failures: "list[Failure]") -> None:
+    os.makedirs(folder, exist_ok=True)
+    path, number = os.path.join(folder, FILE), attempt()
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(failure.record(number)) + "\n" for failure in failures)
+    os.replace(path + ".new", path)
+
+
+def error_of(pattern: str) -> "Message":
+    """The earliest error that a program wrote for torchelastic (`record`), in one of the files of this pattern."""
+    errors = [error for error in map(read_error, glob(pattern)) if error]
+    return min(errors, key=lambda error: error[0])[1] if errors else {}
+
+
+def read_error(path: str) -> "tuple[float, Message] | None":
+    """When it was written, and its content; the message is a text, or {"message": …, "extraInfo": {"timestamp": …}}."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            message: "Any" = json.load(file)["message"]
+        error = {"file": path}
+        if isinstance(message, dict):
+            error["time"] = iso(float(message["extraInfo"]["timestamp"]))
+            message = message["message"]
+        error["message"] = str(message)[:LONGEST]
+        return os.stat(path).st_mtime, error
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):  # a program wrote it
+        return None
