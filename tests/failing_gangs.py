@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from batchtrain.records.seen import TaskSeen
 
+from batchtrain.records import Task
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.failed import failed
 from tests.contract import test_mpi_launch as mpis
@@ -26,7 +26,7 @@ def result(code: int | None, ends: str, stderr: str) -> dict[str, Any]:
     """How a gang ended, and what the client makes of it."""
     lines = tuple(stderr.splitlines())
     end = msgspec.json.decode(ends.splitlines()[0], type=RankEnd) if ends else RankEnd()
-    error = failed("job", TaskSeen("task", "completed", "failure", exit_code=code, node="tvm-0"), lines, end)
+    error = failed("job", Task("task", "completed", "failure", exit_code=code, node="tvm-0"), lines, end)
     told = {"rank": error.rank, "node": error.node, "code": error.code, "cause": error.cause}
     record = {"process": end.process, "exit_code": end.exit_code, "signal": end.signal_name, "attempt": end.attempt}
     return {"gang": code, **told, **record, "stderr": stderr}

@@ -13,7 +13,7 @@ class Job(Record, frozen=True):
     """A job. The counts of its tasks are None if they were not queried."""
 
     title = "job"
-    columns: ClassVar = (
+    columns: ClassVar[tuple[str, ...]] = (
         "id", "state", "pool", "created", "ended", "reason", "active", "running", "succeeded", "failed",
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ class JobSchedule(Record, frozen=True):
     """A job schedule; `job` is the last one that it created."""
 
     title = "job schedule"
-    columns: ClassVar = ("id", "state", "next_run", "ended", "job")
+    columns: ClassVar[tuple[str, ...]] = ("id", "state", "next_run", "ended", "job")
 
     id: str
     state: str = ""

@@ -16,7 +16,7 @@ class Pool(Record, frozen=True):
     """A pool."""
 
     title = "pool"
-    columns: ClassVar = (
+    columns: ClassVar[tuple[str, ...]] = (
         "id", "state", "allocation", "vm_size", "dedicated", "target_dedicated", "spot", "target_spot", "inter_node",
         "slots", "resize_errors", "node_hours",
     )  # fmt: skip
@@ -63,7 +63,16 @@ class Node(Record, frozen=True):
     """A node."""
 
     title = "node"
-    columns: ClassVar = ("id", "state", "address", "start_task", "errors", "allocated", "prepared", "dedicated")
+    columns: ClassVar[tuple[str, ...]] = (
+        "id",
+        "state",
+        "address",
+        "start_task",
+        "errors",
+        "allocated",
+        "prepared",
+        "dedicated",
+    )
 
     id: str
     state: str = ""

@@ -25,7 +25,7 @@ class Task(Record, frozen=True):
     """A task with its last run. 14 fields take the memory of a tuple of 10, and there may be a million tasks."""
 
     title = "task"
-    columns: ClassVar = (
+    columns: ClassVar[tuple[str, ...]] = (
         "id", "state", "result", "exit_code", "node", "seconds", "failure", "retries", "requeues", "started",
     )  # fmt: skip
 
