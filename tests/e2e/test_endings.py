@@ -18,7 +18,12 @@ from tests.bench.endings import COMMANDS, DISKS, FAULTS, MODEL_BYTES, Case, Worl
 from tests.waiting import GUARD
 
 pytestmark = pytest.mark.process
-LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+LEADER = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run below nohup
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 """Makes the terminal the controlling one of its session, and runs a command in it."""
 REQUESTS: dict[str, int] = {}
 """How many requests each command sends, for the tests of one process."""
