@@ -79,8 +79,8 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
     def over_mpi(self) -> OverMpi | None:
         if self.over == "gloo":
             return None
-        named = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
-        environment = tuple(Variable(name, "mpi", _WANTED) for name in named)
+        names = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
+        environment = tuple(Variable(name, "mpi", _WANTED) for name in names)
         return OverMpi(self.runtime, self.executable_path, self.options, environment)
 
     def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:

@@ -90,8 +90,8 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
 
     @property
     def meeting(self) -> dict[str, Any]:
-        named = (rendezvous(self.rendezvous) if self.rendezvous else None) or Rendezvous()
-        return {"port": self.port or named.port, "interface": self.interface or named.interface}
+        endpoint = (rendezvous(self.rendezvous) if self.rendezvous else None) or Rendezvous()
+        return {"port": self.port or endpoint.port, "interface": self.interface or endpoint.interface}
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:
         beside = self.server_command or command
