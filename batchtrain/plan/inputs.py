@@ -63,9 +63,9 @@ def identity(resource_id: str | None) -> wire.IdentityReference | None:
     return wire.IdentityReference(resource_id=resource_id) if resource_id else None
 
 
-def packages(wanted: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
+def packages(references: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
     """Applications of the account."""
-    return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in wanted)
+    return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in references)
 
 
 def sas_days(recipe: Recipe) -> int:
@@ -97,23 +97,23 @@ def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) 
     )
 
 
-def moves(fetched: tuple[Fetched, ...]) -> tuple[Moved, ...]:
+def moves(downloads: tuple[Fetched, ...]) -> tuple[Moved, ...]:
     """What the node itself moves."""
-    return tuple(blobs.moved for blobs in fetched if blobs.moved is not None)
+    return tuple(blobs.moved for blobs in downloads if blobs.moved is not None)
 
 
-def _input(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
+def _input(recipe: Recipe, item: StorageInput, staging: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
-    wanted, selected = task_paths.beyond(item.local_path), _selected(item, path)
+    target, patterns = task_paths.beyond(item.local_path), _selected(item, path)
     directory = task_paths.below(item.local_path).strip("/").removeprefix("./")
-    moved = Moved(own, wanted or directory or ".", selected) if wanted or selected else None
-    below = own if moved else directory
+    move = Moved(staging, target or directory or ".", patterns) if target or patterns else None
+    below = staging if move else directory
     url = container_link(recipe, item.storage_account_settings, container)
     files = tuple(
         wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)
         for prefix in _prefixes(path, item.include)
     )
-    return Fetched(files, moved)
+    return Fetched(files, move)
 
 
 def _selected(item: StorageInput, path: str) -> Selected | None:
