@@ -14,26 +14,26 @@ OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
 """Older names of top-level sections, and the current ones."""
 
 
-def renamed(section: str, data: Any, written: dict[Path, Path], flaws: list[Flaw]) -> Any:
+def renamed(section: str, data: Any, paths_in_file: dict[Path, Path], flaws: list[Flaw]) -> Any:
     """The data of a section with current names; each deprecated name adds a warning to `flaws`.
 
-    written: receives, for each current path, the path in the file.
+    paths_in_file: receives, for each current path, the path in the file.
     """
     words = _WORDS.get(section)
-    return _Renaming(written, flaws).walk(data, words, (section,)) if words else data
+    return _Renaming(paths_in_file, flaws).walk(data, words, (section,)) if words else data
 
 
 def today(path: Path) -> Path:
     """The path with current names."""
     words = _WORDS.get(str(path[0]))
-    done = list(path[:1])
+    current = list(path[:1])
     for step in path[1:]:
         words = words and (words.below.get(str(step)) or words.below.get("*"))
-        renamed = words.renamed if words else None
-        if renamed is not None and renamed.new.startswith("../"):
-            done.pop()
-        done.append(renamed.new.removeprefix("../") if renamed is not None else step)
-    return tuple(done)
+        rule = words.renamed if words else None
+        if rule is not None and rule.new.startswith("../"):
+            current.pop()
+        current.append(rule.new.removeprefix("../") if rule is not None else step)
+    return tuple(current)
 
 
 class _Words:
@@ -53,9 +53,9 @@ class _Words:
         return words
 
 
-def _tree(renamed: Iterable[Renamed], values: Iterable[RenamedValue]) -> dict[str, _Words]:
+def _tree(rules: Iterable[Renamed], values: Iterable[RenamedValue]) -> dict[str, _Words]:
     root = _Words()
-    for name in renamed:
+    for name in rules:
         root.at(name.path).renamed = name
     for value in values:
         root.at(value.path).values[value.old] = value.new
@@ -68,8 +68,8 @@ _WORDS = _tree(RENAMED, RENAMED_VALUES)
 class _Renaming:
     """Walks along the paths that may have deprecated names; copies only data that has some."""
 
-    def __init__(self, written: dict[Path, Path], flaws: list[Flaw]) -> None:
-        self._written, self._flaws = written, flaws
+    def __init__(self, paths_in_file: dict[Path, Path], flaws: list[Flaw]) -> None:
+        self._written, self._flaws = paths_in_file, flaws
         self._lifted: list[tuple[Path, str, Any]] = []  # the mapping it goes to, its name there, the value
 
     def walk(self, data: Any, words: _Words, path: Path) -> Any:
@@ -86,9 +86,9 @@ class _Renaming:
         for step, below in words.below.items():
             if below.renamed is not None and step in data:
                 data = self._renamed(data, below.renamed, path)
-        lifted = [(name, value) for to, name, value in self._lifted if to == path]
+        moves = [(name, value) for to, name, value in self._lifted if to == path]
         self._lifted = [waiting for waiting in self._lifted if waiting[0] != path]
-        return {**data, **{name: value for name, value in lifted if name not in data}} if lifted else data
+        return {**data, **{name: value for name, value in moves if name not in data}} if moves else data
 
     def _changed(self, data: Any, items: Iterable[tuple[Any, Any]], below: _Words, path: Path) -> Any:
         changes = {}
@@ -109,23 +109,23 @@ class _Renaming:
         self._flaws.append(Flaw(path, "renamed", f"`{data}` is written `{new}` today", level="warning", fix=new))
         return new
 
-    def _renamed(self, data: dict[str, Any], renamed: Renamed, path: Path) -> dict[str, Any]:
-        old, new = renamed.path[-1], renamed.new
+    def _renamed(self, data: dict[str, Any], rule: Renamed, path: Path) -> dict[str, Any]:
+        old, new = rule.path[-1], rule.new
         home = path[:-1] if new.startswith("../") else path
         new = new.removeprefix("../")
-        rest = {name: value for name, value in data.items() if name != old}
+        others = {name: value for name, value in data.items() if name != old}
         if home == path and new in data:
             message = f"`{old}` is the deprecated name of `{new}`, and both are set; keep `{new}`"
             self._flaws.append(Flaw((*path, old), "renamed", message, at_key=True))
-            return rest
+            return others
         now = (*home, new)
         self._written[now] = (*path, old)
-        if not renamed.quiet:
-            why = f": {renamed.why}" if renamed.why else ""
+        if not rule.quiet:
+            why = f": {rule.why}" if rule.why else ""
             message = f"`{old}` is called `{new}` today{why}"
             fix = new if home == path else ""
             self._flaws.append(Flaw(now, "renamed", message, at_key=True, level="warning", fix=fix))
         if home == path:
             return {new if name == old else name: value for name, value in data.items()}
         self._lifted.append((home, new, data[old]))
-        return rest
+        return others

@@ -24,21 +24,21 @@ class View(NamedTuple):
     origins: Any
 
 
-def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
+def view(examination: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
     """The effective configuration.
 
     defaults: include default values. environment: settings from an environment variable, by their text.
     """
     leaves: dict[At, Any] = {}
-    secrets = secrets_in(seen.recipe)
+    secrets = secrets_in(examination.recipe)
     for section, attribute in FIELDS.items():
-        value = getattr(seen.recipe, attribute)
-        if value is not None and (defaults or section in seen.reading.sections):
-            shown = masked_document(msgspec.to_builtins(value, enc_hook=masked), secrets)
-            leaves.update(_leaves(shown, (section,)))
-    origins = _origins(seen.reading, leaves, environment)
-    kept = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
-    return View(_tree(kept), _tree({path: origins[path] for path in kept}))
+        value = getattr(examination.recipe, attribute)
+        if value is not None and (defaults or section in examination.reading.sections):
+            document = masked_document(msgspec.to_builtins(value, enc_hook=masked), secrets)
+            leaves.update(_leaves(document, (section,)))
+    origins = _origins(examination.reading, leaves, environment)
+    values = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
+    return View(_tree(values), _tree({path: origins[path] for path in values}))
 
 
 def as_yaml(view: View, *, origins: bool) -> str:

@@ -101,11 +101,13 @@ def digests(source: AnySource) -> list[tuple[str, str]]:
 
 def reserved(names: Iterable[str]) -> str:
     """Why files must not have these names: Batch or the launcher uses them in the task's directory."""
-    taken = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
-    if not taken:
+    conflicts = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
+    if not conflicts:
         return ""
-    listed = " and ".join(f"`{name}`" for name in taken)
-    return f"{listed} of it would replace files of the task directory; rename {'them' if len(taken) > 1 else 'it'}"
+    names_text = " and ".join(f"`{name}`" for name in conflicts)
+    return (
+        f"{names_text} of it would replace files of the task directory; rename {'them' if len(conflicts) > 1 else 'it'}"
+    )
 
 
 def archive(files: Iterable[File]) -> bytes:
@@ -134,10 +136,10 @@ def surely_fits(sizes: Iterable[int]) -> bool:
 
 def too_large(files: Iterable[File]) -> str:
     """Why the files of a source do not fit into a request, and what to do; empty if they fit."""
-    known = tuple(files)
-    if surely_fits(len(file.data) for file in known) or _packs(_tar(known)):
+    file_list = tuple(files)
+    if surely_fits(len(file.data) for file in file_list) or _packs(_tar(file_list)):
         return ""
-    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in _largest(known))
+    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in _largest(file_list))
     return (
         f"it has more than the {MOST_PACKED // 1024} KiB that fit into a request when packed; the largest files are"
         f" {largest}: {EXITS}"

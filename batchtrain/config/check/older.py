@@ -65,11 +65,11 @@ def _sections(recipe: Recipe) -> dict[str, Any]:
 def _tree() -> Branch:
     """The patterns as one tree, so that many tasks are traversed once."""
     root = Branch({}, None)
-    for gone in GONE:
+    for property_rule in GONE:
         branch = root
-        for step in gone.path[:-1]:
+        for step in property_rule.path[:-1]:
             branch = branch.below.setdefault(step, Branch({}, None))
-        branch.below[gone.path[-1]] = Branch({}, gone)
+        branch.below[property_rule.path[-1]] = Branch({}, property_rule)
     return root
 
 
@@ -90,8 +90,8 @@ def _walk(value: Any, path: Path, branch: Branch) -> Found:
             yield from _walk(item, (*path, step), below)
 
 
-def _is_reported(value: Any, gone: Gone) -> bool:
-    return value is gone.only if gone.only is not None else _holds(value)
+def _is_reported(value: Any, property_rule: Gone) -> bool:
+    return value is property_rule.only if property_rule.only is not None else _holds(value)
 
 
 def _holds(value: Any) -> bool:
@@ -149,17 +149,21 @@ def _copies(subject: Subject) -> Found:
 
 
 def _transfer_options(subject: Subject) -> Found:
-    given = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
-    given += [
+    transfers = [
+        (path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers
+    ]
+    transfers += [
         (("global_resources", "files", number, "destination", "data_transfer"), options, True)
         for number, files in enumerate(subject.recipe.resources.files)
         if (options := files.destination.data_transfer.blobxfer_extra_options)
     ]
-    for path, options, strips in given:
-        left = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
-        if left:
+    for path, options, strips in transfers:
+        unsupported_options = (
+            " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
+        )
+        if unsupported_options:
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
-            yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
+            yield (*path, "blobxfer_extra_options"), f"`{unsupported_options}` is not supported{only}: remove it"
 
 
 def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:
