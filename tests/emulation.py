@@ -164,7 +164,7 @@ class Kept(Stage):
                 reports.begin(self.world, effect, self.now)
             self.commit()
             found += effects
-        self.world.rest(kept=0)
+        self.world.rest(most=0)
         return [effect for effect in found if isinstance(effect, MACHINE)]
 
     def commit(self) -> None:

@@ -172,8 +172,8 @@ def seen(world: World, book: PoolBook, text: str, now: int) -> formula.Seen:
     pool = book.record
     history = book.history or History()
     history.note(now, world.numbers(book))
-    named = set(re.findall(r"\$[A-Za-z]+", text))
-    samples = history.samples([name for name in NUMBERS if name in named], now)
+    names = set(re.findall(r"\$[A-Za-z]+", text))
+    samples = history.samples([name for name in NUMBERS if name in names], now)
     moment = wire.as_datetime(now).astimezone(timezone.utc)
     return formula.Seen(moment, samples, pool.target_dedicated, pool.target_spot, seed=_seed(pool, now))
 

@@ -44,7 +44,7 @@ class Control:
 
     async def answer(self, verb: str, path: str, body: bytes) -> Reply:
         """Answer a request; `path` has no prefix. Raises Fault."""
-        name, _, rest = path.partition("/")
+        name, _, subject = path.partition("/")
         match verb, name:
             case "GET", "status":
                 return Reply(200, self.status())
@@ -53,7 +53,7 @@ class Control:
             case "POST", "storage":
                 return await self._storage()
             case "GET", "login":
-                return self._login(rest)
+                return self._login(subject)
             case "GET", "hints":
                 return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
@@ -71,9 +71,9 @@ class Control:
             case "POST", "faults":
                 return self._add_fault(_document(body))
             case "DELETE", "faults":
-                return self._remove_faults(rest)
+                return self._remove_faults(subject)
             case "POST", "nodes":
-                return await self._befall(rest, _document(body))
+                return await self._befall(subject, _document(body))
         raise Fault("ResourceNotFound")
 
     def status(self) -> dict[str, Any]:
@@ -119,16 +119,16 @@ class Control:
             reason = f"{error}; `batchtrain pool show` lists the nodes and their states"
             raise Fault("InvalidPropertyValue", Reason=reason) from None
 
-    async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
+    async def _turn(self, settings: Mapping[str, Any]) -> Reply:
         """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to
         `patience` seconds."""
         try:
-            ticks = wire.parse_duration(str(wanted["advance"])) if "advance" in wanted else 0
-            patience = float(wanted.get("patience", PATIENCE))
+            ticks = wire.parse_duration(str(settings["advance"])) if "advance" in settings else 0
+            patience = float(settings.get("patience", PATIENCE))
             if not math.isfinite(patience) or patience < 0:
                 raise ValueError("patience is a number of seconds")
-            if "mode" in wanted:
-                self.driver.clock.turn(str(wanted["mode"]), float(wanted.get("times", 1.0)))
+            if "mode" in settings:
+                self.driver.clock.turn(str(settings["mode"]), float(settings.get("times", 1.0)))
         except (ValueError, TypeError) as error:
             raise Fault("InvalidPropertyValue", Reason=str(error)) from None
         self.driver.turned()
@@ -193,8 +193,8 @@ def hints(world: World) -> list[dict[str, str]]:
     """Why tasks stay active. Azure does not report the reason."""
     rows = []
     for book in world.jobs.values():
-        hinted = [seq for seq in book.ready if seq in world.hints] if world.hints else []
-        rows += [{"jobId": book.record.id, "taskId": book.tasks.at(seq).id, "text": world.hints[seq]} for seq in hinted]
+        seqs = [seq for seq in book.ready if seq in world.hints] if world.hints else []
+        rows += [{"jobId": book.record.id, "taskId": book.tasks.at(seq).id, "text": world.hints[seq]} for seq in seqs]
         if book.counts["active"] and (reason := _job_reason(world, book)):
             rows.append({"jobId": book.record.id, "taskId": "", "text": reason})
     return rows
@@ -206,9 +206,9 @@ def _job_reason(world: World, book: JobBook) -> str:
     pool = world.pools.get(book.pool_key)
     if pool is None:
         return f"its pool {book.pool_key} does not exist"
-    barred = sum(job_preparation.barred(book, node) for node in pool.nodes.values())
-    if barred:
-        return f"its preparation task failed on {barred} of {len(pool.nodes)} nodes of pool {pool.record.id}"
+    unprepared_nodes = sum(job_preparation.barred(book, node) for node in pool.nodes.values())
+    if unprepared_nodes:
+        return f"its preparation task failed on {unprepared_nodes} of {len(pool.nodes)} nodes of pool {pool.record.id}"
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
     if failed:
         return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"

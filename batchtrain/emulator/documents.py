@@ -156,8 +156,8 @@ def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
 
 def node_counts(nodes: Iterable[Node]) -> Document:
     """The number of nodes by state."""
-    counted = Counter(node.state for node in nodes)
-    return {**{name: counted[name.lower()] for name in NODE_STATES}, "total": counted.total()}
+    counts = Counter(node.state for node in nodes)
+    return {**{name: counts[name.lower()] for name in NODE_STATES}, "total": counts.total()}
 
 
 def job_document(book: JobBook, base: str) -> Document:
@@ -307,16 +307,16 @@ def task_execution(task: Task) -> Document:
     """How the task runs or ran. The end of a run is recorded before its output files and nodes are done; as in the
     service, it is visible only with the state `completed`."""
     execution: Document = {}
-    ended = task.state == "completed"
+    completed = task.state == "completed"
     if task.start:
         execution["startTime"] = wire.timestamp(task.start)
-    if ended and task.end:
+    if completed and task.end:
         execution["endTime"] = wire.timestamp(task.end)
-    if ended and task.exit_code is not None:
+    if completed and task.exit_code is not None:
         execution["exitCode"] = task.exit_code
     if task.instances and task.instances[0].container is not None:
         execution["containerInfo"] = task.instances[0].container
-    if ended and task.failure is not None:
+    if completed and task.failure is not None:
         execution["failureInfo"] = task.failure
     execution["retryCount"] = task.retries
     if task.last_retry:

@@ -140,9 +140,9 @@ class Driver:
         try:
             self._carry_out()
             while effects := scheduler.due(self.world, self.world.take_touched(self.clock())):
-                whole = self._begin(effects)
+                all_begun = self._begin(effects)
                 self._carry_out()
-                if not whole:
+                if not all_begun:
                     break  # what could not start may be due again at once
             self.world.rest()
         except sqlite3.Error as error:
@@ -170,8 +170,8 @@ class Driver:
         """Store the started work, then let the machine act. Raises sqlite3.Error; then all of it stays to do."""
         self.commit()
         self._sweep()
-        wanted, self.world.log_uploads = self.world.log_uploads, []
-        for log in wanted:
+        log_uploads, self.world.log_uploads = self.world.log_uploads, []
+        for log in log_uploads:
             self._spawn(self._send_logs(log))
         begun, self._begun = self._begun, []
         for effect in begun:
@@ -210,8 +210,8 @@ class Driver:
     def _sweep(self) -> None:
         """Rename deleted directories at once, because a new task may get the same name, and delete them later."""
         rubbish, self.world.rubbish = self.world.rubbish, []
-        if moved := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
-            self._spawn(in_daemon_thread(lambda: _delete_all(moved)))
+        if rubbish_paths := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
+            self._spawn(in_daemon_thread(lambda: _delete_all(rubbish_paths)))
 
     # The machine's part --------------------------------------------------------------------------------------------
 
@@ -277,11 +277,11 @@ class Driver:
         await self.machine.remove(effect.node)
         self._report(node_reports.node_wiped, effect.node)
 
-    async def _send_logs(self, wanted: LogUpload) -> None:
+    async def _send_logs(self, log_upload: LogUpload) -> None:
         try:
-            await self.machine.send_logs(*wanted)
+            await self.machine.send_logs(*log_upload)
         except Exception as error:  # noqa: BLE001 - no caller waits for the result: the log gets every reason
-            logger.error("the logs of node %s were not uploaded: %s", wanted.node, error)
+            logger.error("the logs of node %s were not uploaded: %s", log_upload.node, error)
 
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
         await self._take(self.world.pace.removal)
@@ -419,12 +419,12 @@ class Driver:
         """Wait until only the clock could cause a change, for up to `patience` seconds."""
         end = asyncio.get_running_loop().time() + patience
         while (self._settling or len(self._running) > self.alarms.waiting) and not self._stopped:
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0:
+            seconds = end - asyncio.get_running_loop().time()
+            if seconds <= 0:
                 return
             self._moved.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._moved.wait(), left)
+                await asyncio.wait_for(self._moved.wait(), seconds)
 
     # Ending --------------------------------------------------------------------------------------------------------
 
@@ -504,8 +504,8 @@ def _move_away(root: str, directory: str) -> str:
     return away
 
 
-def _delete_all(moved: list[tuple[str, str]]) -> None:
-    for root, path in moved:
+def _delete_all(paths: list[tuple[str, str]]) -> None:
+    for root, path in paths:
         _delete(root, path)
 
 

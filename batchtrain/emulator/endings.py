@@ -59,8 +59,8 @@ def container_of(outcome: Exit) -> Document | None:
 def condemn(world: World, task: Task, verdict: str, now: int, failure: Document | None = None) -> None:
     """Decide how the current run ends; its processes are still running. The first decision is final, except that a task
     to be run again can still be terminated."""
-    overruled = verdict == "terminate" and task.verdict in ("requeue", "retry", "unprepared")
-    if task.state not in states.UNDER_WAY or (task.verdict and not overruled):
+    overrules = verdict == "terminate" and task.verdict in ("requeue", "retry", "unprepared")
+    if task.state not in states.UNDER_WAY or (task.verdict and not overrules):
         return
     task.verdict = verdict
     if verdict == "terminate":
@@ -101,9 +101,9 @@ def conclude(world: World, book: JobBook, task: Task, now: int) -> None:
 def _again(world: World, book: JobBook, task: Task, now: int, *, first: bool) -> None:
     world.set_task_state(book, task, "return", now)
     forget_run(task)
-    rest = 0 if first else _rest(task)
-    if rest:
-        world.add_deadline(Deadline(now + rest, task.seq, "again", book.key, task.id.lower(), task.run))
+    delay = 0 if first else _rest(task)
+    if delay:
+        world.add_deadline(Deadline(now + delay, task.seq, "again", book.key, task.id.lower(), task.run))
     else:
         lines.line_up(book, task, first=first)
 

@@ -68,8 +68,8 @@ def login(book: PoolBook, node: Node) -> Document:
     windows = "windows" in book.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
     ports = sorted(LOGIN_PORTS, reverse=windows)
     tcp = [endpoint for endpoint in of_node(book, node) if endpoint["protocol"] == "tcp"]
-    mapped = (endpoint["frontendPort"] for port in ports for endpoint in tcp if endpoint["backendPort"] == port)
-    port = next(mapped, ports[0])
+    frontend_ports = (endpoint["frontendPort"] for port in ports for endpoint in tcp if endpoint["backendPort"] == port)
+    port = next(frontend_ports, ports[0])
     settings: Document = {"remoteLoginIPAddress": node.address, "remoteLoginPort": port}
     if address := ipv6_address(book, node):
         settings |= {"ipv6RemoteLoginIPAddress": address, "ipv6RemoteLoginPort": port}
@@ -115,13 +115,13 @@ def _check_pool(pool: Document, path: str) -> None:
         raise invalid_property(f"{path}/frontendPortRangeStart", start, reason)
     if end - start + 1 < LEAST_PORTS:
         raise invalid_property(f"{path}/frontendPortRangeEnd", end, f"A range has at least {LEAST_PORTS} ports.")
-    seen = set()
+    priorities = set()
     for rule in pool.get("networkSecurityGroupRules", []):
         priority = rule["priority"]
-        if priority not in PRIORITIES or priority in seen:
+        if priority not in PRIORITIES or priority in priorities:
             reason = f"Priorities lie between {PRIORITIES.start} and {PRIORITIES.stop - 1}, and each is given once."
             raise invalid_property(f"{path}/networkSecurityGroupRules/priority", priority, reason)
-        seen.add(priority)
+        priorities.add(priority)
 
 
 def _check_pair(pool: Document, other: Document, path: str) -> None:

@@ -151,8 +151,8 @@ def _row(tree: Tree, entry: Entry, recursive: bool) -> Row:
 
 def _item(tree: Tree, name: str, status: os.stat_result) -> Document:
     # Of a name that is not UTF-8, only the URL is exact.
-    shown = os.fsencode(name).decode(errors="replace")
-    item: Document = {"name": shown, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
+    text = os.fsencode(name).decode(errors="replace")
+    item: Document = {"name": text, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
     if not item["isDirectory"]:
         item["properties"] = {
             "creationTime": wire.timestamp(wire.from_unix_ns(status.st_ctime_ns)),

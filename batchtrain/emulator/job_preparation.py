@@ -184,8 +184,8 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 def _is(world: World, job_node: JobNode, kind: str, run_number: int, phase: str) -> bool:
     """Whether a report belongs to the current attempt, node and job."""
     run = run_of(job_node, kind)
-    known = world.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node
-    return known and (run.run, run.phase) == (run_number, phase)
+    current = world.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node
+    return current and (run.run, run.phase) == (run_number, phase)
 
 
 def ended(world: World, job_node: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:

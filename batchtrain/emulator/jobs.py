@@ -77,12 +77,12 @@ def replace_job(world: World, call: Call) -> Reply:
     """PUT: properties that are not given get their defaults."""
     document = call.read("BatchJobReplaceOptions")
     book = _changeable(world, call)
-    kept = {name: value for name, value in book.record.spec.items() if name not in ("constraints", "metadata")}
+    unchanging = {name: value for name, value in book.record.spec.items() if name not in ("constraints", "metadata")}
     reset = {name: launching.DEFAULTS[name] for name in RESET}
-    return _respecified(world, call, book, {**kept, **reset, **document}, document)
+    return _respecified(world, call, book, {**unchanging, **reset, **document}, document)
 
 
-def _respecified(world: World, call: Call, book: JobBook, spec: Document, given: Document) -> Reply:
+def _respecified(world: World, call: Call, book: JobBook, spec: Document, changes: Document) -> Reply:
     before = book.record.spec
     if before["onAllTasksComplete"] == "terminatejob" and spec["onAllTasksComplete"] == "noaction":
         reason = "A job that ends with its tasks (terminatejob) cannot be changed to noaction."
@@ -90,39 +90,39 @@ def _respecified(world: World, call: Call, book: JobBook, spec: Document, given:
     spec["poolInfo"] = _pool_info(book, before["poolInfo"], spec["poolInfo"])
     launching.checked(spec)
     world.move_job(book, spec)
-    if "constraints" in given and (wall := job_wall_clock(book.record)):
+    if "constraints" in changes and (wall := job_wall_clock(book.record)):
         world.add_deadline(Deadline(book.record.created + wall, book.record.seq, "job", book.key))
     return _changed(world, call, book, 200)
 
 
-def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
+def _pool_info(book: JobBook, before: Document, pool_info: Document) -> Document:
     """Move a job to another pool, which needs a disabled job. Of an auto pool only keepAlive can change."""
     auto = before.get("autoPoolSpecification")
     if auto is not None:
-        given: Document = wanted.get("autoPoolSpecification", {})
-        _check_same(given, auto)
-        keep = given.get("keepAlive", auto["keepAlive"])
+        auto_pool: Document = pool_info.get("autoPoolSpecification", {})
+        _check_same(auto_pool, auto)
+        keep = auto_pool.get("keepAlive", auto["keepAlive"])
         if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":
             path = "poolInfo/autoPoolSpecification/keepAlive"
             raise invalid_property(path, keep, "The pool is its schedule's, not the job's.")
-        if wanted.get("poolId"):
-            raise invalid_property("poolInfo/poolId", wanted["poolId"], "The job's pool was made for it.")
+        if pool_info.get("poolId"):
+            raise invalid_property("poolInfo/poolId", pool_info["poolId"], "The job's pool was made for it.")
         return {"autoPoolSpecification": {**auto, "keepAlive": keep}}
-    if not wanted.get("poolId"):
+    if not pool_info.get("poolId"):
         raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
-    if "autoPoolSpecification" in wanted:
-        raise invalid_property("poolInfo", wanted["poolId"], "A job with a pool cannot ask for one to be made.")
-    if wanted != before and book.record.state != "disabled":
+    if "autoPoolSpecification" in pool_info:
+        raise invalid_property("poolInfo", pool_info["poolId"], "A job with a pool cannot ask for one to be made.")
+    if pool_info != before and book.record.state != "disabled":
         raise Fault("OperationInvalidForCurrentState", PropertyName="poolInfo", Reason="The job is not disabled.")
-    return wanted
+    return pool_info
 
 
-def _check_same(given: Document, auto: Document) -> None:
+def _check_same(auto_pool: Document, auto: Document) -> None:
     """Check that only keepAlive of the auto pool changes. Secrets are ignored, because answers never contain them."""
-    for name in given.keys() - {"keepAlive"}:
-        if documents.without_secrets(given[name]) != documents.without_secrets(auto.get(name)):
+    for name in auto_pool.keys() - {"keepAlive"}:
+        if documents.without_secrets(auto_pool[name]) != documents.without_secrets(auto.get(name)):
             path = f"poolInfo/autoPoolSpecification/{name}"
-            raise invalid_property(path, given[name], "Only keepAlive can be changed.")
+            raise invalid_property(path, auto_pool[name], "Only keepAlive can be changed.")
 
 
 def delete_job(world: World, call: Call) -> Reply:

@@ -56,11 +56,11 @@ def logins(document: Document) -> dict[str, str] | None:
     return passwords([container["registry"] for container in settings if "registry" in container]) or None
 
 
-def specification(world: World, document: Document, *, scheduled: bool = False) -> Document:
+def specification(world: World, document: Document, *, by_schedule: bool = False) -> Document:
     """A job's document (of a request or a schedule) with the service's defaults, checked. Raises Fault."""
     spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
     checked(spec)
-    _check_pool(world, spec["poolInfo"], scheduled=scheduled)
+    _check_pool(world, spec["poolInfo"], by_schedule=by_schedule)
     if "jobPreparationTask" in spec:
         spec["jobPreparationTask"] = _preparation(spec["jobPreparationTask"])
     if "jobReleaseTask" in spec:
@@ -133,20 +133,20 @@ def _task_of(manager: Document) -> Document:
 
 
 def _check_ids(spec: Document) -> None:
-    seen: set[str] = set()
+    ids: set[str] = set()
     for name in SPECIAL_TASKS:
         if name not in spec:
             continue
         task_id = check_id(spec[name], f"{name}/id").lower()
-        if task_id in seen:
+        if task_id in ids:
             raise invalid_property(f"{name}/id", spec[name]["id"], "Another special task of the job has this id.")
-        seen.add(task_id)
+        ids.add(task_id)
 
 
 # Its pool ------------------------------------------------------------------------------------------------------------
 
 
-def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
+def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
     """Check that the job names a pool or has an auto pool. It is not checked whether the named pool exists."""
     auto = info.get("autoPoolSpecification")
     if info.get("poolId") and auto is not None:
@@ -158,7 +158,7 @@ def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
     path = "poolInfo/autoPoolSpecification"
     if "pool" not in auto:
         raise Fault("MissingRequiredProperty", PropertyName=f"{path}/pool")
-    if auto["poolLifetimeOption"] == "jobschedule" and not scheduled:
+    if auto["poolLifetimeOption"] == "jobschedule" and not by_schedule:
         reason = "A job that no schedule made cannot share its pool with others of a schedule."
         raise invalid_property(f"{path}/poolLifetimeOption", auto["poolLifetimeOption"], reason)
     if not PREFIX.fullmatch(auto.get("autoPoolIdPrefix", "")):
@@ -191,9 +191,9 @@ def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) 
     auto = _auto_pool(job.spec)
     if not auto:
         return
-    shared = schedule if auto["poolLifetimeOption"] == "jobschedule" else None
-    if shared and shared.record.auto_pool.lower() in world.pools:
-        job.auto_pool = shared.record.auto_pool
+    sharing = schedule if auto["poolLifetimeOption"] == "jobschedule" else None
+    if sharing and sharing.record.auto_pool.lower() in world.pools:
+        job.auto_pool = sharing.record.auto_pool
         return
     pool_id = auto.get("autoPoolIdPrefix", "") + _guid(world)
     try:
@@ -204,8 +204,8 @@ def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) 
         job.error = _scheduling_error(fault)
         return
     job.auto_pool = pool_id
-    if shared:
-        shared.record.auto_pool = pool_id
+    if sharing:
+        sharing.record.auto_pool = pool_id
 
 
 def _scheduling_error(fault: Fault) -> Document:

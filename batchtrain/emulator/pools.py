@@ -100,9 +100,9 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
 
 def _logins(document: Document) -> dict[str, str]:
     """The passwords of a pool's registries, which no document contains."""
-    own = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
+    container_configuration = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
     registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
-    return passwords([*own.get("containerRegistries", []), *([registry] if registry else [])])
+    return passwords([*container_configuration.get("containerRegistries", []), *([registry] if registry else [])])
 
 
 def specification(world: World, document: Document) -> Document:
@@ -231,8 +231,8 @@ def put_pool(world: World, call: Call, book: PoolBook, identity: Document | None
     book.record.logins = {**book.record.logins, **logins}
     _put_scale(world, call, book, scale, {name: int(document.get(name, 0)) for name in TARGETS})
     if changed:
-        kept = {name: value for name, value in book.record.spec.items() if name in SCALE}
-        _respecified(world, call, book, {**spec, **kept}, 200)
+        scale_properties = {name: value for name, value in book.record.spec.items() if name in SCALE}
+        _respecified(world, call, book, {**spec, **scale_properties}, 200)
 
 
 SCALE = ("enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval", "resizeTimeout")
@@ -244,9 +244,9 @@ def _put_scale(world: World, call: Call, book: PoolBook, scale: Document, target
 
     former = book.record.spec
     if scale["enableAutoScale"]:
-        wanted = {name: scale[name] for name in SCALE[1:3] if name in scale}
-        if not former["enableAutoScale"] or any(former.get(name) != value for name, value in wanted.items()):
-            carry_out(autoscale.enable, wanted)
+        autoscaling = {name: scale[name] for name in SCALE[1:3] if name in scale}
+        if not former["enableAutoScale"] or any(former.get(name) != value for name, value in autoscaling.items()):
+            carry_out(autoscale.enable, autoscaling)
         return
     if former["enableAutoScale"]:
         carry_out(autoscale.disable, {})
@@ -258,9 +258,9 @@ def replace_pool_properties(world: World, call: Call) -> Reply:
     """Replace start task, packages and metadata; an omitted start task is removed."""
     document = call.read("BatchPoolReplaceOptions")
     book = changeable(world, call)
-    replaced = ("startTask", "metadata", "applicationPackageReferences")
-    kept = {name: value for name, value in book.record.spec.items() if name not in replaced}
-    return _respecified(world, call, book, _canonical(world, {**kept, **document}), 204)
+    names = ("startTask", "metadata", "applicationPackageReferences")
+    unchanging = {name: value for name, value in book.record.spec.items() if name not in names}
+    return _respecified(world, call, book, _canonical(world, {**unchanging, **document}), 204)
 
 
 def _respecified(world: World, call: Call, book: PoolBook, spec: Document, status: int) -> Reply:
@@ -345,13 +345,13 @@ def remove_nodes(world: World, call: Call) -> Reply:
     if "resizeTimeout" in document:
         _check_timeout(document["resizeTimeout"])
         book.record.spec = {**book.record.spec, "resizeTimeout": document["resizeTimeout"]}
-    chosen = [world.node(book.key, name)[1] for name in dict.fromkeys(names)]
+    leaving = [world.node(book.key, name)[1] for name in dict.fromkeys(names)]
     book.record.resize_errors = []
-    staying = [node for node in chosen if node.state != "leavingpool"]
-    for node in chosen:
+    staying = [node for node in leaving if node.state != "leavingpool"]
+    for node in leaving:
         nodes.leave(world, book, node, document.get("nodeDeallocationOption", "requeue"), call.now)
-    book.record.target_dedicated -= sum(node.dedicated for node in chosen if node in staying)
-    book.record.target_spot -= sum(not node.dedicated for node in chosen if node in staying)
+    book.record.target_dedicated -= sum(node.dedicated for node in leaving if node in staying)
+    book.record.target_spot -= sum(not node.dedicated for node in leaving if node in staying)
     book.record.target_dedicated = max(book.record.target_dedicated, 0)
     book.record.target_spot = max(book.record.target_spot, 0)
     return _resizing(world, call, book)

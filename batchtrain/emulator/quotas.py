@@ -55,12 +55,12 @@ def room(world: World, book: PoolBook) -> Room:
     )
 
 
-def reached(world: World, left: Room, *, dedicated: bool) -> Reached:
+def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
     """Why a pool gets no nodes."""
-    if not left.nodes:
+    if not free_room.nodes:
         message = f"The specified account has reached its quota of {world.quotas.nodes} nodes."
         return Reached("AccountCoreQuotaReached", message)
-    if dedicated and not left.dedicated:
+    if dedicated and not free_room.dedicated:
         message = f"The specified account has reached its quota of {world.quotas.dedicated_cores} dedicated cores."
         return Reached("AccountCoreQuotaReached", message)
     message = f"The specified account has reached its quota of {world.quotas.low_priority_cores} low-priority cores."
@@ -75,8 +75,8 @@ def cores_of(world: World, book: PoolBook) -> int:
 def _left(world: World, most: int | None, *, dedicated: bool) -> int:
     if most is None:
         return MOST
-    taken = 0
+    cores = 0
     for book in world.pools.values():
         count = sum(node.dedicated == dedicated for node in book.nodes.values())
-        taken += count * cores_of(world, book) if count else 0
-    return max(most - taken, 0)
+        cores += count * cores_of(world, book) if count else 0
+    return max(most - cores, 0)

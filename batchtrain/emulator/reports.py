@@ -63,8 +63,8 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
     not_before = now + int(delay * wire.SECOND) if delay else 0
     if not_before:
         world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
-    taken = {node.number for node in book.nodes.values()}
-    numbers = (number for number in itertools.count() if number not in taken)
+    used_numbers = {node.number for node in book.nodes.values()}
+    numbers = (number for number in itertools.count() if number not in used_numbers)
     for dedicated, number, address in zip(kinds, numbers, world.free_addresses(), strict=False):
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)

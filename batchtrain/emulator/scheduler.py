@@ -209,20 +209,20 @@ Effect = (
 )
 
 
-def due(world: World, touched: Touched) -> tuple[Effect, ...]:
+def due(world: World, changes: Touched) -> tuple[Effect, ...]:
     """The effects of a change; applying them may cause more."""
     return (
-        *(TimeUp(deadline) for deadline in touched.expired),
-        *(effect for task in touched.tasks for effect in task_due(task)),
-        *(effect for job_node in touched.job_nodes for effect in job_node_due(job_node)),
-        *(effect for key in touched.jobs if key in world.jobs for effect in job_due(world, world.jobs[key])),
+        *(TimeUp(deadline) for deadline in changes.expired),
+        *(effect for task in changes.tasks for effect in task_due(task)),
+        *(effect for job_node in changes.job_nodes for effect in job_node_due(job_node)),
+        *(effect for key in changes.jobs if key in world.jobs for effect in job_due(world, world.jobs[key])),
         *(
             effect
-            for key in touched.schedules
+            for key in changes.schedules
             if key in world.schedules
-            for effect in schedule_due(world.schedules[key], touched.now)
+            for effect in schedule_due(world.schedules[key], changes.now)
         ),
-        *(effect for key in touched.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
+        *(effect for key in changes.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
     )
 
 
@@ -357,12 +357,12 @@ def _grow(world: World, book: PoolBook, dedicated: int, spot: int) -> Effect:
 
 def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:
     """The nodes that a smaller target removes: idle nodes first, then the youngest."""
-    chosen: list[str] = []
+    node_ids: list[str] = []
     for dedicated, count in missing.items():
         staying = [n for n in book.nodes.values() if n.dedicated == dedicated and n.state != "leavingpool"]
         staying.sort(key=lambda node: (bool(book.running[node.id]), -node.seq))
-        chosen += [node.id for node in staying[: max(-count, 0)]]
-    return tuple(chosen)
+        node_ids += [node.id for node in staying[: max(-count, 0)]]
+    return tuple(node_ids)
 
 
 GOING = ("leavingpool", "rebooting", "reimaging", "deallocating")
@@ -434,12 +434,12 @@ class Free:
         self._coming[node] += sum(victim.slots for victim in victims) - (task.slots - at_once)
         self.leaving |= {victim.seq for victim in victims}
 
-    def _leave(self, node: str, left: int) -> None:
+    def _leave(self, node: str, slots: int) -> None:
         count = self.slots[node]
         del self._levels[count][node]
-        self.slots[node] = left
-        self._levels.setdefault(left, {})[node] = None
-        self.open -= count - left
+        self.slots[node] = slots
+        self._levels.setdefault(slots, {})[node] = None
+        self.open -= count - slots
 
     def close(self) -> None:
         """Reserve the remaining slots for a task that waits for more."""
@@ -505,8 +505,8 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
     room = len(job.ready) if room < 0 else room - len(job.running)
     ending = _ids_still_ending(job)
     misses = 0
-    for looked, seq in enumerate(job.ready):
-        if (free.open <= 0 and looked >= LOOK_AHEAD) or misses >= MISSES:
+    for position, seq in enumerate(job.ready):
+        if (free.open <= 0 and position >= LOOK_AHEAD) or misses >= MISSES:
             return
         task = job.tasks.at(seq)
         if reason := never_fits(book, task):
@@ -568,8 +568,8 @@ def _could_have(book: PoolBook, job: JobBook, task: Task, free: Free) -> bool:
     """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
     may wait for it."""
     takes = _taker(book, job, task)
-    managed = {node for node in free.slots if any(running.manager for running in book.running[node].values())}
-    return sum(takes(node) for node in free.slots if node not in managed) >= task.gang
+    manager_nodes = {node for node in free.slots if any(running.manager for running in book.running[node].values())}
+    return sum(takes(node) for node in free.slots if node not in manager_nodes) >= task.gang
 
 
 # Who gives way -------------------------------------------------------------------------------------------------------
@@ -606,8 +606,8 @@ def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -
 def _may_start(job: JobBook, free: Free) -> int:
     """How many more tasks of a job may run under maxParallelTasks."""
     most = job.record.spec.get("maxParallelTasks", -1)
-    given = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
-    return max(most - len(job.running) - given, 0) if most >= 0 else LOOK_AHEAD
+    starting = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
+    return max(most - len(job.running) - starting, 0) if most >= 0 else LOOK_AHEAD
 
 
 def _priority(job: JobBook) -> int:
@@ -623,14 +623,14 @@ def _offers(
     book: PoolBook, job: JobBook, task: Task, lower: dict[int, JobBook], free: Free
 ) -> dict[str, list[Task]] | None:
     """The nodes on which a task can start, each with the tasks to requeue there; None if even that is not enough."""
-    takes, wanted = _taker(book, job, task), task.gang or 1
+    takes, count = _taker(book, job, task), task.gang or 1
     offers = {
         node: victims
         for node in free.slots
         if takes(node) and (victims := _victims(book, node, task.slots, lower, free)) is not None
     }
-    chosen = sorted(offers, key=lambda node: len(offers[node]))[:wanted]
-    return {node: offers[node] for node in chosen} if len(chosen) == wanted else None
+    nodes = sorted(offers, key=lambda node: len(offers[node]))[:count]
+    return {node: offers[node] for node in nodes} if len(nodes) == count else None
 
 
 def _victims(book: PoolBook, node: str, slots: int, lower: dict[int, JobBook], free: Free) -> list[Task] | None:
@@ -665,9 +665,9 @@ def never_fits(book: PoolBook, task: Task) -> str:
             f"a multi-instance task needs a pool with taskSlotsPerNode 1,"
             f" and pool {pool.id} has {spec['taskSlotsPerNode']}"
         )
-    wanted = pool.target_dedicated + pool.target_spot
-    if task.gang > wanted:
-        return f"it needs {task.gang} nodes at once, and pool {pool.id} is to have {wanted}"
+    target = pool.target_dedicated + pool.target_spot
+    if task.gang > target:
+        return f"it needs {task.gang} nodes at once, and pool {pool.id} is to have {target}"
     return ""
 
 

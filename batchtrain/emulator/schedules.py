@@ -56,7 +56,7 @@ def active(world: World) -> int:
 
 def _specification(world: World, spec: Document) -> Document:
     launching.check_name(spec)
-    job = launching.specification(world, spec["jobSpecification"], scheduled=True)
+    job = launching.specification(world, spec["jobSpecification"], by_schedule=True)
     return {**spec, "jobSpecification": job}
 
 
@@ -112,15 +112,15 @@ def replace_schedule(world: World, call: Call) -> Reply:
     """PUT: a schedule or metadata that are not given are removed."""
     document = call.read("BatchJobScheduleReplaceOptions")
     book = _changeable(world, call)
-    kept = {name: value for name, value in book.record.spec.items() if name == "displayName"}
-    return _respecified(world, call, book, {**kept, **document}, document)
+    unchanging = {name: value for name, value in book.record.spec.items() if name == "displayName"}
+    return _respecified(world, call, book, {**unchanging, **document}, document)
 
 
-def _respecified(world: World, call: Call, book: ScheduleBook, spec: Document, given: Document) -> Reply:
-    _check_times(given.get("schedule", {}), call.now)
+def _respecified(world: World, call: Call, book: ScheduleBook, spec: Document, changes: Document) -> Reply:
+    _check_times(changes.get("schedule", {}), call.now)
     schedule = book.record
-    logins = launching.logins(given.get("jobSpecification", {}))
-    schedule.spec = _specification(world, spec) if "jobSpecification" in given else spec
+    logins = launching.logins(changes.get("jobSpecification", {}))
+    schedule.spec = _specification(world, spec) if "jobSpecification" in changes else spec
     schedule.logins = {**(schedule.logins or {}), **(logins or {})} or None
     schedule.next_run = recurrence.first_run(schedule)
     remind(world, book, call.now)

@@ -75,11 +75,11 @@ def _times(book: JobBook) -> Iterator[_Times]:
 
 def _usage(tasks: Iterable[_Times], url: str, created: int, now: int) -> Document:
     """`waitTime` is from a task's creation to its last start."""
-    wall = waited = 0
+    wall = wait = 0
     for task in tasks:
         if task.start:
             wall += (task.end or now) - task.start
-            waited += task.start - task.created
+            wait += task.start - task.created
     return {
         "url": url,
         "startTime": wire.timestamp(created),
@@ -91,5 +91,5 @@ def _usage(tasks: Iterable[_Times], url: str, created: int, now: int) -> Documen
         "writeIOps": "0",
         "readIOGiB": 0.0,
         "writeIOGiB": 0.0,
-        "waitTime": wire.duration(waited),
+        "waitTime": wire.duration(wait),
     }

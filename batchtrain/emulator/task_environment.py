@@ -153,8 +153,11 @@ def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Docume
         "AZ_BATCH_JOB_ID": job.record.id,
     }
     if before := job_preparation.spec_of(job, job_preparation.PREPARATION):
-        prepared = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
-        variables |= {"AZ_BATCH_JOB_PREP_DIR": prepared, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prepared}/wd"}
+        directory_of_preparation = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
+        variables |= {
+            "AZ_BATCH_JOB_PREP_DIR": directory_of_preparation,
+            "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{directory_of_preparation}/wd",
+        }
     return variables
 
 
@@ -228,11 +231,11 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
         book = world.pool_of_node[instance.node]
         addresses.append(book.nodes[instance.node].address)
         cores.append(world.size_of(book.record.spec["vmSize"]).cores or 1)
-    turned = [*addresses[1:], addresses[0]]
+    primary_last = [*addresses[1:], addresses[0]]
     pairs = [f"{address} {count}" for address, count in zip(addresses, cores, strict=True)]
     return {
-        "AZ_BATCH_HOST_LIST": ",".join(turned),
-        "AZ_BATCH_NODE_LIST": ";".join(turned),
+        "AZ_BATCH_HOST_LIST": ",".join(primary_last),
+        "AZ_BATCH_NODE_LIST": ";".join(primary_last),
         "AZ_BATCH_MASTER_NODE": f"{addresses[0]}:{MASTER_PORT}",
         "AZ_BATCH_IS_CURRENT_NODE_MASTER": "false" if number else "true",
         "CCP_NODES": " ".join([str(len(addresses)), *pairs]),
@@ -248,9 +251,9 @@ def _download(file: Document, endpoint: str) -> Download:
     path, mode = file.get("filePath", ""), file.get("fileMode", "0770")
     if url := file.get("httpUrl"):
         return Download(here(url, endpoint), path, mode)
-    own = file.get("autoStorageContainerName", "")
-    url, prefix = own or file["storageContainerUrl"], file.get("blobPrefix", "")
-    return Download(url, path, mode, container=True, prefix=prefix, own=bool(own))
+    own_container = file.get("autoStorageContainerName", "")
+    url, prefix = own_container or file["storageContainerUrl"], file.get("blobPrefix", "")
+    return Download(url, path, mode, container=True, prefix=prefix, own=bool(own_container))
 
 
 def uploads(files: list[Document]) -> tuple[Upload, ...]:

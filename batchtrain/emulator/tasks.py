@@ -175,14 +175,14 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
     return spec
 
 
-def constraints_of(job_spec: Document, given: Document | None) -> Document:
+def constraints_of(job_spec: Document, task_constraints: Document | None) -> Document:
     """A task without constraints takes its number of retries from the job."""
-    retries = job_spec["constraints"]["maxTaskRetryCount"] if given is None else 0
+    retries = job_spec["constraints"]["maxTaskRetryCount"] if task_constraints is None else 0
     constraints = {
         "maxWallClockTime": wire.INFINITE,
         "retentionTime": RETENTION,
         "maxTaskRetryCount": retries,
-        **(given or {}),
+        **(task_constraints or {}),
     }
     if constraints["maxTaskRetryCount"] < -1:
         count = constraints["maxTaskRetryCount"]
@@ -278,11 +278,11 @@ def get_task(world: World, call: Call) -> Reply:
 
 def replace_task(world: World, call: Call) -> Reply:
     """PUT replaces the constraints; constraints that are not given get their defaults."""
-    given = call.read("BatchTaskReplaceOptions").get("constraints")
+    new_constraints = call.read("BatchTaskReplaceOptions").get("constraints")
     book, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
-    constraints = constraints_of(book.record.spec, given or None)
+    constraints = constraints_of(book.record.spec, new_constraints or None)
     task.spec = msgspec.json.encode({**task_document(task), "constraints": constraints})
     task.max_retries = constraints["maxTaskRetryCount"]
     task.wall_clock = _limit(constraints["maxWallClockTime"])

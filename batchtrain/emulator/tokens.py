@@ -56,8 +56,8 @@ def check(
     account: str, key: str, method: str, headers: Mapping[str, str], audiences: tuple[str, ...], now: int
 ) -> None:
     """Raise NeedsToken unless the request has a valid token, and Fault 403 unless the token allows the request."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    body, _, signature = given.strip().rpartition(".")
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    body, _, signature = token.strip().rpartition(".")
     if scheme != "Bearer" or not body:
         raise NeedsToken("The request carries neither a shared-key signature nor an access token.")
     if not hmac.compare_digest(_signature(key, body).encode(), signature.encode()):

@@ -134,14 +134,14 @@ def of_account(world: World, call: Call) -> Reply:
 
 
 def _statistics(world: World, books: list[PoolBook], url: str, now: int) -> Document:
-    used = sum(book.record.core_time + _present(world, book, now) for book in books)
+    core_time = sum(book.record.core_time + _present(world, book, now) for book in books)
     start = min((book.record.created for book in books), default=now)
     times = {"startTime": wire.timestamp(start), "lastUpdateTime": wire.timestamp(now)}
     load = world.load()
     return {
         "url": url,
         **times,
-        "usageStats": {**times, "dedicatedCoreTime": wire.duration(used)},
+        "usageStats": {**times, "dedicatedCoreTime": wire.duration(core_time)},
         "resourceStats": {
             **times,
             "avgCPUPercentage": sum(world.numbers(book)[0] for book in books) / max(len(books), 1),

@@ -217,10 +217,10 @@ class World:
 
     def free_addresses(self) -> Iterator[str]:
         """The free addresses; a node on a container network keeps the last two bytes of its own."""
-        taken = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
+        used_addresses = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
         for number in range(FIRST_HOST, 1 << 16):
             high, low = divmod(number, 256)
-            if low not in (0, 255) and f"{high}.{low}" not in taken:
+            if low not in (0, 255) and f"{high}.{low}" not in used_addresses:
                 yield f"127.{self.network}.{high}.{low}"
 
     def add_pool(self, pool: Pool) -> PoolBook:
@@ -401,10 +401,10 @@ class World:
             self._changes.pop(where, None)
             self._changes[where] = change
 
-    def rest(self, kept: int = KEPT) -> None:
+    def rest(self, most: int = KEPT) -> None:
         """Drop stored tasks that nothing acts on from memory, down to this number."""
         tasks = self.shelf.tasks
-        for seq in list(islice(tasks, max(len(tasks) - kept, 0))):
+        for seq in list(islice(tasks, max(len(tasks) - most, 0))):
             task = tasks.pop(seq)
             if (task.state == "active" and not task.instances) or task.state == "completed":
                 if task in self._tasks or ("task", str(task.job), str(seq)) in self._changes:
@@ -436,22 +436,22 @@ class World:
 
     def take_touched(self, now: int) -> Touched:
         """What changed since the last call, and the deadlines that have passed."""
-        expired = []
+        deadlines = []
         while self._deadlines and self._deadlines[0].at <= now:
-            expired.append(heapq.heappop(self._deadlines))
-        touched = Touched(
+            deadlines.append(heapq.heappop(self._deadlines))
+        changes = Touched(
             tuple(self._pools),
             tuple(self._jobs),
             tuple(self._tasks),
-            tuple(expired),
+            tuple(deadlines),
             tuple(self._schedules),
             tuple(self._job_nodes),
             now,
         )
-        for key in touched.pools:
+        for key in changes.pools:
             self._sample(key, now)
         self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
-        return touched
+        return changes
 
     def _sample(self, pool_key: str, now: int) -> None:
         """Record the numbers of a pool with autoscale."""
@@ -578,7 +578,7 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
     active; each instance of a multi-instance task counts."""
     slots = int(book.record.spec["taskSlotsPerNode"])
     usable = [node.id for node in book.nodes.values() if node.state in USABLE]
-    used = sum(book.used(node) for node in usable)
+    used_slots = sum(book.used(node) for node in usable)
     active = running = succeeded = failed = 0
     for job in jobs:
         running += job.counts["running"]
@@ -587,7 +587,7 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
         if job.record.state == "active":
             active += sum(job.ready.values()) if job.gangs else len(job.ready)
     return (
-        100 * used / (slots * len(usable)) if usable else 0.0,
+        100 * used_slots / (slots * len(usable)) if usable else 0.0,
         30.0 * len(usable),
         *load,
         len(usable),

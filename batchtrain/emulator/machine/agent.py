@@ -361,15 +361,15 @@ def kill_tree(ancestor: int) -> bool:
 
 def reap() -> tuple[dict[int, int], bool]:
     """(status by pid of the children that ended, whether any child is left)."""
-    ended: dict[int, int] = {}
+    statuses: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return ended, False
+            return statuses, False
         if pid == 0:
-            return ended, True
-        ended[pid] = status
+            return statuses, True
+        statuses[pid] = status
 
 
 def end_everything() -> None:
@@ -475,15 +475,17 @@ class Supervisor:
         """A task in a container may have put links in the directory of the node, which this user may follow further
         than it."""
         node, directory = Below(run["root"]), run["directory"]
-        opened: list[int] = []
+        descriptors: list[int] = []
         try:
-            opened.append(os.open(os.devnull, os.O_RDONLY))
-            opened.append(node.append(f"{directory}/stdout.txt"))
-            opened.append(node.append(f"{directory}/stderr.txt"))
-            opened.append(node.directory(f"{directory}/wd"))
-            return spawn(run["program"], run["environment"], opened[3], (opened[0], opened[1], opened[2]))
+            descriptors.append(os.open(os.devnull, os.O_RDONLY))
+            descriptors.append(node.append(f"{directory}/stdout.txt"))
+            descriptors.append(node.append(f"{directory}/stderr.txt"))
+            descriptors.append(node.directory(f"{directory}/wd"))
+            return spawn(
+                run["program"], run["environment"], descriptors[3], (descriptors[0], descriptors[1], descriptors[2])
+            )
         finally:
-            for fd in opened:
+            for fd in descriptors:
                 os.close(fd)
 
     def _end(self, grace: float) -> None:
@@ -499,8 +501,8 @@ class Supervisor:
         self._on_child()
 
     def _on_child(self) -> None:
-        ended, any_left = reap()
-        for pid, status in ended.items():
+        statuses, any_left = reap()
+        for pid, status in statuses.items():
             if pid in self._runs:
                 self._agent.send({"event": "exit", "id": self._runs.pop(pid), "code": exit_code(status)})
         if not self._ending:
@@ -628,14 +630,14 @@ class Agent:
         scope.channel.send(message)
 
     def _supervise(self, name: str) -> Scope:
-        ours, theirs = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            _supervise(theirs)
-        theirs.close()
+            _supervise(child_end)
+        child_end.close()
         self._supervisors.add(pid)
-        scope = Scope(Channel(ours), pid)
-        self._loop.watch(ours.fileno(), lambda: self._on_scope(name, scope))
+        scope = Scope(Channel(parent_end), pid)
+        self._loop.watch(parent_end.fileno(), lambda: self._on_scope(name, scope))
         return scope
 
     def _on_scope(self, name: str, scope: Scope) -> None:

@@ -131,8 +131,8 @@ class Below:
                 os.symlink(target, name, dir_fd=trail.handle)
 
     def rename(self, path: str, to: str) -> None:
-        with self._last(path, follow=False) as (old, name), self._last(to, make=True, follow=False) as (new, wanted):
-            os.rename(name, wanted, src_dir_fd=old.handle, dst_dir_fd=new.handle)
+        with self._last(path, follow=False) as (old, name), self._last(to, make=True, follow=False) as (new, new_name):
+            os.rename(name, new_name, src_dir_fd=old.handle, dst_dir_fd=new.handle)
 
     def remove(self, path: str) -> None:
         """Delete a file, a link, or a directory with everything in it, of any depth and mode."""
@@ -318,12 +318,12 @@ def _lift(directory: int, name: str, top: int) -> None:
     """Delete a file, or move a directory to `top`."""
     if _unlinked(directory, name):
         return
-    wanted = f".removed-{os.urandom(8).hex()}"
+    new_name = f".removed-{os.urandom(8).hex()}"
     try:
-        os.rename(name, wanted, src_dir_fd=directory, dst_dir_fd=top)
+        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=top)
     except PermissionError:  # moving a directory needs write permission in it
         os.close(_own(directory, name))
-        os.rename(name, wanted, src_dir_fd=directory, dst_dir_fd=top)
+        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=top)
 
 
 def _own(parent: int, name: str) -> int:

@@ -60,13 +60,15 @@ class Contained:
 
     def binds(self) -> Iterable[tuple[Path, str, str]]:
         """(on the machine, in the container, options): the whole directory of the node, or the requested mounts."""
-        wanted = self.container.mounts
-        if wanted is None or any(mount.source == "VfsMounts" for mount in wanted):
-            yield from ((mounted, str(mounted), "") for mounted in self.paths.mounted)  # where links of fsmounts lead
-        if wanted is None:
+        mounts = self.container.mounts
+        if mounts is None or any(mount.source == "VfsMounts" for mount in mounts):
+            yield from (
+                (directory, str(directory), "") for directory in self.paths.mounted
+            )  # where links of fsmounts lead
+        if mounts is None:
             yield self.up.root, self.up.root_inside, ""
             return
-        for mount in wanted:
+        for mount in mounts:
             inside = self.run.environment.get(SOURCES.get(mount.source, ""), "")
             if mount.source == "Applications":
                 inside = f"{self.up.root_inside}/applications"
@@ -99,9 +101,9 @@ class NodePaths(NamedTuple):
         NotTheNodes."""
         machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
         real = os.path.realpath(machine_path)
-        own = (self.up.root, self.tmp, *self.mounted)
+        directories = (self.up.root, self.tmp, *self.mounted)
         if _is_below(real, os.path.realpath(self.data_dir)) and not any(
-            _is_below(real, os.path.realpath(directory)) for directory in own
+            _is_below(real, os.path.realpath(directory)) for directory in directories
         ):
             raise NotTheNodes(f"{path} belongs to the emulator, not to the node")
         return machine_path

@@ -30,11 +30,11 @@ def archive(folders: list[Entry]) -> bytes:
 
     The engine unpacks it in the node's own container: a link that replaced a directory cannot lead out of it.
     """
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in folders:
             entry = tarfile.TarInfo(folder.path)
             entry.type, entry.mode = tarfile.DIRTYPE, stat.S_IMODE(folder.status.st_mode) | stat.S_IRWXU
             entry.uid, entry.gid, entry.mtime = os.getuid(), os.getgid(), int(folder.status.st_mtime)
             tar.addfile(entry)
-    return packed.getvalue()
+    return content.getvalue()

@@ -33,8 +33,8 @@ def installed(data_dir: Path) -> tuple[Application, ...]:
 def _application(path: Path) -> Application:
     names = sorted(file.name.removesuffix(".zip") for file in path.glob("*.zip"))
     versions = tuple(name for name in names if NAME.fullmatch(name) and name.strip("."))
-    chosen = path / DEFAULT
-    default = chosen.read_text(encoding="utf-8").strip() if chosen.is_file() else ""
+    default_file = path / DEFAULT
+    default = default_file.read_text(encoding="utf-8").strip() if default_file.is_file() else ""
     return Application(path.name, versions, default or (versions[0] if len(versions) == 1 else ""))
 
 

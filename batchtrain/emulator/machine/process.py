@@ -150,13 +150,13 @@ class ProcessMachine:
         """Directories that are being deleted because no record names them."""
         self._storage = OwnStorage(data_dir, lambda: [node.spec for node in self._nodes.values()])
 
-    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
+    async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
         """Start a node. Files of an earlier start stay in its directory. Raises NodeLost if it does not start, and
         NodeUnfit if a package or image of its pool is not available."""
         await self.shutdown(spec.node_id)
-        joined = await self._join(spec)
+        membership = await self._join(spec)
         try:
-            return await self._boot(spec._replace(address=_address(spec, joined)), joined, lost)
+            return await self._boot(spec._replace(address=_address(spec, membership)), membership, on_lost)
         except BaseException:
             await self._containers.leave(spec.node_id)
             raise
@@ -186,27 +186,27 @@ class ProcessMachine:
     def _root(self, spec: NodeSpec) -> Path:
         return self._data_dir / "nodes" / _safe(spec.pool_id) / _safe(spec.node_id)
 
-    async def _boot(self, spec: NodeSpec, joined: Joined | None, lost: Callable[[str], None]) -> NodeUp:
+    async def _boot(self, spec: NodeSpec, membership: Joined | None, on_lost: Callable[[str], None]) -> NodeUp:
         pool = self._pool(spec.pool_id)
         pool.admit(spec)
         await asyncio.to_thread(pool.empty_tmp, spec.node_id)
-        up = self._lay_out(spec, pool, joined)
+        up = self._lay_out(spec, pool, membership)
         files = files_of(up)
         await self._install(files, spec.packages)
         _mount_all(self._data_dir, files, spec.mounts)
         await self._storage.mount(spec)
-        if joined is not None:
+        if membership is not None:
             await asyncio.to_thread(pool_key.install, pool.keys, files)
         node = _Node(spec, up)
         self._nodes[spec.node_id] = node
         try:
-            await node.start(_boot_message(spec, up, pool, self.isolation, joined), pool.log(spec.node_id))
+            await node.start(_boot_message(spec, up, pool, self.isolation, membership), pool.log(spec.node_id))
         except BaseException:
             node.kill()  # its control socket must be closed: the agent ends only with it
             await self._gone(node)
             raise
-        node.watch(lambda: self._on_end(node, lost))
-        network = joined.network if joined is not None else ""
+        node.watch(lambda: self._on_end(node, on_lost))
+        network = membership.network if membership is not None else ""
         await node.door.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
         return up
 
@@ -217,21 +217,21 @@ class ProcessMachine:
         prefix = self._prefix(run.image)
         if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
             return Exit(None, "ContainerInvalidImage", mapped_images.unusable(run.image, prefix, problem))
-        contained = run.image is not None and prefix is None
-        if contained and not self._containers.has(node_id):
+        in_container = run.image is not None and prefix is None
+        if in_container and not self._containers.has(node_id):
             return await self._refusal(node, run)
-        if run.elevated and not contained and not node.said_elevated:
+        if run.elevated and not in_container and not node.said_elevated:
             node.said_elevated = True
             logger.warning("%s: elevated commands run as %s here", node_id, node.up.environment["USER"])
         try:
-            program = _program(self._command(run), may_be_empty=contained)
+            program = _program(self._command(run), may_be_empty=in_container)
             _prepare(node.files, run.directory)
             await self._install(node.files, run.packages)
             await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
         await self._storage.copy(node.spec)
-        outcome = await (self._in_container(node, run, program) if contained else self._on_host(node, run, program))
+        outcome = await (self._in_container(node, run, program) if in_container else self._on_host(node, run, program))
         await self._storage.copy(node.spec)
         if outcome.code is None:
             return outcome
@@ -314,18 +314,18 @@ class ProcessMachine:
                 async with self._removals:
                     await in_daemon_thread(partial(_delete, directory))
 
-    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+    async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
         """Delete the directories of all pools and nodes but these. They are renamed before the first wait, because a
         new pool may have the name of an old one."""
-        for pool_id in [pool_id for pool_id in self._pools if pool_id not in known]:
+        for pool_id in [pool_id for pool_id in self._pools if pool_id not in node_ids]:
             del self._pools[pool_id]
-        gone = [_renamed(path) for path in _unknown(self._data_dir, known) if path not in self._going]
-        self._going.update(gone)
+        paths = [_renamed(path) for path in _unknown(self._data_dir, node_ids) if path not in self._going]
+        self._going.update(paths)
         try:
             async with self._removals:
-                await in_daemon_thread(partial(_delete_each, gone))
+                await in_daemon_thread(partial(_delete_each, paths))
         finally:
-            self._going.difference_update(gone)
+            self._going.difference_update(paths)
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node. Raises UploadError."""
@@ -358,17 +358,17 @@ class ProcessMachine:
             self._pools[pool_id] = _Pool(self._data_dir, _safe(pool_id))
         return self._pools[pool_id]
 
-    def _lay_out(self, spec: NodeSpec, pool: _Pool, joined: Joined | None) -> NodeUp:
+    def _lay_out(self, spec: NodeSpec, pool: _Pool, membership: Joined | None) -> NodeUp:
         root = self._root(spec)
         root.mkdir(parents=True, exist_ok=True)
-        shared = self.isolation.kind == "namespaces"
-        inside = str(pool.mount_point if shared else root)
-        home_user = pool.user(inside) if shared and self.isolation.user_namespace else None
-        interface = "eth0" if joined is not None and joined.network else "lo"
+        has_namespaces = self.isolation.kind == "namespaces"
+        inside = str(pool.mount_point if has_namespaces else root)
+        home_user = pool.user(inside) if has_namespaces and self.isolation.user_namespace else None
+        interface = "eth0" if membership is not None and membership.network else "lo"
         environment = _node_environment(str(pool.bin), inside, home_user or _user_name(), interface)
         if self.plain_nodes:
             environment[PLAIN] = self.plain_nodes
-        up = NodeUp(root, inside, environment, "docker" if joined else self.isolation.kind, spec.address)
+        up = NodeUp(root, inside, environment, "docker" if membership else self.isolation.kind, spec.address)
         files = files_of(up)
         try:
             for name in DIRECTORIES:
@@ -434,22 +434,22 @@ class ProcessMachine:
         for error in filter(None, errors):
             raise error
 
-    async def _install(self, files: Below, wanted: tuple[Package, ...]) -> None:
+    async def _install(self, files: Below, package_list: tuple[Package, ...]) -> None:
         """Unpack missing packages. Raises NodeUnfit."""
-        for package in wanted:
+        for package in package_list:
             await asyncio.to_thread(packages.install, self._data_dir, files, package)
 
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Upload the output files that are due; cancelled with the scope."""
         assert outcome.code is not None
-        due = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
-        if not due or run.scope in node.ended:
+        uploads = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
+        if not uploads or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))
         source = output_files.Source(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(due, source, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(uploads, source, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -472,11 +472,11 @@ class ProcessMachine:
             finally:
                 called_off.set()
 
-    async def _on_end(self, node: _Node, lost: Callable[[str], None]) -> None:
+    async def _on_end(self, node: _Node, on_lost: Callable[[str], None]) -> None:
         await self._gone(node)
         if not node.shutdown_requested:
             logger.warning("%s: the node died", node.spec.node_id)
-            lost(node.spec.node_id)  # before the first await: a command that ran here must not be sent here again
+            on_lost(node.spec.node_id)  # before the first await: a command that ran here must not be sent here again
             await self._containers.leave(node.spec.node_id)
 
     async def _gone(self, node: _Node) -> None:
@@ -531,10 +531,10 @@ class _Node:
     async def _come_up(self, boot: dict[str, Any], log: Path) -> dict[str, Any]:
         """Start the agent. Returns its first message, or how it failed."""
         self.hang_up()
-        ours, theirs = socket.socketpair()
-        with theirs, log.open("ab") as stderr:
-            self._process = _start_agent(theirs, self.spec.node_id, stderr)
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        own_end, agent_end = socket.socketpair()
+        with agent_end, log.open("ab") as stderr:
+            self._process = _start_agent(agent_end, self.spec.node_id, stderr)
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=own_end)
         try:
             self._send(boot)
             return await asyncio.wait_for(_receive(self._reader), BOOT_SECONDS)
@@ -544,9 +544,9 @@ class _Node:
             event = "killed" if await asyncio.to_thread(_was_killed, self._process) else "failed"
         return {"event": event, "message": f"its agent did not come up; see {log}"}
 
-    def watch(self, ended: Callable[[], Any]) -> None:
-        """Start to dispatch answers; `ended()` is awaited when the connection to the agent ends."""
-        self._task = asyncio.create_task(self._listen(ended))
+    def watch(self, on_end: Callable[[], Any]) -> None:
+        """Start to dispatch answers; `on_end()` is awaited when the connection to the agent ends."""
+        self._task = asyncio.create_task(self._listen(on_end))
 
     async def ask(self, **message: Any) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises NodeLost if the node ends meanwhile."""
@@ -617,12 +617,12 @@ class _Node:
         body = json.dumps(message).encode()
         self._writer.write(struct.pack("!I", len(body)) + body)
 
-    async def _listen(self, ended: Callable[[], Any]) -> None:
+    async def _listen(self, on_end: Callable[[], Any]) -> None:
         assert self._reader is not None
         with contextlib.suppress(EOFError, OSError):
             while True:
                 self._hand_out(await _receive(self._reader))
-        await ended()
+        await on_end()
 
     def _hand_out(self, message: dict[str, Any]) -> None:
         answer = self._answers.get(message["id"])
@@ -709,9 +709,9 @@ class _Pool:
         if (self._dir / "passwd").exists():
             files.append((self._dir / "passwd", "/etc/passwd"))
         present = [(str(file), over, False) for file, over in files if Path(over).exists()]
-        shared = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
-        mounted = [(str(directory), str(directory), False) for directory in mounted_at(self.house, spec)]
-        return [(str(root), str(self.mount_point), False), *shared, *mounted, *present]
+        directories = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
+        mounts = [(str(directory), str(directory), False) for directory in mounted_at(self.house, spec)]
+        return [(str(root), str(self.mount_point), False), *directories, *mounts, *present]
 
     def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str, bool]]:
         """The mounts for a network with its own name servers."""
@@ -756,16 +756,16 @@ def _other_hosts() -> list[str]:
 ENDED_BEFORE = Exit(None, "TaskEnded", "the task ended before its command started")
 
 
-def _address(spec: NodeSpec, joined: Joined | None) -> str:
+def _address(spec: NodeSpec, membership: Joined | None) -> str:
     """A container may have used the node before."""
-    return joined.address if joined is not None else f"127.{spec.address.partition('.')[2]}"
+    return membership.address if membership is not None else f"127.{spec.address.partition('.')[2]}"
 
 
 def _boot_message(
-    spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation, joined: Joined | None
+    spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation, membership: Joined | None
 ) -> dict[str, Any]:
     last = [int(byte) for byte in spec.address.split(".")[-2:]]
-    resolver = pool.resolver(spec, joined.resolver) if joined is not None else []
+    resolver = pool.resolver(spec, membership.resolver) if membership is not None else []
     return {
         "op": "boot",
         "isolation": isolation.kind,
@@ -778,7 +778,7 @@ def _boot_message(
         "tmp": str(pool.tmp(spec.node_id)),
         "windows": sorted(path for path in pool.windows if Path(path).is_dir()),  # a mapped environment may be gone
         "binds": pool.binds(spec, up.root) + resolver,
-        "network": joined.network if joined is not None else "",
+        "network": membership.network if membership is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
     }
 
@@ -837,8 +837,8 @@ async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 def _isolation(data_dir: Path) -> Isolation:
     """Try it: a kernel may create namespaces and then refuse every mount in them (AppArmor in Ubuntu 24.04)."""
-    wanted = os.environ.get("BATCHTRAIN_EMULATOR_ISOLATION", "")
-    if wanted == "process":
+    choice = os.environ.get("BATCHTRAIN_EMULATOR_ISOLATION", "")
+    if choice == "process":
         remedy = f"unset the variable, then {RESTART}"
         return Isolation("process", reason="BATCHTRAIN_EMULATOR_ISOLATION=process", remedy=remedy)
     reason = ""
@@ -846,7 +846,7 @@ def _isolation(data_dir: Path) -> Isolation:
         reason = _probe(data_dir, user_namespace)
         if not reason:
             return Isolation("namespaces", user_namespace)
-    if wanted == "namespaces":
+    if choice == "namespaces":
         raise OSError(f"BATCHTRAIN_EMULATOR_ISOLATION=namespaces, but this kernel refuses them: {reason}")
     return Isolation("process", reason=f"the kernel refuses namespaces: {reason}", remedy=_remedy(Path("/proc/sys")))
 
@@ -877,14 +877,14 @@ def _says(file: Path, word: str) -> bool:
 
 def _probe(data_dir: Path, user_namespace: bool) -> str:
     """Why an agent cannot use namespaces; empty if it can."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, (data_dir / "probe").open("w+b") as output:
-        agent = _start_agent(theirs, "probe", output)
+    own_end, agent_end = socket.socketpair()
+    with own_end, agent_end, (data_dir / "probe").open("w+b") as output:
+        agent = _start_agent(agent_end, "probe", output)
         house = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
         more = {"house": house, "tmp": "/tmp", "windows": [], "binds": [(house, f"{house}/mnt", True)]}
         body = json.dumps({**boot, **more}).encode()
-        ours.sendall(struct.pack("!I", len(body)) + body)
+        own_end.sendall(struct.pack("!I", len(body)) + body)
         try:
             status = agent.wait(BOOT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -913,9 +913,9 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
     return program
 
 
-def files_of(up: NodeUp, mounted: Iterable[Path] = ()) -> Below:
-    """The files below the directory of a node, and below `mounted`, the directories of its mounted file systems."""
-    return Below(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounted}})
+def files_of(up: NodeUp, mounts: Iterable[Path] = ()) -> Below:
+    """The files below the directory of a node, and below `mounts`, the directories of its mounted file systems."""
+    return Below(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounts}})
 
 
 def _prepare(files: Below, directory: str) -> None:
@@ -941,15 +941,15 @@ def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
         files.write(f"{link}.log", f"{mount.path} is {mount.directory} of the emulator's data directory\n".encode())
 
 
-def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:
+def _unknown(data_dir: Path, node_ids: Mapping[str, Collection[str]]) -> Iterator[Path]:
     """Directories of pools and nodes that no record names."""
     yield from data_dir.glob("mnt")  # of an earlier version: nodes have it in their own mounts now
     for pools, of_nodes in (("nodes", "."), ("machine", "nodes")):
         for pool in data_dir.glob(f"{pools}/*"):
-            if pool.name not in known:
+            if pool.name not in node_ids:
                 yield pool
                 continue
-            yield from (node for node in pool.glob(f"{of_nodes}/*") if node.name not in known[pool.name])
+            yield from (node for node in pool.glob(f"{of_nodes}/*") if node.name not in node_ids[pool.name])
 
 
 def _renamed(path: Path) -> Path:
@@ -1020,9 +1020,9 @@ def _nvidia_smi_program(spec: NodeSpec) -> str:
 
 def _sweep(marker: str) -> None:
     """Kill what a plain-process node left behind when its agent was killed: all processes with its marker."""
-    wanted = marker.encode()
+    needle = marker.encode()
     for _ in range(SWEEP_ROUNDS):
-        pids = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
+        pids = [pid for pid in _own_processes() if needle in _environment_of(pid)]
         if not pids:
             return
         for pid in pids:
@@ -1048,11 +1048,11 @@ def _wait_for_end(pid: int, seconds: float) -> None:
 
 
 def _own_processes() -> list[int]:
-    uid, own = os.getuid(), os.getpid()
+    uid, own_pid = os.getuid(), os.getpid()
     pids = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != own and entry.stat().st_uid == uid:
+            if entry.name.isdigit() and int(entry.name) != own_pid and entry.stat().st_uid == uid:
                 pids.append(int(entry.name))
     return pids
 

@@ -99,10 +99,10 @@ def test_a_change_that_is_not_stored_yet_keeps_its_task_in_memory(stage: Kept) -
     stage.disable_node(stage.nodes()[0])
     task = stage.task()
     stage.world.take_touched(stage.now)
-    stage.world.rest(kept=0)
+    stage.world.rest(most=0)
     assert stage.world.jobs["job"].tasks["task"] is task
     stage.commit()
-    stage.world.rest(kept=0)
+    stage.world.rest(most=0)
     assert stage.world.jobs["job"].tasks["task"] is not task
 
 
@@ -113,7 +113,7 @@ def test_the_tasks_used_last_stay_in_memory(stage: Kept) -> None:
     stage.settle()
     for name in "cdab":
         stage.world.jobs["job"].tasks[name]
-    stage.world.rest(kept=2)
+    stage.world.rest(most=2)
     assert in_memory(stage) == ["a", "b"]
 
 
