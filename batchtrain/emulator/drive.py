@@ -22,7 +22,7 @@ from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.depot import Depot
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
@@ -385,7 +385,7 @@ class Driver:
         await self.alarms.sleep(notice)
         if root := self._root_of(node_id):
             with contextlib.suppress(OSError):  # a task may have removed it
-                Below(root).remove(EVENTS)
+                RootedPath(root).remove(EVENTS)
             await self.befall(node_id, "preempt", seconds)
 
     def _root_of(self, node_id: str) -> str:
@@ -488,14 +488,14 @@ def _announce(root: str, node_id: str, notice: float) -> None:
             "EventStatus": "Scheduled", "NotBefore": moment, "Description": "", "EventSource": "Platform",
             "DurationInSeconds": -1,
         }  # fmt: skip
-        Below(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
+        RootedPath(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
 
 
 def _move_away(root: str, directory: str) -> str:
     """The path that a node's directory is moved to; empty if it does not exist."""
     away = f"volatile/trash-{os.urandom(8).hex()}"
     try:
-        Below(root).rename(directory, away)
+        RootedPath(root).rename(directory, away)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -511,7 +511,7 @@ def _delete_all(paths: list[tuple[str, str]]) -> None:
 
 def _delete(root: str, path: str) -> None:
     try:
-        Below(root).remove(path)
+        RootedPath(root).remove(path)
     except FileNotFoundError:
         pass  # its node is deleted
     except OSError as error:

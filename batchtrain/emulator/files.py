@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from batchtrain.emulator import documents, nodes, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine.below import Below, LeadsOut
+from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk, Walks
 from batchtrain.emulator.query import Page, Row, is_whole
 from batchtrain.emulator.records import Node
@@ -36,7 +36,7 @@ _WALKS = Walks()
 class Tree(NamedTuple):
     """A directory of a node as the API shows it."""
 
-    node: Below
+    node: RootedPath
     """The node's directory. Nothing outside it is touched."""
     top: str
     """The directory that names are relative to, below `root`; empty for `root` itself."""
@@ -71,8 +71,8 @@ def task_tree(world: World, call: Call) -> Tree:
     return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, book.record, task)}/files")
 
 
-def _below(node: Node) -> Below:
-    return Below(node.root, {node.root_inside: node.root})
+def _below(node: Node) -> RootedPath:
+    return RootedPath(node.root, {node.root_inside: node.root})
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The init of one emulated node: starts its runs and its ssh sessions, reaps, and ends everything it started.
 
-Started by `process.py` as `python -I -S agent.py FD NODE`; standard library only (and `below.py`, which lies beside
-it), because it runs with no `sys.path`. It knows nothing of Batch: requests contain programs, directories and
+Started by `process.py` as `python -I -S agent.py FD NODE`. It runs with no `sys.path`: standard library only, and
+`rooted_path.py`, which lies beside it. It knows nothing of Batch: requests contain programs, directories and
 environments.
 
 The rules it keeps:
@@ -30,9 +30,9 @@ import time
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(__file__))  # appended, so that no file there hides a module of Python
-    from below import Below  # type: ignore[import-not-found, unused-ignore]  # the same file
+    from rooted_path import RootedPath  # type: ignore[import-not-found, unused-ignore]  # the same file
 else:
-    from batchtrain.emulator.machine.below import Below
+    from batchtrain.emulator.machine.rooted_path import RootedPath
 
 # Type checkers take this name as true; importing `typing` would cost a third of the start-up time of this file.
 TYPE_CHECKING = False
@@ -157,7 +157,7 @@ class Cover:
         inner = [window for window in self.windows if window.startswith(f"{path}/")]
         if not outer and not inner:
             inside = path[len(self.mount_point) + 1 :]
-            target = Below(os.path.realpath(self.mount_point)).directory(inside, make=True)
+            target = RootedPath(os.path.realpath(self.mount_point)).directory(inside, make=True)
             try:
                 _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
             finally:
@@ -474,7 +474,7 @@ class Supervisor:
     def _start(self, run: Message) -> int:
         """A task in a container may have put links in the directory of the node, which this user may follow further
         than it."""
-        node, directory = Below(run["root"]), run["directory"]
+        node, directory = RootedPath(run["root"]), run["directory"]
         descriptors: list[int] = []
         try:
             descriptors.append(os.open(os.devnull, os.O_RDONLY))

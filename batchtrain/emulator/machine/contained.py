@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from batchtrain.emulator.interface import Container, Mount, NodeUp, Run
 from batchtrain.emulator.machine import hold, run_options
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.pool_key import HOME
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 LONGEST_LINE = 50_000
@@ -43,7 +43,7 @@ class Contained:
         self.container: Container = run.container
         self.image = run.container.image
         self.hold = hold.program_path(data_dir)
-        self.files = Below(up.root, {up.root_inside: up.root})
+        self.files = RootedPath(up.root, {up.root_inside: up.root})
         self.paths = NodePaths(up, tmp, data_dir, tuple(mounts))
         self.environment = {**ENVIRONMENT, **run.environment}
 
@@ -118,7 +118,7 @@ class NodePaths(NamedTuple):
         for home in (str(self.up.root), str(self.tmp)):
             if _is_below(path, home):
                 try:
-                    return _real(Below(home, self._names()), path[len(home) + 1 :])
+                    return _real(RootedPath(home, self._names()), path[len(home) + 1 :])
                 except OSError as error:
                     raise NotTheNodes(f"{path} cannot be shown to the container: {error}") from None
         return path
@@ -137,7 +137,7 @@ class NodePaths(NamedTuple):
         return str(house.relative_to(above)) if above in house.parents else ""
 
 
-def _real(files: Below, path: str) -> str:
+def _real(files: RootedPath, path: str) -> str:
     """Create the parent directories; the engine creates the missing directory itself."""
     try:
         return files.real(path)

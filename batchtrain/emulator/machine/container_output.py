@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 CHUNK = 1 << 16
 STDERR = 2
@@ -20,7 +20,7 @@ class Copy:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        node: Below,
+        node: RootedPath,
         directory: str,
         *,
         has_frames: bool,

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
 from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.machine import engine_failures, engine_network, handover, hold, run_options
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.contained import Contained, NotTheNodes, fits_a_line
 from batchtrain.emulator.machine.container_output import Copy
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
 from batchtrain.emulator.machine.leftovers import LABEL, filters, make_volumes, remove, sweep, sweep_forgotten
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -259,7 +259,7 @@ class ContainerNodes:
         if os.getuid() == 0:
             return
         for _ in range(handover.MOST_ROUNDS):
-            directories = await asyncio.to_thread(handover.foreign, Below(node.root), below)
+            directories = await asyncio.to_thread(handover.foreign, RootedPath(node.root), below)
             if not directories:
                 return
             archive = handover.archive(directories)

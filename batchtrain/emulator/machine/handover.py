@@ -8,13 +8,13 @@ import os
 import stat
 import tarfile
 
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk
 
 MOST_ROUNDS = 64
 
 
-def foreign(node: Below, below: str = "") -> list[Entry]:
+def foreign(node: RootedPath, below: str = "") -> list[Entry]:
     """The directories below a directory of the node that belong to other users, outermost first, as far as they are
     readable."""
     try:

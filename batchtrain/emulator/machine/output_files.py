@@ -19,8 +19,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
 from batchtrain.emulator.interface import Upload
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.resource_files import STORAGE_VERSION, TIMEOUT_SECONDS, blob_url, opener, shown
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.walk import Walk
 
 OUT, ERR = "fileuploadout.txt", "fileuploaderr.txt"
@@ -45,7 +45,7 @@ class UploadError(Exception):
 class Source(NamedTuple):
     """The files of a task."""
 
-    node: Below
+    node: RootedPath
     """The directory of the node. Nothing outside of it is sent, except from the directories that stand for mounted file
     systems."""
     inside: str
@@ -88,7 +88,7 @@ def _report(source: Source, name: str) -> TextIO:
 
 
 @contextlib.contextmanager
-def _opened(node: Below, path: str) -> Iterator[BinaryIO]:
+def _opened(node: RootedPath, path: str) -> Iterator[BinaryIO]:
     """Raises UploadError, also for an error while the file is read."""
     try:
         with open(node.open(path), "rb") as file:
@@ -121,7 +121,7 @@ def matching(upload: Upload, source: Source) -> Iterator[tuple[str, str]]:
         yield f"{top}/{below}".lstrip("/"), f"{upload.path.rstrip('/')}/{below}" if upload.path else below
 
 
-def _below(node: Below, top: str, parts: list[str]) -> Iterator[str]:
+def _below(node: RootedPath, top: str, parts: list[str]) -> Iterator[str]:
     """The files below a directory whose paths match, in order."""
     try:
         walk = Walk(node, top, depth=None if "**" in parts else len(parts))
@@ -152,7 +152,7 @@ def _takes(part: str, name: str) -> bool:
     return not hidden and (part == "**" or fnmatchcase(name, part))
 
 
-def _is_file(node: Below, path: str) -> bool:
+def _is_file(node: RootedPath, path: str) -> bool:
     """A regular file that is, links followed, in the directory of the node or on a mounted file system."""
     with contextlib.suppress(OSError):
         return stat.S_ISREG(node.status(path).st_mode)

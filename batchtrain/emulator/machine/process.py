@@ -40,12 +40,12 @@ from batchtrain.emulator.interface import (
     StorageAccount,
 )
 from batchtrain.emulator.machine import output_files, packages, pool_key
-from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.forwarding import Door, ways
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.resource_files import DownloadError, fetch
+from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -434,7 +434,7 @@ class ProcessMachine:
         for error in filter(None, errors):
             raise error
 
-    async def _install(self, files: Below, package_list: tuple[Package, ...]) -> None:
+    async def _install(self, files: RootedPath, package_list: tuple[Package, ...]) -> None:
         """Unpack missing packages. Raises NodeUnfit."""
         for package in package_list:
             await asyncio.to_thread(packages.install, self._data_dir, files, package)
@@ -463,7 +463,7 @@ class ProcessMachine:
             return outcome._replace(failure="FileUploadMiscError", message=str(error))
         return outcome
 
-    async def _download(self, item: Download, target: str, files: Below) -> None:
+    async def _download(self, item: Download, target: str, files: RootedPath) -> None:
         item = await self._storage.addressed(item)
         called_off, ca = threading.Event(), trust.of(self._data_dir).ca
         async with self._slots:
@@ -676,7 +676,7 @@ class _Pool:
         """Delete what an earlier start left in the node's /tmp. Blocks."""
         tmp = self.tmp(node_id)
         _delete(tmp)
-        Below(tmp.parent).make(tmp.name, 0o1777)
+        RootedPath(tmp.parent).make(tmp.name, 0o1777)
 
     def dismiss(self, spec: NodeSpec) -> None:
         if self._members.get(spec.node_id) is not spec:
@@ -913,12 +913,12 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
     return program
 
 
-def files_of(up: NodeUp, mounts: Iterable[Path] = ()) -> Below:
+def files_of(up: NodeUp, mounts: Iterable[Path] = ()) -> RootedPath:
     """The files below the directory of a node, and below `mounts`, the directories of its mounted file systems."""
-    return Below(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounts}})
+    return RootedPath(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounts}})
 
 
-def _prepare(files: Below, directory: str) -> None:
+def _prepare(files: RootedPath, directory: str) -> None:
     """Create the directory of a run and its `wd`."""
     try:
         files.make(f"{directory}/wd")
@@ -931,12 +931,12 @@ def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
     return [data_dir / mount.directory for mount in spec.mounts]
 
 
-def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
+def _mount_all(data_dir: Path, files: RootedPath, mounts: tuple[Mount, ...]) -> None:
     """Links below `fsmounts` to these directories, each with a log as Batch writes one."""
     for mount in mounts:
         link = f"fsmounts/{mount.path}"
         with contextlib.suppress(LeadsOut):  # the user linked it to another directory, which exists or not
-            Below(data_dir).make(mount.directory)
+            RootedPath(data_dir).make(mount.directory)
         files.link(link, str(data_dir / mount.directory))
         files.write(f"{link}.log", f"{mount.path} is {mount.directory} of the emulator's data directory\n".encode())
 
@@ -980,7 +980,7 @@ def _safe(name: str) -> str:
 def _delete(directory: Path) -> None:
     """Delete the directory of a node if it exists, even if a task removed its own write permission."""
     try:
-        Below(directory.parent).remove(directory.name)
+        RootedPath(directory.parent).remove(directory.name)
     except FileNotFoundError:
         pass
     except OSError as error:

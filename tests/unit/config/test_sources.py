@@ -16,7 +16,7 @@ import pytest
 from batchtrain.config import source_directory, travel
 from batchtrain.config.load import examine
 from batchtrain.config.types import Recipe
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
 from batchtrain.plan import plan_recipe
@@ -197,7 +197,7 @@ def deep(directory: Path, levels: int, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        Below(directory).remove(name)
+        RootedPath(directory).remove(name)
         assert not (directory / name).exists()
 
 

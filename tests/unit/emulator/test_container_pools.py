@@ -12,7 +12,7 @@ import pytest
 from batchtrain.emulator import documents, job_preparation, jobs, node_reports, pools, reports, task_environment, tasks
 from batchtrain.emulator.interface import BindMount, Container, Containers, Exit, Login, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine import handover
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.records import Task
 from tests.emulation import BASE, POOL, Stage
 
@@ -157,10 +157,10 @@ def test_container_info_is_shown_of_a_preparation_task() -> None:
 def test_directories_of_others_are_found_and_packed_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/file").touch()
-    assert handover.foreign(Below(tmp_path)) == []
+    assert handover.foreign(RootedPath(tmp_path)) == []
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    found = handover.foreign(Below(tmp_path))
+    found = handover.foreign(RootedPath(tmp_path))
     assert [folder.path for folder in found] == ["a", "a/b"]
-    assert [folder.path for folder in handover.foreign(Below(tmp_path), "a")] == ["a/b"]
+    assert [folder.path for folder in handover.foreign(RootedPath(tmp_path), "a")] == ["a/b"]
     packed = handover.archive(found[:1])
     assert b"0011147" in packed  # 4711, as tar writes it

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.machine import engine_network
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.container_output import CHUNK, REMEMBERED, Copy
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError, find
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from tests.unit.emulator.engines import Served, answer
 
 
@@ -177,7 +177,7 @@ def copied(node: Path, data: bytes, *, framed: bool) -> tuple[bytes, bytes, byte
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        copy = Copy(reader, writer, Below(node), "run", has_frames=framed)
+        copy = Copy(reader, writer, RootedPath(node), "run", has_frames=framed)
         await asyncio.get_running_loop().sock_sendall(theirs, data)
         theirs.close()
         await copy.drained(10.0)
@@ -220,7 +220,7 @@ def test_without_a_directory_nothing_is_copied(tmp_path: Path) -> None:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         with theirs, pytest.raises(OSError, match="No such file"):
-            Copy(reader, writer, Below(tmp_path), "none", has_frames=True)
+            Copy(reader, writer, RootedPath(tmp_path), "none", has_frames=True)
         assert writer.is_closing()
 
     asyncio.run(whole())

@@ -45,7 +45,7 @@ class NoFile(OSError):
     """The path is not a regular file: it is a directory, a pipe, or a link where links are not followed."""
 
 
-class Below:
+class RootedPath:
     """A directory in which tasks may change everything at any time. Tasks cannot replace `root` itself.
 
     Paths are relative to `root`. The target of a link may be an absolute path that begins with `root` or with one of
