@@ -22,7 +22,7 @@ MOST_PACKED = 192 * 1024
 """Bytes of a packed `source` that fit into a request (1 MB) as base64 with the files of the launch."""
 MOST_TEXT = 64 * 1024
 """Maximum bytes of a command; the kernel accepts 128 KiB in one argument."""
-DEPOT = "_local"
+BLOB_STORE = "_local"
 """Replaces a storage link if the emulator stores the files; no link has such a name."""
 EXITS = (
     "list what the program does not need in `.batchtrainignore`; send it through a storage account"

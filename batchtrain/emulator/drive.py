@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from batchtrain.emulator import job_preparation, node_reports, reports, scheduler, task_environment, waking
 from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.depot import Depot
+from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
 from batchtrain.emulator.machine.rooted_path import RootedPath
@@ -44,9 +44,9 @@ class Driver:
     """Runs an emulated account."""
 
     def __init__(
-        self, world: World, store: Store, machine: Machine, alarms: Alarms, depot: Depot | None = None
+        self, world: World, store: Store, machine: Machine, alarms: Alarms, blob_store: BlobStore | None = None
     ) -> None:
-        self.depot = depot
+        self.blob_store = blob_store
         world.shelf.archive = store
         self.world, self.store, self.machine, self.alarms, self.clock = world, store, machine, alarms, alarms.clock
         self._acts: dict[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
@@ -119,8 +119,8 @@ class Driver:
             self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AGAIN, self._give_back)
 
     def _sweep_depot(self) -> None:
-        if self.depot is not None:
-            self.depot.sweep(self.named)
+        if self.blob_store is not None:
+            self.blob_store.sweep(self.named)
 
     @property
     def named(self) -> frozenset[str]:

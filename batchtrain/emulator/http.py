@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from batchtrain.emulator import (
+    blob_store,
     checks,
     control,
-    depot,
     identity,
     models,
     query,
@@ -118,8 +118,8 @@ class Application:
         if request.raw_path == identity.PATH:
             parameters = dict(wire.query_pairs(request.query))
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
-        if request.raw_path.startswith(wire.DEPOT) and self.driver.depot is not None:
-            return await self._of_depot(self.driver.depot, request, receive)
+        if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
+            return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
             return await self.control.answer(
@@ -156,9 +156,9 @@ class Application:
         reply = await self._carry_out(answer) if isinstance(answer, Work) else answer
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
-    async def _of_depot(self, blobs: depot.Depot, request: Request, receive: Receive) -> Reply:
+    async def _of_blob_store(self, blobs: blob_store.BlobStore, request: Request, receive: Receive) -> Reply:
         """Receive a file of a task from any client that has its signed link."""
-        path = request.raw_path.removeprefix(wire.DEPOT)
+        path = request.raw_path.removeprefix(wire.BLOB_STORE)
         now = time.time()
         if request.verb == "GET":
             return Reply(200, content=blobs.give(path, dict(wire.query_pairs(request.query)), now))

@@ -241,9 +241,9 @@ async def _serve(
     """Serve until the end, and close everything that was opened."""
     # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.
     from batchtrain.emulator.alarms import Alarms
+    from batchtrain.emulator.blob_store import BlobStore
     from batchtrain.emulator.clock import Clock
     from batchtrain.emulator.control import Identity
-    from batchtrain.emulator.depot import Depot
     from batchtrain.emulator.drive import Driver
     from batchtrain.emulator.http import Application
     from batchtrain.emulator.machine.routing import RoutingMachine
@@ -264,7 +264,7 @@ async def _serve(
         alarms = Alarms(Clock(clock, _reading(store)))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
-        driver = Driver(world, store, machine, alarms, Depot(data_dir, key))
+        driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
             with _writing(data_dir):
                 driver.wake()

@@ -11,7 +11,7 @@ from batchtrain.emulator.books import JobBook, PoolBook
 from batchtrain.emulator.documents import job_directory, task_directory
 from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
 from batchtrain.emulator.records import JobNode, Node, Task
-from batchtrain.emulator.wire import DEPOT
+from batchtrain.emulator.wire import BLOB_STORE
 from batchtrain.emulator.world import World, task_document
 
 Document = dict[str, Any]
@@ -279,7 +279,7 @@ def _elevated(spec: Document, book: PoolBook) -> bool:
 def here(url: str, endpoint: str) -> str:
     """The current link of a file that the emulator keeps; any other link is unchanged."""
     where = urlsplit(url)
-    if not where.path.startswith(DEPOT):
+    if not where.path.startswith(BLOB_STORE):
         return url
     now = urlsplit(endpoint)
     return where._replace(scheme=now.scheme, netloc=now.netloc).geturl()

@@ -351,7 +351,7 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
 
 def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """A large source in the storage account of the recipe. Raises PlanError where there is none."""
-    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.depot else None)
+    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.blob_store else None)
     if link is None:
         raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
     path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
@@ -378,9 +378,9 @@ def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], archiv
     too_large = travel.too_large(files) if len(archive) > travel.MOST_PACKED else ""
     if not too_large:
         return None
-    if not frame.depot:
+    if not frame.blob_store:
         raise PlanError(f"{where}: the source `{task.source}`: {too_large}")
-    return f"{frame.depot}/{frame.job.id}"
+    return f"{frame.blob_store}/{frame.job.id}"
 
 
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'

@@ -225,8 +225,8 @@ def test_no_modules_import_each_other() -> None:
 EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
-        "__main__", "alarms", "certificates", "connections", "control", "depot", "drive", "examine", "files", "http",
-        "mapped_images",
+        "__main__", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine", "files",
+        "http", "mapped_images",
         "logfile", "machine", "operations_page", "routes", "server", "steering", "store", "trust",
     }
 )  # fmt: skip

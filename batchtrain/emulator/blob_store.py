@@ -18,7 +18,7 @@ from pathlib import Path
 
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Slice
-from batchtrain.emulator.wire import DEPOT
+from batchtrain.emulator.wire import BLOB_STORE
 
 FOLDER = "depot"
 MOST_BYTES = 128 * 1024 * 1024
@@ -27,7 +27,7 @@ LIFE_SECONDS = 30 * 86_400
 _PATH = re.compile(r"(?P<job>[A-Za-z0-9_-]{1,64})/(?P<name>[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99})")
 
 
-class Depot:
+class BlobStore:
     """The files of all jobs, by `JOB/NAME`. The jobs of a job schedule share its files."""
 
     def __init__(self, data_dir: Path, key: str) -> None:
@@ -38,7 +38,7 @@ class Depot:
     def link(self, endpoint: str, path: str, now: float) -> str:
         """The URL from which nodes download a file."""
         end = str(int(now) + LIFE_SECONDS)
-        return f"{endpoint}{DEPOT}{path}?se={end}&sig={self._signature(path, end)}"
+        return f"{endpoint}{BLOB_STORE}{path}?se={end}&sig={self._signature(path, end)}"
 
     def _signature(self, path: str, end: str) -> str:
         return hmac.new(base64.b64decode(self._key), f"GET\n{path}\n{end}".encode(), hashlib.sha256).hexdigest()
