@@ -271,7 +271,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:
-    from batchtrain.emulator.books import SIMULATED  # slow to import, and only asked where an image is not mapped
+    from batchtrain.emulator.indexes import SIMULATED  # slow to import, and only asked where an image is not mapped
 
     return recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated"
 

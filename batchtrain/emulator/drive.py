@@ -225,8 +225,8 @@ class Driver:
             self.settle_soon()
 
     async def _boot(self, effect: scheduler.BootNode) -> None:
-        book = self.world.pools[effect.pool]
-        spec = task_environment.node_spec(self.world, book, book.nodes[effect.node])
+        entry = self.world.pools[effect.pool]
+        spec = task_environment.node_spec(self.world, entry, entry.nodes[effect.node])
         try:
             if self._struck("boot-fails", effect.node):
                 raise OSError("a fault was asked for (boot-fails)")
@@ -241,7 +241,7 @@ class Driver:
             self._report(node_reports.node_failed, effect.node, str(error))
             return
         address = up.address or spec.address
-        logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, address, up.isolation)
+        logger.info("node %s of pool %s is up at %s (%s)", effect.node, entry.record.id, address, up.isolation)
         self._report(node_reports.node_up, effect.node, up)
 
     async def _take(self, seconds: float) -> None:
@@ -254,14 +254,14 @@ class Driver:
         self._report(node_reports.node_lost, node_id)
 
     async def _start(self, effect: scheduler.RunStartTask) -> None:
-        book = self.world.pools[effect.pool]
-        node = book.nodes[effect.node]
+        entry = self.world.pools[effect.pool]
+        node = entry.nodes[effect.node]
         boot = node.boots
         try:
             if struck := self._struck("start-task-fails", effect.node):
                 outcome = Exit(struck.exit_code)
             else:
-                outcome = await self._attempt(effect.node, task_environment.start_run(self.world, book, node))
+                outcome = await self._attempt(effect.node, task_environment.start_run(self.world, entry, node))
         except NodeLost:
             return  # reported by `lost`
         if (outcome.code, outcome.failure) != (0, None):
@@ -293,8 +293,8 @@ class Driver:
 
     async def _sweep_machine(self) -> None:
         """Delete everything without a record: nodes of deleted pools, and what a killed emulator could not delete."""
-        books = self.world.pools.values()
-        await self.machine.sweep({book.record.id: frozenset(book.nodes) for book in books})
+        entries = self.world.pools.values()
+        await self.machine.sweep({entry.record.id: frozenset(entry.nodes) for entry in entries})
 
     async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
         task, number = effect.task, effect.instance
@@ -364,8 +364,8 @@ class Driver:
     # Faults on request ---------------------------------------------------------------------------------------------
 
     def _struck(self, kind: str, node_id: str) -> Injection | None:
-        book = self.world.pool_of_node.get(node_id)
-        path = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
+        entry = self.world.pool_of_node.get(node_id)
+        path = f"pools/{entry.record.id}/nodes/{node_id}" if entry else ""
         return self.world.injections.strike((kind,), path)
 
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
@@ -390,8 +390,8 @@ class Driver:
 
     def _root_of(self, node_id: str) -> str:
         """The directory of a node; empty for one that is gone or never was up."""
-        book = self.world.pool_of_node.get(node_id)
-        return book.nodes[node_id].root if book else ""
+        entry = self.world.pool_of_node.get(node_id)
+        return entry.nodes[node_id].root if entry else ""
 
     # Time ----------------------------------------------------------------------------------------------------------
 
@@ -430,7 +430,7 @@ class Driver:
 
     async def reset(self) -> None:
         """Delete every node, job and pool, remove injected faults, and return the clock to the machine's time."""
-        nodes = [node.id for book in self.world.pools.values() for node in book.nodes.values()]
+        nodes = [node.id for entry in self.world.pools.values() for node in entry.nodes.values()]
         self.world.forget_all()
         self.world.injections.clear()
         self._begun = []

@@ -50,15 +50,15 @@ class Tree(NamedTuple):
 
 def node_tree(world: World, call: Call) -> Tree:
     """All files of a node."""
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if not node.root or node.phase not in REACHABLE:
         raise nodes.refusal(node)
-    return Tree(_below(node), "", f"{documents.node_url(call.base, book.record.id, node.id)}/files")
+    return Tree(_below(node), "", f"{documents.node_url(call.base, entry.record.id, node.id)}/files")
 
 
 def task_tree(world: World, call: Call) -> Tree:
     """A task's directory on the primary's node."""
-    book, task = world.task(*call.path[:2])
+    entry, task = world.task(*call.path[:2])
     if task.cleaned:
         raise Fault("TaskFilesCleanedup")
     if task.state == "active":
@@ -67,8 +67,8 @@ def task_tree(world: World, call: Call) -> Tree:
     pool = world.pool_of_node.get(node_id)
     if pool is None or not pool.nodes[node_id].root or pool.nodes[node_id].phase not in REACHABLE:
         raise Fault("TaskFilesUnavailable")
-    top = documents.task_directory(book.record, task)
-    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, book.record, task)}/files")
+    top = documents.task_directory(entry.record, task)
+    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, entry.record, task)}/files")
 
 
 def _below(node: Node) -> RootedPath:

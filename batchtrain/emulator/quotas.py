@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.world import World
 
 MOST = 2**31 - 1
@@ -39,14 +39,14 @@ def check_active_job(world: World, schedules: int = 0) -> None:
     most = world.quotas.active_jobs
     if most is None:
         return
-    active = schedules + sum(book.record.state not in ENDED_JOBS for book in world.jobs.values())
+    active = schedules + sum(entry.record.state not in ENDED_JOBS for entry in world.jobs.values())
     if active >= most:
         raise Fault("ActiveJobAndScheduleQuotaReached", MaxLimit=str(most))
 
 
-def room(world: World, book: PoolBook) -> Room:
+def room(world: World, entry: PoolEntry) -> Room:
     """The account's remaining nodes and cores for a pool."""
-    cores = cores_of(world, book)
+    cores = cores_of(world, entry)
     nodes = max(world.quotas.nodes - len(world.pool_of_node), 0)
     return Room(
         min(_left(world, world.quotas.dedicated_cores, dedicated=True) // cores, nodes),
@@ -67,16 +67,16 @@ def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
     return Reached("AccountLowPriorityCoreQuotaReached", message)
 
 
-def cores_of(world: World, book: PoolBook) -> int:
+def cores_of(world: World, entry: PoolEntry) -> int:
     """Cores of each node of a pool; 1 for an unknown size."""
-    return max(world.size_of(book.record.spec["vmSize"]).cores, 1)
+    return max(world.size_of(entry.record.spec["vmSize"]).cores, 1)
 
 
 def _left(world: World, most: int | None, *, dedicated: bool) -> int:
     if most is None:
         return MOST
     cores = 0
-    for book in world.pools.values():
-        count = sum(node.dedicated == dedicated for node in book.nodes.values())
-        cores += count * cores_of(world, book) if count else 0
+    for entry in world.pools.values():
+        count = sum(node.dedicated == dedicated for node in entry.nodes.values())
+        cores += count * cores_of(world, entry) if count else 0
     return max(most - cores, 0)

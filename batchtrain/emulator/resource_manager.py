@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from batchtrain.emulator import models, pools, quotas, tokens, wire
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
@@ -288,13 +288,13 @@ def _put_pool(world: World, account: Account, arm_request: Request, pool_id: str
     body = msgspec.json.encode({"id": pool_id, **request(pool_body.properties)})
     headers = {name: arm_request.headers[name] for name in ("if-match",) if name in arm_request.headers}
     call = Call((), {}, headers, body, "/pools", arm_request.base, arm_request.now, revision, signed_by=tokens.TOKEN)
-    book = world.pools.get(pool_id.lower())
-    if book is None:
+    entry = world.pools.get(pool_id.lower())
+    if entry is None:
         pools.create_pool(world, call, _identity(pool_body.identity))
     elif arm_request.headers.get("if-none-match") == "*":
         raise Fault("ConditionNotMet")
     else:
-        pools.put_pool(world, call, book, _identity(pool_body.identity))
+        pools.put_pool(world, call, entry, _identity(pool_body.identity))
     return _pool(world.pool(pool_id), arm_request, revision)
 
 
@@ -303,20 +303,20 @@ def _get_pool(world: World, account: Account, arm_request: Request, pool_id: str
 
 
 def _list_pools(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    books = sorted(world.pools.values(), key=lambda book: book.record.seq)
-    return Reply(200, {"value": [shown(book, arm_request, revision) for book in books]})
+    entries = sorted(world.pools.values(), key=lambda entry: entry.record.seq)
+    return Reply(200, {"value": [shown(entry, arm_request, revision) for entry in entries]})
 
 
 def _delete_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     """202 with the address that reports the end; 204 for a pool that does not exist."""
-    book = world.pools.get(pool_id.lower())
-    if book is None:
+    entry = world.pools.get(pool_id.lower())
+    if entry is None:
         return Reply(204)
-    if book.record.state != "deleting":
+    if entry.record.state != "deleting":
         pools.delete_pool(
             world, Call((pool_id,), {}, {}, b"", "/pools", arm_request.base, arm_request.now, signed_by=tokens.TOKEN)
         )
-    return _going_on(arm_request, book.record.id)
+    return _going_on(arm_request, entry.record.id)
 
 
 def _deletion(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
@@ -329,8 +329,8 @@ def _going_on(arm_request: Request, pool_id: str) -> Reply:
     return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
 
 
-def _pool(book: PoolBook, arm_request: Request, revision: int) -> Reply:
-    return Reply(200, shown(book, arm_request, revision), {"ETag": book.record.etag})
+def _pool(entry: PoolEntry, arm_request: Request, revision: int) -> Reply:
+    return Reply(200, shown(entry, arm_request, revision), {"ETag": entry.record.etag})
 
 
 def request(properties: Properties) -> Document:
@@ -376,14 +376,14 @@ def _identity(identity: Identity | None) -> Document | None:
     return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in identities]}
 
 
-def shown(book: PoolBook, arm_request: Request, revision: int) -> Document:
+def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
     """A pool in Resource Manager's form."""
-    pool = models.shown("BatchPool", pool_document(book, arm_request.base), revision)
+    pool = models.shown("BatchPool", pool_document(entry, arm_request.base), revision)
     back = {new: old for old, new in RENAMED.items()}
     machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
     properties = {
         **_renamed({name: pool[name] for name in SHOWN if name in pool}, back),
-        "provisioningState": "Deleting" if book.record.state == "deleting" else "Succeeded",
+        "provisioningState": "Deleting" if entry.record.state == "deleting" else "Succeeded",
         "provisioningStateTransitionTime": pool["stateTransitionTime"],
         "allocationState": WORDS[pool["allocationState"]],
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
@@ -396,9 +396,9 @@ def shown(book: PoolBook, arm_request: Request, revision: int) -> Document:
             for package in pool.get("applicationPackageReferences", [])
         ],
     }
-    where = f"{arm_request.path}/pools/{book.record.id}"
-    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": book.record.etag}
-    return {"id": where, "name": book.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
+    where = f"{arm_request.path}/pools/{entry.record.id}"
+    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": entry.record.etag}
+    return {"id": where, "name": entry.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
 
 
 def _scale_shown(pool: Document) -> Document:

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from batchtrain.emulator import applications, endpoints, job_preparation, mounts
-from batchtrain.emulator.books import JobBook, PoolBook
 from batchtrain.emulator.documents import job_directory, task_directory
+from batchtrain.emulator.indexes import JobEntry, PoolEntry
 from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
 from batchtrain.emulator.records import JobNode, Node, Task
 from batchtrain.emulator.wire import BLOB_STORE
@@ -21,21 +21,21 @@ MASTER_PORT = 6000
 START_DIRECTORY = "startup"
 
 
-def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
+def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
     """A node for the machine to boot."""
-    size = world.size_of(book.record.spec["vmSize"])
+    size = world.size_of(entry.record.spec["vmSize"])
     return NodeSpec(
-        book.record.id,
+        entry.record.id,
         node.id,
         node.address,
         node.hostname,
-        book.record.spec["vmSize"],
+        entry.record.spec["vmSize"],
         size.gpus,
-        simulated=book.simulated,
-        packages=applications.packages(world, _references(book.record.spec)),
-        mounts=mounts.of_pool(book.record.spec),
-        forwards=endpoints.forwards(book, node),
-        containers=_containers(book),
+        simulated=entry.simulated,
+        packages=applications.packages(world, _references(entry.record.spec)),
+        mounts=mounts.of_pool(entry.record.spec),
+        forwards=endpoints.forwards(entry, node),
+        containers=_containers(entry),
         service=_service(world.endpoint),
     )
 
@@ -51,13 +51,13 @@ GANG_CONTAINERS = "batchtrain-gang-containers"
 """Metadata item: with the value `one`, all commands of a multi-instance task share a container on each node."""
 
 
-def _containers(book: PoolBook) -> Containers | None:
+def _containers(entry: PoolEntry) -> Containers | None:
     """The container settings of a pool; None if it has none."""
-    spec = book.record.spec
+    spec = entry.record.spec
     configuration = spec["virtualMachineConfiguration"].get("containerConfiguration")
     if configuration is None:
         return None
-    logins = (_login(registry, book.record.logins) for registry in configuration.get("containerRegistries", []))
+    logins = (_login(registry, entry.record.logins) for registry in configuration.get("containerRegistries", []))
     return Containers(
         tuple(configuration.get("containerImageNames", [])),
         tuple(logins),
@@ -89,22 +89,22 @@ def _login(registry: Document, passwords: Mapping[str, str]) -> Login:
     return Login(server, registry.get("username", ""), passwords.get(server, ""))
 
 
-def start_run(world: World, book: PoolBook, node: Node) -> Run:
+def start_run(world: World, entry: PoolEntry, node: Node) -> Run:
     """The pool's start task on one node."""
-    spec = book.record.spec["startTask"]
+    spec = entry.record.spec["startTask"]
     return Run(
         scope=f"n{node.seq}-b{node.boots}-s{node.start.get('retryCount', 0)}",
         directory=START_DIRECTORY,
         command_line=spec["commandLine"],
-        environment={**settings(spec), **_node(world, book, node), **_directories(node, START_DIRECTORY)},
+        environment={**settings(spec), **_node(world, entry, node), **_directories(node, START_DIRECTORY)},
         downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, book),
-        container=container(spec, book.record.logins),
+        elevated=_elevated(spec, entry),
+        container=container(spec, entry.record.logins),
     )
 
 
-def coordination_run(world: World, job: JobBook, task: Task, number: int) -> Run:
+def coordination_run(world: World, job: JobEntry, task: Task, number: int) -> Run:
     """The coordination command on one instance; common resource files go to the task's root directory."""
     spec = task_document(task)
     gang = spec["multiInstanceSettings"]
@@ -113,28 +113,28 @@ def coordination_run(world: World, job: JobBook, task: Task, number: int) -> Run
     return run._replace(command_line=gang["coordinationCommandLine"], downloads=files, downloads_to="", stays=True)
 
 
-def application_run(world: World, job: JobBook, task: Task) -> Run:
+def application_run(world: World, job: JobEntry, task: Task) -> Run:
     """The task's own command, on the primary."""
     spec = task_document(task)
     files, outputs = downloads(spec.get("resourceFiles", []), world.endpoint), uploads(spec.get("outputFiles", []))
     return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
 
 
-def node_run(world: World, job: JobBook, job_node: JobNode, kind: str) -> Run:
+def node_run(world: World, job: JobEntry, job_node: JobNode, kind: str) -> Run:
     """The job's preparation or release task on one node."""
     spec = job_preparation.spec_of(job, kind) or {}
-    book = world.pool_of_node[job_node.id]
-    node = book.nodes[job_node.id]
+    entry = world.pool_of_node[job_node.id]
+    node = entry.nodes[job_node.id]
     directory = f"{job_directory(job.record)}/{spec['id']}"
     return Run(
         scope=node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run),
         directory=directory,
         command_line=spec["commandLine"],
-        environment={**_of_job(world, book, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
+        environment={**_of_job(world, entry, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
         downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, book),
-        container=container(spec, {**book.record.logins, **(job.record.logins or {})}),
+        elevated=_elevated(spec, entry),
+        container=container(spec, {**entry.record.logins, **(job.record.logins or {})}),
     )
 
 
@@ -143,12 +143,14 @@ def node_scope(job_node: JobNode, kind: str, run: int) -> str:
     return f"j{job_node.seq}-{kind[0]}{run}"
 
 
-def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Document, directory: str) -> dict[str, str]:
+def _of_job(
+    world: World, entry: PoolEntry, node: Node, job: JobEntry, spec: Document, directory: str
+) -> dict[str, str]:
     """Variables of every command of a job on a node."""
     variables = {
         **settings({"environmentSettings": job.record.spec.get("commonEnvironmentSettings", [])}),
         **settings(spec),
-        **_node(world, book, node),
+        **_node(world, entry, node),
         **_directories(node, directory),
         "AZ_BATCH_JOB_ID": job.record.id,
     }
@@ -166,12 +168,12 @@ def scope(task: Task, run: int, number: int) -> str:
     return f"t{task.seq}-r{run}-i{number}"
 
 
-def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) -> Run:
-    book = world.pool_of_node[task.instances[number].node]
-    node = book.nodes[task.instances[number].node]
+def _run(world: World, job: JobEntry, task: Task, number: int, spec: Document) -> Run:
+    entry = world.pool_of_node[task.instances[number].node]
+    node = entry.nodes[task.instances[number].node]
     directory = task_directory(job.record, task)
     environment = {
-        **_of_job(world, book, node, job, spec, directory),
+        **_of_job(world, entry, node, job, spec, directory),
         "AZ_BATCH_TASK_ID": task.id,
         **applications.environment(world, _references(spec), node.root_inside),
     }
@@ -185,9 +187,9 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
         command_line=spec["commandLine"],
         environment=environment,
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, book),
+        elevated=_elevated(spec, entry),
         packages=applications.packages(world, _references(spec)),
-        container=container(spec, {**book.record.logins, **((job.record if task.manager else task).logins or {})}),
+        container=container(spec, {**entry.record.logins, **((job.record if task.manager else task).logins or {})}),
     )
 
 
@@ -196,11 +198,11 @@ def settings(spec: Document) -> dict[str, str]:
     return {setting["name"]: setting.get("value", "") for setting in spec.get("environmentSettings", [])}
 
 
-def _node(world: World, book: PoolBook, node: Node) -> dict[str, str]:
+def _node(world: World, entry: PoolEntry, node: Node) -> dict[str, str]:
     return {
         "AZ_BATCH_ACCOUNT_NAME": world.account,
         "AZ_BATCH_ACCOUNT_URL": world.endpoint,
-        "AZ_BATCH_POOL_ID": book.record.id,
+        "AZ_BATCH_POOL_ID": entry.record.id,
         "AZ_BATCH_NODE_ID": node.id,
         "AZ_BATCH_NODE_IS_DEDICATED": "true" if node.dedicated else "false",
         "AZ_BATCH_NODE_ROOT_DIR": node.root_inside,
@@ -209,7 +211,7 @@ def _node(world: World, book: PoolBook, node: Node) -> dict[str, str]:
         "AZ_BATCH_NODE_STARTUP_WORKING_DIR": f"{node.root_inside}/{START_DIRECTORY}/wd",
         "AZ_BATCH_NODE_MOUNTS_DIR": f"{node.root_inside}/fsmounts",
         "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
-        **applications.environment(world, _references(book.record.spec), node.root_inside),
+        **applications.environment(world, _references(entry.record.spec), node.root_inside),
     }
 
 
@@ -228,9 +230,9 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
     addresses = []
     cores = []
     for instance in task.instances:
-        book = world.pool_of_node[instance.node]
-        addresses.append(book.nodes[instance.node].address)
-        cores.append(world.size_of(book.record.spec["vmSize"]).cores or 1)
+        entry = world.pool_of_node[instance.node]
+        addresses.append(entry.nodes[instance.node].address)
+        cores.append(world.size_of(entry.record.spec["vmSize"]).cores or 1)
     primary_last = [*addresses[1:], addresses[0]]
     pairs = [f"{address} {count}" for address, count in zip(addresses, cores, strict=True)]
     return {
@@ -267,11 +269,11 @@ def _upload(file: Document, container: Document) -> Upload:
     return Upload(file["filePattern"], container["containerUrl"], container.get("path", ""), condition, headers)
 
 
-def _elevated(spec: Document, book: PoolBook) -> bool:
+def _elevated(spec: Document, entry: PoolEntry) -> bool:
     """The automatic user, or the account of the pool that runs the command."""
     identity = spec.get("userIdentity", {})
     if name := identity.get("username"):
-        accounts = book.record.spec.get("userAccounts", [])
+        accounts = entry.record.spec.get("userAccounts", [])
         return any(account["name"] == name and account["elevationLevel"] == "admin" for account in accounts)
     return bool(identity.get("autoUser", {}).get("elevationLevel") == "admin")
 

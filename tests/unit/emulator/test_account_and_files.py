@@ -187,8 +187,8 @@ def test_references_to_what_is_not_there_are_refused(shop: Stage, references: li
 
 def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop: Stage) -> None:
     (node,) = shop.pool(1, applicationPackageReferences=[{"applicationId": "blender"}])
-    book = shop.world.pool("pool")
-    assert task_environment.node_spec(shop.world, book, node).packages == (Package("blender", "2.8"),)
+    entry = shop.world.pool("pool")
+    assert task_environment.node_spec(shop.world, entry, node).packages == (Package("blender", "2.8"),)
     shop.job()
     run = _run(shop, applicationPackageReferences=[{"applicationId": "ffmpeg-x", "version": "4"}])
     assert run.packages == (Package("ffmpeg-x", "4"),)

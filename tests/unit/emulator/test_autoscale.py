@@ -242,8 +242,8 @@ def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
 
 
 def _stored(stage: Stage) -> Any:
-    for book in stage.world.pools.values():
-        stage.world.save_pool(book)
+    for entry in stage.world.pools.values():
+        stage.world.save_pool(entry)
     return stage.world.take_changes()
 
 

@@ -146,8 +146,8 @@ def test_container_info_is_shown_of_a_preparation_task() -> None:
     made.job(jobPreparationTask={"commandLine": "true"})
     made.task()
     made.settle()
-    book = made.world.jobs["job"]
-    (place,) = book.nodes.values()
+    entry = made.world.jobs["job"]
+    (place,) = entry.nodes.values()
     job_preparation.ended(
         made.world, place, job_preparation.PREPARATION, place.preparation.run, Exit(0, container=INFO), 0
     )

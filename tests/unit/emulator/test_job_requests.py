@@ -106,9 +106,9 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
     again.shelf.archive = store
     assert again.restore(store.load()) == []
     waking.wake(again, stage.now)
-    book = again.jobs["job"]
-    assert [book.tasks.at(seq).id for seq in book.ready] == ["ranged"]
-    assert list(book.unmet.values()) == [1]
+    entry = again.jobs["job"]
+    assert [entry.tasks.at(seq).id for seq in entry.ready] == ["ranged"]
+    assert list(entry.unmet.values()) == [1]
 
 
 # Files

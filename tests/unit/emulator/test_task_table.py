@@ -119,9 +119,9 @@ def test_the_tasks_used_last_stay_in_memory(stage: Kept) -> None:
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_a_filter_accepts_the_same_tasks_in_the_columns_as_in_the_answers(busy: Kept, text: str) -> None:
-    book = busy.world.jobs["job"]
+    entry = busy.world.jobs["job"]
     condition = query.parse_filter(text, query.FILTERS["tasks"])
-    whole = [documents.task_document_of(book, task, BASE) for task in book.tasks.values()]
+    whole = [documents.task_document_of(entry, task, BASE) for task in entry.tasks.values()]
     assert len(whole) > 30
     listed = document(busy.do(tasks.list_tasks, "job", filter=text))["value"]
     assert [task["id"] for task in listed] == [task["id"] for task in whole if condition(task)]
