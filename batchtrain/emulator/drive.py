@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
-from batchtrain.emulator import job_preparation, node_reports, reports, scheduler, task_environment, waking
+from batchtrain.emulator import job_preparation, node_reports, recovery, reports, scheduler, task_environment
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
@@ -74,12 +74,12 @@ class Driver:
         self._settling = False
         self._stopped = False
 
-    def wake(self) -> None:
+    def recover(self) -> None:
         """Restore the state that an earlier process left."""
         for kind, owner, key, _ in self.world.restore(self.store.load()):
             logger.error("stored %s %s of %s belongs to nothing: passed over", kind, key, owner)
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
-        waking.wake(self.world, self.clock())
+        recovery.recover(self.world, self.clock())
         self._spawn(self._sweep_machine())
         self._sweep_depot()
         self.commit()

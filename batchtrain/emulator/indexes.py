@@ -65,8 +65,8 @@ class JobEntry:
         "satisfied",
         "slot_counts",
         "tasks",
+        "to_recover",
         "unmet",
-        "waking",
     )
 
     def __init__(self, record: Job, shelf: Shelf) -> None:
@@ -85,7 +85,7 @@ class JobEntry:
         """Keys of tasks whose dependants can start."""
         self.met: list[str] = []
         """Those of them whose tasks were deleted."""
-        self.waking: list[int] = []
+        self.to_recover: list[int] = []
         """Tasks to check when the emulator starts: under way, with dependencies, or with files on a node."""
         self.nodes: dict[str, JobNode] = {}
         """Its preparation and release tasks by node id; empty if it has none."""

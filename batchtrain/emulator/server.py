@@ -267,7 +267,7 @@ async def _serve(
         driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
             with _writing(data_dir):
-                driver.wake()
+                driver.recover()
             plain = machine.plain_nodes
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, plain,
                             _trusted(settings))  # fmt: skip

@@ -465,7 +465,7 @@ class World:
         """What an autoscale formula of the pool would read now."""
         return _numbers(entry, self.jobs_of_pool.get(entry.key, {}).values(), self.load())
 
-    # Waking up -----------------------------------------------------------------------------------------------------
+    # Recovery ------------------------------------------------------------------------------------------------------
 
     def restore(self, changes: Iterator[Change]) -> list[Change]:
         """Restore stored records (pools before nodes, jobs before tasks) and rebuild every index. Returns the orphans,
@@ -563,7 +563,7 @@ class World:
         if task.state == "active" and not dependent:
             entry.ready[task.seq] = max(task.gang, 1)
         elif task.state != "completed" or (task.node_pool.lower() in self._on_disk and not task.cleaned):
-            entry.waking.append(task.seq)
+            entry.to_recover.append(task.seq)
 
 
 def _index_task(entry: JobEntry, task: TaskFacts) -> None:

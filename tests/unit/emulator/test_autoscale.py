@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import autoscale, node_reports, nodes, pools, waking, wire
+from batchtrain.emulator import autoscale, node_reports, nodes, pools, recovery, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Pool
@@ -233,7 +233,7 @@ def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
     other = Stage()
     other.now = stage.now
     other.world.restore(iter(changes))
-    waking.wake(other.world, other.now)
+    recovery.recover(other.world, other.now)
     other.job()
     other.task()
     other.later(300)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import control, documents, jobs, pools, schedules, tasks, waking, wire
+from batchtrain.emulator import control, documents, jobs, pools, recovery, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.wire import SECOND
 from tests.emulation import POOL, START, Stage, document
@@ -262,7 +262,7 @@ def test_a_schedule_that_was_down_makes_the_latest_job_only(stage: Stage) -> Non
     schedule(stage, recurrenceInterval="PT10M")
     end(stage, "s:job-1")
     stage.now = START + 95 * MINUTE * SECOND
-    waking.wake(stage.world, stage.now)
+    recovery.recover(stage.world, stage.now)
     stage.settle()
     assert made(stage) == ["s:job-1", "s:job-2"]
     assert of(stage)["executionInfo"]["nextRunTime"] == at(6000)

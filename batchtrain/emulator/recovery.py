@@ -1,4 +1,4 @@
-"""The changes at a start of the emulator; pure."""
+"""Recovery at a start of the emulator: no process of any node is alive; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAYING = ("creating", "leavingpool", "unusable", "reimaging", "deallocated", "p
 """States that a node keeps while the emulator is down."""
 
 
-def wake(world: World, now: int) -> None:
+def recover(world: World, now: int) -> None:
     """After a start, no process of any node is alive: nodes boot again, and running tasks are requeued once."""
     for entry in world.pools.values():
         for node in entry.nodes.values():
@@ -37,16 +37,16 @@ def wake(world: World, now: int) -> None:
     for schedule in world.schedules.values():
         schedules.remind(world, schedule, now)
     for job in world.jobs.values():
-        _wake_job(world, job.key, now)
+        _recover_job(world, job.key, now)
         world.touch_job(job.key)
 
 
-def _wake_job(world: World, key: str, now: int) -> None:
+def _recover_job(world: World, key: str, now: int) -> None:
     entry = world.jobs[key]
     for dependency in entry.met:
         lines.satisfy_key(entry, dependency)
-    waking, entry.waking = entry.waking, []
-    for task in entry.tasks.only(waking):
+    seqs, entry.to_recover = entry.to_recover, []
+    for task in entry.tasks.only(seqs):
         if task.state == "completed":
             endings.retain(world, entry, task)
         elif task.state == "active":
