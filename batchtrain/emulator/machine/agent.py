@@ -118,16 +118,16 @@ class View:
 
     def __init__(self, boot: Message) -> None:
         binds = [(os.open(source, os.O_PATH), target, read_only) for source, target, read_only in boot["binds"]]
-        self._tmp, self._house = Cover("/tmp"), Cover(boot["house"])
+        self._tmp, self._data_dir = Cover("/tmp"), Cover(boot["data_dir"])
         own_tmp = os.open(boot["tmp"], os.O_PATH)
         _bind(_by_fd(own_tmp), "/tmp")
-        inner = f"{boot['house']}/"
-        for path in sorted(path for path in boot["windows"] if not path.startswith(inner)):
+        inner = f"{boot['data_dir']}/"
+        for path in sorted(path for path in boot["visible_paths"] if not path.startswith(inner)):
             self.expose(path)
-        os.makedirs(boot["house"], exist_ok=True)
-        _mount("tmpfs", boot["house"], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
-        self._tmp.windows.append(boot["house"])
-        for path in sorted(path for path in boot["windows"] if path.startswith(inner)):
+        os.makedirs(boot["data_dir"], exist_ok=True)
+        _mount("tmpfs", boot["data_dir"], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+        self._tmp.visible_paths.append(boot["data_dir"])
+        for path in sorted(path for path in boot["visible_paths"] if path.startswith(inner)):
             self.expose(path)
         _hide_servants()
         for fd, target, read_only in binds:
@@ -137,24 +137,24 @@ class View:
 
     def expose(self, path: str) -> None:
         """Show a directory of the covered tree at its own path."""
-        for cover in (self._house, self._tmp):
+        for cover in (self._data_dir, self._tmp):
             if path.startswith(f"{cover.mount_point}/"):
                 cover.expose(path)
                 return
 
 
 class Cover:
-    """A directory with another one mounted over it, and windows to its original content."""
+    """A directory with another one mounted over it, in which some paths of the original stay visible."""
 
     def __init__(self, mount_point: str) -> None:
         self.mount_point = mount_point
-        self.windows: list[str] = []
+        self.visible_paths: list[str] = []
         self._original = os.open(mount_point, os.O_PATH | os.O_DIRECTORY)
 
     def expose(self, path: str) -> None:
         """Show a directory of the original; returns if it, or a directory above it, is already shown."""
-        outer = [window for window in self.windows if f"{path}/".startswith(f"{window}/")]
-        inner = [window for window in self.windows if window.startswith(f"{path}/")]
+        outer = [shown_path for shown_path in self.visible_paths if f"{path}/".startswith(f"{shown_path}/")]
+        inner = [shown_path for shown_path in self.visible_paths if shown_path.startswith(f"{path}/")]
         if not outer and not inner:
             inside = path[len(self.mount_point) + 1 :]
             target = RootedPath(os.path.realpath(self.mount_point)).directory(inside, make=True)
@@ -162,7 +162,7 @@ class Cover:
                 _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
             finally:
                 os.close(target)
-            self.windows.append(path)
+            self.visible_paths.append(path)
 
 
 def _by_fd(fd: int) -> str:

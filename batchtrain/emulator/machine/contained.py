@@ -133,8 +133,8 @@ class NodePaths(NamedTuple):
 
     def hidden_in(self, path: str) -> str:
         """The path of the emulator's data directory below a directory of this machine; empty if it is elsewhere."""
-        above, house = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
-        return str(house.relative_to(above)) if above in house.parents else ""
+        above, data_dir = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
+        return str(data_dir.relative_to(above)) if above in data_dir.parents else ""
 
 
 def _real(files: RootedPath, path: str) -> str:

@@ -411,9 +411,9 @@ class ProcessMachine:
     async def _show(self, node: _Node, prefix: str | None) -> None:
         """An environment below /tmp of the machine is visible on every node of the pool: ranks are started by ssh."""
         pool = self._pools[node.spec.pool_id]
-        for path in pool.windows_of(prefix) if prefix else ():
-            if path not in pool.windows:
-                pool.windows.add(path)
+        for path in pool.visible_paths_of(prefix) if prefix else ():
+            if path not in pool.visible_paths:
+                pool.visible_paths.add(path)
                 peers = [peer for peer in self._nodes.values() if peer.spec.pool_id == node.spec.pool_id]
                 await asyncio.gather(*(peer.ask(op="expose", path=path) for peer in peers), return_exceptions=True)
 
@@ -651,8 +651,10 @@ class _Pool:
         self.keys = self._dir / "ssh"
         self.mount_point = data_dir / "mnt" / name
         """The path of each node's own directory on the node: the same for all, as on Azure."""
-        self.house = data_dir
-        self.windows = {window for path in (HERE, sys.prefix, sys.base_prefix) for window in self.windows_of(path)}
+        self.data_dir = data_dir
+        self.visible_paths = {
+            directory for path in (HERE, sys.prefix, sys.base_prefix) for directory in self.visible_paths_of(path)
+        }
         """The parts of the machine's /tmp and of the data directory that its nodes see besides their own."""
         self._members: dict[str, NodeSpec] = {}
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -694,14 +696,14 @@ class _Pool:
         (self._dir / "passwd").write_text(entry + Path("/etc/passwd").read_text())
         return "_azbatch"
 
-    def windows_of(self, path: str | Path) -> list[str]:
+    def visible_paths_of(self, path: str | Path) -> list[str]:
         """The directories that a node needs for this one, if they are outside its view: the directory itself, and for a
         Python environment those of the links to its interpreter and of the installation."""
         links = list(_links(Path(path, "bin/python")))
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(window for window in places if window.startswith(("/tmp/", f"{self.house}/")))
+        return sorted(place for place in places if place.startswith(("/tmp/", f"{self.data_dir}/")))
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
         """(what, over what, read-only) that a node mounts; files of the machine only if they exist."""
@@ -710,7 +712,7 @@ class _Pool:
             files.append((self._dir / "passwd", "/etc/passwd"))
         present = [(str(file), over, False) for file, over in files if Path(over).exists()]
         directories = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
-        mounts = [(str(directory), str(directory), False) for directory in mounted_at(self.house, spec)]
+        mounts = [(str(directory), str(directory), False) for directory in mounted_at(self.data_dir, spec)]
         return [(str(root), str(self.mount_point), False), *directories, *mounts, *present]
 
     def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str, bool]]:
@@ -774,9 +776,10 @@ def _boot_message(
         "address": spec.address,
         "environment": dict(up.environment),
         "peers": str(pool.peers),
-        "house": str(pool.house),
+        "data_dir": str(pool.data_dir),
         "tmp": str(pool.tmp(spec.node_id)),
-        "windows": sorted(path for path in pool.windows if Path(path).is_dir()),  # a mapped environment may be gone
+        # A mapped environment may be gone.
+        "visible_paths": sorted(path for path in pool.visible_paths if Path(path).is_dir()),
         "binds": pool.binds(spec, up.root) + resolver,
         "network": membership.network if membership is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
@@ -880,9 +883,9 @@ def _probe(data_dir: Path, user_namespace: bool) -> str:
     own_end, agent_end = socket.socketpair()
     with own_end, agent_end, (data_dir / "probe").open("w+b") as output:
         agent = _start_agent(agent_end, "probe", output)
-        house = str(data_dir)
+        hidden = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
-        more = {"house": house, "tmp": "/tmp", "windows": [], "binds": [(house, f"{house}/mnt", True)]}
+        more = {"data_dir": hidden, "tmp": "/tmp", "visible_paths": [], "binds": [(hidden, f"{hidden}/mnt", True)]}
         body = json.dumps({**boot, **more}).encode()
         own_end.sendall(struct.pack("!I", len(body)) + body)
         try:
