@@ -569,7 +569,7 @@ class Login:
 class Agent:
     """One node. Answers the machine on the control socket and the `ssh` stand-ins on the node's own socket."""
 
-    def __init__(self, control: Channel, boot: Message, door: socket.socket, view: View | None) -> None:
+    def __init__(self, control: Channel, boot: Message, login_socket: socket.socket, view: View | None) -> None:
         self._control = control
         self._boot = boot
         self._view = view
@@ -579,11 +579,11 @@ class Agent:
         self._killing = False
         """A supervisor was killed, and its processes are not yet gone."""
         self._loop = Loop(self._on_child)
-        self._door = door
+        self._login_socket = login_socket
 
     def serve(self) -> NoReturn:
         self._loop.watch(self._control.socket.fileno(), self._on_control)
-        self._loop.watch(self._door.fileno(), self._on_knock)
+        self._loop.watch(self._login_socket.fileno(), self._on_connection)
         gc.collect()
         gc.freeze()  # supervisors are forks: pages that the garbage collector does not touch stay shared
         self._control.send({"event": "up", "id": 0, "pid": self._boot.get("pid", os.getpid())})
@@ -680,8 +680,8 @@ class Agent:
 
     # ssh sessions
 
-    def _on_knock(self) -> None:
-        login = Login(self._door.accept()[0])
+    def _on_connection(self) -> None:
+        login = Login(self._login_socket.accept()[0])
         self._loop.watch(login.socket.fileno(), lambda: self._on_login(login))
 
     def _on_login(self, login: Login) -> None:
@@ -739,12 +739,12 @@ def _listen(folder: str, address: str) -> socket.socket:
     and the path of a data directory may be longer."""
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        login_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(address, dir_fd=fd)
-        door.bind(f"/proc/self/fd/{fd}/{address}")
-        door.listen(256)
-        return door
+        login_socket.bind(f"/proc/self/fd/{fd}/{address}")
+        login_socket.listen(256)
+        return login_socket
     finally:
         os.close(fd)
 
@@ -769,7 +769,7 @@ def _close(fds: set[int]) -> None:
             os.close(fd)
 
 
-# --- the door ---------------------------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------------------
 
 
 def probe(boot: Message) -> NoReturn:
@@ -804,7 +804,8 @@ def main(control: Channel, boot: Message) -> NoReturn:
     """Become the node that `boot` describes, or report why not."""
     view = None
     try:
-        door = _listen(boot["peers"], boot["address"])  # before the sockets of the pool become read-only for the node
+        # Before the sockets of the pool become read-only for the node.
+        login_socket = _listen(boot["peers"], boot["address"])
         enter_network(boot["network"])
         if boot["isolation"] == "namespaces":
             view = enter_namespaces(boot)
@@ -812,7 +813,7 @@ def main(control: Channel, boot: Message) -> NoReturn:
             become_init(boot)
         else:
             _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
-        agent = Agent(control, boot, door, view)
+        agent = Agent(control, boot, login_socket, view)
     except OSError as error:
         control.send({"event": "failed", "id": 0, "code": "", "message": str(error)})
         os._exit(1)

@@ -41,7 +41,7 @@ from batchtrain.emulator.interface import (
 )
 from batchtrain.emulator.machine import output_files, packages, pool_key
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
-from batchtrain.emulator.machine.forwarding import Door, ways
+from batchtrain.emulator.machine.forwarding import PortForwards, ways
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.resource_files import DownloadError, fetch
@@ -207,7 +207,7 @@ class ProcessMachine:
             raise
         node.watch(lambda: self._on_end(node, on_lost))
         network = membership.network if membership is not None else ""
-        await node.door.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
+        await node.port_forwards.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
         return up
 
     async def run(self, node_id: str, run: Run) -> Exit:
@@ -297,7 +297,7 @@ class ProcessMachine:
         node = self._nodes.get(node_id)
         if node is not None:
             node.shutdown_requested = True
-            node.door.close()
+            node.port_forwards.close()
             node.hang_up()
             try:
                 await asyncio.wait_for(asyncio.shield(node.gone), END_SECONDS)
@@ -502,7 +502,7 @@ class _Node:
         self.files = files_of(up)
         self.shutdown_requested = False
         """Whether its end was requested."""
-        self.door = Door()
+        self.port_forwards = PortForwards()
         self.said_elevated = False
         self.ended: set[str] = set()
         """Names of ended scopes, which are not used again."""
@@ -604,7 +604,7 @@ class _Node:
 
     def say_gone(self) -> None:
         self.hang_up()
-        self.door.close()
+        self.port_forwards.close()
         self._call_off(None)
         for answer in self._answers.values():
             if not answer.done():

@@ -69,9 +69,9 @@ def test_the_last_success_is_399(tmp_path: Path) -> None:
 
 def test_an_engine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     async def silent() -> None:
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(str(tmp_path / "engine"))
-            door.listen()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "engine"))
+            listener.listen()
             await Engine(tmp_path / "engine").ask("GET", "/x", patience=0.0)
 
     with pytest.raises(EngineError, match="did not answer within 0 s"):

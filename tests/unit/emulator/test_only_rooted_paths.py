@@ -149,5 +149,5 @@ def _takes_a_path(function: ast.expr) -> bool:
 
 
 def _opens_a_file(receiver: str) -> bool:
-    """`.open` of a Path, not of a URL's opener, an archive or a door."""
-    return not any(word in receiver for word in ("opener", "archive", "door", "tarfile"))
+    """`.open` of a Path, not of a URL's opener, an archive or port forwards."""
+    return not any(word in receiver for word in ("opener", "archive", "port_forwards", "tarfile"))
