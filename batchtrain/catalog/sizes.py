@@ -572,16 +572,12 @@ def _today(size: VmSize) -> str | None:
         choice = TODAY_WITH_GPU.get(size.family, {})
         return choice.get(size.gpus, choice.get(0))
     families = CPU_TODAY.get(size.family, ("Dsv5", "Esv5"))
-    fitting = (candidate for candidate in FULL if candidate.family in families and _holds(candidate, size))
-    return _smallest(fitting)
-
-
-def _holds(size: VmSize, other: VmSize) -> bool:
-    return size.cores >= other.cores and size.memory_gib >= other.memory_gib
-
-
-def _smallest(sizes: Iterable[VmSize]) -> str | None:
-    smallest = min(sizes, key=lambda size: (size.cores, size.memory_gib), default=None)
+    fitting = (
+        candidate
+        for candidate in FULL
+        if candidate.family in families and candidate.cores >= size.cores and candidate.memory_gib >= size.memory_gib
+    )
+    smallest = min(fitting, key=lambda candidate: (candidate.cores, candidate.memory_gib), default=None)
     return smallest.name if smallest else None
 
 

@@ -499,7 +499,8 @@ def values(factory: TaskFactory, seed: int | str) -> Values:
     """The values of each task of a sweep, grid or list, or as many random ones as are wanted. For a factory without
     faults."""
     if factory.random is not None:
-        return _numbers(factory.random, random.Random(seed))
+        draw = _draw(factory.random, random.Random(seed))
+        return ((draw(),) for _ in range(factory.random.generate))
     if factory.grid:
         return product(*map(_axis, factory.grid.values()))
     if factory.list:
@@ -570,11 +571,6 @@ def _combined(sweep: ParametricSweep) -> Values:
     if order := sweep.permutations:
         return permutations(order.iterable, order.length)
     return zip(*sweep.zip, strict=False)
-
-
-def _numbers(factory: RandomFactory, source: random.Random) -> Values:
-    draw = _draw(factory, source)
-    return ((draw(),) for _ in range(factory.generate))
 
 
 def _draw(factory: RandomFactory, source: random.Random) -> Callable[[], float]:

@@ -139,7 +139,8 @@ def too_large(files: Iterable[File]) -> str:
     file_list = tuple(files)
     if surely_fits(len(file.data) for file in file_list) or _packs(_tar(file_list)):
         return ""
-    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in _largest(file_list))
+    by_size = sorted(file_list, key=lambda file: -len(file.data))
+    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in by_size[:3])
     return (
         f"it has more than the {MOST_PACKED // 1024} KiB that fit into a request when packed; the largest files are"
         f" {largest}: {EXITS}"
@@ -154,10 +155,6 @@ def _packs(data: bytes) -> bool:
         if size > MOST_PACKED:
             return False
     return size + len(packer.flush()) <= MOST_PACKED
-
-
-def _largest(files: tuple[File, ...]) -> tuple[File, ...]:
-    return tuple(sorted(files, key=lambda file: -len(file.data))[:3])
 
 
 def through_storage(recipe: Recipe) -> bool:

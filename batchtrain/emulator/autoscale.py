@@ -11,7 +11,6 @@ from batchtrain.emulator import documents, resizing, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, History
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, element
 from batchtrain.emulator.world import Deadline, World
 
@@ -175,8 +174,6 @@ def seen(world: World, entry: PoolEntry, text: str, now: int) -> formula.Seen:
     names = set(re.findall(r"\$[A-Za-z]+", text))
     samples = history.samples([name for name in NUMBERS if name in names], now)
     moment = wire.as_datetime(now).astimezone(timezone.utc)
-    return formula.Seen(moment, samples, pool.target_dedicated, pool.target_spot, seed=_seed(pool, now))
-
-
-def _seed(pool: Pool, now: int) -> int:
-    return pool.seq * 1_000_003 + now // wire.SECOND
+    return formula.Seen(
+        moment, samples, pool.target_dedicated, pool.target_spot, seed=pool.seq * 1_000_003 + now // wire.SECOND
+    )

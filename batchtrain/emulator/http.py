@@ -79,7 +79,9 @@ class Application:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = _request(scope)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        raw_path = scope["raw_path"].decode("latin-1")
+        request = Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers, scope["scheme"])
         request_id = str(self.ids())
         now, date = self.driver.clock(), None
         try:
@@ -241,12 +243,6 @@ def _translated(reply: Reply, model: str, revision: int) -> Reply:
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
-
-
-def _request(scope: Mapping[str, Any]) -> Request:
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    raw_path = scope["raw_path"].decode("latin-1")
-    return Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers, scope["scheme"])
 
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:

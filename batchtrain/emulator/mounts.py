@@ -45,13 +45,9 @@ def check(configurations: list[Document]) -> None:
             raise invalid_property(f"{path}/relativeMountPath", relative, "Another file system is mounted there.")
         paths.add(relative)
         if kinds[0] == KINDS[0]:
-            _check_blob(settings, path)
-
-
-def _check_blob(settings: Document, path: str) -> None:
-    keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
-    if len(keys) != 1:
-        raise invalid_property(path, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
+            keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
+            if len(keys) != 1:
+                raise invalid_property(path, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
 
 
 def scrub(configurations: list[Document]) -> None:

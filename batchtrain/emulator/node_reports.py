@@ -175,15 +175,11 @@ def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: 
         most = spec.get("maxTaskRetryCount", 0)
         again = failure is not None and outcome.code is not None and (most < 0 or node.start["retryCount"] < most)
         if not again:
-            _after_start_task(world, node, failed=failure is not None and spec.get("waitForSuccess", True), now=now)
+            if failure is not None and spec.get("waitForSuccess", True):
+                world.move(node, states.NODE, "start task failed", now)
+            else:
+                _ready(world, node, now)
     world.save_node(node)
-
-
-def _after_start_task(world: World, node: Node, *, failed: bool, now: int) -> None:
-    if failed:
-        world.move(node, states.NODE, "start task failed", now)
-    else:
-        _ready(world, node, now)
 
 
 def _ready(world: World, node: Node, now: int) -> None:

@@ -199,7 +199,7 @@ def answer(world: World, account: Account, arm_request: Request) -> Reply:
         if verb == arm_request.verb and (match := path.fullmatch(arm_request.path)):
             groups = {name: unquote(value) for name, value in match.groupdict().items()}
             if groups.get("account", account.name).lower() != account.name.lower():
-                raise _not_found(f"The Batch account '{groups['account']}' was not found.")
+                raise Fault("ResourceNotFound", f"The Batch account '{groups['account']}' was not found.")
             revision = _revision(arm_request)
             return operation(
                 world, account, arm_request._replace(path=groups.get("id", "")), groups.get("pool", ""), revision
@@ -226,10 +226,6 @@ def _revision(arm_request: Request) -> int:
     if others := set(arm_request.query) - {"api-version"}:
         raise Fault("NotImplementedByEmulator", f"The emulator's Resource Manager does not take {', '.join(others)}.")
     return VERSIONS[version]
-
-
-def _not_found(text: str) -> Fault:
-    return Fault("ResourceNotFound", text)
 
 
 # The account ---------------------------------------------------------------------------------------------------------

@@ -75,13 +75,11 @@ def container(spec: Document, passwords: Mapping[str, str]) -> Container | None:
         image=document["imageName"],
         options=document.get("containerRunOptions", ""),
         image_directory=document.get("workingDirectory") == "containerImageDefault",
-        mounts=None if binds is None else tuple(_bind(bind) for bind in binds),
+        mounts=None
+        if binds is None
+        else tuple(BindMount(bind["source"], bind.get("isReadOnly", False)) for bind in binds),
         login=_login(document["registry"], passwords) if "registry" in document else None,
     )
-
-
-def _bind(document: Document) -> BindMount:
-    return BindMount(document["source"], document.get("isReadOnly", False))
 
 
 def _login(registry: Document, passwords: Mapping[str, str]) -> Login:

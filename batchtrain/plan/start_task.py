@@ -42,7 +42,8 @@ def start_task(
     commands = (*prep.commands.pre, *prep.commands.post)
     if not (commands or ours or files):
         return Started()
-    _refuse_reserved(prep.environment_variables)
+    if reserved := next((name for name in prep.environment_variables if name.startswith("BATCHTRAIN_")), None):
+        raise PlanError(f"`additional_node_prep` sets {reserved}; names with BATCHTRAIN_ are the product's own")
     text = _text(pool, has_preparation=bool(ours), windows=windows)
     waits, implicit = _waits(pool, has_preparation=bool(commands or files or _more_than_images(todo)))
     task = wire.StartTask(
@@ -81,12 +82,6 @@ def _fitting(text: str) -> str:
             f" {node_preparation.LARGEST:,} fit into a request; list fewer of them"
         )
     return text
-
-
-def _refuse_reserved(environment: dict[str, str]) -> None:
-    for name in environment:
-        if name.startswith("BATCHTRAIN_"):
-            raise PlanError(f"`additional_node_prep` sets {name}; names with BATCHTRAIN_ are the product's own")
 
 
 # --- our part -------------------------------------------------------------------------------------------------------

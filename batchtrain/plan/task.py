@@ -445,7 +445,7 @@ def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implic
     identity_choice = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
     if identity_choice is not None:
         return identity_choice, ()
-    if _elevated(task):
+    if task.singularity_image is not None and task.singularity_execution.elevated:
         return wire.POOL_ADMIN, ()
     if task.docker_image is not None:
         return wire.POOL_ADMIN, _CONTAINER_USER
@@ -460,10 +460,6 @@ _HOST_USER = (
         "user_identity", "pool, nonadmin", "no command on the host needs more; the user owns the key", "user-identity"
     ),
 )
-
-
-def _elevated(task: Task) -> bool:
-    return task.singularity_image is not None and task.singularity_execution.elevated
 
 
 def _slots(task: Task) -> tuple[Implicit, ...]:

@@ -22,7 +22,7 @@ from batchtrain.config.check.table import (
     Rule,
 )
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
+from batchtrain.config.types import GONE, DataTransfer, Gone, StorageInput, StorageOutput
 
 EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *READS, *JOBS)
 _TRANSFERS = tuple(
@@ -45,20 +45,16 @@ class Branch(NamedTuple):
 
 
 def _gone(subject: Subject) -> Found:
-    sections = _sections(subject.recipe)
+    sections = {
+        "credentials": subject.recipe.credentials,
+        "batchtrain": subject.recipe.settings,
+        "global_resources": subject.recipe.resources,
+        "data_replication": subject.recipe.replication,
+        "pool_specification": subject.recipe.pool,
+        "job_specifications": subject.recipe.jobs,
+    }
     for name, branch in _tree().below.items():
         yield from _walk(sections.get(name), (name,), branch)
-
-
-def _sections(recipe: Recipe) -> dict[str, Any]:
-    return {
-        "credentials": recipe.credentials,
-        "batchtrain": recipe.settings,
-        "global_resources": recipe.resources,
-        "data_replication": recipe.replication,
-        "pool_specification": recipe.pool,
-        "job_specifications": recipe.jobs,
-    }
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +71,7 @@ def _tree() -> Branch:
 
 def _walk(value: Any, path: Path, branch: Branch) -> Found:
     if branch.gone is not None:
-        if _is_reported(value, branch.gone):
+        if value is branch.gone.only if branch.gone.only is not None else _holds(value):
             yield path, f"this is ignored: {branch.gone.instead}"
         return
     if not value and not isinstance(value, msgspec.Struct):
@@ -88,10 +84,6 @@ def _walk(value: Any, path: Path, branch: Branch) -> Found:
         item = getattr(value, step)
         if item is not None and item != ():
             yield from _walk(item, (*path, step), below)
-
-
-def _is_reported(value: Any, property_rule: Gone) -> bool:
-    return value is property_rule.only if property_rule.only is not None else _holds(value)
 
 
 def _holds(value: Any) -> bool:

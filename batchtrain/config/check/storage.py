@@ -118,7 +118,7 @@ def _no_volume(subject: Subject, alias: str, name: str) -> str:
 
 
 def _volume_fields(subject: Subject) -> Found:
-    aliases = _used_volumes(subject)
+    aliases = {alias for _, owner in subject.owners for alias in (*owner.data_volumes, *owner.shared_data_volumes)}
     for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         path = (*VOLUMES, "shared_data_volumes", alias)
         for name in NEEDED.get(volume.volume_driver, ()):
@@ -130,14 +130,6 @@ def _volume_fields(subject: Subject) -> Found:
     for alias, data in subject.recipe.resources.volumes.data_volumes.items():
         if not data.container_path and alias in aliases:
             yield (*VOLUMES, "data_volumes", alias), "containers mount this volume, so it needs a `container_path`"
-
-
-def _used_volumes(subject: Subject) -> set[str]:
-    aliases: set[str] = set()
-    for _, owner in subject.owners:
-        if owner.data_volumes or owner.shared_data_volumes:
-            aliases.update(owner.data_volumes, owner.shared_data_volumes)
-    return aliases
 
 
 def _volume_source(path: Path, volume: SharedDataVolume) -> Found:

@@ -285,7 +285,7 @@ class ContainerNodes:
 
     @property
     def _network(self) -> str:
-        return f"batchtrain-{_short(self._data_dir)}"
+        return f"batchtrain-{hashlib.sha256(str(self._data_dir).encode()).hexdigest()[:10]}"
 
     def _prefix(self, node_id: str) -> str:
         """Prefix of the names of the volumes that run options of a node name."""
@@ -663,10 +663,6 @@ def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
     """containerInfo of the service: as `docker inspect` reports it."""
     info = {"containerId": container, "state": str(state.get("Status", ""))}
     return {**info, "error": state["Error"]} if state.get("Error") else info
-
-
-def _short(data_dir: Path) -> str:
-    return hashlib.sha256(str(data_dir).encode()).hexdigest()[:10]
 
 
 async def _tracked(engine: Engine, creating: Awaitable[str]) -> str:

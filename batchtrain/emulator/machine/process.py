@@ -660,13 +660,14 @@ class _Pool:
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.peers.mkdir(exist_ok=True, mode=0o700)
         self.bin.mkdir(exist_ok=True)
-        _write_program(self.bin / "ssh", _ssh_program(self.peers))
+        _write_program(self.bin / "ssh", f'#!/bin/sh\nexec {shlex.join(_ssh_words(self.peers))} "$@"\n')
 
     def admit(self, spec: NodeSpec) -> None:
         """Before a node boots: add its name to the table of the pool, and create the stand-ins for its size."""
         self._members[spec.node_id] = spec
         for name in (spec.hostname.lower(), f"@{spec.node_id}"):
-            _link(self.peers / name, spec.address)
+            (self.peers / name).unlink(missing_ok=True)
+            (self.peers / name).symlink_to(spec.address)
         if spec.gpus and shutil.which("nvidia-smi", path=DEFAULT_PATH) is None:
             _write_program(self.bin / "nvidia-smi", _nvidia_smi_program(spec))
         folder = self._dir / "nodes" / spec.node_id
@@ -990,11 +991,6 @@ def _delete(directory: Path) -> None:
         logger.warning("%s could not be deleted: %s", directory, error)
 
 
-def _link(path: Path, target: str) -> None:
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)
-
-
 def _write_program(path: Path, text: str) -> None:
     """Written to another file and renamed: a node may be running the old one."""
     if path.exists() and path.read_text() == text:
@@ -1003,10 +999,6 @@ def _write_program(path: Path, text: str) -> None:
     aside.write_text(text)
     aside.chmod(0o755)
     aside.rename(path)
-
-
-def _ssh_program(peers: Path) -> str:
-    return f'#!/bin/sh\nexec {shlex.join(_ssh_words(peers))} "$@"\n'
 
 
 def _ssh_words(peers: Path) -> tuple[str, ...]:

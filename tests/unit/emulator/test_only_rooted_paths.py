@@ -88,7 +88,6 @@ TRUSTED = {
         "_Pool._write_hosts": "the pool's folder, in the data directory",
         "_other_hosts": "/etc/hosts",
         "_probe": "the data directory",
-        "_link": "the pool's folder of log-in sockets",
         "_write_program": "the pool's folder of programs",
         "_nvidia_smi_program": "a file of the package",
         "_own_processes": "/proc",
