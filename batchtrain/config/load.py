@@ -154,7 +154,7 @@ def examine(
         recipe = Recipe(
             directory=str(folder),
             catalog=catalog or Catalog(),
-            **{FIELDS[name]: value for name, value in values.items() if value is not None},
+            **{schema.FIELDS[name]: value for name, value in values.items() if value is not None},
         )
         reading.check(recipe, reading.unknown(values))
         silent = (
@@ -287,17 +287,6 @@ def _files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
             elif file.is_symlink() or file.exists():
                 what = "is a broken link" if not file.exists() else "is no file"
                 raise UsageError(f"{file} {what}; {name}{suffix} is part of the configuration")
-
-
-FIELDS = {
-    "credentials": "credentials",
-    "batchtrain": "settings",
-    "global_resources": "resources",
-    "data_replication": "replication",
-    "pool_specification": "pool",
-    "job_specifications": "jobs",
-}
-"""Top-level sections, and the attribute of Recipe for each."""
 
 
 # --- files to sections, and everything that is wrong with them -------------------------------------------------------

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.config import yaml_text
-from batchtrain.config.load import FIELDS, Examined, Reading
+from batchtrain.config.load import Examined, Reading
 from batchtrain.config.masking import masked_document, secrets_in
+from batchtrain.config.schema import FIELDS
 from batchtrain.config.types import masked
 
 At = tuple[str | int, ...]

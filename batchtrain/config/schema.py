@@ -38,6 +38,16 @@ SECTIONS: dict[str, Any] = {
 }
 """The top-level keys of all files, and the type of each."""
 
+FIELDS = {
+    "credentials": "credentials",
+    "batchtrain": "settings",
+    "global_resources": "resources",
+    "data_replication": "replication",
+    "pool_specification": "pool",
+    "job_specifications": "jobs",
+}
+"""Top-level sections, and the attribute of Recipe for each."""
+
 REFERENCE = "docs/reference/config.md"
 OLDER = "older word"
 """The `$comment` of a schema's names and values that the loader replaces before a section is judged."""
