@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,8 @@ from batchtrain.config.check.table import (
     Rule,
 )
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import GONE, DataTransfer, Gone, StorageInput, StorageOutput
+from batchtrain.config.schema import FIELDS
+from batchtrain.config.types import GONE, Branch, DataTransfer, Gone, StorageInput, StorageOutput
 
 EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *READS, *JOBS)
 _TRANSFERS = tuple(
@@ -37,42 +38,21 @@ _TRANSFERS = tuple(
 # --- properties that are gone ---------------------------------------------------------------------------------------
 
 
-class Branch(NamedTuple):
-    """A node of the tree of `types.GONE` patterns: its branches, and the pattern that ends here."""
-
-    below: dict[str, Branch]
-    gone: Gone | None
-
-
 def _gone(subject: Subject) -> Found:
-    sections = {
-        "credentials": subject.recipe.credentials,
-        "batchtrain": subject.recipe.settings,
-        "global_resources": subject.recipe.resources,
-        "data_replication": subject.recipe.replication,
-        "pool_specification": subject.recipe.pool,
-        "job_specifications": subject.recipe.jobs,
-    }
     for name, branch in _tree().below.items():
-        yield from _walk(sections.get(name), (name,), branch)
+        yield from _walk(getattr(subject.recipe, FIELDS[name]), (name,), branch)
 
 
 @lru_cache(maxsize=1)
-def _tree() -> Branch:
+def _tree() -> Branch[Gone]:
     """The patterns as one tree, so that many tasks are traversed once."""
-    root = Branch({}, None)
-    for property_rule in GONE:
-        branch = root
-        for step in property_rule.path[:-1]:
-            branch = branch.below.setdefault(step, Branch({}, None))
-        branch.below[property_rule.path[-1]] = Branch({}, property_rule)
-    return root
+    return Branch(GONE)
 
 
-def _walk(value: Any, path: Path, branch: Branch) -> Found:
-    if branch.gone is not None:
-        if value is branch.gone.only if branch.gone.only is not None else _holds(value):
-            yield path, f"this is ignored: {branch.gone.instead}"
+def _walk(value: Any, path: Path, branch: Branch[Gone]) -> Found:
+    for rule in branch.rules:
+        if value is rule.only if rule.only is not None else _holds(value):
+            yield path, f"this is ignored: {rule.instead}"
         return
     if not value and not isinstance(value, msgspec.Struct):
         return
