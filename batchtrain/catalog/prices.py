@@ -66,7 +66,7 @@ class Hour(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
+        """The cost as JSON for programs."""
         price = self.price._asdict() if self.price else {}
         return {
             "pool": self.pool,

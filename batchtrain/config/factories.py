@@ -204,7 +204,7 @@ def _tried(text: str, value: object, **keyword_values: object) -> str:
 
 
 def value_faults(task: Task) -> Faults:
-    """A factory has values."""
+    """The mistakes by which a factory has no values, or not those that the user meant."""
     factory = _clear(task)
     sweep = factory.parametric_sweep if factory else None
     if sweep is not None:
@@ -274,7 +274,7 @@ def _random_faults(path: Path, factory: RandomFactory) -> Faults:
 
 
 def size_faults(task: Task) -> Faults:
-    """A factory makes no more tasks than anybody runs."""
+    """The mistake of a factory that makes more tasks than allowed."""
     factory = _clear(task)
     count = counted(factory) if factory is not None and not any(value_faults(task)) else None
     if count is not None and count > MOST_TASKS:

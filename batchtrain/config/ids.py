@@ -282,7 +282,7 @@ def _each(group: Group) -> Iterable[str]:
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges that touch as one."""
+    """The ranges, with those that touch merged."""
     start, last = ranges[0] if ranges else (0, -1)
     for low, high in ranges[1:]:
         if low > last + 1:

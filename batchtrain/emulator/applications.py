@@ -38,7 +38,7 @@ def _document(application: Application) -> Document:
 
 
 def _find(world: World, application_id: str) -> Application | None:
-    """Application ids are case-insensitive."""
+    """The application of an id, ignoring case. Returns None if there is none."""
     key = application_id.lower()
     return next((application for application in world.applications() if application.id.lower() == key), None)
 

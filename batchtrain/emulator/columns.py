@@ -111,12 +111,12 @@ class Columns:
         self._note(at, task.state_time)
 
     def drop(self, seq: int) -> None:
-        """Leave a gap."""
+        """Remove a task; its position stays as a gap."""
         at = bisect_left(self.seqs, seq)
         self.state[at], self.ids[at] = 0, ""
 
     def compact(self) -> None:
-        """Close the gaps."""
+        """Remove the gaps that deleted tasks left."""
         self._keep([at for at, state in enumerate(self.state) if state])
 
     def _keep(self, positions: Positions) -> None:

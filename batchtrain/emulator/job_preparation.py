@@ -191,7 +191,7 @@ def _is(world: World, job_node: JobNode, kind: str, run_number: int, phase: str)
 
 
 def ended(world: World, job_node: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
-    """The command has ended."""
+    """Records that the command of a run has ended."""
     run = run_of(job_node, kind)
     if not _is(world, job_node, kind, run_number, "running"):
         return

@@ -109,7 +109,7 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
 
 
 def node_broken(world: World, node_id: str, now: int) -> None:
-    """A node became unusable."""
+    """Records that a node became unusable."""
     node_lost(world, node_id, now)
     if (pool_and_node := node_of(world, node_id)) and pool_and_node[1].state != "leavingpool":
         _unusable(world, pool_and_node[1], "The node is unusable: the emulator was asked to break it.", now)

@@ -203,7 +203,7 @@ def remind(world: World, entry: ScheduleEntry, now: int) -> None:
 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
-    """A job may be due."""
+    """Checks an active schedule again, because a job may be due."""
     entry = world.schedules.get(deadline.key)
     if entry is not None and entry.record.seq == deadline.seq and entry.record.state == "active":
         world.touch_schedule(entry.key)
@@ -228,7 +228,7 @@ def end(world: World, entry: ScheduleEntry, now: int) -> None:
 
 
 def settle(world: World, entry: ScheduleEntry, now: int) -> None:
-    """Its last job is completed, or all its jobs are deleted."""
+    """Ends the shared pool of a schedule whose last job is completed, or whose jobs are all deleted."""
     launching.end_shared_pool(world, entry, now)
     if entry.record.state == "deleting":
         for pool in world.pools.values():

@@ -281,7 +281,7 @@ class Nodes(Block, frozen=True, kw_only=True):
 
     @property
     def meeting(self) -> dict[str, Any]:
-        """Where the processes meet."""
+        """The rendezvous of the processes: settings of their endpoint."""
         return {"port": self.port, "interface": self.interface}
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:

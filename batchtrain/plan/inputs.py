@@ -64,12 +64,12 @@ def identity(resource_id: str | None) -> wire.IdentityReference | None:
 
 
 def packages(references: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
-    """Applications of the account."""
+    """The references of a request to application packages of the account."""
     return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in references)
 
 
 def sas_days(recipe: Recipe) -> int:
-    """Days that links to storage are good."""
+    """The number of days that links to storage are valid."""
     return recipe.settings.generated_sas_expiry_days or SAS_DAYS
 
 
@@ -86,11 +86,11 @@ def container_link(recipe: Recipe, link: str, container: str, *, write: bool = F
 
 
 def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) -> tuple[Fetched, ...]:
-    """Blobs by prefix, which is all the service can filter by: the text of a pattern before its first wildcard.
+    """The blobs that a node fetches. Batch filters only by prefix: the text of a pattern before its first wildcard.
 
-    Blobs keep their names below the directory. What goes to an absolute path, or one with a variable, is brought below
-    `own_directory` first, and so is what the node must filter or rename. A file share cannot be read so; a check says
-    that.
+    Blobs keep their names below the directory. Blobs for an absolute path, or one with a variable, go below
+    `own_directory` first, as do blobs that the node must filter or rename. File shares are left out; a check reports
+    them.
     """
     return tuple(
         _input(recipe, item, f"{own_directory}/{number}") for number, item in enumerate(data) if not item.is_file_share
@@ -98,7 +98,7 @@ def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) 
 
 
 def moves(downloads: tuple[Fetched, ...]) -> tuple[Moved, ...]:
-    """What the node itself moves."""
+    """The downloads that the node itself moves to where Batch cannot write."""
     return tuple(blobs.moved for blobs in downloads if blobs.moved is not None)
 
 

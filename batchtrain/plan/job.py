@@ -126,7 +126,7 @@ def _tasks(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
 
 
 def _listed(around: Frame, expansions: Sequence[Made | None]) -> _Tasks:
-    """Every task, planned."""
+    """The plans of all tasks."""
     job = around.job
     numbered_tasks = tuple(factory.numbered(around.recipe, job, expansions))
     counts = [0] * len(job.tasks)

@@ -39,7 +39,7 @@ def refuse_reserved(names: Iterable[str], where: str) -> None:
 
 
 def inside_request(archive: bytes, where: str) -> Carrier:
-    """The archive as environment variables."""
+    """Carries the archive in environment variables of the request."""
     text = base64.b64encode(archive).decode()
     if len(text) > LIMIT:
         raise PlanError(

@@ -189,7 +189,7 @@ class _Seen:
         self._hashes, self._used = array("q", bytes(8 * 1024)), 0
 
     def add(self, text: str) -> bool:
-        """Whether the text is new."""
+        """Adds a text. Returns whether it is new."""
         if self._used * 2 > len(self._hashes):
             self._grow()
         new = self._put(hash(text) or 1)

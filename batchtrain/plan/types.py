@@ -53,7 +53,7 @@ class Plan(NamedTuple):
         return render.as_html(self)
 
     def joined(self, other: Plan) -> Plan:
-        """This plan, then the other."""
+        """The steps of this plan, then those of the other."""
         return Plan(
             self.steps + other.steps,
             tuple(dict.fromkeys(self.warnings + other.warnings)),

@@ -109,7 +109,7 @@ def exists(storage: Storage, container: str, name: str) -> bool:
 
 
 def upload(storage: Storage, container: str, name: str, data: bytes) -> None:
-    """Put bytes under a name."""
+    """Upload bytes as a blob."""
     operation, path = f"upload {container}/{name}", blob_path(container, name)
     make_container(storage, container)
     storage.send(operation, Request("PUT", path, headers={"x-ms-blob-type": "BlockBlob"}, body=data))

@@ -53,7 +53,7 @@ class _Ranges(msgspec.Struct):
 
 
 class _Download:
-    """One blob on its way."""
+    """The download of one blob."""
 
     def __init__(self, moving: Moving, storage: Storage, container: str, blob: Stored, target: Path) -> None:
         self._moving, self._storage, self._blob, self._target = moving, storage, blob, target

@@ -55,7 +55,7 @@ def upload(
 
 
 class _Upload:
-    """One file on its way."""
+    """The upload of one file."""
 
     def __init__(
         self, moving: Moving, storage: Storage, container: str, file: Local, name: str, existing: Stored | None

@@ -52,7 +52,7 @@ class Contained:
         return [f"{name}={value}" for name, value in self.environment.items()]
 
     def arguments(self) -> Iterable[str]:
-        """Raises NotTheNodes."""
+        """The arguments of `docker create` that the node and the run determine. Raises NotTheNodes."""
         yield from (f"--mount=type=bind,source={source},target={target}{more}" for source, target, more in self.binds())
         if not self.container.image_directory:
             yield f"--workdir={self.up.root_inside}/{self.run.directory}/wd"
@@ -151,7 +151,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def fits_a_line(value: str) -> bool:
-    """Of docker's --env-file."""
+    """Whether a value fits a line of docker's --env-file."""
     return len(value) < LONGEST_LINE and not {"\n", "\r"} & set(value)
 
 

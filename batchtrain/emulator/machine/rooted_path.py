@@ -86,7 +86,7 @@ class RootedPath:
     # Writing: a link with the last name is replaced, removed or refused, never followed ------------------------------
 
     def make(self, path: str, mode: int | None = None) -> None:
-        """A directory and its parents."""
+        """Make a directory and its parents."""
         handle = self.directory(path, make=True)
         try:
             if mode is not None:
@@ -111,7 +111,7 @@ class RootedPath:
                 raise
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """A whole file."""
+        """Write a whole file."""
         with self.new(path, mode) as file:
             file.write(data)
 
@@ -140,7 +140,7 @@ class RootedPath:
             _remove(trail.handle, name)
 
     def remove_empty(self, path: str) -> None:
-        """An empty directory."""
+        """Remove an empty directory."""
         with self._last(path, follow=False) as (trail, name):
             os.rmdir(name, dir_fd=trail.handle)
 
@@ -148,8 +148,8 @@ class RootedPath:
 
     @contextlib.contextmanager
     def _last(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[tuple[_Trail, str]]:
-        """The directory of the last name of a path, and this name. It is not a link unless `follow` is off. "." stands
-        for the directory itself."""
+        """The directory of the last name of a path, and this name. The name is no link unless `follow` is off; it is
+        "." for the directory itself."""
         trail = _Trail(self.root)
         try:
             yield trail, self._walk(trail, path, make=make, follow=follow)
@@ -225,7 +225,7 @@ class _Trail:
 
 
 def _names(path: str) -> list[str]:
-    """Last first."""
+    """The names of a path, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 

@@ -102,7 +102,7 @@ class SimulatedMachine:
         await self.shutdown(node_id)
 
     async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
-        """Simulated nodes have no directories."""
+        """Does nothing: simulated nodes have no directories."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         from batchtrain.emulator.machine import output_files  # slow to import, and the logs of few nodes are requested

@@ -226,7 +226,7 @@ class Walks:
             return walk
 
     def _expire(self) -> None:
-        """The oldest come first."""
+        """Drop the walks that have expired, and the oldest ones if there are too many."""
         while self._waiting:
             until, _ = next(iter(self._waiting.values()))
             if len(self._waiting) <= self._most and until > self._clock():
