@@ -173,7 +173,7 @@ def test_a_name_that_is_no_directory_is_refused(name: str, home: Path) -> None:
         source_directory.read_sources(recipe(home, name))
 
 
-def test_a_file_that_nobody_may_read_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "src" / "a.py").touch()
 
     def denied(_: str) -> None:

@@ -177,7 +177,7 @@ def test_applications_are_listed_and_found(shop: Stage) -> None:
         ([{"applicationId": "blender", "version": str(one)} for one in range(11)], "InvalidPropertyValue"),
     ],
 )
-def test_references_to_what_is_not_there_are_refused(shop: Stage, references: list[Any], expected: str) -> None:
+def test_references_to_missing_packages_are_refused(shop: Stage, references: list[Any], expected: str) -> None:
     assert code(shop, pools.create_pool, body={**POOL, "applicationPackageReferences": references}) == expected
     shop.pool(1)
     shop.job()

@@ -137,7 +137,7 @@ def test_autoscale_is_enabled_and_disabled(stage: Stage) -> None:
     assert found["currentDedicatedNodes"] == 3
 
 
-def test_enabling_again_keeps_what_is_not_given_and_waits_30_seconds(stage: Stage) -> None:
+def test_enabling_again_keeps_omitted_settings_and_waits_30_seconds(stage: Stage) -> None:
     make(stage)
     assert code(stage, autoscale.enable, {"autoScaleEvaluationInterval": "PT1H"}) == "TooManyEnableAutoScaleRequests"
     stage.later(30)

@@ -41,7 +41,7 @@ def given(kept: BlobStore, link: str, now: float = 0) -> bytes:
         return file.read()
 
 
-def test_a_file_is_given_to_whoever_has_its_link_while_it_is_good(kept: BlobStore) -> None:
+def test_a_file_is_read_by_its_link_until_the_link_expires(kept: BlobStore) -> None:
     keep(kept, "j/a.tar.gz", b"one", b"two")
     link = kept.link(ENDPOINT, "j/a.tar.gz", now=0)
     assert given(kept, link, now=29 * DAY) == b"onetwo"

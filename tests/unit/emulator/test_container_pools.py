@@ -44,7 +44,7 @@ def run_of(made: Stage, task: Task) -> Run:
     return task_environment.application_run(made.world, made.world.jobs["job"], task)
 
 
-def test_a_node_is_told_the_pools_images_and_logins() -> None:
+def test_a_node_gets_the_images_and_logins_of_its_pool() -> None:
     assert spec(stage()).containers == Containers((IMAGE,), (Login("r.example:5000", "me", PASSWORD),))
 
 
