@@ -203,11 +203,11 @@ class _Reader:
         return condition
 
     def _binary(self, least: int) -> Node:
-        left = self._unary()
+        node = self._unary()
         while (mark := self._peek()).kind == "mark" and _POWERS.get(mark.text, 0) >= least:
             self._at += 1
-            left = Node("binary", mark, (left, self._binary(_POWERS[mark.text] + 1)))
-        return left
+            node = Node("binary", mark, (node, self._binary(_POWERS[mark.text] + 1)))
+        return node
 
     def _unary(self) -> Node:
         marks = []
@@ -440,19 +440,19 @@ class _Run:
             value = self._placed(link, value)
         return value
 
-    def _placed(self, node: Node, left: Any) -> Any:
+    def _placed(self, node: Node, operand: Any) -> Any:
         try:
-            return self._operated(node, left)
+            return self._operated(node, operand)
         except _Unfit as unfit:
             raise _error(node.token, str(unfit)) from None
 
-    def _operated(self, node: Node, left: Any) -> Any:
+    def _operated(self, node: Node, operand: Any) -> Any:
         mark = node.token.text
         if mark in ("&&", "||"):
-            if self._true(left) == (mark == "||"):
+            if self._true(operand) == (mark == "||"):
                 return float(mark == "||")
             return float(self._true(self._value(node.parts[1])))
-        return _operate(mark, self._plain(left), self._plain(self._value(node.parts[1])))
+        return _operate(mark, self._plain(operand), self._plain(self._value(node.parts[1])))
 
     def _member(self, node: Node) -> float:
         value = self._value(node.parts[0])

@@ -228,7 +228,7 @@ class Nodes(Block, frozen=True, kw_only=True):
     """Every variable that the node launcher sets for a process of this framework."""
     passed_on: ClassVar[tuple[str, ...]] = ()
     """Properties that the node launcher receives."""
-    reserved: ClassVar[tuple[tuple[str, str], ...]] = ()
+    reserved_names: ClassVar[tuple[tuple[str, str], ...]] = ()
     """More variables that no recipe may set: a pattern, and what to do instead."""
     rules: ClassVar[tuple[FrameworkRule, ...]] = ()
     each: ClassVar[int | str] = 1
@@ -332,7 +332,7 @@ class Nodes(Block, frozen=True, kw_only=True):
             for name in variable.names
             if not variable.keeps and re.fullmatch(r"[A-Z]\w+", name)
         }
-        return reasons | dict(cls.reserved)
+        return reasons | dict(cls.reserved_names)
 
 
 class OverMpi(NamedTuple):

@@ -62,7 +62,7 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
         Variable("HOROVOD_HOSTNAME", "the node's address", "processes of one node share memory"),
         *SOCKETS,
     )  # fmt: skip
-    reserved: ClassVar[tuple[tuple[str, str], ...]] = (
+    reserved_names: ClassVar[tuple[tuple[str, str], ...]] = (
         (r"HOROVOD_GLOO_RENDEZVOUS_\w+", "take it out"),
         ("HOROVOD_SIZE", "`processes` or `processes_per_node` of the block chooses it"),
         ("HOROVOD_ELASTIC",
