@@ -54,7 +54,7 @@ def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> froz
 
 def image_for(
     images: Iterable[Image],
-    capabilities: frozenset[str],
+    features: frozenset[str],
     *,
     os: str,
     size: VmSize | None = None,
@@ -68,8 +68,8 @@ def image_for(
     fitting = [
         image
         for image in images
-        if capabilities <= image.capabilities
-        and (VOLTA in image.capabilities) == (VOLTA in capabilities)
+        if features <= image.capabilities
+        and (VOLTA in image.capabilities) == (VOLTA in features)
         and (image.os, image.retired) == (os, None)
         and image.node_agent
         and (size is None or starts(size, image))
@@ -78,7 +78,7 @@ def image_for(
 
     def least(image: Image) -> tuple[int, bool, bool]:
         return (
-            len(image.capabilities - capabilities - {GEN2}),
+            len(image.capabilities - features - {GEN2}),
             GEN2 not in image.capabilities,
             image.publisher != publisher,
         )

@@ -69,23 +69,21 @@ Row = tuple[Any, ...]
 
 def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
     """Makes sizes that differ only in their numbers; the shared values are given once."""
-    common_values = VmSize("", family, 0, 0, **common)
-    return tuple(_size(common_values, *row) for row in rows)
+    base = VmSize("", family, 0, 0, **common)
+    return tuple(_size(base, *row) for row in rows)
 
 
-def _size(
-    common_values: VmSize, name: str, cores: int, memory: float, gpus: int = 0, gpu_memory: float | None = None
-) -> VmSize:
-    memory_of_gpu = gpu_memory or common_values.gpu_memory_gib
+def _size(base: VmSize, name: str, cores: int, memory: float, gpus: int = 0, gpu_memory: float | None = None) -> VmSize:
+    memory_of_gpu = gpu_memory or base.gpu_memory_gib
     return VmSize(  # by position: keywords would take 4 ms for all sizes
         f"Standard_{name}",
-        common_values.family,
+        base.family,
         cores,
         memory,
         gpus,
-        common_values.gpu_model,
+        base.gpu_model,
         memory_of_gpu,
-        *common_values[7:],
+        *base[7:],
     )
 
 
@@ -458,16 +456,14 @@ MOST_MISTAKES = 2
 
 def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]:
     """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning."""
-    searched_key = key(name)
-    most = MOST_MISTAKES if len(searched_key) > 5 else 1
+    target = key(name)
+    most = MOST_MISTAKES if len(target) > 5 else 1
     ranking = []
     for size in SIZES if among is None else among:
-        size_key = key(size.name)
-        if abs(len(size_key) - len(searched_key)) <= most and (wrong := mistakes(searched_key, size_key)) <= most:
-            alike = sum(
-                1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(size_key, searched_key, strict=False))
-            )
-            ranking.append((wrong, abs(len(size_key) - len(searched_key)), -alike, size.name))
+        other = key(size.name)
+        if abs(len(other) - len(target)) <= most and (wrong := mistakes(target, other)) <= most:
+            alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(other, target, strict=False)))
+            ranking.append((wrong, abs(len(other) - len(target)), -alike, size.name))
     return tuple(name for *_, name in sorted(ranking)[:3])
 
 

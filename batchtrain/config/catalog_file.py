@@ -118,11 +118,11 @@ def _in(directory: Path) -> tuple[Path, ...]:
 
 def read(file: Path) -> Catalog:
     """The entries of one file. Raises ConfigError with every problem and its position."""
-    file_document, faults = document.parse(str(file), file.read_bytes())
+    yaml, faults = document.parse(str(file), file.read_bytes())
     problems = list(faults)
     catalog = Catalog()
     if not problems:
-        catalog = _catalog(file_document, problems)
+        catalog = _catalog(yaml, problems)
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda problem: (problem.line, problem.column))))
     return catalog
@@ -159,16 +159,14 @@ _KINDS = {
 }
 
 
-def _catalog(file_document: Document, problems: list[Problem]) -> Catalog:
-    if not isinstance(file_document.data, dict):
-        problems.append(
-            _problem(file_document, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`")
-        )
+def _catalog(yaml: Document, problems: list[Problem]) -> Catalog:
+    if not isinstance(yaml.data, dict):
+        problems.append(_problem(yaml, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`"))
         return Catalog()
-    problems.extend(_unknown(file_document, (), key, _KINDS) for key in file_document.data if key not in _KINDS)
-    sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(file_document, "sizes", problems))))
-    images = tuple(filter(None, (_image(entry, problems) for entry in _entries(file_document, "images", problems))))
-    prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(file_document, "prices", problems))
+    problems.extend(_unknown(yaml, (), key, _KINDS) for key in yaml.data if key not in _KINDS)
+    sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(yaml, "sizes", problems))))
+    images = tuple(filter(None, (_image(entry, problems) for entry in _entries(yaml, "images", problems))))
+    prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(yaml, "prices", problems))
     return Catalog(sizes, images, prices)
 
 
@@ -180,29 +178,29 @@ class _Read(NamedTuple):
     entry: Any
 
 
-def _entries(file_document: Document, key: str, problems: list[Problem]) -> Iterator[_Read]:
-    items = file_document.data.get(key)
+def _entries(yaml: Document, key: str, problems: list[Problem]) -> Iterator[_Read]:
+    items = yaml.data.get(key)
     if items is None:
         return
     if not isinstance(items, list):
-        problems.append(_problem(file_document, (key,), "type", f"`{key}` must be a list"))
+        problems.append(_problem(yaml, (key,), "type", f"`{key}` must be a list"))
         return
     for index, data in enumerate(items):
-        entry = _converted(file_document, (key, index), data, _KINDS[key], problems)
+        entry = _converted(yaml, (key, index), data, _KINDS[key], problems)
         if entry is not None:
-            yield _Read(file_document, (key, index), entry)
+            yield _Read(yaml, (key, index), entry)
 
 
-def _converted(file_document: Document, path: document.Path, data: Any, kind: _Kind, problems: list[Problem]) -> Any:
+def _converted(yaml: Document, path: document.Path, data: Any, kind: _Kind, problems: list[Problem]) -> Any:
     if not isinstance(data, dict):
-        problems.append(_problem(file_document, path, "type", f"a {kind.singular} must be a mapping"))
+        problems.append(_problem(yaml, path, "type", f"a {kind.singular} must be a mapping"))
         return None
     fields = kind.entry.__struct_fields__
     strange = [key for key in data if key not in fields]
-    problems.extend(_unknown(file_document, path, key, fields) for key in strange)
+    problems.extend(_unknown(yaml, path, key, fields) for key in strange)
     values = {key: value for key, value in data.items() if key in fields and value is not None}
     flaws = tuple(_flaws(values, kind.entry))
-    problems.extend(_problem(file_document, (*path, *where), "type", message) for where, message in flaws)
+    problems.extend(_problem(yaml, (*path, *where), "type", message) for where, message in flaws)
     return None if strange or flaws else msgspec.convert(values, kind.entry, strict=False)
 
 
@@ -275,32 +273,30 @@ def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
     return changes
 
 
-def _unknown(file_document: Document, path: document.Path, key: str, names: Iterable[str]) -> Problem:
+def _unknown(yaml: Document, path: document.Path, key: str, names: Iterable[str]) -> Problem:
     from difflib import get_close_matches  # a slow import, needed only for a mistake
 
     near = get_close_matches(key, list(names), n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}."
-    where = file_document.position((*path, key), key=True)
-    return _problem(file_document, (*path, key), "unknown-key", f"`{key}` is not known here.", where)._replace(
-        hint=hint
-    )
+    where = yaml.position((*path, key), key=True)
+    return _problem(yaml, (*path, key), "unknown-key", f"`{key}` is not known here.", where)._replace(hint=hint)
 
 
 def _problem(
-    file_document: Document, path: document.Path, rule: str, message: str, position: document.Position | None = None
+    yaml: Document, path: document.Path, rule: str, message: str, position: document.Position | None = None
 ) -> Problem:
-    at = position or file_document.position(path)
+    at = position or yaml.position(path)
     return Problem(
         rule,
         message,
-        file_document.file,
+        yaml.file,
         at.line,
         at.column,
         _dotted(path),
         end_line=at.end_line,
         end_column=at.end_column,
         see=SEE,
-        source="".join(file_document.text.splitlines()[at.line - 1 : at.line]),
+        source="".join(yaml.text.splitlines()[at.line - 1 : at.line]),
     )
 
 

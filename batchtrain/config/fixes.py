@@ -105,13 +105,13 @@ def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[s
     now = dict(files)
     fixes: list[Fix] = []
     hopeless: set[str] = set()  # files that an edit would break
-    examination = judge(now)
+    review = judge(now)
     for _ in range(ROUNDS):
         changed = False
-        for file, edits in answers(examination).items():
+        for file, edits in answers(review).items():
             if file not in now or file in hopeless or not edits:
                 continue
-            content, file_fixes = _edited(examination.reading.documents[file], now[file], edits)
+            content, file_fixes = _edited(review.reading.documents[file], now[file], edits)
             if content is None:
                 hopeless.add(file)
                 continue
@@ -119,14 +119,14 @@ def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[s
             fixes += file_fixes
         if not changed:
             break
-        examination = judge(now)
+        review = judge(now)
     changes = {file: content for file, content in now.items() if content != files[file]}
-    return Fixed(changes, tuple(sorted(fixes, key=lambda edit: edit[:3])), examination)
+    return Fixed(changes, tuple(sorted(fixes, key=lambda edit: edit[:3])), review)
 
 
-def _edited(file_document: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Fix]]:
+def _edited(yaml: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Fix]]:
     """The content of a file with the edits; None if the result would be worse to read than before."""
-    ruler, text, end = file_document.ruler(), file_document.text, 0
+    ruler, text, end = yaml.ruler(), yaml.text, 0
     fixes: list[Fix] = []
     parts: list[str] = []
     for edit in sorted(set(edits)):
@@ -134,12 +134,12 @@ def _edited(file_document: Document, content: bytes, edits: Iterable[_Edit]) -> 
         if edit.start < end or old == edit.text:
             continue
         insertion = edit.text.strip(", \r\n")
-        fixes.append(Fix(file_document.file, *ruler.position(edit.start), _bare(old), _bare(insertion), edit.rule))
+        fixes.append(Fix(yaml.file, *ruler.position(edit.start), _bare(old), _bare(insertion), edit.rule))
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
     new_content = mark + "".join([*parts, text[end:]]).encode()
-    before, after = (document.parse(file_document.file, version)[1] for version in (content, new_content))
+    before, after = (document.parse(yaml.file, version)[1] for version in (content, new_content))
     return (None, []) if len(after) > len(before) else (new_content, fixes)
 
 
@@ -150,23 +150,23 @@ def _bare(word: str) -> str:
 # --- what to edit ---------------------------------------------------------------------------------------------------
 
 
-def _fixes(examination: Examined) -> dict[str, list[_Edit]]:
-    edits = _answers(examination)
-    for file, quote_edits in _quoted(examination).items():
+def _fixes(review: Examined) -> dict[str, list[_Edit]]:
+    edits = _answers(review)
+    for file, quote_edits in _quoted(review).items():
         edits[file] = _without_quarrels([*edits.get(file, ()), *quote_edits])
     return edits
 
 
-def _quoted(examination: Examined) -> dict[str, list[_Edit]]:
+def _quoted(review: Examined) -> dict[str, list[_Edit]]:
     """Quoted numbers and booleans: batchtrain reads them, but an editor with the schema reports them as texts."""
     edits: dict[str, list[_Edit]] = {}
-    for name, section in examination.reading.sections.items():
+    for name, section in review.reading.sections.items():
         if not section.document.readable:
             continue
         numbers = {
-            (examination.reading.written(path), False): text
+            (review.reading.written(path), False): text
             for path, text in schema.numbers(name, section.data)
-            if _NUMBER.fullmatch(text) and not examination.reading.setting(path)
+            if _NUMBER.fullmatch(text) and not review.reading.setting(path)
         }
         positions = section.document.positions(numbers) if numbers else {}
         edits.setdefault(section.document.file, []).extend(
@@ -180,10 +180,10 @@ def _quoted(examination: Examined) -> dict[str, list[_Edit]]:
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?|true|false")
 
 
-def _answers(examination: Examined) -> dict[str, list[_Edit]]:
+def _answers(review: Examined) -> dict[str, list[_Edit]]:
     edits: dict[str, list[_Edit]] = {}
-    for file, problems in _by_file(problem for problem in examination.problems if problem.fix).items():
-        ruler = examination.reading.documents[file].ruler()
+    for file, problems in _by_file(problem for problem in review.problems if problem.fix).items():
+        ruler = review.reading.documents[file].ruler()
         edits[file] = [_edit(problem, ruler.offset(problem.line, problem.column)) for problem in problems]
     return {file: _without_quarrels(edits[file]) for file in edits}
 
@@ -208,23 +208,17 @@ def _by_file(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
     return files
 
 
-def _older(examination: Examined) -> dict[str, list[_Edit]]:
-    renamings = examination._replace(
-        problems=tuple(problem for problem in examination.problems if problem.rule == "renamed")
-    )
+def _older(review: Examined) -> dict[str, list[_Edit]]:
+    renamings = review._replace(problems=tuple(problem for problem in review.problems if problem.rule == "renamed"))
     edits = _answers(renamings)
-    for name, section in examination.reading.sections.items():
+    for name, section in review.reading.sections.items():
         if section.document.readable and section.key in OLD_SECTIONS:
             position = section.document.position((section.key,), key=True)
             edits.setdefault(section.document.file, []).append(_replaced(position, name, "renamed"))
-    pool = examination.reading.sections.get("pool_specification")
+    pool = review.reading.sections.get("pool_specification")
     if pool is not None and pool.document.readable and isinstance(pool.data, dict):
         edits.setdefault(pool.document.file, []).extend(
-            (
-                *_size(pool, examination.recipe.catalog),
-                *_image(pool, examination.recipe),
-                *_native(pool, examination.recipe),
-            )
+            (*_size(pool, review.recipe.catalog), *_image(pool, review.recipe), *_native(pool, review.recipe))
         )
     return edits
 
@@ -281,13 +275,13 @@ def _below(data: Any, path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _before(file_document: Document, path: Path, key: str, value: str) -> _Edit:
+def _before(yaml: Document, path: Path, key: str, value: str) -> _Edit:
     """Adds a property before another one of the mapping, in the same style."""
-    position = file_document.position(path, key=True)
+    position = yaml.position(path, key=True)
     quote = position.style if position.style in ("'", '"') else ""
-    line = file_document.text.rfind("\n", 0, position.start) + 1
-    indent = file_document.text[line : position.start]
-    end = "\r\n" if file_document.text[:line].endswith("\r\n") else "\n"
+    line = yaml.text.rfind("\n", 0, position.start) + 1
+    indent = yaml.text[line : position.start]
+    end = "\r\n" if yaml.text[:line].endswith("\r\n") else "\n"
     after = f"{end}{indent}" if line and not indent.strip() else " "
     comma = "," if after == " " or quote == '"' else ""
     return _Edit(position.start, position.start, f"{quote}{key}{quote}: {value}{comma}{after}", NATIVE)

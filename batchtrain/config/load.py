@@ -96,8 +96,8 @@ def load(
     jobs-other.yaml). local: the files are for the emulator, which accepts more. Raises ConfigError with all problems of
     all files, UsageError if there is nothing to read.
     """
-    examination = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
-    return Loaded(examination.recipe, examination.problems)
+    review = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
+    return Loaded(review.recipe, review.problems)
 
 
 def examined(
@@ -114,13 +114,13 @@ def examined(
     folder = find(directory, files)
     catalog, registry = catalog_file.load(folder), user_settings.load().registry
     contents = read(folder, files)
-    examination = examine(
+    review = examine(
         folder, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most,
         registry=registry,
     )  # fmt: skip
-    if not examination.valid:
-        raise ConfigError(examination.problems)
-    return examination._replace(recipe=msgspec.structs.replace(examination.recipe, warnings=examination.problems))
+    if not review.valid:
+        raise ConfigError(review.problems)
+    return review._replace(recipe=msgspec.structs.replace(review.recipe, warnings=review.problems))
 
 
 def examine(
@@ -319,50 +319,50 @@ class Reading:
         if section:
             self._problems.append(Problem("elsewhere", f"{ELSEWHERE[section]}.", file, 1, 1, section, "warning"))
             return
-        file_document, faults = document.parse(file, content)
-        self.documents[file] = file_document
+        yaml, faults = document.parse(file, content)
+        self.documents[file] = yaml
         self._problems.extend(faults)
-        if not file_document.readable:
+        if not yaml.readable:
             return
-        if not isinstance(file_document.data, dict):
-            self._problems.append(Problem("type", "the file must be a mapping.", file, *file_document.position(())[:2]))
+        if not isinstance(yaml.data, dict):
+            self._problems.append(Problem("type", "the file must be a mapping.", file, *yaml.position(())[:2]))
             return
-        for key, data in file_document.data.items():
-            self._section(file_document, key, data)
-        for mapping, key in file_document.nulls:
-            if mapping is file_document.data:
-                self._section(file_document, key, None)
+        for key, data in yaml.data.items():
+            self._section(yaml, key, data)
+        for mapping, key in yaml.nulls:
+            if mapping is yaml.data:
+                self._section(yaml, key, None)
 
     def only(self, name: str) -> None:
         """Forget all other sections and their problems."""
         self.sections = {name: self.sections[name]}
         self._problems, self._flaws, self._top = [], [], []
 
-    def _section(self, file_document: Document, key: str, data: Any) -> None:
+    def _section(self, yaml: Document, key: str, data: Any) -> None:
         name = OLD_SECTIONS.get(key, key)
         if name in EMPTY and not data:
-            self._tell(file_document, Flaw((key,), "value", f"`{key}` is empty; {EMPTY[name]}, or remove the key"))
+            self._tell(yaml, Flaw((key,), "value", f"`{key}` is empty; {EMPTY[name]}, or remove the key"))
         elif name in schema.SECTIONS and data is None:
             return  # an empty section counts as absent
         elif name in ELSEWHERE:
-            self._tell(file_document, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
+            self._tell(yaml, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
         elif name not in schema.SECTIONS:
             names = (*schema.SECTIONS, *OLD_SECTIONS)
-            hidden = _confidential(file_document) and not schema.nearest(key, names)[0]
+            hidden = _confidential(yaml) and not schema.nearest(key, names)[0]
             message = "this key is not known here" if hidden else f"`{schema.shortened(key)}` is not known here"
-            present = tuple(name for name in names if name in file_document.data)
+            present = tuple(name for name in names if name in yaml.data)
             word = "" if hidden else key
             flaw = Flaw((key,), "unknown-key", message, word=word, known=names, taken=present, hidden=hidden)
-            self._tell(file_document, flaw)
+            self._tell(yaml, flaw)
         elif name in self.sections:
             other = self.sections[name].document.file
-            self._tell(file_document, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
+            self._tell(yaml, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
         else:
-            self.sections[name] = Section(file_document, key, data)
-            self._flaws.extend(schema.without_values(name, data, file_document.nulls))
+            self.sections[name] = Section(yaml, key, data)
+            self._flaws.extend(schema.without_values(name, data, yaml.nulls))
 
-    def _tell(self, file_document: Document, flaw: Flaw) -> None:
-        self._top.append(flaw._replace(file=file_document.file, at_key=True))
+    def _tell(self, yaml: Document, flaw: Flaw) -> None:
+        self._top.append(flaw._replace(file=yaml.file, at_key=True))
 
     # --- words of older files ---
 
@@ -472,7 +472,7 @@ class Reading:
     def unknown(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Unreadable sections: they have mistakes, or their file cannot be read."""
         wrong = {name for name, value in values.items() if value is None}
-        if any(not file_document.readable for file_document in self.documents.values()):
+        if any(not yaml.readable for yaml in self.documents.values()):
             wrong |= set(schema.SECTIONS) - set(self.sections)
         return frozenset(wrong)
 
@@ -515,15 +515,15 @@ class Reading:
             if file not in self.documents:
                 yield from (finding if isinstance(finding, Problem) else self._unplaced(finding) for finding in of_file)
                 continue
-            file_document = self.documents[file]
-            ruler = file_document.ruler()
+            yaml = self.documents[file]
+            ruler = yaml.ruler()
             paths = {
                 (self._path_of(finding), finding.at_key) for finding in of_file if not isinstance(finding, Problem)
             }
-            positions = file_document.positions(paths) if paths else {}
+            positions = yaml.positions(paths) if paths else {}
             for finding in of_file:
-                problem = finding if isinstance(finding, Problem) else self._at(file_document, finding, positions)
-                yield self._veiled(file_document, problem, ruler, isinstance(finding, Problem))
+                problem = finding if isinstance(finding, Problem) else self._at(yaml, finding, positions)
+                yield self._veiled(yaml, problem, ruler, isinstance(finding, Problem))
 
     def _file_of(self, finding: Problem | Flaw) -> str:
         if finding.file or isinstance(finding, Problem):
@@ -553,14 +553,12 @@ class Reading:
         """The text of a value on the command line; empty without one."""
         return next((self.settings[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.settings), "")
 
-    def _at(
-        self, file_document: Document, flaw: Flaw, positions: Mapping[tuple[_At, bool], document.Position]
-    ) -> Problem:
+    def _at(self, yaml: Document, flaw: Flaw, positions: Mapping[tuple[_At, bool], document.Position]) -> Problem:
         path = self._path_of(flaw)
         position = positions[path, flaw.at_key]
         problem = _sentence(flaw, path)
         return problem._replace(
-            file=file_document.file, line=position.line, column=position.column, end_line=position.end_line,
+            file=yaml.file, line=position.line, column=position.column, end_line=position.end_line,
             end_column=position.end_column, fix=_as_written(problem.fix, position),
         )  # fmt: skip
 
@@ -574,11 +572,11 @@ class Reading:
                 return self.written(older[:-1]) + older[-1:] + path[length:]
         return path
 
-    def _veiled(self, file_document: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
+    def _veiled(self, yaml: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
         """Add the line of the file, unless it may contain a secret; removes secrets from the message."""
-        if _confidential(file_document):
+        if _confidential(yaml):
             return problem._replace(message=_QUOTED.sub(_unless_ours, problem.message)) if of_the_text else problem
-        if not file_document.readable and any(name in file_document.text for name in SECRETS):
+        if not yaml.readable and any(name in yaml.text for name in SECRETS):
             return problem
         return problem._replace(source=masked_line(ruler.line(problem.line)))
 
@@ -618,11 +616,9 @@ def _unless_ours(match: re.Match[str]) -> str:
     return match[0] if not re.search(r"\w", word) or schema.is_known(word) else "`***`"
 
 
-def _confidential(file_document: Document) -> bool:
+def _confidential(yaml: Document) -> bool:
     """Whether any line of a file may hold a secret."""
-    return Path(file_document.file).stem == "credentials" or (
-        isinstance(file_document.data, dict) and "credentials" in file_document.data
-    )
+    return Path(yaml.file).stem == "credentials" or (isinstance(yaml.data, dict) and "credentials" in yaml.data)
 
 
 def _sentence(flaw: Flaw, path: _At) -> Problem:

@@ -25,20 +25,19 @@ class View(NamedTuple):
     origins: Any
 
 
-def view(examination: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
+def view(review: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
     """The effective configuration.
 
     defaults: include default values. environment: settings from an environment variable, by their text.
     """
-    secrets = secrets_in(examination.recipe)
+    secrets = secrets_in(review.recipe)
     sections = {
         section: masked_document(msgspec.to_builtins(value, enc_hook=masked), secrets)
         for section, attribute in FIELDS.items()
-        if (value := getattr(examination.recipe, attribute)) is not None
-        and (defaults or section in examination.reading.sections)
+        if (value := getattr(review.recipe, attribute)) is not None and (defaults or section in review.reading.sections)
     }
     leaves = dict(_leaves(sections, ()))
-    origins = _origins(examination.reading, leaves, environment)
+    origins = _origins(review.reading, leaves, environment)
     values = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
     return View(_like(sections, values) or {}, _like(sections, {path: origins[path] for path in values}) or {})
 

@@ -98,10 +98,10 @@ def _nulls(data: Any, path: Path, names: Mapping[int, list[str]]) -> Iterator[Fl
         for name in names.get(id(data), ()):
             message = f"`{shortened(name)}` has no value, so it is not set. Write `''` for an empty one"
             yield Flaw((*path, name), "variable-unset", message, at_key=True, level="warning")
-    names_of_fields = fields_of(shape_of(path))
-    for name in names.get(id(data), ()) if names_of_fields else ():
-        if name not in names_of_fields and not any(rule.path[-1] == name for rule in types.RENAMED):
-            yield unknown_key((*path, name), names_of_fields, data)
+    fields = fields_of(shape_of(path))
+    for name in names.get(id(data), ()) if fields else ():
+        if name not in fields and not any(rule.path[-1] == name for rule in types.RENAMED):
+            yield unknown_key((*path, name), fields, data)
         elif name in NOT_EMPTY:
             yield Flaw((*path, name), "value", f"`{name}` has no value; {NOT_EMPTY[name]}", at_key=True)
     for step, value in data.items() if isinstance(data, dict) else enumerate(data):

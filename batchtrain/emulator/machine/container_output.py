@@ -23,9 +23,9 @@ class Copy:
         node: RootedPath,
         directory: str,
         *,
-        has_frames: bool,
+        frames: bool,
     ) -> None:
-        self._reader, self._writer, self._framed = reader, writer, has_frames
+        self._reader, self._writer, self._framed = reader, writer, frames
         self._files: dict[int, int] = {}
         try:
             for stream, name in ((1, "stdout.txt"), (STDERR, "stderr.txt")):

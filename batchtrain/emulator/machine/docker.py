@@ -358,9 +358,9 @@ class ContainerNodes:
         ends. Raises NodeLost if the node is lost meanwhile."""
         node = self._node(node_id)
         scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
-        contained_run = Contained(run, up, tmp, self._data_dir, node.spec.mounts)
+        inside = Contained(run, up, tmp, self._data_dir, node.spec.mounts)
         try:
-            return await self._first_of(node, self._execute(node, scope, contained_run, program))
+            return await self._first_of(node, self._execute(node, scope, inside, program))
         except EngineError as error:
             if error.status == 0:
                 raise NodeLost(f"{node_id}: {error}") from None
@@ -371,9 +371,7 @@ class ContainerNodes:
     async def _first_of(self, node: _Node, work: Any) -> Exit:
         """The result of the work. Raises NodeLost if the node is lost first."""
         task: asyncio.Task[Exit] = asyncio.ensure_future(work)
-        task.add_done_callback(
-            lambda finished_task: finished_task.cancelled() or finished_task.exception()
-        )  # its caller may be gone
+        task.add_done_callback(lambda future: future.cancelled() or future.exception())  # its caller may be gone
         try:
             either: list[asyncio.Future[Any]] = [task, node.lost]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -383,30 +381,28 @@ class ContainerNodes:
         finally:
             task.cancel()
 
-    async def _execute(self, node: _Node, scope: _Scope, contained_run: Contained, program: list[str]) -> Exit:
-        run = contained_run.run
+    async def _execute(self, node: _Node, scope: _Scope, inside: Contained, program: list[str]) -> Exit:
+        run = inside.run
         held = next((container for container in scope.made if container.held), None)
         assert node.spec.containers is not None
         if run.stays or (held is not None and node.spec.containers.one_for_gangs):
-            return await self._in_held(node, scope, contained_run, program, held)
-        container = await self._make(node, scope, contained_run, program, held=False)
-        return await self._follow(scope, contained_run, container)
+            return await self._in_held(node, scope, inside, program, held)
+        container = await self._make(node, scope, inside, program, held=False)
+        return await self._follow(scope, inside, container)
 
-    async def _make(
-        self, node: _Node, scope: _Scope, contained_run: Contained, program: list[str], *, held: bool
-    ) -> _Made:
+    async def _make(self, node: _Node, scope: _Scope, inside: Contained, program: list[str], *, held: bool) -> _Made:
         """Create a container and start it; a held one waits for commands. Raises _Failed."""
         assert self._engine is not None
-        run = contained_run.run
+        run = inside.run
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
             prefix = self._prefix(node.spec.node_id)
             try:
                 options = run_options.fit(
-                    run.container.options if run.container else "", contained_run.node(node.container, prefix)
+                    run.container.options if run.container else "", inside.node(node.container, prefix)
                 )
-                run_arguments = tuple(contained_run.arguments())
+                run_arguments = tuple(inside.arguments())
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
             _tell(node, options.left_out)
@@ -415,20 +411,17 @@ class ContainerNodes:
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
             if held:
-                entry = [
-                    f"--entrypoint={HOLD}",
-                    f"--mount=type=bind,source={contained_run.hold},target={HOLD},readonly",
-                ]
+                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={inside.hold},target={HOLD},readonly"]
             elif options.entrypoint is not None:
                 entry = [f"--entrypoint={options.entrypoint}"]
             arguments = [
                 f"--name={name}", "--log-driver=none", *gpus, *run_arguments, *options.arguments, *entry,
                 f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last value of a name wins
-                contained_run.image, *([] if held else program),
+                inside.image, *([] if held else program),
             ]  # fmt: skip
-            container = await _tracked(self._engine, self._create(arguments, contained_run.environment))
+            container = await _tracked(self._engine, self._create(arguments, inside.environment))
             made_container = _Made(
-                container, held, await self._entrypoint(contained_run.image, options.entrypoint) if held else ()
+                container, held, await self._entrypoint(inside.image, options.entrypoint) if held else ()
             )
             scope.made.append(made_container)
             if held:
@@ -445,14 +438,14 @@ class ContainerNodes:
                 raise
             raise _Failed(Exit(None, engine_failures.INVALID_SETTINGS, str(error))) from None
 
-    async def _follow(self, scope: _Scope, contained_run: Contained, container: _Made) -> Exit:
+    async def _follow(self, scope: _Scope, inside: Contained, container: _Made) -> Exit:
         """Run the command of a container from start to end."""
         assert self._engine is not None
         about = await self._engine.ask("GET", f"/containers/{container.id}/json")
         end = self._end_of(container.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
         reader, writer = await self._engine.stream("POST", f"/containers/{container.id}/attach", query=query)
-        copy = _copy(scope, contained_run, reader, writer, has_frames=not about["Config"]["Tty"])
+        copy = _copy(scope, inside, reader, writer, frames=not about["Config"]["Tty"])
         await self._start(container)
         code = await end
         await copy.drained(DRAIN_SECONDS)
@@ -470,25 +463,24 @@ class ContainerNodes:
                                container=await self._info(container.id))) from None  # fmt: skip
 
     async def _in_held(
-        self, node: _Node, scope: _Scope, contained_run: Contained, program: list[str], held: _Made | None
+        self, node: _Node, scope: _Scope, inside: Contained, program: list[str], held: _Made | None
     ) -> Exit:
         """Execute a command in the container of the scope that stays."""
         assert self._engine is not None
-        container = held or await self._make(node, scope, contained_run, program, held=True)
-        container_end = self._end_of(
-            container.id
-        )  # if the container ends, the engine does not report the end of executed commands
+        container = held or await self._make(node, scope, inside, program, held=True)
+        # If the container ends, the engine does not report the end of executed commands.
+        container_end = self._end_of(container.id)
         body = {
             "AttachStdout": True,
             "AttachStderr": True,
             "Cmd": [*container.entrypoint, *program],
-            "Env": contained_run.pairs(),
+            "Env": inside.pairs(),
         }
         command = (await self._engine.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
         reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
-        copy = _copy(scope, contained_run, reader, writer, has_frames=True)
+        copy = _copy(scope, inside, reader, writer, frames=True)
         either: list[asyncio.Future[Any]] = [end, container_end, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not end.done() and not container_end.done():
@@ -633,15 +625,15 @@ class _Failed(Exception):
 
 def _copy(
     scope: _Scope,
-    contained_run: Contained,
+    inside: Contained,
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     *,
-    has_frames: bool,
+    frames: bool,
 ) -> Copy:
     """Copy the output of a command to the files of the task from now on. Raises _Failed."""
     try:
-        copy = Copy(reader, writer, contained_run.files, contained_run.run.directory, has_frames=has_frames)
+        copy = Copy(reader, writer, inside.files, inside.run.directory, frames=frames)
     except OSError as error:
         raise _Failed(Exit(None, "CommandLaunchFailed", str(error))) from None
     scope.copies.append(copy)

@@ -177,7 +177,7 @@ def copied(node: Path, data: bytes, *, framed: bool) -> tuple[bytes, bytes, byte
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        copy = Copy(reader, writer, RootedPath(node), "run", has_frames=framed)
+        copy = Copy(reader, writer, RootedPath(node), "run", frames=framed)
         await asyncio.get_running_loop().sock_sendall(theirs, data)
         theirs.close()
         await copy.drained(10.0)
@@ -220,7 +220,7 @@ def test_without_a_directory_nothing_is_copied(tmp_path: Path) -> None:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         with theirs, pytest.raises(OSError, match="No such file"):
-            Copy(reader, writer, RootedPath(tmp_path), "none", has_frames=True)
+            Copy(reader, writer, RootedPath(tmp_path), "none", frames=True)
         assert writer.is_closing()
 
     asyncio.run(whole())
