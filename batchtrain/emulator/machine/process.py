@@ -666,8 +666,7 @@ class _Pool:
         """Before a node boots: add its name to the table of the pool, and create the stand-ins for its size."""
         self._members[spec.node_id] = spec
         for name in (spec.hostname.lower(), f"@{spec.node_id}"):
-            (self.peers / name).unlink(missing_ok=True)
-            (self.peers / name).symlink_to(spec.address)
+            _link(self.peers / name, spec.address)
         if spec.gpus and shutil.which("nvidia-smi", path=DEFAULT_PATH) is None:
             _write_program(self.bin / "nvidia-smi", _nvidia_smi_program(spec))
         folder = self._dir / "nodes" / spec.node_id
@@ -989,6 +988,11 @@ def _delete(directory: Path) -> None:
         pass
     except OSError as error:
         logger.warning("%s could not be deleted: %s", directory, error)
+
+
+def _link(path: Path, target: str) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
 
 
 def _write_program(path: Path, text: str) -> None:

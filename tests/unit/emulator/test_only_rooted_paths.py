@@ -89,6 +89,7 @@ TRUSTED = {
         "_other_hosts": "/etc/hosts",
         "_probe": "the data directory",
         "_write_program": "the pool's folder of programs",
+        "_link": "the pool's folder of log-in sockets",
         "_nvidia_smi_program": "a file of the package",
         "_own_processes": "/proc",
         "_environment_of": "/proc",
