@@ -53,12 +53,7 @@ def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> froz
 
 
 def image_for(
-    images: Iterable[Image],
-    features: frozenset[str],
-    *,
-    os: str,
-    size: VmSize | None = None,
-    like: Image | None = None,
+    images: Iterable[Image], traits: frozenset[str], *, os: str, size: VmSize | None = None, like: Image | None = None
 ) -> Image | None:
     """The image with the wanted capabilities and the fewest others that starts on the size and has no announced end of
     support.
@@ -68,8 +63,8 @@ def image_for(
     fitting = [
         image
         for image in images
-        if features <= image.capabilities
-        and (VOLTA in image.capabilities) == (VOLTA in features)
+        if traits <= image.capabilities
+        and (VOLTA in image.capabilities) == (VOLTA in traits)
         and (image.os, image.retired) == (os, None)
         and image.node_agent
         and (size is None or starts(size, image))
@@ -77,10 +72,6 @@ def image_for(
     publisher = like.publisher if like is not None else ""
 
     def least(image: Image) -> tuple[int, bool, bool]:
-        return (
-            len(image.capabilities - features - {GEN2}),
-            GEN2 not in image.capabilities,
-            image.publisher != publisher,
-        )
+        return len(image.capabilities - traits - {GEN2}), GEN2 not in image.capabilities, image.publisher != publisher
 
     return min(fitting, key=least, default=None)

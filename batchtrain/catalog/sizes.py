@@ -76,14 +76,7 @@ def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
 def _size(base: VmSize, name: str, cores: int, memory: float, gpus: int = 0, gpu_memory: float | None = None) -> VmSize:
     memory_of_gpu = gpu_memory or base.gpu_memory_gib
     return VmSize(  # by position: keywords would take 4 ms for all sizes
-        f"Standard_{name}",
-        base.family,
-        cores,
-        memory,
-        gpus,
-        base.gpu_model,
-        memory_of_gpu,
-        *base[7:],
+        f"Standard_{name}", base.family, cores, memory, gpus, base.gpu_model, memory_of_gpu, *base[7:]
     )
 
 

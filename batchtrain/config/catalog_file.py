@@ -103,12 +103,8 @@ def files(directory: str | Path | None, environment: Mapping[str, str]) -> tuple
 
 def user_directory(environment: Mapping[str, str]) -> Path:
     """The path of the user's catalog.yaml: $XDG_CONFIG_HOME/batchtrain, else ~/.config/batchtrain."""
-    config_home = environment.get("XDG_CONFIG_HOME", "")  # not by platformdirs, whose import costs every command 5 ms
-    base = (
-        Path(config_home)
-        if config_home.startswith("/")
-        else Path(environment.get("HOME") or "~").expanduser() / ".config"
-    )
+    folder = environment.get("XDG_CONFIG_HOME", "")  # not by platformdirs, whose import costs every command 5 ms
+    base = Path(folder) if folder.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".config"
     return base / "batchtrain"
 
 
@@ -310,10 +306,8 @@ def _dotted(path: document.Path) -> str:
 def _entry(value: VmSize | Image | Prices, default: VmSize | Image | Prices) -> dict[str, Any]:
     """A value as an entry: what differs from the default, in plain words."""
     entry: dict[str, Any] = {}
-    for name, item, usual in zip(value._fields, value, default, strict=True):
-        if item == usual:
+    for name, new, usual in zip(value._fields, value, default, strict=True):
+        if new == usual:
             continue
-        entry[name] = (
-            item.isoformat() if isinstance(item, date) else sorted(item) if isinstance(item, frozenset) else item
-        )
+        entry[name] = new.isoformat() if isinstance(new, date) else sorted(new) if isinstance(new, frozenset) else new
     return entry

@@ -182,11 +182,9 @@ def _overlong_ids(template: str, factory: TaskFactory) -> Faults:
         longest = (max(column, key=lambda value: len(str(value))) for column in columns(factory))
         rows = (dict(zip(factory.grid, longest, strict=True)),)
     for row in rows:
-        task_id = _tried(template, None, **row)
-        if len(task_id) > MOST_ID:
-            message = (
-                f"`{task_id}` has {len(task_id)} characters, and an id may have {MOST_ID}; shorten `id`, or its values"
-            )
+        name = _tried(template, None, **row)
+        if len(name) > MOST_ID:
+            message = f"`{name}` has {len(name)} characters, and an id may have {MOST_ID}; shorten `id`, or its values"
             yield Mistake(("id",), message)
             return
 
@@ -577,9 +575,7 @@ def _draw(factory: RandomFactory, source: random.Random) -> Callable[[], float]:
     """A source of random numbers. It and its calls raise ValueError or ArithmeticError for invalid parameters."""
     if (steps := factory.integer) is not None:
         return lambda: source.randrange(steps.start, steps.stop, steps.step)
-    name, shape = next(
-        (name, distribution) for name in DRAWS if (distribution := getattr(factory.distribution, name)) is not None
-    )
+    name, shape = next((name, value) for name in DRAWS if (value := getattr(factory.distribution, name)) is not None)
     draw = getattr(source, DRAWS[name])
     parameters = [getattr(shape, field) for field in shape.__struct_fields__]
     return lambda: float(draw(*parameters))

@@ -101,13 +101,11 @@ def digests(source: AnySource) -> list[tuple[str, str]]:
 
 def reserved(names: Iterable[str]) -> str:
     """Why files must not have these names: Batch or the launcher uses them in the task's directory."""
-    conflicts = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
-    if not conflicts:
+    tops = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
+    if not tops:
         return ""
-    names_text = " and ".join(f"`{name}`" for name in conflicts)
-    return (
-        f"{names_text} of it would replace files of the task directory; rename {'them' if len(conflicts) > 1 else 'it'}"
-    )
+    text = " and ".join(f"`{name}`" for name in tops)
+    return f"{text} of it would replace files of the task directory; rename {'them' if len(tops) > 1 else 'it'}"
 
 
 def archive(files: Iterable[File]) -> bytes:

@@ -250,7 +250,7 @@ async def _serve(
     from batchtrain.emulator.machine.simulated import SimulatedMachine
     from batchtrain.emulator.store import Store, UnknownSchema
 
-    data_dir, requested_settings = settings.data_dir.absolute(), settings
+    data_dir, original = settings.data_dir.absolute(), settings
     _make_directory(data_dir)
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
@@ -274,7 +274,7 @@ async def _serve(
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
-            announce = partial(_announce, status, requested_settings, ready, own_process=stop.signals)
+            announce = partial(_announce, status, original, ready, alone=stop.signals)
             await _run_http(application, listener, stop, announce, settings)
         finally:
             try:
@@ -460,12 +460,10 @@ async def _run_http(
     await server.serve([listener])
 
 
-def _announce(
-    status: Status, requested_settings: Settings, ready: Callable[[Status], None], *, own_process: bool
-) -> None:
+def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": own_process, "certificate": status.certificate,
-                "plainNodes": status.plain_nodes, "settings": _plain(requested_settings)}  # fmt: skip
+                "ownProcess": alone, "certificate": status.certificate,
+                "plainNodes": status.plain_nodes, "settings": _plain(original)}  # fmt: skip
     mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -473,10 +471,8 @@ def _announce(
 
 def _plain(settings: Settings) -> dict[str, Any]:
     """Settings as JSON has them, with absolute paths."""
-    values = {
-        name: value.absolute() if isinstance(value, Path) else value for name, value in settings._asdict().items()
-    }
-    plain: dict[str, Any] = json.loads(msgspec.json.encode(values, enc_hook=str))
+    pairs = {name: value.absolute() if isinstance(value, Path) else value for name, value in settings._asdict().items()}
+    plain: dict[str, Any] = json.loads(msgspec.json.encode(pairs, enc_hook=str))
     return plain
 
 

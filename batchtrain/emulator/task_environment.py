@@ -153,11 +153,8 @@ def _of_job(
         "AZ_BATCH_JOB_ID": job.record.id,
     }
     if before := job_preparation.spec_of(job, job_preparation.PREPARATION):
-        directory_of_preparation = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
-        variables |= {
-            "AZ_BATCH_JOB_PREP_DIR": directory_of_preparation,
-            "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{directory_of_preparation}/wd",
-        }
+        prep_dir = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
+        variables |= {"AZ_BATCH_JOB_PREP_DIR": prep_dir, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prep_dir}/wd"}
     return variables
 
 

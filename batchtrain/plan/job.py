@@ -231,16 +231,13 @@ def _builder(around: Frame, groups: Sequence[ids.Group | Callable[[], ids.Group]
         return _after([_ids(factories.get(name, [name])) for name in names], path)
 
     def build(item: Task, task_id: str, path: str, *, swept: bool = False) -> Built:
-        task_plan = task.build(around._replace(swept=swept), item, task_id, path)
+        draft = task.build(around._replace(swept=swept), item, task_id, path)
         if factories.keys().isdisjoint(item.depends_on):
-            return task_plan
+            return draft
         after = dependencies(item.depends_on, path)
-        ranges = (
-            *(task_plan.body.depends_on.task_id_ranges if task_plan.body.depends_on else ()),
-            *after.task_id_ranges,
-        )
+        ranges = (*(draft.body.depends_on.task_id_ranges if draft.body.depends_on else ()), *after.task_id_ranges)
         after = msgspec.structs.replace(after, task_id_ranges=ranges)
-        return task_plan._replace(body=msgspec.structs.replace(task_plan.body, depends_on=after))
+        return draft._replace(body=msgspec.structs.replace(draft.body, depends_on=after))
 
     return build
 

@@ -67,18 +67,16 @@ def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
 
 def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
     settings = pool.network
-    has_addresses = bool(pool.public_ips) and settings.public_ip is None
+    has_ips = bool(pool.public_ips) and settings.public_ip is None
     addresses = wire.PublicIpAddressConfiguration(
-        provision="usermanaged" if has_addresses else settings.public_ip,
+        provision="usermanaged" if has_ips else settings.public_ip,
         ip_families=settings.ip_families,
         ip_address_ids=pool.public_ips,
         ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in settings.ip_tags),
     )
     because = "`public_ips` gives addresses, and the service takes them only so"
     implicit = (
-        (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),)
-        if has_addresses
-        else ()
+        (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if has_ips else ()
     )
     return (None if addresses == wire.PublicIpAddressConfiguration() else addresses), implicit
 

@@ -38,14 +38,12 @@ def _listed(subject: Subject) -> Found:
 
 def _singularity_listed(subject: Subject) -> Found:
     images = subject.recipe.resources.singularity_images
-    image_uses = (
+    uses = (
         ((*path, "singularity_image"), job, task.singularity_image)
         for path, job, task in subject.tasks
         if task.singularity_image
     )
-    return _unlisted(
-        subject, image_uses, "singularity_images", (image.image for image in (*images.unsigned, *images.signed))
-    )
+    return _unlisted(subject, uses, "singularity_images", (image.image for image in (*images.unsigned, *images.signed)))
 
 
 def _unlisted(subject: Subject, images: Iterable[tuple[Path, Job, str]], section: str, names: Iterable[str]) -> Found:

@@ -79,18 +79,18 @@ def _duplicate_tasks(path: Path, job: Job) -> Found:
 def _reserved_ids(subject: Subject) -> Found:
     for path, job in subject.jobs:
         has_preparation = job.job_preparation is not None or job.input_data.azure_storage
-        owners = ({PREPARATION: "the job's preparation task"} if has_preparation else {}) | (
+        roles = ({PREPARATION: "the job's preparation task"} if has_preparation else {}) | (
             {RELEASE: "the job's release task"} if job.job_release is not None else {}
         )
-        if not owners:
+        if not roles:
             continue
         for number, task in enumerate(job.tasks):
-            if task.id is not None and task.id.lower() in owners:
+            if task.id is not None and task.id.lower() in roles:
                 yield (
                     (*path, "tasks", number, "id"),
-                    f"`{task.id}` is the id of {owners[task.id.lower()]}; take another",
+                    f"`{task.id}` is the id of {roles[task.id.lower()]}; take another",
                 )
-        if job.job_manager is not None and job.job_manager.id.lower() in owners:
+        if job.job_manager is not None and job.job_manager.id.lower() in roles:
             yield (*path, "job_manager", "id"), f"`{job.job_manager.id}` is the id of another task of the job"
 
 
@@ -181,10 +181,8 @@ def _waiting(job: Job, automatic: _Made) -> dict[int, set[int]]:
     waiting: dict[int, set[int]] = {}
     for number, task in enumerate(job.tasks):
         if task.depends_on or task.depends_on_range:
-            dependencies = (numbers.get(name, automatic.number(name)) for name in task.depends_on)
-            waiting[number] = {other for other in dependencies if other is not None} | ranges.within(
-                task.depends_on_range
-            )
+            needs = (numbers.get(name, automatic.number(name)) for name in task.depends_on)
+            waiting[number] = {other for other in needs if other is not None} | ranges.within(task.depends_on_range)
     return waiting
 
 
@@ -226,21 +224,19 @@ class _Numbers:
 def _for_ever(waiting: dict[int, set[int]]) -> dict[int, int]:
     """The tasks that would never start, each with a dependency that never starts either."""
     followers: dict[int, list[int]] = {}
-    open_counts = {number: len(dependencies) for number, dependencies in waiting.items()}
+    todo = {number: len(dependencies) for number, dependencies in waiting.items()}
     for number, dependencies in waiting.items():
         for other in dependencies:
             followers.setdefault(other, []).append(number)
-    ready = [number for number in followers if number not in open_counts] + [
-        number for number, n in open_counts.items() if not n
-    ]
+    ready = [number for number in followers if number not in todo] + [number for number, n in todo.items() if not n]
     while ready:
         finished_task = ready.pop()
-        open_counts.pop(finished_task, None)
+        todo.pop(finished_task, None)
         for follower in followers.get(finished_task, ()):
-            open_counts[follower] -= 1
-            if not open_counts[follower]:
+            todo[follower] -= 1
+            if not todo[follower]:
                 ready.append(follower)
-    return {number: min(other for other in waiting[number] if other in open_counts) for number in open_counts}
+    return {number: min(other for other in waiting[number] if other in todo) for number in todo}
 
 
 def _rounds(waits: dict[int, int]) -> Iterator[list[int]]:
@@ -279,18 +275,16 @@ def _told(job: Job, circle: list[int]) -> str:
 
 def _dependency_length(subject: Subject) -> Found:
     for path, job in subject.jobs:
-        factory_ids = {task.id for task in job.tasks if task.task_factory is not None} - {None}
+        keys = {task.id for task in job.tasks if task.task_factory is not None} - {None}
         many = [
             number
             for number, task in enumerate(job.tasks)
-            if len(task.depends_on) > 900 or not factory_ids.isdisjoint(task.depends_on)
+            if len(task.depends_on) > 900 or not keys.isdisjoint(task.depends_on)
         ]
         merges = job.merge_task is not None and not any(any(factories.faults(task)) for task in job.tasks)
         groups = _groups(subject, job) if many or merges else []
         by_id = (
-            {task.id: group for task, group in zip(job.tasks, groups, strict=True) if task.id in factory_ids}
-            if many
-            else {}
+            {task.id: group for task, group in zip(job.tasks, groups, strict=True) if task.id in keys} if many else {}
         )
         for number in many:
             if characters := ids.excess([by_id.get(name, [name]) for name in job.tasks[number].depends_on]):

@@ -121,21 +121,17 @@ def _copies(subject: Subject) -> Found:
 
 
 def _transfer_options(subject: Subject) -> Found:
-    transfers = [
-        (path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers
-    ]
-    transfers += [
+    items = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
+    items += [
         (("global_resources", "files", number, "destination", "data_transfer"), options, True)
         for number, files in enumerate(subject.recipe.resources.files)
         if (options := files.destination.data_transfer.blobxfer_extra_options)
     ]
-    for path, options, strips in transfers:
-        unsupported_options = (
-            " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
-        )
-        if unsupported_options:
+    for path, options, strips in items:
+        extra = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
+        if extra:
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
-            yield (*path, "blobxfer_extra_options"), f"`{unsupported_options}` is not supported{only}: remove it"
+            yield (*path, "blobxfer_extra_options"), f"`{extra}` is not supported{only}: remove it"
 
 
 def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:

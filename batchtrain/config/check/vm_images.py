@@ -68,14 +68,12 @@ def successor(subject: Subject, image: Image) -> str:
 
 
 def _node_agent(subject: Subject) -> Found:
-    platform_image = subject.vm.platform_image
+    choice = subject.vm.platform_image
     image = subject.image
-    if platform_image is None or image is None or not platform_image.node_agent or not image.node_agent:
+    if choice is None or image is None or not choice.node_agent or not image.node_agent:
         return
-    if platform_image.node_agent.lower() != image.node_agent.lower():
-        message = (
-            f"`{platform_image.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
-        )
+    if choice.node_agent.lower() != image.node_agent.lower():
+        message = f"`{choice.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
         yield (*IMAGE, "node_agent"), message
 
 

@@ -475,17 +475,15 @@ class Supervisor:
         """A task in a container may have put links in the directory of the node, which this user may follow further
         than it."""
         node, directory = RootedPath(run["root"]), run["directory"]
-        descriptors: list[int] = []
+        fds: list[int] = []
         try:
-            descriptors.append(os.open(os.devnull, os.O_RDONLY))
-            descriptors.append(node.append(f"{directory}/stdout.txt"))
-            descriptors.append(node.append(f"{directory}/stderr.txt"))
-            descriptors.append(node.directory(f"{directory}/wd"))
-            return spawn(
-                run["program"], run["environment"], descriptors[3], (descriptors[0], descriptors[1], descriptors[2])
-            )
+            fds.append(os.open(os.devnull, os.O_RDONLY))
+            fds.append(node.append(f"{directory}/stdout.txt"))
+            fds.append(node.append(f"{directory}/stderr.txt"))
+            fds.append(node.directory(f"{directory}/wd"))
+            return spawn(run["program"], run["environment"], fds[3], (fds[0], fds[1], fds[2]))
         finally:
-            for fd in descriptors:
+            for fd in fds:
                 os.close(fd)
 
     def _end(self, grace: float) -> None:

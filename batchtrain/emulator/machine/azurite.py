@@ -66,12 +66,10 @@ def find_node() -> Node:
 
 def _version(node: str) -> str:
     try:
-        result = subprocess.run(
-            [node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS
-        )
+        run = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return result.stdout.strip()
+    return run.stdout.strip()
 
 
 # Installed once ------------------------------------------------------------------------------------------------------

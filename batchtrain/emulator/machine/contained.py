@@ -62,9 +62,7 @@ class Contained:
         """(on the machine, in the container, options): the whole directory of the node, or the requested mounts."""
         mounts = self.container.mounts
         if mounts is None or any(mount.source == "VfsMounts" for mount in mounts):
-            yield from (
-                (directory, str(directory), "") for directory in self.paths.mounted
-            )  # where links of fsmounts lead
+            yield from ((path, str(path), "") for path in self.paths.mounted)  # where links of fsmounts lead
         if mounts is None:
             yield self.up.root, self.up.root_inside, ""
             return

@@ -420,13 +420,11 @@ class ContainerNodes:
                 inside.image, *([] if held else program),
             ]  # fmt: skip
             container = await _tracked(self._engine, self._create(arguments, inside.environment))
-            made_container = _Made(
-                container, held, await self._entrypoint(inside.image, options.entrypoint) if held else ()
-            )
-            scope.made.append(made_container)
+            record = _Made(container, held, await self._entrypoint(inside.image, options.entrypoint) if held else ())
+            scope.made.append(record)
             if held:
-                await self._start(made_container)
-            return made_container
+                await self._start(record)
+            return record
 
     async def _make_volumes(self, engine: Engine, node: _Node, names: tuple[str, ...]) -> None:
         """The volumes in run options, which are removed with the node."""
@@ -624,12 +622,7 @@ class _Failed(Exception):
 
 
 def _copy(
-    scope: _Scope,
-    inside: Contained,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    *,
-    frames: bool,
+    scope: _Scope, inside: Contained, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, frames: bool
 ) -> Copy:
     """Copy the output of a command to the files of the task from now on. Raises _Failed."""
     try:
