@@ -503,7 +503,8 @@ def free_slots(entry: PoolEntry) -> dict[str, int]:
 def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> Iterator[Effect]:
     room = job.record.spec.get("maxParallelTasks", -1)
     room = len(job.ready) if room < 0 else room - len(job.running)
-    ending = _ids_still_ending(job)
+    # A new task with the id of a deleted one, whose run is ending, would share its directory.
+    ending = {task.id.lower() for task in job.running.values() if not job.tasks.has(task)}
     misses = 0
     for position, seq in enumerate(job.ready):
         if (free.open <= 0 and position >= LOOK_AHEAD) or misses >= MISSES:
@@ -530,11 +531,6 @@ def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> It
             free.close()  # otherwise a stream of smaller tasks would delay it forever
         else:
             misses += 1
-
-
-def _ids_still_ending(job: JobEntry) -> set[str]:
-    """Deleted tasks whose runs are ending: a new task with the same id would share their directory."""
-    return {task.id.lower() for task in job.running.values() if not job.tasks.has(task)}
 
 
 def choose(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
         container="containerSettings" in spec,
         max_retries=constraints["maxTaskRetryCount"],
         wall_clock=_limit(constraints["maxWallClockTime"]),
-        affinity=_node_of(spec.get("affinityInfo", {}).get("affinityId", "")),
+        affinity=spec.get("affinityInfo", {}).get("affinityId", "").removeprefix(AFFINITY).lower(),
         logins=logins or None,
     )
     world.stamp(task, now)
@@ -140,11 +140,6 @@ def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
 
 
 AFFINITY = "TVM:"
-
-
-def _node_of(affinity: str) -> str:
-    """The node of an affinity id; it need not exist."""
-    return affinity.removeprefix(AFFINITY).lower()
 
 
 def _limit(duration: str) -> int:

@@ -401,7 +401,10 @@ def as_text(comparisons: Iterable[Compared]) -> str:
     for members in groups.values():
         first = members[0]
         lines.append(f"{_MARKS[first.state]} {first.kind} {_named(members)}: {_STATES[first.state]}")
-        lines += [f"    {_difference_text(difference)}" for difference in first.differences]
+        lines += [
+            f"    {item.path}: {_shown(item.living)} -> {_shown(item.planned)}   ({item.how})"
+            for item in first.differences
+        ]
     return "\n".join(lines)
 
 
@@ -412,10 +415,6 @@ _STATES = {"make": "to be made", "same": "as planned", "differs": "differs"}
 def _named(members: list[Compared]) -> str:
     names = ", ".join(item.id for item in members[:ALIKE])
     return names + (f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else "")
-
-
-def _difference_text(difference: Difference) -> str:
-    return f"{difference.path}: {_shown(difference.living)} -> {_shown(difference.planned)}   ({difference.how})"
 
 
 def _shown(value: Any) -> str:
