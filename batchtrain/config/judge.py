@@ -7,6 +7,7 @@ section, and jsonschema judges only the parts (the pool, each job, each task) th
 from __future__ import annotations
 
 import gc
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -129,15 +130,9 @@ def _pattern(validator: Validator, pattern: str, data: Any, schema: Json) -> Ite
         yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, data, schema)
 
 
-def _minimum(validator: Validator, least: float, data: Any, schema: Json) -> Iterator[ValidationError]:
+def _bound(holds: Any, validator: Validator, bound: float, data: Any, schema: Json) -> Iterator[ValidationError]:
     value = _converted(scalar(schema) or float, data)
-    if value is not None and not value >= least:  # `nan` is neither less nor more
-        yield ValidationError("")
-
-
-def _maximum(validator: Validator, most: float, data: Any, schema: Json) -> Iterator[ValidationError]:
-    value = _converted(scalar(schema) or float, data)
-    if value is not None and not value <= most:
+    if value is not None and not holds(value, bound):  # `nan` is neither less nor more
         yield ValidationError("")
 
 
@@ -155,8 +150,8 @@ def _others(validator: Validator, additional: Any, data: Any, schema: Json) -> I
 
 _Judge: Any = extend(  # type: ignore[no-untyped-call]  # its stub has no types
     Draft202012Validator,
-    {"type": _type, "pattern": _pattern, "minimum": _minimum, "maximum": _maximum,
-     "required": _required, "additionalProperties": _others},
+    {"type": _type, "pattern": _pattern, "minimum": partial(_bound, operator.ge),
+     "maximum": partial(_bound, operator.le), "required": _required, "additionalProperties": _others},
 )  # fmt: skip
 """The draft's validator, but a text may represent a number, and every missing or unknown name is a separate error."""
 
