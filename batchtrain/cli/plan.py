@@ -86,11 +86,11 @@ def _examined(directory: str | None) -> Examined:
 
 def _planned(recipe: Recipe) -> Plan:
     from batchtrain.config.source_directory import read_sources
-    from batchtrain.config.travel import DEPOT
+    from batchtrain.config.travel import BLOB_STORE
     from batchtrain.custom import read_made
     from batchtrain.plan import Facts, plan_recipe
 
-    facts = Facts(made=read_made(recipe), depot=DEPOT if settings().local else "")
+    facts = Facts(made=read_made(recipe), blob_store=BLOB_STORE if settings().local else "")
     return plan_recipe(recipe, facts, read_sources(recipe))
 
 

@@ -27,8 +27,8 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     volume = frame.recipe.resources.volumes.shared_data_volumes.get(alias)
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
-    wanted = task.checkpoint
-    return checkpoint.around(launch, alias, digest(frame, task, shape, source), wanted.keep, wanted.signal or "")
+    settings = task.checkpoint
+    return checkpoint.around(launch, alias, digest(frame, task, shape, source), settings.keep, settings.signal or "")
 
 
 def digest(frame: Frame, task: Task, shape: Shape, source: AnySource) -> str:

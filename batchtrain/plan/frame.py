@@ -28,7 +28,7 @@ class Frame(NamedTuple):
     link: str | None
     """The storage account through which files travel; None: inside the request."""
     sources: Sources
-    depot: str = ""
+    blob_store: str = ""
     """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
     windows: bool = False
     acting: bool = False
@@ -51,7 +51,7 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),
         recipe.settings.storage_account_settings if travel.through_storage(recipe) else None,
         sources,
-        facts.depot,
+        facts.blob_store,
         _windows(recipe),
     )
 

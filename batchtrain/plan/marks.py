@@ -31,8 +31,8 @@ class Marks(NamedTuple):
     @property
     def metadata(self) -> list[dict[str, str]]:
         """The items of a request's metadata."""
-        named = {RUN: self.run, USER: self.user, HOST: self.host}
-        return [{"name": name, "value": value} for name, value in named.items() if value]
+        items = {RUN: self.run, USER: self.user, HOST: self.host}
+        return [{"name": name, "value": value} for name, value in items.items() if value]
 
 
 SHOWN = "(the name of the run)"
@@ -41,8 +41,8 @@ SHOWN = "(the name of the run)"
 
 def marks_of(metadata: Iterable[Document]) -> Marks:
     """The marks in the metadata of an answer; an empty `run` if batchtrain did not add the object."""
-    named = {item["name"]: item.get("value", "") for item in metadata}
-    return Marks(named.get(RUN, ""), named.get(USER, ""), named.get(HOST, ""))
+    items = {item["name"]: item.get("value", "") for item in metadata}
+    return Marks(items.get(RUN, ""), items.get(USER, ""), items.get(HOST, ""))
 
 
 def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:

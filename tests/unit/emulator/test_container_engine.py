@@ -196,7 +196,7 @@ def test_a_login_may_name_its_registry_by_a_url(server: str, image: str) -> None
     assert login_for("other.example/it", [login]) is None
 
 
-def test_a_login_shows_its_password_to_nobody_but_the_engine() -> None:
+def test_a_login_shows_its_password_only_to_the_engine() -> None:
     login = Login("r.example", "me", "s3cret")
     assert "s3cret" not in f"{login!r} {login}"
     assert registry_header(login)["X-Registry-Auth"]
@@ -325,7 +325,7 @@ def test_a_container_counts_as_removed_when_it_is_gone(
     assert engine.asked == asked
 
 
-def test_a_container_that_cannot_be_removed_is_said(
+def test_a_container_that_cannot_be_removed_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(leftovers, "PAUSES", (0.0, 0.0))

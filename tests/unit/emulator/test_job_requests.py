@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import documents, files, jobs, reports, schedules, tasks, waking, wire
+from batchtrain.emulator import documents, files, jobs, recovery, reports, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault, NotModified
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Document, Task
@@ -105,10 +105,10 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
     again = World()
     again.shelf.archive = store
     assert again.restore(store.load()) == []
-    waking.wake(again, stage.now)
-    book = again.jobs["job"]
-    assert [book.tasks.at(seq).id for seq in book.ready] == ["ranged"]
-    assert list(book.unmet.values()) == [1]
+    recovery.recover(again, stage.now)
+    entry = again.jobs["job"]
+    assert [entry.tasks.at(seq).id for seq in entry.ready] == ["ranged"]
+    assert list(entry.unmet.values()) == [1]
 
 
 # Files
@@ -136,7 +136,7 @@ def test_files_stay_for_seven_days_unless_told_otherwise_also_over_a_restart(sta
     task = stage.task()
     stage.settle()
     stage.exits(task)
-    waking.wake(stage.world, stage.now)
+    recovery.recover(stage.world, stage.now)
     stage.later(7 * 86400 - 1)
     stage.boot()
     assert not task.cleaned

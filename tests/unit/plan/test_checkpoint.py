@@ -79,7 +79,7 @@ def test_a_task_alone_with_checkpoints_runs_our_script() -> None:
     assert "launch.sh" in sent_task(plan(task=CHECKPOINT, **VOLUME))["commandLine"]
 
 
-def test_a_volume_that_is_not_there_is_named() -> None:
+def test_a_missing_volume_is_named() -> None:
     with pytest.raises(PlanError, match=r"`checkpoint.volume` is `share`, which is no volume that the pool mounts"):
         plan(task=CHECKPOINT)
 
@@ -87,7 +87,7 @@ def test_a_volume_that_is_not_there_is_named() -> None:
 SIGNAL = {"checkpoint": {"volume": "share", "signal": "SIGUSR1"}}
 
 
-def test_the_node_launcher_is_told_the_signal_of_a_preemption() -> None:
+def test_the_node_launcher_gets_the_signal_of_a_preemption() -> None:
     ((_, text),) = plan(task={**SIGNAL, **GANG}, **VOLUME).launch
     assert '"preemption": "SIGUSR1"' in text
 
@@ -102,7 +102,7 @@ def test_a_task_alone_watches_for_a_preemption_in_the_background() -> None:
     assert '"$BATCHTRAIN_PREEMPTION" $$ SIGUSR1 </dev/null >/dev/null 2>&1 &)' in text
 
 
-def test_the_ranks_of_an_mpi_are_told_the_signal_of_a_preemption() -> None:
+def test_the_ranks_of_an_mpi_get_the_signal_of_a_preemption() -> None:
     gang = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
     ((_, text),) = plan(task={**SIGNAL, **gang}, **VOLUME).launch
     assert "export BATCHTRAIN_PREEMPTION_SIGNAL=SIGUSR1" in text
