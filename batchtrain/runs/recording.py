@@ -108,14 +108,14 @@ class Recording:
         job: JobSettings | None = None,
         *,
         ended: datetime | None = None,
-        keeps: tuple[str, ...] | None = None,
+        kept_kinds: tuple[str, ...] | None = None,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
-        did. keeps: the kinds of things that the run does not delete, for a new run. secrets: masked in everything that
-        is recorded."""
+        did. kept_kinds: the kinds of things that the run does not delete, for a new run. secrets: masked in everything
+        that is recorded."""
         self.run = run
-        self._lease = lease.take(run.path, keeps)
+        self._lease = lease.take(run.path, kept_kinds)
         self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended, self._secrets = job, ended, secrets
@@ -175,8 +175,7 @@ class Recording:
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
         """Something is written while the tasks run: a full disk ends no training, and is reported at its end."""
-        if self._lease is not None:
-            self._lease.touch()
+        lease.touch()
         try:
             yield
         except OSError as error:
@@ -200,6 +199,11 @@ class Recording:
         """Fetch the results of tasks that have run, and their logs. all_tasks: also the logs of many. everything:
         results of any size. free: the free bytes of a disk."""
         began, known = now(), tuple(ended)
+
+        def moved(size: int) -> None:
+            lease.touch()
+            progress.moved(size)
+
         self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(known))
         self.run.write_tasks(self._records(known))
         fetcher = results.Fetcher(
@@ -209,7 +213,7 @@ class Recording:
             everything=everything,
             patience=self._patience,
             begin=progress.begin,
-            moved=progress.moved,
+            moved=moved,
             free=free,
         )
         self._interrupted, self._again = True, {}
@@ -220,6 +224,7 @@ class Recording:
             for done in fetcher.bring(
                 [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in rest]
             ):
+                lease.touch()
                 key = done.record.task, done.record.node, done.record.path
                 self._files[key] = done.record
                 if done.again:
@@ -336,8 +341,9 @@ class Recording:
                 cost=self._cost(ended),
                 phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
                 summary=self._summary(frozenset()),
-                results="complete" if self.has_fetched and self.missing is None else "partial",
             )
+        complete = self.has_fetched and self.missing is None
+        self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
 
     def close(self, state: str) -> None:
@@ -352,12 +358,12 @@ class Recording:
         self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
         self._finish(self._lease)
 
-    def _finish(self, held: lease.Lease) -> None:
+    def _finish(self, run_lease: lease.Lease) -> None:
         try:
             self.run.write(self._record)
             directory.replace(self.run.report, report.html(self.run).encode())
         finally:
-            held.release()
+            run_lease.release()
         if self._unwritten is not None:
             raise self._unwritten
 
@@ -439,8 +445,8 @@ class Recording:
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
-        held = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
-        lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
+        size = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
+        lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
         for record in self._files.values():
             if not record.fetched:
@@ -499,10 +505,10 @@ def begin(
     job: JobSettings,
     plan: Plan,
     origin: Origin,
-    keeps: tuple[str, ...] = (),
+    kept_kinds: tuple[str, ...] = (),
 ) -> Recording:
-    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made. keeps: the
-    kinds of things that the run does not delete."""
+    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made.
+    kept_kinds: the kinds of things that the run does not delete."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
@@ -524,7 +530,7 @@ def begin(
         cost=_planned_cost(recipe, account),
     )
     try:
-        recording = Recording(client, account, run, record, job, keeps=keeps, secrets=secrets)
+        recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
         recording.of(recipe, plan, origin)
         run.write(record)
         return recording

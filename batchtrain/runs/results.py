@@ -272,8 +272,8 @@ class _Room:
     def reserve(self, task_id: str, files: Sequence[Wanted]) -> str:
         """Reserve the space of files; returns why not if there is too little."""
         with self._lock:
-            held = self._small + sum(map(_still_needed, self._large.values()))
-            free, need = max(self._free(self._directory) - held, 0), sum(map(_still_needed, files))
+            reserved = self._small + sum(map(_still_needed, self._large.values()))
+            free, need = max(self._free(self._directory) - reserved, 0), sum(map(_still_needed, files))
             if need > free:
                 self._refusal = self._refusal or (  # the first one, so that many files have the same reason
                     f"the disk of {self._directory} has {size(free)} free, and the files of task {task_id} need"

@@ -86,7 +86,9 @@ def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
     os.close(main)  # the kernel sends SIGHUP, and what is written to the terminal fails
     process.wait(GUARD)
     assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
-    texts = [event.text for run in directory.runs(world.runs) for event in run.events()]
+    (run,) = directory.runs(world.runs)
+    assert [task.state for task in run.tasks()] == ["completed"], "its tasks have ended before its results are fetched"
+    texts = [event.text for event in run.events()]
     assert {"deleted job j", "deleted pool p"} <= set(texts)
 
 
