@@ -309,7 +309,7 @@ def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
         measured = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
         return sweep.around(checkpoint.around(frame, task, way.shape, files, measured), task.command)
     own = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    launch = frameworks.launch(task, gang, way.shape, own, way.image)
+    launch = steps.recorded(frameworks.launch(task, gang, way.shape, own, way.image))
     return sweep.around(checkpoint.around(frame, task, way.shape, files, launch), task.command)
 
 
