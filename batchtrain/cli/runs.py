@@ -70,7 +70,8 @@ def list_() -> None:
 @click.argument("run", default="latest")
 @common
 def show_(run: str) -> None:
-    """Show a run, its metrics (last and best value, throughput after warm-up), and how long each phase took.
+    """Show a run, its metrics (last and best value, throughput after warm-up), the attempts of tasks that ran more than
+    once, and how long each phase took.
 
     RUN is a name, its beginning or end, a path, or `latest`.
     """
@@ -86,6 +87,9 @@ def show_(run: str) -> None:
     show_rows(compare.metric_rows(record), empty="no metrics")
     if best := compare.best_of_tasks(record.summary):
         say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
+    if attempts := compare.attempt_rows(record, directory.attempts()):
+        print()
+        show_rows(attempts)
     if record.phases:
         print()
         show_rows(compare.phase_rows(record))
