@@ -18,7 +18,7 @@ ATTEMPTS = "wd/ranks/attempts.jsonl"
 """The records of the runtime in the directory of a task: an AttemptEvent on each line, in the order of the attempts."""
 
 Reason = Literal["", "completed", "exit code", "preempted", "node lost", "requeued", "unknown"]
-"""Why an attempt ended; empty while it runs. `requeued`: the service started the task again, and nobody saw why."""
+"""Why an attempt ended; empty while it runs. `requeued`: the service started the task again, and no client saw why."""
 GONE_STATES = frozenset({"preempted", "unknown", "unusable", "rebooting", "reimaging", "leavingpool", "creating"})
 """The states of a node that has lost its tasks."""
 

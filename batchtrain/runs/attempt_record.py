@@ -85,7 +85,7 @@ class AttemptRecord:
     # --- at their end -----------------------------------------------------------------------------------------------
 
     def prepare(self, tasks: Iterable[Task]) -> None:
-        """Before the output of tasks is fetched: what was kept of an attempt that nobody saw end is moved aside."""
+        """Before the output of tasks is fetched: what was kept of an attempt whose end was not seen is moved aside."""
         self.close()
         for task in tasks:
             if task.id in self._seen and number_of(task) > self.current(task.id):

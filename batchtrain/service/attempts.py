@@ -100,7 +100,7 @@ class Attempts:
 
 
 def _over(ended: Attempt, before: Task, task: Task, repeats: Repeats, node: Node | None = None) -> AttemptEnded:
-    """What is told about an attempt: which node, why, and what follows. A requeue does not count as a retry."""
+    """The event of an attempt that has ended: which node, why, what follows. A requeue is not counted as a retry."""
     why = WORDS[ended.reason].format(node=shortened(ended.lost or before.node or "(unknown)"))
     if ended.reason == "node lost" and node is not None:
         why += f" (a {'dedicated' if node.dedicated else 'spot'} node, now {node.state})"
