@@ -31,8 +31,10 @@ class AttemptEvent(msgspec.Struct, frozen=True):
     attempt: int
     time: datetime
     node: str = ""
+    address: str = ""
+    """That of `node` in a gang."""
     hosts: tuple[str, ...] = ()
-    """The addresses of the nodes of a gang, that of the primary first."""
+    """The addresses of the nodes of a gang, in any order."""
     dedicated: bool | None = None
     checkpoint: str = ""
     """The newest complete checkpoint when the attempt began, such as `step-30`."""
@@ -131,11 +133,9 @@ def _of_event(event: AttemptEvent, addresses: Mapping[str, str]) -> dict[str, An
         return {"reason": "preempted", "lost": event.node}
     if event.event == "ended":
         return {"ended": event.time} | ({"exit_code": event.exit_code} if event.exit_code else {})
-    nodes = [addresses.get(host, host) for host in event.hosts] or [event.node]
-    if event.node:
-        nodes = [event.node, *(node for node in nodes[1:] if node != event.node)]
+    others = [addresses.get(host, host) for host in event.hosts if host != event.address]
     return {
-        "nodes": tuple(filter(None, nodes)),
+        "nodes": tuple(node for node in (event.node, *others) if node),
         "started": event.time,
         "dedicated": event.dedicated,
         "checkpoint": event.checkpoint,

@@ -63,7 +63,8 @@ class Point(NamedTuple):
         """The object of a line of metrics/TASK.jsonl."""
         fields = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
         fields.update(attempt=self.attempt if self.attempt > 1 else None, step=self.step, epoch=self.epoch)
-        return {name: value for name, value in fields.items() if value is not None} | self.values
+        values = {name: value for name, value in self.values.items() if name != "attempt"}  # a program may print it
+        return {name: value for name, value in fields.items() if value is not None} | values
 
 
 class Source(NamedTuple):

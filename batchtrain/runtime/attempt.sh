@@ -24,8 +24,8 @@ bt_begin_attempt() {
 bt_attempts_place() {
   local checkpoint='' hosts=${AZ_BATCH_HOST_LIST:+\"${AZ_BATCH_HOST_LIST//,/\", \"}\"}
   [ -z "${BATCHTRAIN_CHECKPOINT_DIR-}" ] || checkpoint=$(bt_newest_checkpoint)
-  printf '"node": "%s", "hosts": [%s], "dedicated": %s, "checkpoint": "%s", "stdout": %s, "stderr": %s' \
-    "${AZ_BATCH_NODE_ID-}" "$hosts" "${AZ_BATCH_NODE_IS_DEDICATED:-null}" "${checkpoint##*/}" \
+  printf '"node": "%s", "address": "%s", "hosts": [%s], "dedicated": %s, "checkpoint": "%s", "stdout": %s, "stderr": %s' \
+    "${AZ_BATCH_NODE_ID-}" "${AZ_BATCH_MASTER_NODE%:*}" "$hosts" "${AZ_BATCH_NODE_IS_DEDICATED:-null}" "${checkpoint##*/}" \
     "$(bt_file_size stdout.txt)" "$(bt_file_size stderr.txt)"
 }
 

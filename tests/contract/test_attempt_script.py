@@ -55,7 +55,11 @@ def node(tmp_path: Path) -> Callable[[str], Node]:
 
 def test_attempts_on_one_node_are_counted_with_their_ends(node: Callable[[str], Node]) -> None:
     one = node("n0")
-    first = one.run('echo "[$BATCHTRAIN_ATTEMPT]"; exit 3', AZ_BATCH_HOST_LIST="10.0.0.4,10.0.0.5")
+    first = one.run(
+        'echo "[$BATCHTRAIN_ATTEMPT]"; exit 3',
+        AZ_BATCH_HOST_LIST="10.0.0.4,10.0.0.5",
+        AZ_BATCH_MASTER_NODE="10.0.0.5:6000",
+    )
     (one.root / "stdout.txt").write_text(first.stdout)
     second = one.run('echo "[$BATCHTRAIN_ATTEMPT]"')
     assert (first.returncode, first.stdout, first.stderr) == (3, "[1]\n", "")
@@ -64,7 +68,7 @@ def test_attempts_on_one_node_are_counted_with_their_ends(node: Callable[[str], 
     assert [(event.event, event.attempt, event.exit_code) for event in events] == [
         ("began", 1, None), ("ended", 1, 3), ("began", 2, None), ("ended", 2, None),
     ]  # fmt: skip
-    assert events[0].hosts == ("10.0.0.4", "10.0.0.5")
+    assert (events[0].hosts, events[0].address) == (("10.0.0.4", "10.0.0.5"), "10.0.0.5")
     assert (events[0].node, events[0].dedicated, events[0].stdout, events[2].stdout) == ("n0", False, 0, 4)
     assert [event.time for event in events] == sorted(event.time for event in events)
 

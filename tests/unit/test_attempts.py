@@ -41,7 +41,7 @@ def test_a_task_that_ran_once_has_one_attempt_with_the_services_times() -> None:
 
 
 def test_the_runtimes_records_on_a_volume_have_all_attempts() -> None:
-    hosts = {"node": "n1", "hosts": ("10.0.0.4", "10.0.0.5")}
+    hosts = {"node": "n1", "address": "10.0.0.4", "hosts": ("10.0.0.5", "10.0.0.4")}
     announced = AttemptEvent("preempted", 1, at(4), node="n5")
     events = [began(1, 0, **hosts), announced, began(2, 10, checkpoint="step-30"), ended(2, 20, 7), began(3, 30)]
     known = attempts_of(task(retries=1, requeues=1), (), events, {"10.0.0.5": "n5"})
