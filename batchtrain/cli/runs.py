@@ -79,15 +79,16 @@ def show_(run: str) -> None:
 
     directory = _run(run)
     record = directory.record()
+    attempts = compare.attempt_rows(record, directory.attempts())
     if settings().output != "table":
-        show(record)
+        show({**plain(record), **({"attempts": plain(attempts)} if attempts else {})})
         return
     show_rows([compare.row(record)])
     print()
     show_rows(compare.metric_rows(record), empty="no metrics")
     if best := compare.best_of_tasks(record.summary):
         say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
-    if attempts := compare.attempt_rows(record, directory.attempts()):
+    if attempts:
         print()
         show_rows(attempts)
     if record.phases:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import server, steering
+from batchtrain.emulator import mapped_images, server, steering
 from batchtrain.runs.finished import Runs
 
-from .test_checkpoints import recipe
+from .test_checkpoints import MPICH, recipe
 from .test_frameworks import started
 
 pytestmark = pytest.mark.process
@@ -19,31 +19,45 @@ TRAINS = """
 import os, signal
 import batchtrain_checkpoint as checkpoint
 
-path, attempt, rank = checkpoint.newest(), int(os.environ["BATCHTRAIN_ATTEMPT"]), os.environ.get("RANK", "0")
+path, attempt = checkpoint.newest(), int(os.environ["BATCHTRAIN_ATTEMPT"])
+rank = os.environ.get("RANK") or os.environ.get("PMI_RANK") or "0"
 for step in range(checkpoint.step_of(path) + 1, 21):
     if rank == "0":
         print("step %d/20 loss %d attempt %d" % (step, 100 - step, attempt), flush=True)
         if step % 5 == 0:
             checkpoint.complete(checkpoint.begin(step))
     if step == {1: 7, 2: 13}.get(attempt):
-        print("waits on", os.environ["AZ_BATCH_NODE_ID"], flush=True)
+        print("rank", rank, "waits on", os.environ["AZ_BATCH_NODE_ID"], flush=True)
         signal.pause()
 """
-GANG = {"multi_instance": {"num_instances": 2, "pytorch": {"processes_per_node": 1}}}
 
 
-@pytest.mark.parametrize(("task", "ranks"), [({}, 1), (GANG, 2)], ids=["alone", "gang"])
+def gang(**block: Any) -> dict[str, Any]:
+    return {"multi_instance": {"num_instances": 2, **block}}
+
+
+@pytest.mark.parametrize(
+    ("task", "ranks"),
+    [
+        ({}, 1),
+        (gang(pytorch={"processes_per_node": 1}), 2),
+        ({"docker_image": MPICH, **gang(mpi={"runtime": "mpich", "processes_per_node": 1})}, 2),
+    ],
+    ids=["alone", "gang", "mpi"],
+)
 def test_a_training_that_is_preempted_twice_has_three_attempts_and_one_curve(
-    task: dict[str, Any], ranks: int, batchtrain: Any, tmp_path: Any
+    task: dict[str, Any], ranks: int, batchtrain: Any, tmp_path: Any, mpi_environment: Any
 ) -> None:
     """Of a gang, the node that is not the primary is preempted."""
+    if "docker_image" in task:
+        mapped_images.map_image(batchtrain.home, MPICH, mpi_environment("mpich"))
     directory = recipe(tmp_path, TRAINS, **task)
     pool = "pool_specification.vm_count.low_priority"
     lost: list[str] = []
     waiting: dict[str, str] = {}
     with started(batchtrain, "run", directory, "--local", "--set", f"{pool}={ranks + 2}") as process:
         for line in process.stdout:
-            if match := re.fullmatch(r"(.*)waits on (\S+)\n", line):
+            if match := re.search(r"rank (\d) waits on (\S+)\n", line):
                 waiting[match[1]] = match[2]
             if len(waiting) == ranks:
                 status = server.status(batchtrain.home)
@@ -71,3 +85,4 @@ def test_a_training_that_is_preempted_twice_has_three_attempts_and_one_curve(
     assert [row[1] for row in rows] == ["1", "2", "3"]
     document = json.loads(batchtrain("runs", "show", "-o", "json").stdout)
     assert document["phases"].keys() >= {"training", "restarts"}
+    assert [attempt["last_step"] for attempt in document["attempts"]] == [7, 13, 20]
