@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
-from batchtrain.records import Attempt, AttemptEvent, Task
-from batchtrain.records.attempt import attempts_of, number_of
+from batchtrain.records import Attempt, AttemptEvent, Node, Task
+from batchtrain.records.attempt import attempts_of, number_of, with_reasons
 from batchtrain.runs.directory import RunDirectory, open_private, points_of
 from batchtrain.service.files import decoded_lines
 
@@ -91,14 +91,15 @@ class AttemptRecord:
             if task.id in self._seen and number_of(task) > self.current(task.id):
                 self._set_aside(task.id)
 
-    def conclude(self, tasks: Iterable[Task], addresses: Mapping[str, str]) -> None:
-        """After the output of tasks was fetched: find out their attempts. addresses: the ids of nodes by address."""
+    def conclude(self, tasks: Iterable[Task], addresses: Mapping[str, str], nodes: Collection[Node] = ()) -> None:
+        """After the output of tasks was fetched: find their attempts. addresses: the ids of nodes by address. nodes:
+        those that their pool has now."""
         for task in tasks:
             seen = self._seen.get(task.id, {})
             if number_of(task) == 1 and len(seen) <= 1:
                 continue
             events = self._events(task.id)
-            self.attempts[task.id] = attempts_of(task, seen.values(), events, addresses)
+            self.attempts[task.id] = with_reasons(attempts_of(task, seen.values(), events, addresses), nodes)
             for stream in STREAMS:
                 self._part(task.id, stream, events)
 

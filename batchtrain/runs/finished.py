@@ -160,7 +160,7 @@ class Run:
     def _repr_html_(self) -> str:
         record = self.record
         parts = report.sections(self.directory, record)
-        folded = [markup.fold(name, parts[name]) for name in ("Tasks", "Files", "About") if name in parts]
+        folded = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
             markup.head(record.job, record.state, record.id),
             report.failure(record),

@@ -255,7 +255,7 @@ class Recording:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
-            self._attempts.conclude(known, self._addresses)
+            self._attempts.conclude(known, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(ended=began)
             self._fetching += (now() - began).total_seconds()
 
@@ -318,7 +318,7 @@ class Recording:
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                seen.update({node.id: node for node in read.nodes(self._client, pool)})
+                seen.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
         self._addresses.update((node.address, node.id) for node in seen.values())
         self.run.write_nodes(
             RunNode(

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchtrain.records import Attempt, AttemptEvent, Task
+from batchtrain.records import Attempt, AttemptEvent, Node, Task
 from batchtrain.runs import directory, report
 from batchtrain.runs.attempt_record import AttemptRecord
 from batchtrain.runs.curves import continued
@@ -70,6 +70,17 @@ def test_the_output_of_retries_in_one_file_is_parted_by_attempt(run: RunDirector
     assert (run.logs("t", 1) / "stdout.txt").read_text() == "step 1\n"
     assert (run.logs("t", 2) / "stdout.txt").read_text() == "step 2\n"
     assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == [(1, 0), (2, 0), (3, 14)]
+
+
+def test_the_nodes_of_the_pool_tell_why_an_attempt_ended_that_no_client_saw(run: RunDirectory) -> None:
+    begins = (AttemptEvent("began", number, NOW, node=f"n{number - 1}") for number in (1, 2))
+    fetched(run, "ranks/attempts.jsonl", b"".join(map(line_of, begins)).decode())
+    record = AttemptRecord(run)
+    record.conclude([ended(requeues=1)], {}, [Node("n0", "idle", booted=LATER), Node("n1", "idle")])
+    assert [(attempt.reason, attempt.lost) for attempt in record.attempts["t"]] == [
+        ("node lost", "n0"),
+        ("completed", ""),
+    ]
 
 
 def test_a_run_without_a_second_attempt_has_no_file_of_attempts(run: RunDirectory) -> None:
