@@ -38,8 +38,19 @@ from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
-from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
+from batchtrain.records.events import (
+    AttemptEnded,
+    AttemptSeen,
+    Event,
+    JobAdded,
+    NodeReady,
+    NodesSeen,
+    Output,
+    PoolReused,
+    TasksAdded,
+)
 from batchtrain.runs import compare, directory, lease, report, results
+from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.directory import (
     Commit,
     Cost,
@@ -49,7 +60,7 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
-from batchtrain.runs.numbers import numbers_of
+from batchtrain.runs.numbers import MetricsFile, numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
@@ -66,6 +77,7 @@ NAMED = 3
 """Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
+_EARLIER = re.compile(r"^wd/ranks/attempt-(\d+)/")
 
 
 class Origin(NamedTuple):
@@ -137,6 +149,9 @@ class Recording:
         """Whether a fetch came to its end."""
         self._followed: set[str] = set()
         """The tasks whose output was followed line by line."""
+        self._attempts = AttemptRecord(run)
+        self._addresses: dict[str, str] = {}
+        """The ids of the nodes that were seen, by address."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
 
     @property
@@ -161,6 +176,11 @@ class Recording:
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
+        elif isinstance(event, NodesSeen):
+            self._addresses.update((node.address, node.id) for node in event.nodes)
+        elif isinstance(event, (AttemptSeen, AttemptEnded)):
+            with self._written():
+                self._attempts.see(event.attempt)
         if event.text and not isinstance(event, Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
@@ -170,7 +190,8 @@ class Recording:
         """Lines of the output of a task."""
         self._followed.add(task)
         with self._written():
-            self._numbers.lines(task, stream, lines)
+            self._attempts.keep(task, stream, lines)
+            self._numbers.lines(task, stream, lines, self._attempts.current(task))
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
@@ -206,6 +227,7 @@ class Recording:
 
         self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(known))
         self.run.write_tasks(self._records(known))
+        self._attempts.prepare(known)
         fetcher = results.Fetcher(
             self._client,
             self.run,
@@ -238,6 +260,7 @@ class Recording:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
+            self._attempts.conclude(known, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(ended=began)
             self._fetching += (now() - began).total_seconds()
 
@@ -300,7 +323,8 @@ class Recording:
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                seen.update({node.id: node for node in read.nodes(self._client, pool)})
+                seen.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
+        self._addresses.update((node.address, node.id) for node in seen.values())
         self.run.write_nodes(
             RunNode(
                 f"n{number}",
@@ -339,9 +363,12 @@ class Recording:
                 failure=_failure(error, self._secrets) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
                 cost=self._cost(ended),
-                phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
+                phases=phases(
+                    self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
+                ),
                 summary=self._summary(frozenset()),
             )
+            self._attempts.write()
         complete = self.has_fetched and self.missing is None
         self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
@@ -403,20 +430,26 @@ class Recording:
 
     def _read_lines(self, known: Set[str]) -> None:
         """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
-        for record in self._files.values():
-            if record.task in known:
-                continue
-            if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
-                with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
-                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
+        fetched = {record.task: None for record in self._files.values() if record.fetched.startswith("logs/")}
+        for task in (task for task in fetched if task not in known):
+            for stream in STREAMS:
+                for output in self._attempts.outputs(task, stream):
+                    self._read_output(task, stream, output)
 
-    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
-        paths_of: dict[str, list[Path]] = {}
+    def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
+        with output.path.open(encoding="utf-8", errors="replace") as file:
+            file.seek(output.start)
+            while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+                self._numbers.lines(task, stream, some, output.attempt)
+
+    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
+        files_of: dict[str, list[MetricsFile]] = {}
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
-                paths_of.setdefault(record.task, []).append(self.run.path / record.fetched)
-        return {task: tuple(paths) for task, paths in paths_of.items()}
+                match = _EARLIER.search(record.path)
+                attempt = int(match[1]) if match else len(self._attempts.attempts.get(record.task, (None,)))
+                files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
+        return {task: tuple(sorted(files)) for task, files in files_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------
 
