@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.masking import secrets_in
+from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.custom import read_made
@@ -38,6 +39,7 @@ def gathered(
         listings=read_listings(recipe, connect) if listed else {},
         made=read_made(recipe),
         depot=depot(account),
+        project=project_of(recipe.directory).id,
     )
     return facts, read_sources(recipe)
 

@@ -40,6 +40,7 @@ from batchtrain.records.events import (
 )
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.lineage import Beginning, lineage_of
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import read, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
@@ -80,6 +81,7 @@ def run(
     origin: Origin | None = None,
     progress: Progress = QUIET,
     limits: Limits = UNLIMITED,
+    beginning: Beginning | None = None,
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -89,11 +91,13 @@ def run(
     an existing pool that matches the plan is used, and the pool is kept; a completed job of the same id is replaced.
     timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
     without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
+    beginning: where the tasks with checkpoints begin; by default they continue the run before.
     """
     _refuse_endless(recipe)
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     guard = Guard(limits, price_for(limits, recipe, client.account), now)
+    lineage_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     foreseen = client.foresee(recipe)
     if origin is not None:
         directory.check(origin.root)
@@ -104,7 +108,8 @@ def run(
     outcome = Outcome(Table())
     with Interrupts() as interrupts:
         recorder = Recorder(client, recipe, foreseen, tell, origin, progress, keeps)
-        ending = Ending(client, client.register(recipe, recorder.names), recorder.tell, interrupts, keep=keeps)
+        register = client.register(recipe, recorder.names, beginning)
+        ending = Ending(client, register, recorder.tell, interrupts, keep=keeps)
         ending.price = price_of(recipe, client.account.region)
         ending.planned = hour_of(recipe, client.account.region)
         work = _Work(client, recipe, foreseen, ending, recorder, guard, timeout)

@@ -13,6 +13,7 @@ from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import apptainer, plain, steps, sweep, variables
+from batchtrain.launchers import checkpoint as launched
 from batchtrain.launchers import moves as placing
 from batchtrain.launchers.launch import File, Implicit, Launch
 from batchtrain.launchers.preparation import Moved
@@ -396,6 +397,8 @@ def _command_line(
     if way.bare:
         return line or (command.bash(task.command) if task.command else ""), by_line
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
+    if task.checkpoint is not None:
+        run = f"{run.removeprefix('exec ')} && {launched.FINISHED}"
     if task.multi_instance:
         return command.bash(carrier.forget, run), ()
     return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run), by_line

@@ -7,7 +7,6 @@ import functools
 import itertools
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timezone
@@ -29,6 +28,7 @@ from batchtrain.config.masking import (
     secrets_in,
     secrets_sent,
 )
+from batchtrain.config.projects import project_of
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
@@ -41,7 +41,6 @@ from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node
 from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
 from batchtrain.runs import compare, directory, lease, report, results
 from batchtrain.runs.directory import (
-    Commit,
     Cost,
     EventRecord,
     RunDirectory,
@@ -49,6 +48,7 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
+from batchtrain.runs.lineage import commit_of, training_jobs
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.runs.summary import Summary
@@ -521,6 +521,7 @@ def begin(
         settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
+        project=project_of(recipe.directory).id if job.id in training_jobs(recipe) else "",
         cost=_planned_cost(recipe, account),
     )
     try:
@@ -624,21 +625,6 @@ def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
         tasks = itertools.islice(read.task_documents(client, job_id, "id,environmentSettings"), read.PAGE)
         return secrets_sent(read.job_document(client, job_id), list(tasks))
     return ()
-
-
-def commit_of(repository: Path) -> Commit | None:
-    """The git commit of a directory; None if git or the repository is missing."""
-    try:
-        described = subprocess.run(
-            ["git", "-C", str(repository), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return Commit(described.removesuffix("-dirty"), described.endswith("-dirty"))
 
 
 _SECTIONS = {
