@@ -260,7 +260,9 @@ class Recorder:
             assert origin is not None
             steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
             plan = foreseen.jobs._replace(steps=steps)
-            self._recordings[job.id] = begin(client.batch, client.account, recipe, job, plan, origin, keeps)
+            self._recordings[job.id] = begin(
+                client.batch, client.account, recipe, job, plan, origin, keeps, foreseen.sources, client.storage(recipe)
+            )
 
     @property
     def names(self) -> dict[str, str]:

@@ -30,7 +30,7 @@ CREDENTIALS = (
     ".git-credentials", ".pypirc", ".aws", ".azure", ".ssh",
 )  # fmt: skip
 """Names that often hold secrets, as patterns."""
-_CREDENTIALS = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
+CREDENTIALS_NAME = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
 IGNORE_FILE = ".batchtrainignore"
 """The file in a source that lists what is not sent, in the syntax of gitignore."""
 GIT_IGNORE = ".gitignore"
@@ -262,7 +262,7 @@ class _Walk:
         elif next((decision for decision in decisions if decision is not None), False):
             rule = GIT_IGNORE
         else:
-            rule = "the default rules" if _CREDENTIALS.fullmatch(last) else ""
+            rule = "the default rules" if CREDENTIALS_NAME.fullmatch(last) else ""
         if rule:
             self._left_out.setdefault(rule, []).append(name)
         return bool(rule)

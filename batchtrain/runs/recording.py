@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from azure.batch import BatchClient
@@ -36,10 +36,10 @@ from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
-from batchtrain.plan.types import Plan
+from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
 from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
-from batchtrain.runs import compare, directory, lease, report, results
+from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.directory import (
     Cost,
     EventRecord,
@@ -55,6 +55,9 @@ from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
 from batchtrain.version import __version__
+
+if TYPE_CHECKING:
+    from batchtrain.storage.blob import Connect
 
 MANY = 20
 """Of a job with more tasks, `run` fetches only the logs of those that failed, and of those that have `results`."""
@@ -128,6 +131,8 @@ class Recording:
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
         """The nodes on which tasks ran, each with its pool."""
+        self.unkept = ""
+        """Why no copy of the source is kept; empty if there is one, or no source."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
@@ -455,6 +460,8 @@ class Recording:
             )
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
+        if self.unkept:
+            lines.append(f"no copy of the source was kept: {self.unkept}")
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
@@ -500,9 +507,12 @@ def begin(
     plan: Plan,
     origin: Origin,
     keeps: tuple[str, ...] = (),
+    sources: Sources | None = None,
+    connect: Connect | None = None,
 ) -> Recording:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made. keeps: the
-    kinds of things that the run does not delete."""
+    kinds of things that the run does not delete. sources: the files of each `source`, of which a copy is kept. connect:
+    clients of the storage accounts, for the digests of the input data."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
@@ -528,6 +538,10 @@ def begin(
         recording = Recording(client, account, run, record, job, keeps=keeps, secrets=secrets)
         recording.of(recipe, plan, origin)
         run.write(record)
+        dirty = record.commit is not None and record.commit.dirty
+        recording.unkept = source_copy.keep(
+            run, recipe, job, sources or {}, secrets=secrets, dirty=dirty, connect=connect
+        )
         return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None

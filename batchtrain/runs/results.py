@@ -27,6 +27,12 @@ from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
 OUTPUT = "output"
 """The directory of results in a working directory."""
 _OWN = ("stdout.txt", "stderr.txt")
+_ABOUT = {
+    ENDS: "ranks/ends.jsonl",
+    ".batchtrain-lineage.json": "lineage.json",
+    ".batchtrain-packages.json": "packages.json",
+}
+"""Records that the launch leaves on the primary, with their names among the logs."""
 _RANK = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.(stdout|stderr)\.txt")
 _METRICS = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
@@ -85,8 +91,8 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
-    if part.name == "n0" and path == ENDS:
-        return f"logs/{task}/ranks/ends.jsonl"
+    if part.name == "n0" and path in _ABOUT:
+        return f"logs/{task}/{_ABOUT[path]}"
     if match := _RANK.fullmatch(path):
         return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
     if match := _METRICS.fullmatch(path):
