@@ -34,8 +34,9 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
     wanted = task.checkpoint
-    place = checkpoint.Place(alias, frame.project, _suffix(wanted), _former(frame, task, shape, source))
-    return checkpoint.around(launch, place, facts(frame, task, shape, source), wanted.keep, wanted.signal or "")
+    digests = travel.digests(source)
+    place = checkpoint.Place(alias, frame.project, _suffix(wanted), _former(frame, task, shape, digests))
+    return checkpoint.around(launch, place, _facts(frame, task, shape, digests), wanted.keep, wanted.signal or "")
 
 
 def _suffix(wanted: Checkpoint) -> str:
@@ -44,10 +45,9 @@ def _suffix(wanted: Checkpoint) -> str:
     return f"{row}@{wanted.key}" if wanted.key else row
 
 
-def facts(frame: Frame, task: Task, shape: Shape, source: AnySource) -> dict[str, Any]:
+def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> dict[str, Any]:
     """What a run trains, for the comparison with the run that it continues. Commands and variables are digests, because
     they may hold secrets."""
-    digests = travel.digests(source)
     files = {name: sha256[:_FILE_DIGITS] for name, sha256 in digests}
     if len(files) > MOST_FILES:
         files = {f"the {len(files):,} files of `{task.source}`": _digest(digests)[:_FILE_DIGITS]}
@@ -80,11 +80,11 @@ def _digest(value: object) -> str:
     return hashlib.sha256(encoded).hexdigest()[:_DIGITS]
 
 
-def _former(frame: Frame, task: Task, shape: Shape, source: AnySource) -> str:
+def _former(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> str:
     """The name of the directory of the same training in batchtrain before 2026-11: a digest of the training with its
     source, command and number of nodes."""
     training = msgspec.structs.replace(
         task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,
         retention_time=None, depends_on=(), depends_on_range=None, task_factory=None,
     )  # fmt: skip
-    return _digest((training, frame.job.environment_variables, shape.instances, travel.digests(source)))
+    return _digest((training, frame.job.environment_variables, shape.instances, digests))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from batchtrain.config.load import load
 from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe, Secret
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import NotAllowed, NotFound, UsageError
 from batchtrain.runs import compare, directory, recording, restore, source_copy
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.finished import Run, Runs
+from batchtrain.storage import blob
+from batchtrain.storage.blob import Stored
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
 PASSWORD = "correct-horse-battery"
@@ -272,3 +275,63 @@ def test_the_objects_of_the_api_compare_and_restore(tmp_path: Path) -> None:
     assert Run(first).restore(tmp_path / "again").sources == ("src",)
     with pytest.raises(NotFound):
         Runs(tmp_path).get("none")
+
+
+# --- input data -----------------------------------------------------------------------------------------------------
+
+DATA = """
+job_specifications:
+- id: training
+  tasks:
+  - command: "true"
+    input_data:
+      azure_storage: [{storage_account_settings: data, remote_path: sets/digits, local_path: .}]
+"""
+
+
+def inputs_of(home: Path, blobs: list[Stored], monkeypatch: pytest.MonkeyPatch) -> source_copy.InputDigest:
+    """What is kept of the data of a task, if its storage account lists these blobs."""
+    write(home, {"config/pool.yaml": POOL, "config/jobs.yaml": DATA})
+    recipe = load(home, local=True).recipe
+    asked = list[tuple[str, str]]()
+
+    def stored(storage: Any, container: str, prefix: str = "") -> Iterator[Stored]:
+        asked.append((container, prefix))
+        yield from blobs
+        if not blobs:
+            raise NotAllowed("this key may not list", operation="list", code="AuthorizationFailure")
+
+    monkeypatch.setattr(blob, "stored", stored)
+    run = kept(home / "runs", recipe, connect=lambda link: link)
+    record = source_copy.read(run)
+    assert record is not None
+    assert asked == [("sets", "digits")]
+    [data] = record.inputs
+    return data
+
+
+def a_blob(name: str, md5: bytes | None = b"\x01", version: str = '"0x8"') -> Stored:
+    return Stored(name, 5, NOW, md5, version)
+
+
+def test_the_input_data_has_the_digests_of_its_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = inputs_of(tmp_path, [a_blob("a"), a_blob("b", None)], monkeypatch)
+    assert (data.source, data.files, data.size) == ("data/sets/digits", 2, 10)
+    assert data.blobs == {"a": "01", "b": '"0x8"'}
+
+
+def test_another_content_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = inputs_of(tmp_path / "1", [a_blob("a")], monkeypatch)
+    assert inputs_of(tmp_path / "2", [a_blob("a")], monkeypatch) == first
+    assert inputs_of(tmp_path / "3", [a_blob("a", b"\x02")], monkeypatch).digest != first.digest
+
+
+def test_many_blobs_have_one_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = inputs_of(tmp_path, [a_blob(str(number)) for number in range(1200)], monkeypatch)
+    assert (data.files, len(data.blobs)) == (1200, 1000)
+    assert len(data.digest) == 64
+
+
+def test_data_that_cannot_be_listed_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = inputs_of(tmp_path, [], monkeypatch)
+    assert (data.digest, data.reason) == ("", "this key may not list")
