@@ -14,9 +14,9 @@ from batchtrain.operations import Tell
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, Task
+from batchtrain.runs.beginnings import Beginning
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.finished import Result, Run, Runs
-from batchtrain.runs.lineage import Beginning
 from batchtrain.runs.recording import Origin, Progress, Recording
 from batchtrain.runs.sweep import SweepRow
 from batchtrain.service.job_addition import AddOptions

@@ -23,10 +23,10 @@ from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
 from batchtrain.plan.types import Facts, Plan
 from batchtrain.run import run
+from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import find, root_of
 from batchtrain.runs.finished import Result, Run
 from batchtrain.runs.lease import marks_here
-from batchtrain.runs.lineage import Beginning, lineage_of
 from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
 from batchtrain.service import read, vault

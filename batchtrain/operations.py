@@ -60,10 +60,10 @@ from batchtrain.records.events import (
     RecipeCopied,
     TasksChanged,
 )
+from batchtrain.runs.beginnings import Beginning, copied_from, lineage_of
 from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
 from batchtrain.runs.lease import marks_here
-from batchtrain.runs.lineage import Beginning, copied_from, lineage_of
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, now, recorded_job
 from batchtrain.service import connect as signing
 from batchtrain.service import files, job_actions, read, statistics, submit, task_actions, tasks, watch

@@ -39,8 +39,8 @@ from batchtrain.records.events import (
     ResultsSkipped,
 )
 from batchtrain.runs import directory
+from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.lineage import Beginning, lineage_of
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import read, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
@@ -261,7 +261,15 @@ class Recorder:
             steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
             plan = foreseen.jobs._replace(steps=steps)
             self._recordings[job.id] = begin(
-                client.batch, client.account, recipe, job, plan, origin, keeps, foreseen.sources, client.storage(recipe)
+                client.batch,
+                client.account,
+                recipe,
+                job,
+                plan,
+                origin,
+                keeps,
+                foreseen.sources,
+                foreseen.blobs,
             )
 
     @property

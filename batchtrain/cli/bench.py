@@ -228,7 +228,7 @@ def _run_all(todo: list[Planned], planned: list[Planned], folder: Path, parallel
 def _child(planned: Planned, folder: Path, number: int) -> Child:
     """`batchtrain run` of a case. number: ends the ids of its pool and its jobs, which run beside others."""
     from batchtrain.cli.children import Child
-    from batchtrain.runs.lineage import training_jobs
+    from batchtrain.runs.beginnings import training_jobs
 
     chosen, values = settings(), dict(planned.settings)
     if number and planned.recipe.pool is not None:

@@ -164,7 +164,7 @@ class Settings:
         """Ask once whether a copied recipe continues the checkpoints of the original. Without a terminal it is another
         project, which the command says when it adds the jobs."""
         from batchtrain.config import projects
-        from batchtrain.runs.lineage import copied_from
+        from batchtrain.runs.beginnings import copied_from
 
         copied = copied_from(recipe)
         if copied is None or sys.stdin is None or not sys.stdin.isatty():

@@ -31,8 +31,8 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
     from batchtrain.plan.marks import SHOWN, marked_plan
+    from batchtrain.runs.beginnings import lineage_of
     from batchtrain.runs.lease import marks_here
-    from batchtrain.runs.lineage import lineage_of
 
     examined = _examined(directory)
     if diff:

@@ -70,8 +70,8 @@ def command(
     from batchtrain.cli.progress import bar
     from batchtrain.limits import Limits
     from batchtrain.run import run
+    from batchtrain.runs.beginnings import Beginning
     from batchtrain.runs.directory import find
-    from batchtrain.runs.lineage import Beginning
 
     chosen = settings()
     loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))

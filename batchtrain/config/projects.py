@@ -3,7 +3,6 @@ project are never continued by another."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchtrain.config.ids import PROJECT_DIGITS, project_id
+
 FILE = ".batchtrain-project.json"
 """The file of a project, in the directory of the YAML files."""
-DIGITS = 16
 
 
 class ProjectFile(msgspec.Struct, frozen=True):
@@ -44,13 +44,8 @@ def project_of(directory: str) -> Project:
     return Project(known.id) if known.path == path else Project(project_id(path), known)
 
 
-def project_id(path: str) -> str:
-    """The id of a recipe without a file; pure."""
-    return hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
-
-
 def write(directory: str | Path, project: str = "") -> None:
     """Make a directory the one of a project, by default of a new one. Raises OSError."""
     path = os.path.realpath(directory)
-    known = ProjectFile(project or secrets.token_hex(DIGITS // 2), path)
+    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), path)
     Path(path, FILE).write_bytes(msgspec.json.encode(known) + b"\n")

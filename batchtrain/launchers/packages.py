@@ -6,7 +6,7 @@ from batchtrain import runtime
 from batchtrain.launchers import python
 from batchtrain.launchers.launch import File
 
-FILE = File(".batchtrain/packages.py", runtime.PACKAGES)
+FILE = File(".batchtrain/package_versions.py", runtime.PACKAGES)
 _TO = '"$AZ_BATCH_TASK_DIR/.batchtrain-packages.json"'
 
 

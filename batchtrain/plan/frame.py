@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import travel
-from batchtrain.config.projects import project_id
+from batchtrain.config.ids import project_id
 from batchtrain.config.types import Job, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.plan.image import is_windows

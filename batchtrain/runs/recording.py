@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from azure.batch import BatchClient
@@ -40,6 +40,7 @@ from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
 from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
+from batchtrain.runs.beginnings import commit_of, training_jobs
 from batchtrain.runs.directory import (
     Cost,
     EventRecord,
@@ -48,16 +49,12 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
-from batchtrain.runs.lineage import commit_of, training_jobs
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
 from batchtrain.version import __version__
-
-if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect
 
 MANY = 20
 """Of a job with more tasks, `run` fetches only the logs of those that failed, and of those that have `results`."""
@@ -508,11 +505,11 @@ def begin(
     origin: Origin,
     keeps: tuple[str, ...] = (),
     sources: Sources | None = None,
-    connect: Connect | None = None,
+    blobs: source_copy.Blobs | None = None,
 ) -> Recording:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made. keeps: the
-    kinds of things that the run does not delete. sources: the files of each `source`, of which a copy is kept. connect:
-    clients of the storage accounts, for the digests of the input data."""
+    kinds of things that the run does not delete. sources: the files of each `source`, of which a copy is kept. blobs:
+    lists the input data in storage accounts, for its digests."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
@@ -539,9 +536,7 @@ def begin(
         recording.of(recipe, plan, origin)
         run.write(record)
         dirty = record.commit is not None and record.commit.dirty
-        recording.unkept = source_copy.keep(
-            run, recipe, job, sources or {}, secrets=secrets, dirty=dirty, connect=connect
-        )
+        recording.unkept = source_copy.keep(run, recipe, job, sources or {}, secrets=secrets, dirty=dirty, blobs=blobs)
         return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None

@@ -9,9 +9,9 @@ import hashlib
 import io
 import itertools
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,12 +20,11 @@ from batchtrain.config.source_directory import CREDENTIALS_NAME
 from batchtrain.config.travel import AnySource, LargeSource
 from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
 from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.runs.beginnings import git
 from batchtrain.runs.directory import RunDirectory, open_private, replace
-from batchtrain.runs.lineage import git
 
-if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect
-
+Blobs = Callable[[str], Iterable[Any]]
+"""Lists the blobs of `LINK/CONTAINER/PREFIX`, each with its name, size, MD5 and version. Raises ServiceError."""
 ARCHIVE, RECORD, DIFFERENCE = "source.tar.gz", "source.json", "uncommitted.diff"
 MOST_BLOBS = 1000
 """Blobs of an input whose digests are kept one by one; the digest of the input is that of all that were listed."""
@@ -107,10 +106,11 @@ def keep(
     *,
     secrets: tuple[Secret, ...] = (),
     dirty: bool = False,
-    connect: Connect | None = None,
+    blobs: Blobs | None = None,
 ) -> str:
     """Write the copy into a run directory; returns why the files were not kept, or an empty text. dirty: whether git
-    has uncommitted changes. connect: clients of the storage accounts, for the digests of the input data."""
+    has uncommitted changes. blobs: lists the input data in storage accounts, for its
+    digests."""
     wanted = recipe.settings.source_copy
     named = {task.source: None for task in _tasks(job) if task.source is not None}
     known = {name: tuple(_entries(sources[name])) for name in named if name in sources}
@@ -123,7 +123,7 @@ def keep(
     difference = _uncommitted(recipe, known, secrets) if dirty and wanted.enabled else ""
     if difference:
         replace(run.path / DIFFERENCE, difference.encode())
-    inputs = tuple(_inputs(job, connect)) if connect else ()
+    inputs = tuple(_inputs(job, blobs)) if blobs else ()
     if not (known or difference or inputs):
         return ""
     record = SourceRecord(
@@ -249,28 +249,25 @@ def _difference(top: Path, name: str) -> str:
 # --- input data -----------------------------------------------------------------------------------------------------
 
 
-def _inputs(job: Job, connect: Connect) -> Iterator[InputDigest]:
+def _inputs(job: Job, blobs: Blobs) -> Iterator[InputDigest]:
     """The data that the tasks of a job read from storage accounts, once each."""
     items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
     for source in dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items):
         if "{" not in source:  # a factory fills it in
-            yield _input(source, connect)
+            yield _input(source, blobs)
 
 
-def _input(source: str, connect: Connect) -> InputDigest:
-    from batchtrain.storage import blob  # 0.28 s, and only for tasks with such data
-
-    link, container, path = blob.place_of(source)
-    digest, blobs, files, size = hashlib.sha256(), dict[str, str](), 0, 0
+def _input(source: str, blobs: Blobs) -> InputDigest:
+    digest, by_name, files, size = hashlib.sha256(), dict[str, str](), 0, 0
     try:
-        for item in itertools.islice(blob.stored(connect(link), container, path), LISTED + 1):
+        for item in itertools.islice(blobs(source), LISTED + 1):
             if files == LISTED:
-                return InputDigest(source, files, size, blobs=blobs, reason=f"it has more than {LISTED:,} blobs")
+                return InputDigest(source, files, size, blobs=by_name, reason=f"it has more than {LISTED:,} blobs")
             known = item.md5.hex() if item.md5 else item.version
             digest.update(f"{item.name}\0{item.size}\0{known}\0".encode())
             files, size = files + 1, size + item.size
             if files <= MOST_BLOBS:
-                blobs[item.name] = known
+                by_name[item.name] = known
     except BatchtrainError as error:
         return InputDigest(source, reason=str(error))
-    return InputDigest(source, files, size, digest.hexdigest(), blobs)
+    return InputDigest(source, files, size, digest.hexdigest(), by_name)

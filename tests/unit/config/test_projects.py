@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config import projects
-from batchtrain.config.projects import FILE, project_id, project_of
+from batchtrain.config.ids import project_id
+from batchtrain.config.projects import FILE, project_of
 
 
 def directory(home: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.config.projects import project_id
+from batchtrain.config.ids import project_id
 from batchtrain.config.travel import Source
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File

@@ -24,8 +24,8 @@ from batchtrain.plan import Plan, plan_jobs
 from batchtrain.records import Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
 from batchtrain.runs import directory, recording
+from batchtrain.runs.beginnings import commit_of
 from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
-from batchtrain.runs.lineage import commit_of
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
 from batchtrain.service.connect import Account
 from batchtrain.version import __version__

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.finished import Run, Runs
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
+from batchtrain.storage.source import blobs_of
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
 PASSWORD = "correct-horse-battery"
@@ -302,7 +304,7 @@ def inputs_of(home: Path, blobs: list[Stored], monkeypatch: pytest.MonkeyPatch) 
             raise NotAllowed("this key may not list", operation="list", code="AuthorizationFailure")
 
     monkeypatch.setattr(blob, "stored", stored)
-    run = kept(home / "runs", recipe, connect=lambda link: link)
+    run = kept(home / "runs", recipe, blobs=partial(blobs_of, connect=lambda link: link))
     record = source_copy.read(run)
     assert record is not None
     assert asked == [("sets", "digits")]

@@ -1,4 +1,4 @@
-"""Writes the versions of Python and of its packages to a file: python3 packages.py FILE
+"""Writes the versions of Python and of its packages to a file: python3 package_versions.py FILE
 
 Standard library, Python 3.8 or later; an older one writes nothing. Takes as little processor time as it can, because
 the program of the user starts meanwhile.

@@ -17,8 +17,8 @@ from batchtrain.config.projects import FILE, project_of
 from batchtrain.errors import UsageError
 from batchtrain.plan.lineage import Lineage, Resume
 from batchtrain.runs import continuations, directory
+from batchtrain.runs.beginnings import Beginning, copied_from, lineage_of
 from batchtrain.runs.directory import RunDirectory, RunRecord
-from batchtrain.runs.lineage import Beginning, copied_from, lineage_of
 from tests.unit.plan.jobs import recipe
 
 NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
