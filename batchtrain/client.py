@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from batchtrain.config.load import load as load_files
+from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials
@@ -20,10 +21,11 @@ from batchtrain.operations import SHOW, Operations, Tell, displayed
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
-from batchtrain.plan.types import Plan
+from batchtrain.plan.types import Facts, Plan
 from batchtrain.run import run
-from batchtrain.runs.directory import root_of
-from batchtrain.runs.finished import Result
+from batchtrain.runs.beginnings import Beginning, lineage_of
+from batchtrain.runs.directory import find, root_of
+from batchtrain.runs.finished import Result, Run
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
@@ -103,7 +105,9 @@ class Client(Operations):
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
-        return marked_plan(plan_recipe(recipe, sources=read_sources(recipe)), marks_here(recipe.settings, SHOWN))
+        facts = Facts(project=project_of(recipe.directory).id)
+        plan = plan_recipe(recipe, facts, read_sources(recipe))
+        return marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
 
     def compare(self, recipe: Recipe) -> PlanComparison:
         """Compares the plan of a recipe with the existing objects: to be created, equal, or different. Changes
@@ -128,6 +132,8 @@ class Client(Operations):
         runs_dir: str | Path | None = None,
         max_price: float | None = None,
         max_duration: float | None = None,
+        fresh: bool = False,
+        resume: str | Run | None = None,
     ) -> Result:
         """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Returns the
         result: tasks, metrics, curves, logs and files. Raises TaskFailed if a task failed (unless `check` is off);
@@ -137,11 +143,16 @@ class Client(Operations):
         existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
         directory is made; by default BATCHTRAIN_RUNS_DIR or `runs`. max_price, max_duration: the most that the nodes
         may cost, in the currency of the catalogue, and the most seconds; raises LimitReached after the results are
-        fetched.
+        fetched. Tasks with `checkpoint` continue the last run of the same project. fresh: they start anew. resume: they
+        continue this run, which may be of another project.
         """
         origin = Origin(root_of(runs_dir, os.environ))
         limits = Limits(max_price, max_duration)
-        outcome = run(self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits)
+        earlier = resume.directory if isinstance(resume, Run) else find(origin.root, resume) if resume else None
+        beginning = Beginning(fresh, earlier)
+        outcome = run(
+            self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits, beginning=beginning
+        )
         if check and outcome.failure:
             raise outcome.failure from outcome.problem
         if outcome.problem:

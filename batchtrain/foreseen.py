@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchtrain.config.masking import secrets_in
+from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.custom import read_made
@@ -14,7 +17,7 @@ from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import facts_of
 from batchtrain.plan.types import Facts, Plan, PoolFacts, Sources
 from batchtrain.service.connect import Account
-from batchtrain.storage.source import read_listings
+from batchtrain.storage.source import blobs_of, read_listings
 
 if TYPE_CHECKING:
     from batchtrain.storage.blob import Connect
@@ -27,6 +30,8 @@ class Foreseen(NamedTuple):
     sources: Sources
     pool: Plan
     jobs: Plan
+    blobs: Callable[[str], Iterable[Any]]
+    """Lists the blobs of `LINK/CONTAINER/PREFIX`, when the iteration begins."""
 
 
 def gathered(
@@ -38,6 +43,7 @@ def gathered(
         listings=read_listings(recipe, connect) if listed else {},
         made=read_made(recipe),
         blob_store=blob_store(account),
+        project=project_of(recipe.directory).id,
     )
     return facts, read_sources(recipe)
 
@@ -53,4 +59,5 @@ def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool 
         sources,
         plan_pool(recipe)._replace(hidden=secrets_in(recipe)) if needs_pool(recipe) else Plan(),
         plan_jobs(recipe, facts, sources) if recipe.jobs else Plan(),
+        partial(blobs_of, connect=connect),
     )

@@ -58,8 +58,10 @@ from batchtrain.records.events import (
     NodeUserAdded,
     PoolIdentified,
     PoolReused,
+    RecipeCopied,
     TasksChanged,
 )
+from batchtrain.runs.beginnings import Beginning, copied_from, lineage_of
 from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
 from batchtrain.runs.lease import marks_here
@@ -165,11 +167,14 @@ class Operations:
             self._own_storage = storage(self.account, self.say)
         return self._own_storage
 
-    def register(self, recipe: Recipe, runs: Mapping[str, str] | None = None) -> Register:
-        """A register for what one command creates. runs: the names of its runs by job; by default a new name."""
+    def register(
+        self, recipe: Recipe, runs: Mapping[str, str] | None = None, beginning: Beginning | None = None
+    ) -> Register:
+        """A register for what one command creates. runs: the names of its runs by job; by default a new name.
+        beginning: where its tasks with checkpoints begin."""
         names = runs or {}
         name = next(iter(names.values()), "") or new_name(recipe.jobs[0].id if recipe.jobs else _id(recipe), now())
-        return Register(marks_here(recipe.settings, name), names)
+        return Register(marks_here(recipe.settings, name, lineage_of(recipe, beginning)), names)
 
     def carry_out(
         self,
@@ -487,6 +492,14 @@ class Jobs:
         without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
         """
         todo = self._planned(recipe, foreseen, timeout, tell)
+        if copied := copied_from(recipe):
+            tell(
+                RecipeCopied(
+                    copied.id,
+                    f"this recipe was copied from {copied.path}, so its checkpoints are not continued;"
+                    " `--resume RUN` continues those of a run",
+                )
+            )
         if recreate:
             self.remove_all(recipe, tell=tell)
         self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout), register)

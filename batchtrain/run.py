@@ -39,6 +39,7 @@ from batchtrain.records.events import (
     ResultsSkipped,
 )
 from batchtrain.runs import directory
+from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import faults, job_actions, read, retry, watch
@@ -77,6 +78,7 @@ def run(
     origin: Origin | None = None,
     progress: Progress = QUIET,
     limits: Limits = UNLIMITED,
+    beginning: Beginning | None = None,
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -86,11 +88,13 @@ def run(
     an existing pool that matches the plan is used, and the pool is kept; a completed job of the same id is replaced.
     timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
     without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
+    beginning: where the tasks with checkpoints begin; by default they continue the run before.
     """
     _refuse_unfit(recipe)
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     guard = Guard(limits, price_for(limits, recipe, client.account), now)
+    lineage_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     foreseen = client.foresee(recipe)
     if origin is not None:
         directory.check(origin.root)
@@ -107,6 +111,7 @@ def run(
         tell=tell,
         origin=origin,
         progress=progress,
+        beginning=beginning,
     )
 
 
@@ -180,13 +185,15 @@ def _outcome(
     tell: Tell,
     origin: Origin | None,
     progress: Progress,
+    beginning: Beginning | None = None,
 ) -> Outcome:
     """Do the work, and end the command however the work ends. Raises what ended it before the tasks had ended."""
     error: BaseException | None = None
     outcome = Outcome(Table())
     with Interrupts() as interrupts:
         recorder = Recorder(client, recipe, foreseen, tell, origin, progress, kept_kinds)
-        ending = Ending(client, client.register(recipe, recorder.names), recorder.tell, interrupts, kept_kinds)
+        register = client.register(recipe, recorder.names, beginning)
+        ending = Ending(client, register, recorder.tell, interrupts, kept_kinds)
         try:
             try:
                 outcome = work_through(_Work(client, recipe, foreseen, ending, recorder, guard, timeout))
@@ -278,7 +285,17 @@ class Recorder:
             assert origin is not None
             steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
             plan = foreseen.jobs._replace(steps=steps)
-            self._recordings[job.id] = begin(client.batch, client.account, recipe, job, plan, origin, kept_kinds)
+            self._recordings[job.id] = begin(
+                client.batch,
+                client.account,
+                recipe,
+                job,
+                plan,
+                origin,
+                kept_kinds,
+                foreseen.sources,
+                foreseen.blobs,
+            )
 
     @property
     def names(self) -> dict[str, str]:

@@ -53,6 +53,12 @@ FACTORY = {
     "BATCHTRAIN_PARAMETERS": 'the parameters of the task as JSON: `{"lr": 0.1, "batch": 32}`',
 }
 """Variables of tasks that a grid or a list makes."""
+CHECKPOINT = {
+    "BATCHTRAIN_CHECKPOINT_DIR, BATCHTRAIN_CHECKPOINT_KEEP": "where the checkpoints are; how many are kept",
+    "BATCHTRAIN_PREEMPTION": "a file that appears when Azure announces the preemption of a node",
+    "BATCHTRAIN_LINEAGE": "the name and the commit of the run, as JSON",
+}
+"""Variables of tasks that keep checkpoints."""
 EVERY_PROCESS = {
     "BATCHTRAIN_RANK, BATCHTRAIN_WORLD_SIZE": "number of the process from 0, and all processes that train",
     "BATCHTRAIN_LOCAL_RANK, BATCHTRAIN_LOCAL_SIZE": "the same within the node",
@@ -91,6 +97,7 @@ def page() -> str:
         _section("From Azure Batch", "The emulator sets them too.", BATCH.items()),
         _section("Every attempt of a gang, and of a task with `source` or `checkpoint`", "", LAUNCH.items()),
         _section("Every task of a `grid` or a `list`", "A value of the recipe wins.", FACTORY.items()),
+        _section("Every task with `checkpoint`", "Set by the launch.", CHECKPOINT.items()),
         _section(
             "Every process of a framework", "Set by the node launcher, whatever was set before.", EVERY_PROCESS.items()
         ),

@@ -228,6 +228,7 @@ def _run_all(todo: list[Planned], planned: list[Planned], folder: Path, parallel
 def _child(planned: Planned, folder: Path, number: int) -> Child:
     """`batchtrain run` of a case. number: ends the ids of its pool and its jobs, which run beside others."""
     from batchtrain.cli.children import Child
+    from batchtrain.runs.beginnings import training_jobs
 
     chosen, values = settings(), dict(planned.settings)
     if number and planned.recipe.pool is not None:
@@ -236,6 +237,7 @@ def _child(planned: Planned, folder: Path, number: int) -> Child:
         values[f"job_specifications[{index}].id"] = f"{job.id}-{number}"
     words = ["run", str(planned.directory), "-o", "json", "--runs-dir", str(folder.parent)]
     words += ["--local"] if chosen.local else []
+    words += ["--fresh"] if training_jobs(planned.recipe) else []  # a case measures a whole training
     words += [word for name in chosen.ignore for word in ("--ignore", name)]
     words += [word for part, file in chosen.files.items() for word in (f"--{part}", file)]
     words += [word for path, text in values.items() for word in ("--set", f"{path}={text}")]

@@ -121,6 +121,7 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
     A job that exists already with the same plan gets the tasks that it lacks.
     """
     loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
+    settings().settle_copy(loaded.recipe)
     names = ", ".join(job.id for job in loaded.recipe.jobs)
     question = f"Delete {names} with all tasks and add them again" if recreate else ""
     client = settings().connect(loaded, changes=f"adding {names}", question=question)

@@ -160,6 +160,18 @@ class Settings:
         command = ("batchtrain", *sys.argv[1:])
         return Origin(root_of(self.runs_dir, os.environ), command, dict(self.values), files)
 
+    def settle_copy(self, recipe: Recipe) -> None:
+        """Ask once whether a copied recipe continues the checkpoints of the original. Without a terminal it is another
+        project, which the command says when it adds the jobs."""
+        from batchtrain.config import projects
+        from batchtrain.runs.beginnings import copied_from
+
+        copied = copied_from(recipe)
+        if copied is None or sys.stdin is None or not sys.stdin.isatty():
+            return
+        question = f"This recipe was copied from {copied.path}. Continue the checkpoints of that project?"
+        projects.write(recipe.directory, copied.id if click.confirm(question, err=True) else "")
+
     def confirm(self, question: str) -> None:
         """Ask before something is destroyed. Without a terminal, this is an error."""
         if self.yes:

@@ -31,6 +31,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
     from batchtrain.plan.marks import SHOWN, marked_plan
+    from batchtrain.runs.beginnings import lineage_of
     from batchtrain.runs.lease import marks_here
 
     examined = _examined(directory)
@@ -38,7 +39,8 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
         return _diff(examined.recipe, exit_code)
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
-    plan = marked_plan(_planned(examined.recipe), marks_here(examined.recipe.settings, SHOWN))
+    recipe = examined.recipe
+    plan = marked_plan(_planned(recipe), marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
     hour = settings().hour_of(examined.recipe)
     if settings().output == "table":
         for warning in plan.warnings:
@@ -85,12 +87,14 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
+    from batchtrain.config.projects import project_of
     from batchtrain.config.source_directory import read_sources
     from batchtrain.config.travel import BLOB_STORE
     from batchtrain.custom import read_made
     from batchtrain.plan import Facts, plan_recipe
 
-    facts = Facts(made=read_made(recipe), blob_store=BLOB_STORE if settings().local else "")
+    project = project_of(recipe.directory).id
+    facts = Facts(made=read_made(recipe), blob_store=BLOB_STORE if settings().local else "", project=project)
     return plan_recipe(recipe, facts, read_sources(recipe))
 
 

@@ -14,6 +14,7 @@ from batchtrain.cli import shipped_recipes
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.options import common, completed, directories, settings
 from batchtrain.cli.output import show, show_rows
+from batchtrain.config import projects
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
@@ -106,6 +107,7 @@ def new(name: str, directory: str | None) -> None:
     was_there = target.exists()
     try:
         _copy(recipe, target)
+        projects.write(target / "config")
     except OSError:  # such as a full disk: half a recipe is useless and would block the next attempt
         for made in target.iterdir() if was_there else [target]:
             shutil.rmtree(made, ignore_errors=True)

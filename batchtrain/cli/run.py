@@ -46,6 +46,8 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 @click.option(
     "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
 )
+@click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
+@click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
 @common
 def command(
     directory: str | None,
@@ -54,6 +56,8 @@ def command(
     reuse: bool,
     max_price: float | None,
     max_duration: float | None,
+    fresh: bool,
+    resume: str | None,
 ) -> None:
     """Create the pool and the jobs, show the output, fetch the results, delete everything, and exit with the result.
 
@@ -66,10 +70,15 @@ def command(
     from batchtrain.cli.progress import bar
     from batchtrain.limits import Limits
     from batchtrain.run import run
+    from batchtrain.runs.beginnings import Beginning
+    from batchtrain.runs.directory import find
 
     chosen = settings()
     loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
     source = directory or chosen.configdir or "."
+    origin = chosen.origin(source)
+    beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
+    chosen.settle_copy(loaded.recipe)
     client = chosen.connect(loaded, changes=f"running {source}", ends_it=True)
     try:
         from batchtrain.display.subject import view_of  # the SDK is loaded by now
@@ -84,9 +93,10 @@ def command(
                 timeout=timeout,
                 keep=keep,
                 reuse=reuse,
-                origin=chosen.origin(source),
+                origin=origin,
                 progress=progress,
                 limits=Limits(max_price, max_duration),
+                beginning=beginning,
             )
             _report(outcome)
             if not keep and outcome.failure is None and outcome.problem is None and chosen.output == "table":

@@ -1,9 +1,10 @@
-"""`batchtrain runs`: the records of past runs: list, show, compare, export."""
+"""`batchtrain runs`: the records of past runs: list, show, compare, restore, export."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING
 import click
 
 from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, duration, say, settings
+from batchtrain.cli.options import common, directories, duration, say, settings
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import UsageError, printable
+from batchtrain.errors import UsageError, printable, printable_lines
 
 if TYPE_CHECKING:
     from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -76,6 +77,7 @@ def show_(run: str) -> None:
     RUN is a name, its beginning or end, a path, or `latest`.
     """
     from batchtrain.runs import compare
+    from batchtrain.runs.continuations import continuation_rows
 
     directory = _run(run)
     record = directory.record()
@@ -88,6 +90,9 @@ def show_(run: str) -> None:
     show_rows(compare.metric_rows(record), empty="no metrics")
     if best := compare.best_of_tasks(record.summary):
         say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
+    if continued := continuation_rows(directory):
+        print()
+        show_rows(continued)
     if attempts:
         print()
         show_rows(attempts)
@@ -105,8 +110,9 @@ def show_(run: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="RUN RUN...")
 @common
 def compare_(names: tuple[str, ...]) -> None:
-    """Compare runs: the settings that differ, the phases, and the last and best values of their metrics."""
-    from batchtrain.runs import compare
+    """Compare runs: the settings and packages that differ, the phases, the last and best values of their metrics, and
+    how their sources differ."""
+    from batchtrain.runs import compare, restore
 
     if len(names) < 2:
         raise UsageError("name at least two runs; `batchtrain runs list` lists them")
@@ -122,6 +128,9 @@ def compare_(names: tuple[str, ...]) -> None:
     print()
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print("\n".join(beside(_labels(records), [(row.name, around(row.values)) for row in rows], room)))
+    for other in directories[1:]:
+        if changed := restore.difference(directories[0], other):
+            print(f"\n{printable_lines(changed.expandtabs()) if sys.stdout.isatty() else changed.rstrip()}")
 
 
 def _labels(records: Sequence[RunRecord]) -> list[str]:
@@ -172,6 +181,29 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
             yield from textwrap.wrap(
                 start + value, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
             )
+
+
+@command.command("restore", cls=Command)
+@click.argument("run")
+@click.argument("directory", metavar="DIR", shell_complete=directories)
+@common
+def restore_(run: str, directory: str) -> None:
+    """Write a recipe that runs RUN again to a new directory: its settings and the copy of its source.
+
+    The recipe is a project of its own: it does not continue the checkpoints of the run. Secrets are in no run
+    directory; the command names where they are missing.
+    """
+    from batchtrain.runs import restore
+    from batchtrain.service.connect import loopback
+
+    recorded = _run(run)
+    restored = restore.restore(recorded, Path(directory))
+    local = " --local" if loopback(recorded.record().endpoint) else ""
+    lines = [f"the recipe of run {restored.run} is in {directory}. Next:"]
+    lines.append(f"  batchtrain run {shlex.quote(directory)}{local}")
+    if restored.masked:
+        lines.insert(1, f"no run directory has secrets, so write them first: {', '.join(restored.masked)}")
+    show(restored, "\n".join(lines))
 
 
 @command.command(cls=Command)

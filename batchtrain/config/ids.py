@@ -6,6 +6,7 @@ its tasks is known here: its ids are a span of numbers behind a prefix.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -291,3 +292,13 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         last = max(last, high)
     if ranges:
         yield start, last
+
+
+# --- projects -------------------------------------------------------------------------------------------------------
+
+PROJECT_DIGITS = 16
+
+
+def project_id(path: str) -> str:
+    """The id of the project of a recipe that has no file with one."""
+    return hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:PROJECT_DIGITS]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config import travel
+from batchtrain.config.projects import FILE as PROJECT_FILE
 from batchtrain.config.schema import shortened
 from batchtrain.config.travel import AnySource, FileOnDisk, LargeSource, LeftOut, Source, Survey
 from batchtrain.config.types import Recipe
@@ -20,7 +21,7 @@ from batchtrain.errors import PlanError
 if TYPE_CHECKING:
     from batchtrain.launchers.launch import File
 
-CACHES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store"})
+CACHES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store", PROJECT_FILE})
 """Names that are left out without mention."""
 _KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 CREDENTIALS = (
@@ -29,7 +30,7 @@ CREDENTIALS = (
     ".git-credentials", ".pypirc", ".aws", ".azure", ".ssh",
 )  # fmt: skip
 """Names that often hold secrets, as patterns."""
-_CREDENTIALS = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
+CREDENTIALS_NAME = re.compile("|".join(map(fnmatch.translate, CREDENTIALS)))
 IGNORE_FILE = ".batchtrainignore"
 """The file in a source that lists what is not sent, in the syntax of gitignore."""
 GIT_IGNORE = ".gitignore"
@@ -261,7 +262,7 @@ class _Walk:
         elif next((decision for decision in decisions if decision is not None), False):
             rule = GIT_IGNORE
         else:
-            rule = "the default rules" if _CREDENTIALS.fullmatch(last) else ""
+            rule = "the default rules" if CREDENTIALS_NAME.fullmatch(last) else ""
         if rule:
             self._left_out.setdefault(rule, []).append(name)
         return bool(rule)

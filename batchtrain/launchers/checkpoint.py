@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import msgspec
+
 from batchtrain import runtime
 from batchtrain.launchers import shell, steps
 from batchtrain.launchers.launch import File, Launch
@@ -10,16 +14,36 @@ from batchtrain.launchers.node_launcher import SPEC
 MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 
 
-def around(launch: Launch, alias: str, digest: str, keep: int, signal: str) -> Launch:
-    """The launch with the variables of checkpoints set for every process of it.
+LINEAGE = File(".batchtrain/python/batchtrain_lineage.py", runtime.LINEAGE)
+FACTS = ".batchtrain/python/batchtrain_lineage.json"
+_LINEAGE = f'"$bt_python" -I -S "$AZ_BATCH_TASK_SHARED_DIR/{LINEAGE.name}"'
+FINISHED = f"{{ bt_python=$(type -P python3) && {_LINEAGE} finished >/dev/null 2>&1; true; }}"
+"""The command after a task that succeeded: the next run says that the training had finished."""
+
+
+class Place(NamedTuple):
+    """Where the checkpoints of a task are."""
+
+    alias: str
+    """The volume."""
+    project: str
+    suffix: str
+    """Follows the id of the task."""
+    former: str
+    """The name of the directory that earlier versions of batchtrain used."""
+
+
+def around(launch: Launch, place: Place, facts: dict[str, Any], keep: int, signal: str) -> Launch:
+    """The launch with the variables of checkpoints set for every process of it. facts: what is trained.
 
     The node launcher watches every node for an announced preemption, and so do the ranks of an MPI; any other launch,
     the node where it runs.
     """
     watched = any(file.name == SPEC for file in launch.files)
-    files = (MODULE,) if watched else (MODULE, steps.PREEMPTION)
+    about = File(FACTS, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
+    files = (MODULE, LINEAGE, about, *(() if watched else (steps.PREEMPTION,)))
     watch = "" if watched else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
-    before = (_variables(alias, digest, keep), watch)
+    before = (_variables(place, keep), watch)
     return launch._replace(
         application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)
     )
@@ -45,14 +69,24 @@ def _of_ranks(signal: str) -> str:
     )
 
 
-def _variables(alias: str, digest: str, keep: int) -> str:
+def _variables(place: Place, keep: int) -> str:
     """The id of a job of a schedule contains a `:`, which Azure Files refuses."""
+    alias, job = place.alias, "${AZ_BATCH_JOB_ID//:/_}"
     return shell.block(
-        "Checkpoints: one directory for all nodes, and for every retry of the task:",
+        "Checkpoints: one directory for all nodes, for every retry of the task, and for the next run of the project:",
         f'bt_volume="$AZ_BATCH_NODE_MOUNTS_DIR"/{shell.word(alias)}',
         f'[ -d "$bt_volume" ] || {{ {_say(_NOT_MOUNTED.format(alias))}; exit 1; }}',
-        f'BATCHTRAIN_CHECKPOINT_DIR="$bt_volume/checkpoints/${{AZ_BATCH_JOB_ID//:/_}}/$AZ_BATCH_TASK_ID/{digest}"',
-        f'mkdir -p "$BATCHTRAIN_CHECKPOINT_DIR" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
+        f'bt_training="$bt_volume/checkpoints/{place.project}/{job}/${{AZ_BATCH_TASK_ID}}{place.suffix}"',
+        f'bt_former="$bt_volume/checkpoints/{job}/$AZ_BATCH_TASK_ID/{place.former}"',
+        f'mkdir -p "$bt_training" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
+        "if bt_python=$(type -P python3); then",
+        f'  BATCHTRAIN_CHECKPOINT_DIR=$({_LINEAGE} begin "$bt_training" "$bt_former") || exit 1',
+        "else",
+        f"  case ${{BATCHTRAIN_LINEAGE-}} in *'\"fresh\"'* | *'\"resume\"'*) {_say(_NO_PYTHON)}; exit 1 ;; esac",
+        '  bt_line=$(ls "$bt_training" | grep -x "[0-9]*" | sort -n | tail -n 1)',
+        '  BATCHTRAIN_CHECKPOINT_DIR="$bt_training/${bt_line:-1}"',
+        f'  mkdir -p "$BATCHTRAIN_CHECKPOINT_DIR" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
+        "fi",
         f"export BATCHTRAIN_CHECKPOINT_DIR BATCHTRAIN_CHECKPOINT_KEEP={keep}",
         'export BATCHTRAIN_PREEMPTION="$AZ_BATCH_TASK_DIR/.batchtrain-preemption.json"',
         'rm -f "$BATCHTRAIN_PREEMPTION"',
@@ -64,6 +98,7 @@ def _say(text: str) -> str:
     return f"printf '%s\\n' {shell.word('batchtrain: ' + text)} >&2"
 
 
+_NO_PYTHON = "`checkpoint`: --fresh and --resume need python3 on the node, or in the image of the task"
 _NOT_MOUNTED = (
     "`checkpoint`: the volume `{}` is not mounted on this node; Batch mounts volumes when a pool is created: delete the"
     " pool and create it again"

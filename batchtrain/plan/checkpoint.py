@@ -1,22 +1,28 @@
-"""Where the checkpoints of a task are: on its volume, in a directory that is named by what the task trains."""
+"""Where the checkpoints of a task are: on its volume, in a directory that is named by what is trained and for whom."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
 from batchtrain.config import travel
 from batchtrain.config.travel import AnySource
-from batchtrain.config.types import Task
+from batchtrain.config.types import Checkpoint, Task
 from batchtrain.errors import PlanError
-from batchtrain.frameworks.base import Shape
-from batchtrain.launchers import checkpoint
-from batchtrain.launchers.launch import Launch
+from batchtrain.frameworks import counts
+from batchtrain.frameworks.base import AUTO, Shape
+from batchtrain.frameworks.mpi import MpiBlock
+from batchtrain.launchers import checkpoint, mpi, node_launcher
+from batchtrain.launchers.launch import Launch, MpiLaunch
 from batchtrain.plan import mounts
+from batchtrain.plan.factory import RowCheckpoint
 from batchtrain.plan.frame import Frame
 
-_DIGITS = 16
+_DIGITS, _FILE_DIGITS = 16, 8
+MOST_FILES = 256
+"""Files of a source with a digest each; the digest of a larger source is that of all."""
 
 
 def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: Launch) -> Launch:
@@ -27,24 +33,58 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     volume = frame.recipe.resources.volumes.shared_data_volumes.get(alias)
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
-    settings = task.checkpoint
-    return checkpoint.around(launch, alias, digest(frame, task, shape, source), settings.keep, settings.signal or "")
+    settings, digests = task.checkpoint, travel.digests(source)
+    place = checkpoint.Place(alias, frame.project, _suffix(settings), _former(frame, task, shape, digests))
+    facts = _facts(frame, task, shape, digests)
+    return checkpoint.around(launch, place, facts, settings.keep, settings.signal or "")
 
 
-def digest(frame: Frame, task: Task, shape: Shape, source: AnySource) -> str:
-    """The same for the same training. Limits, names and the number of checkpoints do not change what is trained."""
+def _suffix(wanted: Checkpoint) -> str:
+    """What tells trainings of one task id apart."""
+    row = f".{wanted.row}" if isinstance(wanted, RowCheckpoint) else ""
+    return f"{row}@{wanted.key}" if wanted.key else row
+
+
+def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> dict[str, Any]:
+    """What a run trains, for the comparison with the run that it continues. Commands and variables are digests, because
+    they may hold secrets."""
+    files = {name: sha256[:_FILE_DIGITS] for name, sha256 in digests}
+    if len(files) > MOST_FILES:
+        files = {f"the {len(files):,} files of `{task.source}`": _digest(digests)[:_FILE_DIGITS]}
+    return {
+        "files": files,
+        "settings": {
+            "command": _digest(task.command),
+            "image": task.docker_image or task.singularity_image or "",
+            "environment": _digest((frame.job.environment_variables, task.environment_variables)),
+        },
+        "nodes": shape.instances,
+        "ranks": _ranks(task, shape),
+        "reshard": task.checkpoint is None or task.checkpoint.reshard,
+    }
+
+
+def _ranks(task: Task, shape: Shape) -> int | None:
+    """The processes of the launch; None if only the nodes can count them."""
+    for _, block in task.multi_instance.launches if task.multi_instance else ():
+        if isinstance(block, MpiBlock):
+            return counts.number(mpi.ranks_of(MpiLaunch(block), shape.instances).total)
+        each = node_launcher.processes(block, shape.instances)
+        number = max(shape.gpus, 1) if each == AUTO and shape.size else counts.number(each)
+        return None if number is None else number * shape.instances
+    return None
+
+
+def _digest(value: object) -> str:
+    encoded = msgspec.json.encode(value, enc_hook=repr, order="deterministic")
+    return hashlib.sha256(encoded).hexdigest()[:_DIGITS]
+
+
+def _former(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> str:
+    """The name of the directory of the same training in batchtrain before 2026-11: a digest of the training with its
+    source, command and number of nodes."""
     training = msgspec.structs.replace(
         task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,
         retention_time=None, depends_on=(), depends_on_range=None, task_factory=None,
     )  # fmt: skip
-    identity = msgspec.json.encode(
-        (
-            training,
-            frame.job.environment_variables,
-            shape.instances,
-            travel.digests(source),
-        ),
-        enc_hook=repr,
-        order="deterministic",
-    )
-    return hashlib.sha256(identity).hexdigest()[:_DIGITS]
+    return _digest((training, frame.job.environment_variables, shape.instances, digests))

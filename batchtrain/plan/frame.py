@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import travel
+from batchtrain.config.ids import project_id
 from batchtrain.config.types import Job, Recipe
 from batchtrain.errors import PlanError
 from batchtrain.plan.image import is_windows
@@ -30,6 +31,8 @@ class Frame(NamedTuple):
     sources: Sources
     blob_store: str = ""
     """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
+    project: str = ""
+    """The id of the recipe's project."""
     windows: bool = False
     acting: bool = False
     filling: bool = False
@@ -52,6 +55,7 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         recipe.settings.storage_account_settings if travel.through_storage(recipe) else None,
         sources,
         facts.blob_store,
+        facts.project or project_id(recipe.directory),
         _windows(recipe),
     )
 

@@ -1,11 +1,13 @@
-"""The metadata that batchtrain writes into pools, jobs and job schedules: the run that added them, its user and host,
-and the state of a job's addition. Pure."""
+"""What batchtrain writes into pools, jobs and job schedules about the run that adds them: metadata with its name, user
+and host, the state of a job's addition, and for jobs with checkpoints the lineage of the run. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from batchtrain.plan import lineage
+from batchtrain.plan.lineage import Lineage
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 
@@ -16,7 +18,7 @@ COMPLETE = "batchtrain:tasks"
 """The number of tasks of a large job, which is added when all of them exist."""
 VARIABLE = "BATCHTRAIN_RUN"
 """The run as a variable of a job's tasks. It separates their attempts from those of an earlier job of the same id."""
-OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE})
+OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE, lineage.VARIABLE})
 MARKED = frozenset({"pool.add", "job.add", "schedule.add"})
 """The actions whose requests carry marks."""
 
@@ -24,11 +26,13 @@ Document = Mapping[str, Any]
 
 
 class Marks(NamedTuple):
-    """Which run adds something. user, host: empty if the configuration leaves them out."""
+    """Which run adds something. user, host: empty if the configuration leaves them out. lineage: None without
+    checkpoints."""
 
     run: str
     user: str = ""
     host: str = ""
+    lineage: Lineage | None = None
 
     @property
     def metadata(self) -> list[dict[str, str]]:
@@ -51,9 +55,12 @@ def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:
     """A request with its marks; those of a job are also given to the automatic pool and the jobs that it creates."""
     if action not in MARKED:
         return dict(document)
-    if action == "schedule.add":
-        document = {**document, "jobSpecification": _of_job(document["jobSpecification"], marks)}
-    return _of_job(document, marks) if action == "job.add" else _with(document, marks)
+    if action == "pool.add":
+        return _with(document, marks)
+    told = marks.lineage.value(marks.run) if marks.lineage and document["id"] in marks.lineage.jobs else ""
+    if action == "job.add":
+        return _of_job(document, marks, told)
+    return _with({**document, "jobSpecification": _of_job(document["jobSpecification"], marks, told)}, marks)
 
 
 def marked_plan(plan: Plan, marks: Marks) -> Plan:
@@ -65,13 +72,15 @@ def marked_plan(plan: Plan, marks: Marks) -> Plan:
     return plan._replace(steps=tuple(steps))
 
 
-def _of_job(job: Document, marks: Marks) -> dict[str, Any]:
+def _of_job(job: Document, marks: Marks, told: str) -> dict[str, Any]:
     pool_info = job.get("poolInfo", {})
     if automatic := pool_info.get("autoPoolSpecification"):
         automatic = {**automatic, "pool": _with(automatic["pool"], marks)}
         job = {**job, "poolInfo": {**pool_info, "autoPoolSpecification": automatic}}
-    variables = [*job.get("commonEnvironmentSettings", ()), {"name": VARIABLE, "value": marks.run}]
-    return _with({**job, "commonEnvironmentSettings": variables}, marks)
+    own = [{"name": VARIABLE, "value": marks.run}]
+    if told:
+        own.append({"name": lineage.VARIABLE, "value": told})
+    return _with({**job, "commonEnvironmentSettings": [*job.get("commonEnvironmentSettings", ()), *own]}, marks)
 
 
 def _with(document: Document, marks: Marks) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import apptainer, plain, steps, sweep, variables
+from batchtrain.launchers import apptainer, packages, plain, steps, sweep, variables
+from batchtrain.launchers import checkpoint as launched
 from batchtrain.launchers import moves as placing
 from batchtrain.launchers.launch import File, Implicit, Launch
 from batchtrain.launchers.preparation import Moved
@@ -334,6 +335,8 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     files = _read(source)
     payload.refuse_reserved((file.name for file in (large.files if large else files)), where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
+    if _lists_packages(task):
+        ours.append(packages.FILE)
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     archive = travel.archive((*files, *ours, *launch.files))
@@ -398,9 +401,21 @@ def _command_line(
     if way.bare:
         return line or (command.bash(task.command) if task.command else ""), by_line
     run = f'exec /bin/bash "$AZ_BATCH_TASK_SHARED_DIR/{OURS}/launch.sh"'
+    if task.checkpoint is not None:
+        run = f"{run.removeprefix('exec ')} && {launched.FINISHED}"
+    if _lists_packages(task):
+        run = f"{packages.listed(task.command or '', apptainer.CALL if way.image else '')}; {run}"
     if task.multi_instance:
         return command.bash(carrier.forget, run), ()
     return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run), by_line
+
+
+def _lists_packages(task: Task) -> bool:
+    """Whether the run records the package versions of the task: of a program that it sends, in the environment that the
+    task begins with. A `pre_execution_command` may change that, and an image that is `run` has its own command."""
+    prepared = task.multi_instance is not None and task.multi_instance.pre_execution_command
+    own = task.singularity_image is not None and task.singularity_execution.cmd == "run"
+    return task.source is not None and not prepared and not own
 
 
 def _fetched_later(task: Task) -> tuple[wire.Environment, ...]:

@@ -83,6 +83,12 @@ class JobReused(Event, frozen=True):
     kind = "job.reused"
 
 
+class RecipeCopied(Event, frozen=True):
+    """The directory of the recipe is a copy, and no one said whether it continues the checkpoints of the original."""
+
+    kind = "recipe.copied"
+
+
 class JobReplaced(Event, frozen=True):
     kind = "job.replaced"
 

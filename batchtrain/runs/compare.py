@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from batchtrain.catalog.prices import money
 from batchtrain.errors import shortened
 from batchtrain.records import Attempt, Metric
+from batchtrain.runs import source_copy
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
@@ -50,6 +55,17 @@ class Best(NamedTuple):
 
 MANY = 4
 """Tasks of a run that are shown as their number and the best value."""
+
+
+class Packages(msgspec.Struct, frozen=True):
+    """logs/TASK/packages.json."""
+
+    python: str
+    packages: dict[str, str]
+
+
+SHORT = 12
+"""Characters of a digest that are shown."""
 
 
 class Difference(NamedTuple):
@@ -192,10 +208,15 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     """The settings that differ, the seconds of each phase, and all metrics with their last values."""
     records = [run.record() for run in runs]
     rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
-    effective = [_effective(run) for run in runs]
+    effective = [dict(leaves(effective_of(run))) for run in runs]
     if not all(effective):  # a run without its recipe would differ in everything
         effective = [{} for _ in runs]
     settings = [{**record.settings, **values} for record, values in zip(records, effective, strict=True)]
+    packages = [_packages(run) for run in runs]
+    if not all(packages):  # as above
+        packages = [{} for _ in runs]
+    for values, run, versions in zip(settings, runs, packages, strict=True):
+        values |= _made_of(run) | versions
     names = dict.fromkeys(name for values in settings for name in values)
     rows += [Difference(name, tuple(values.get(name, "") for values in settings)) for name in names]
     differing = [row for row in rows if len(set(row.values)) > 1]
@@ -210,8 +231,8 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     ]
 
 
-def _effective(run: RunDirectory) -> dict[str, str]:
-    """The values of effective.yaml by their paths; empty if it cannot be read."""
+def effective_of(run: RunDirectory) -> dict[str, Any]:
+    """The sections of effective.yaml; empty if it cannot be read."""
     import yaml  # a slow import, needed only to compare runs
 
     try:
@@ -220,17 +241,39 @@ def _effective(run: RunDirectory) -> dict[str, str]:
         )
     except (OSError, yaml.YAMLError):
         return {}
-    return dict(_leaves(document))
+    return document if isinstance(document, dict) else {}
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def _made_of(run: RunDirectory) -> dict[str, str]:
+    """Digests of the source and of the input data of a run."""
+    values = {}
+    copy = source_copy.read(run)
+    if copy is not None and copy.sources:
+        digests = sorted(f"{file.name} {file.sha256}" for source in copy.sources for file in source.files)
+        values["source"] = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:SHORT]
+    for data in copy.inputs if copy is not None else ():
+        values[f"input {data.source}"] = data.digest[:SHORT]
+    return values
+
+
+def _packages(run: RunDirectory) -> dict[str, str]:
+    """The package versions of the first task that recorded them, with that of Python."""
+    for path in sorted(run.path.glob("logs/*/packages.json")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            known = msgspec.json.decode(path.read_bytes(), type=Packages)
+            versions = {"python": known.python, **known.packages}
+            return {f"package {name}": version for name, version in versions.items()}
+    return {}
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """The scalars of a document with their paths, as `--set` writes them."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}[{index}]")
+            yield from leaves(item, f"{path}[{index}]")
     elif value is not None:
         yield path, str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -115,6 +115,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The values of `--set`."""
     versions: dict[str, str] = {}
     commit: Commit | None = None
+    project: str = ""
+    """The id of the project below which the checkpoints of the job are; empty for a job without checkpoints."""
     summary: dict[str, Metric] = {}
     failure: RunFailure | None = None
     results: str = ""

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from batchtrain import markup
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
-from batchtrain.runs import compare, directory, report
+from batchtrain.runs import compare, directory, report, restore
+from batchtrain.runs.continuations import LineageRecord, continuations
 from batchtrain.runs.curves import Plot
 from batchtrain.runs.directory import RunDirectory, RunRecord
 
@@ -147,6 +148,16 @@ class Run:
         """The directory with the results of the first task: what it wrote to `output`."""
         return self.directory.outputs(self._first())
 
+    @property
+    def lineage(self) -> dict[str, LineageRecord]:
+        """By task with checkpoints, the run that it continued."""
+        return continuations(self.directory)
+
+    def restore(self, directory: str | Path) -> restore.Restored:
+        """Write a recipe that runs this run again to a new directory. Raises UsageError for a run without a copy of its
+        source."""
+        return restore.restore(self.directory, Path(directory))
+
     def _first(self) -> str:
         for task in self.directory.tasks():
             return task.id
@@ -211,6 +222,12 @@ class Comparison:
         ids = [record.id for record in self._records]
         rows = compare.compare([run.directory for run in self.runs])
         return Table({"name": row.name, **dict(zip(ids, row.values, strict=True))} for row in rows)
+
+    @property
+    def source(self) -> Lines:
+        """How the source of each other run differs from that of the first one, as a unified difference."""
+        first, *others = (run.directory for run in self.runs)
+        return Lines("".join(restore.difference(first, other) for other in others).splitlines())
 
     def plot(self, *names: str) -> Plot:
         """The curves of the first task of each run over each other."""

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from batchtrain.config.types import Settings
+from batchtrain.plan.lineage import Lineage
 from batchtrain.plan.marks import Marks
 
 FILE = "lease.json"
@@ -39,9 +40,10 @@ def user() -> str:
         return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
-def marks_here(settings: Settings, run: str) -> Marks:
+def marks_here(settings: Settings, run: str, lineage: Lineage | None = None) -> Marks:
     """The marks of a run of this process, as the configuration allows them."""
-    return Marks(run, user(), socket.gethostname()) if settings.owner_metadata else Marks(run)
+    marks = Marks(run, lineage=lineage)
+    return marks._replace(user=user(), host=socket.gethostname()) if settings.owner_metadata else marks
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):

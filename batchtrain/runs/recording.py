@@ -7,7 +7,6 @@ import functools
 import itertools
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime, timezone
@@ -29,6 +28,7 @@ from batchtrain.config.masking import (
     secrets_in,
     secrets_sent,
 )
+from batchtrain.config.projects import project_of
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
@@ -36,7 +36,7 @@ from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
-from batchtrain.plan.types import Plan
+from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
 from batchtrain.records.events import (
     AttemptEnded,
@@ -49,10 +49,10 @@ from batchtrain.records.events import (
     PoolReused,
     TasksAdded,
 )
-from batchtrain.runs import compare, directory, lease, report, results
+from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
+from batchtrain.runs.beginnings import commit_of, training_jobs
 from batchtrain.runs.directory import (
-    Commit,
     Cost,
     EventRecord,
     RunDirectory,
@@ -140,6 +140,8 @@ class Recording:
         self._files = {(file.task, file.node, file.path): file for file in run.files()}
         self._places: dict[str, str] = {}
         """The nodes on which tasks ran, each with its pool."""
+        self.unkept = ""
+        """Why no copy of the source is kept; empty if there is one, or no source."""
         self._again: dict[tuple[str, str, str], str] = {}
         self._left = 0
         """How many tasks' logs were not fetched because the job has many."""
@@ -494,6 +496,8 @@ class Recording:
             )
         if self._record.cost is not None and self._record.cost.run is not None:
             lines.append(f"this run cost {compare.cost(self._record)}: {self._record.node_hours or 0:.2f} node hours")
+        if self.unkept:
+            lines.append(f"no copy of the source was kept: {self.unkept}")
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
@@ -539,9 +543,12 @@ def begin(
     plan: Plan,
     origin: Origin,
     kept_kinds: tuple[str, ...] = (),
+    sources: Sources | None = None,
+    blobs: source_copy.Blobs | None = None,
 ) -> Recording:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made.
-    kept_kinds: the kinds of things that the run does not delete."""
+    kept_kinds: the kinds of things that the run does not delete. sources: the files of each `source`, of which a copy
+    is kept. blobs: lists the input data in storage accounts, for its digests."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
@@ -560,12 +567,15 @@ def begin(
         settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
+        project=project_of(recipe.directory).id if job.id in training_jobs(recipe) else "",
         cost=_planned_cost(recipe, account),
     )
     try:
         recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
         recording.of(recipe, plan, origin)
         run.write(record)
+        dirty = record.commit is not None and record.commit.dirty
+        recording.unkept = source_copy.keep(run, recipe, job, sources or {}, secrets=secrets, dirty=dirty, blobs=blobs)
         return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
@@ -663,21 +673,6 @@ def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
         tasks = itertools.islice(read.task_documents(client, job_id, "id,environmentSettings"), read.PAGE)
         return secrets_sent(read.job_document(client, job_id), list(tasks))
     return ()
-
-
-def commit_of(repository: Path) -> Commit | None:
-    """The git commit of a directory; None if git or the repository is missing."""
-    try:
-        described = subprocess.run(
-            ["git", "-C", str(repository), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return Commit(described.removesuffix("-dirty"), described.endswith("-dirty"))
 
 
 _SECTIONS = {

@@ -28,6 +28,13 @@ from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
 OUTPUT = "output"
 """The directory of results in a working directory."""
 _OWN = ("stdout.txt", "stderr.txt")
+_ABOUT = {
+    ENDS: "ranks/ends.jsonl",
+    ATTEMPTS: "ranks/attempts.jsonl",
+    ".batchtrain-lineage.json": "lineage.json",
+    ".batchtrain-packages.json": "packages.json",
+}
+"""Records that the launch leaves on the primary, with their names among the logs."""
 _RANK = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.(stdout|stderr)\.txt")
 _METRICS = re.compile(r"wd/ranks/(attempt-\d+/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
@@ -86,8 +93,8 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
-    if part.name == "n0" and path in (ENDS, ATTEMPTS):
-        return f"logs/{task}/ranks/{path.rpartition('/')[2]}"
+    if part.name == "n0" and path in _ABOUT:
+        return f"logs/{task}/{_ABOUT[path]}"
     if match := _RANK.fullmatch(path):
         return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
     if match := _METRICS.fullmatch(path):

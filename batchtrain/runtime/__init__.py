@@ -2,8 +2,8 @@
 
 Nothing here imports the rest of batchtrain. The files need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or bash 4.2
 (attempt.sh, gang.sh, node.sh, preflight.sh, inside.sh) and common commands. Only launch/, verdict.py, ends.py,
-torchrun.py, batchtrain_checkpoint.py, batchtrain_sweep.py and preemption.py need Python (3.6 or later); torchrun.py
-also needs PyTorch.
+torchrun.py, batchtrain_checkpoint.py, batchtrain_lineage.py, package_versions.py, batchtrain_sweep.py and preemption.py
+need Python (3.6 or later); torchrun.py also needs PyTorch.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ TORCHRUN_SHELL = _read("torchrun.sh")
 """Finds the Python of torchrun for the same, if the command does not start with one."""
 CHECKPOINT = _read("batchtrain_checkpoint.py")
 """The module by which a program finds, writes and completes its checkpoints."""
+LINEAGE = _read("batchtrain_lineage.py")
+"""Finds the checkpoints that a run continues, and says from which run they are."""
+PACKAGES = _read("package_versions.py")
+"""Lists the package versions of a Python."""
 SWEEP_MODULE = _read("batchtrain_sweep.py")
 """The module that names the best task of a sweep."""
 PREEMPTION = _read("preemption.py")

@@ -40,6 +40,12 @@ def step_of(path: "str | None") -> int:
     return int(os.path.basename(path).partition("-")[2]) if path else 0
 
 
+def run_of(path: str) -> str:
+    """The run that completed a checkpoint; empty if its manifest does not say it."""
+    with open(os.path.join(path, MANIFEST)) as file:
+        return str(json.load(file).get("run", ""))
+
+
 def begin(step: int) -> str:
     """Make an empty directory for the checkpoint of a step. What an earlier attempt left there is removed."""
     path = os.path.join(directory(), f"step-{step:d}")
@@ -50,7 +56,9 @@ def begin(step: int) -> str:
 
 def complete(path: str) -> None:
     """Write the manifest: from now on the checkpoint counts. Then remove older ones."""
-    text = json.dumps({"version": 1, "files": _files(path)}, indent=1, sort_keys=True)
+    run = json.loads(os.environ.get("BATCHTRAIN_LINEAGE") or "{}").get("run")
+    manifest = {"version": 1, "files": _files(path), **({"run": run} if run else {})}
+    text = json.dumps(manifest, indent=1, sort_keys=True)
     with open(os.path.join(path, MANIFEST), "w") as file:
         file.write(text)
         file.flush()

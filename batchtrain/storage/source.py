@@ -11,7 +11,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.plan.factory import place_of
 
 if TYPE_CHECKING:
-    from batchtrain.storage.blob import Connect
+    from batchtrain.storage.blob import Connect, Stored
 
 
 def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
@@ -28,6 +28,14 @@ def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
     return listings
 
 
+def blobs_of(source: str, connect: Connect) -> Iterator[Stored]:
+    """The blobs of `LINK/CONTAINER/PREFIX`, page by page. Raises ServiceError."""
+    from batchtrain.storage import blob  # 0.28 s, and only for recipes that read storage
+
+    link, container, path = blob.place_of(source)
+    yield from blob.stored(connect(link), container, path)
+
+
 class _Names:
     """The names of blobs, listed anew by each iteration."""
 
@@ -35,7 +43,4 @@ class _Names:
         self._listing, self._connect = listing, connect
 
     def __iter__(self) -> Iterator[str]:
-        from batchtrain.storage import blob  # 0.28 s, and only for tasks that a file factory makes
-
-        link, container, path = blob.place_of(self._listing)
-        return (item.name for item in blob.stored(self._connect(link), container, path))
+        return (item.name for item in blobs_of(self._listing, self._connect))

@@ -28,7 +28,8 @@ from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
 from batchtrain.records import Endpoint
-from batchtrain.runs import results
+from batchtrain.runs import results, source_copy
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.extract import Extractor, Pattern
 from batchtrain.runs.results import Part
 from batchtrain.runs.summary import Summary
@@ -373,6 +374,13 @@ def brought(seen: Seen) -> list[str]:
     return [name for _, _, name in results.select("train", task.results or Results(), files).wanted]
 
 
+def copied(seen: Seen) -> list[str]:
+    """Why a run keeps no copy of the source."""
+    with tempfile.TemporaryDirectory() as directory:
+        run = RunDirectory(Path(directory))
+        return [source_copy.keep(run, seen.recipe, seen.recipe.jobs[0], seen.sources)]
+
+
 def measured(seen: Seen) -> list[str]:
     """The metrics of two lines, and their units."""
     (task, *_) = seen.recipe.jobs[0].tasks
@@ -577,6 +585,12 @@ ROWS: dict[str, Row] = {
         beside={**BY_NAME, f"{POOL}.virtual_network.resource_group": None},
     ),
     # config
+    "batchtrain.source_copy.enabled": Row(
+        False, shown="`source_copy.enabled` is false", beside=BROUGHT, files=SOURCE, effect=copied
+    ),
+    "batchtrain.source_copy.max_size": Row(
+        "1", shown="`source_copy.max_size` is 1", beside=BROUGHT, files=SOURCE, effect=copied
+    ),
     "batchtrain.storage_account_settings": Row(
         "link", wire="*.httpUrl", shown="sas:link/", beside=BROUGHT, files=SOURCE
     ),
@@ -771,6 +785,8 @@ ROWS: dict[str, Row] = {
         "other", shown='"$AZ_BATCH_NODE_MOUNTS_DIR"/other', effect=launched, beside={OTHER_VOLUME: NFS}
     ),
     f"{TASKS}.checkpoint.signal": Row("SIGUSR1", effect=launched),
+    f"{TASKS}.checkpoint.key": Row("lr-0.1", shown="}@lr-0.1", effect=launched),
+    f"{TASKS}.checkpoint.reshard": Row(False, shown='"reshard": false', effect=launched),
     f"{TASKS}.checkpoint.keep": Row(3, shown="BATCHTRAIN_CHECKPOINT_KEEP=3", effect=launched),
     f"{TASKS}.shared_data_volumes": Row(["share"], shown="/share", beside={**CONTAINER, VOLUME: BLOB_SHARE}),
     f"{TASKS}.docker_image": Row("busybox", beside=LISTED),

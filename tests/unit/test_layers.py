@@ -164,7 +164,9 @@ IMPURE = {
     "requests",
     "shutil",
 }
-READERS = {"load.py", "saving.py", "source_directory.py", "catalog_file.py", "user_settings.py", "__main__.py"}
+READERS = {
+    "load.py", "saving.py", "source_directory.py", "projects.py", "catalog_file.py", "user_settings.py", "__main__.py",
+}  # fmt: skip
 """The modules of config that read or write files."""
 
 

@@ -11,6 +11,7 @@ from batchtrain.config.types.base import (
     IGNORED,
     ApplicationPackage,
     Block,
+    CheckpointKey,
     DisplayName,
     Id,
     InputData,
@@ -385,6 +386,16 @@ class Checkpoint(Block, frozen=True, kw_only=True):
             "batchtrain: launch",
         ),
     ] = None
+    key: Annotated[
+        CheckpointKey | None,
+        says("Keeps trainings of the same task apart: a run continues only the one with its key.",
+             "batchtrain: launch", example="lr-0.1"),
+    ] = None  # fmt: skip
+    reshard: Annotated[
+        bool,
+        says("Whether the program can continue on another number of ranks. `false`: such a run is refused.",
+             "batchtrain: launch"),
+    ] = True  # fmt: skip
 
 
 class BindMount(Block, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from batchtrain.config.types.base import IGNORED, Block, Text, says
+from batchtrain.config.types.base import IGNORED, Block, Size, Text, says
 from batchtrain.config.types.secret import Secret
 
 RUN_OPTIONS = "task.containerSettings.containerRunOptions"
@@ -40,6 +40,14 @@ class DataReplication(Block, frozen=True, kw_only=True):
     concurrent_source_downloads: Annotated[int, says("Number of nodes that pull an image at once.", IGNORED, ge=1)] = 10
 
 
+class SourceCopy(Block, frozen=True, kw_only=True):
+    enabled: Annotated[bool, says(
+        "Keep a copy of the source of each run in its run directory.", "batchtrain: run directory")] = True
+    max_size: Annotated[Size, says(
+        "Largest source that is kept, with `k`, `m`, `g` or `t` for binary multiples. Of a larger one, only the digests"
+        " are.", "batchtrain: run directory", example="200m")] = "64m"
+
+
 class Settings(Block, frozen=True, kw_only=True):
     storage_account_settings: Annotated[str | None, says(
         "Name of the storage account (credentials.yaml) for the files of tasks.", "*.httpUrl")] = None
@@ -54,6 +62,8 @@ class Settings(Block, frozen=True, kw_only=True):
     owner_metadata: Annotated[bool, says(
         "Write the user and the host that run batchtrain into the metadata of pools and jobs, beside the name of the"
         " run.", "pool.metadata")] = True
+    source_copy: Annotated[SourceCopy, says(
+        "The copy of the source that each run keeps, for `runs compare` and `runs restore`.")] = SourceCopy()
     ignore_checks: Annotated[tuple[str, ...], says(
         "Names of checks to silence.", "batchtrain: `batchtrain config checks` lists them")] = ()
     encryption: Annotated[Encryption | None, says("Encryption of secrets with a Batch certificate.")] = None

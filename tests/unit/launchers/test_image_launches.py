@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -91,12 +92,24 @@ def test_the_ranks_of_an_mpi_and_the_search_for_mpi4py_are_inside_the_image() ->
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
+PLACE = checkpoint.Place("v", "p", "", "d")
+FACTS = {"files": {}, "settings": {}, "nodes": 1, "ranks": None, "reshard": True}
+
+
 @HAS_BASH
 def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_colons(tmp_path: Path) -> None:
     (tmp_path / "my share").mkdir()
     launch = checkpoint.around(
-        plain.alone('echo "$BATCHTRAIN_CHECKPOINT_DIR $BATCHTRAIN_CHECKPOINT_KEEP"'), "my share", "d1", 3, ""
+        plain.alone('echo "$BATCHTRAIN_CHECKPOINT_DIR $BATCHTRAIN_CHECKPOINT_KEEP"'),
+        checkpoint.Place("my share", "p1", ".r@key", "d1"),
+        FACTS,
+        3,
+        "",
     )
+    for file in launch.files:
+        target = tmp_path / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.data)
     environment = {
         **os.environ,
         "AZ_BATCH_NODE_MOUNTS_DIR": str(tmp_path),
@@ -109,9 +122,21 @@ def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_c
     run = lambda: subprocess.run(  # noqa: E731
         ["bash", "-c", launch.application], env=environment, capture_output=True, text=True, check=False
     )
-    directory = tmp_path / "my share/checkpoints/s_job-1/t/d1"
+    directory = tmp_path / "my share/checkpoints/p1/s_job-1/t.r@key"
     done = run()
-    assert (done.returncode, done.stdout, directory.is_dir()) == (0, f"{directory} 3\n", True)
+    assert (done.returncode, done.stdout, (directory / "1").is_dir()) == (0, f"{directory}/1 3\n", True)
+    (directory / "12").mkdir()
+    (directory / "9").mkdir()
+    for name in ("bash", "ls", "grep", "sort", "tail", "mkdir", "rm"):  # a node without Python
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    environment["PATH"] = str(tmp_path / "bin")
+    done = run()
+    assert (done.returncode, done.stdout) == (0, f"{directory}/12 3\n")
+    environment["BATCHTRAIN_LINEAGE"] = '{"run": "a", "fresh": true}'
+    done = run()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("batchtrain: `checkpoint`: --fresh and --resume need python3")
     environment["AZ_BATCH_NODE_MOUNTS_DIR"] = str(tmp_path / "none")
     done = run()
     assert (done.returncode, done.stdout) == (1, "")
@@ -119,21 +144,21 @@ def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_c
 
 
 def test_a_spot_node_is_watched_by_who_runs_the_processes() -> None:
-    watched = checkpoint.around(plain.alone("x"), "v", "d", 1, "USR1")
+    watched = checkpoint.around(plain.alone("x"), PLACE, FACTS, 1, "USR1")
     assert "$$ USR1 </dev/null" in watched.application
     assert steps.PREEMPTION in watched.files and checkpoint.MODULE in watched.files
-    ranks = checkpoint.around(launched("mpi", "x", TWO, runtime="openmpi"), "v", "d", 1, "USR1")
+    ranks = checkpoint.around(launched("mpi", "x", TWO, runtime="openmpi"), PLACE, FACTS, 1, "USR1")
     assert "export BATCHTRAIN_PREEMPTION_SIGNAL=USR1" in ranks.application and "$$ USR1" not in ranks.application
     assert steps.PREEMPTION in ranks.files
-    silent = checkpoint.around(launched("mpi", "x", TWO, runtime="openmpi"), "v", "d", 1, "")
+    silent = checkpoint.around(launched("mpi", "x", TWO, runtime="openmpi"), PLACE, FACTS, 1, "")
     assert "BATCHTRAIN_PREEMPTION_SIGNAL" not in silent.application
-    nodes = checkpoint.around(launched("pytorch", "x", TWO), "v", "d", 1, "USR1")
+    nodes = checkpoint.around(launched("pytorch", "x", TWO), PLACE, FACTS, 1, "USR1")
     assert steps.PREEMPTION not in nodes.files and checkpoint.MODULE in nodes.files
     assert "USR1" not in nodes.application
 
 
 def test_checkpoints_come_before_the_command() -> None:
-    text = checkpoint.around(plain.alone("./train"), "v", "d", 1, "").application
+    text = checkpoint.around(plain.alone("./train"), PLACE, FACTS, 1, "").application
     assert text.index("# Checkpoints:") < text.index("# On a spot node") < text.index("./train")
     assert " $$ </dev/null" in text
 

@@ -25,6 +25,7 @@ from batchtrain.plan import Plan, plan_jobs
 from batchtrain.records import Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
 from batchtrain.runs import directory, lease, recording
+from batchtrain.runs.beginnings import commit_of
 from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
 from batchtrain.service.connect import Account
@@ -742,15 +743,15 @@ def test_the_commit_of_a_recipe_says_whether_files_differ_from_it(tmp_path: Path
         command = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e@x", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert recording.commit_of(tmp_path / "none") is None
+    assert commit_of(tmp_path / "none") is None
     git("init", "-q")
     (tmp_path / "a").write_text("1")
     git("add", "a")
     git("commit", "-qm", "first")
     commit = git("rev-parse", "HEAD")
-    assert recording.commit_of(tmp_path) == Commit(commit, dirty=False)
+    assert commit_of(tmp_path) == Commit(commit, dirty=False)
     (tmp_path / "a").write_text("2")
-    assert recording.commit_of(tmp_path) == Commit(commit, dirty=True)
+    assert commit_of(tmp_path) == Commit(commit, dirty=True)
 
 
 def test_the_run_of_a_job_that_is_gone_is_closed_with_what_its_directory_has(

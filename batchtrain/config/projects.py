@@ -1,0 +1,51 @@
+"""The project of a recipe: an id in a file beside the recipe's files, or derived from their path. Checkpoints of one
+project are never continued by another."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from batchtrain.config.ids import PROJECT_DIGITS, project_id
+
+FILE = ".batchtrain-project.json"
+"""The file of a project, in the directory of the YAML files."""
+
+
+class ProjectFile(msgspec.Struct, frozen=True):
+    """The file: a random id, and the directory in which it was written."""
+
+    id: str
+    path: str
+
+
+class Project(NamedTuple):
+    """The project of a recipe."""
+
+    id: str
+    copied: ProjectFile | None = None
+    """The file of the project from which the directory was copied; its id is not that of this project."""
+
+
+def project_of(directory: str) -> Project:
+    """The project of the recipe in a directory. A copied directory is another project, until `write` says otherwise.
+
+    A file that cannot be read counts as none.
+    """
+    path = os.path.realpath(directory)
+    try:
+        known = msgspec.json.decode(Path(path, FILE).read_bytes(), type=ProjectFile)
+    except (OSError, ValueError):
+        return Project(project_id(path))
+    return Project(known.id) if known.path == path else Project(project_id(path), known)
+
+
+def write(directory: str | Path, project: str = "") -> None:
+    """Make a directory the one of a project, by default of a new one. Raises OSError."""
+    path = os.path.realpath(directory)
+    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), path)
+    Path(path, FILE).write_bytes(msgspec.json.encode(known) + b"\n")

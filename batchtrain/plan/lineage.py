@@ -1,0 +1,42 @@
+"""What the tasks of a run with checkpoints learn about it: its name, its commit, which run it continues. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+VARIABLE = "BATCHTRAIN_LINEAGE"
+"""The variable of a job whose tasks keep checkpoints."""
+
+
+class Resume(NamedTuple):
+    """A run whose checkpoints are continued, also if it belongs to another project."""
+
+    run: str
+    training: str
+    """`PROJECT/JOB`: where the checkpoints of its tasks are."""
+
+
+class Lineage(NamedTuple):
+    """Where the tasks of a run begin."""
+
+    jobs: frozenset[str]
+    """The jobs whose tasks keep checkpoints."""
+    commit: str = ""
+    dirty: bool = False
+    """Whether files differ from the commit."""
+    fresh: bool = False
+    """The checkpoints of earlier runs are not continued."""
+    resume: Resume | None = None
+
+    def value(self, run: str) -> str:
+        """The value of the variable for a run."""
+        told: dict[str, Any] = {"run": run}
+        if self.commit:
+            told |= {"commit": self.commit, "dirty": self.dirty}
+        if self.fresh:
+            told["fresh"] = True
+        if self.resume:
+            told["resume"] = self.resume._asdict()
+        return msgspec.json.encode(told).decode()

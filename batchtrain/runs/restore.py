@@ -1,0 +1,159 @@
+"""From run directories to recipes: how the sources of two runs differ, and a recipe that runs one again."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.config import projects
+from batchtrain.config.types import Job, Recipe, Task, convert
+from batchtrain.config.types.secret import MASK
+from batchtrain.errors import UsageError
+from batchtrain.runs import source_copy
+from batchtrain.runs.compare import effective_of, leaves
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.source_copy import SourceDirectory
+
+_SECTIONS = {
+    "batchtrain": "settings",
+    "global_resources": "resources",
+    "pool_specification": "pool",
+    "job_specifications": "jobs",
+}
+
+
+class Restored(NamedTuple):
+    """A recipe that was written from a run."""
+
+    run: str
+    directory: str
+    sources: tuple[str, ...]
+    """The directories of its sources."""
+    masked: tuple[str, ...]
+    """Secrets that no run directory has: the paths of settings, and files of sources."""
+
+
+def restore(run: RunDirectory, directory: Path) -> Restored:
+    """Write the recipe of a run, with the values of `--set` and the files of its sources, to a new directory.
+
+    It is a project of its own, so it does not continue the checkpoints of the run. Raises UsageError for a run without
+    a copy of its source, and for a directory that has files.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} exists and is not an empty directory; name a new one")
+    document = effective_of(run)
+    if not document:
+        raise UsageError(f"run {run.name} has no config/effective.yaml, such as one that `jobs fetch` recorded")
+    copy = source_copy.read(run)
+    jobs = [job for job in document.get("job_specifications") or () if job["id"] == run.record().job]
+    named = {name for job in jobs for name in _sources(job)}
+    if named and not (copy and copy.kept):
+        why = copy.reason if copy else "it was recorded by an earlier version"
+        raise UsageError(f"run {run.name} has no copy of its source: {why}")
+    kept = copy.sources if copy else ()
+    folders = _folders(kept)
+    document["job_specifications"] = jobs
+    recipe = _recipe(run, document, directory / "config")
+    written = msgspec.structs.replace(recipe, jobs=tuple(_moved(job, folders) for job in recipe.jobs))
+    written.save(directory / "config")
+    for source in kept:
+        _extract(run, source, directory / folders[source.name])
+    projects.write(directory / "config")
+    files = (f"{folders[source.name]}/{file.name}" for source in kept for file in source.files if file.masked)
+    settings = (path for path, value in leaves(document) if value == MASK)
+    return Restored(run.name, str(directory), tuple(folders.values()), (*settings, *files))
+
+
+def _sources(job: Mapping[str, Any]) -> Iterator[str]:
+    for task in (*(job.get("tasks") or ()), job.get("merge_task") or {}):
+        if task.get("source") is not None:
+            yield task["source"]
+
+
+def _folders(kept: tuple[SourceDirectory, ...]) -> dict[str, str]:
+    """The name of each source beside `config`: its own last name, where that is free."""
+    folders: dict[str, str] = {}
+    for source in kept:
+        name = PurePosixPath(source.name).name
+        free = name not in ("", "..", "config", *folders.values())
+        folders[source.name] = name if free else f"source-{source.folder}"
+    return folders
+
+
+def _recipe(run: RunDirectory, document: Mapping[str, Any], directory: Path) -> Recipe:
+    parts = {field: document[name] for name, field in _SECTIONS.items() if name in document}
+    try:
+        recipe: Recipe = convert({"directory": str(directory), **parts}, Recipe)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise UsageError(f"{run.config / 'effective.yaml'} cannot be restored: {error}") from None
+    return recipe
+
+
+def _moved(job: Job, folders: Mapping[str, str]) -> Job:
+    def moved(task: Task) -> Task:
+        source = task.source if task.source is None else f"../{folders[task.source]}"
+        return msgspec.structs.replace(task, source=source)
+
+    merge = moved(job.merge_task) if job.merge_task else None
+    return msgspec.structs.replace(job, tasks=tuple(map(moved, job.tasks)), merge_task=merge)
+
+
+def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
+    for file, data in source_copy.files_of(run, source):
+        if ".." in PurePosixPath(file.name).parts or PurePosixPath(file.name).is_absolute():
+            raise UsageError(f"{run.path}: `{file.name}` would be written outside of {folder}")
+        target = folder / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        target.chmod(file.mode)
+
+
+# --- the difference of two sources ----------------------------------------------------------------------------------
+
+
+def difference(first: RunDirectory, second: RunDirectory) -> str:
+    """The unified difference of the sources of two runs; empty if they are equal or unknown."""
+    ours, theirs = source_copy.read(first), source_copy.read(second)
+    if not ours or not theirs:
+        return ""
+    before, after = _by_path(ours.sources), _by_path(theirs.sources)
+    differing = {
+        path for path in {**before, **after}
+        if path not in before or path not in after or before[path] != after[path]
+    }  # fmt: skip
+    if not differing:
+        return ""
+    texts = [_texts(run, copy) for run, copy in ((first, ours), (second, theirs))]
+    return "".join(_file_difference(path, texts[0], texts[1]) for path in sorted(differing))
+
+
+def _by_path(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
+    """The digest of each file. The only source of a run is compared with the only one of another, whatever its name."""
+    prefix = {source.folder: "" if len(sources) == 1 else f"{source.name}/" for source in sources}
+    return {f"{prefix[source.folder]}{file.name}": file.sha256 for source in sources for file in source.files}
+
+
+def _texts(run: RunDirectory, copy: source_copy.SourceRecord) -> dict[str, bytes | None]:
+    """Each file; None for one that was not kept."""
+    paths = _by_path(copy.sources)
+    if not copy.kept:
+        return dict.fromkeys(paths)
+    files = (data for source in copy.sources for _, data in source_copy.files_of(run, source))
+    return dict(zip(paths, files, strict=True))
+
+
+def _file_difference(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
+    sides = [texts.get(path, b"") for texts in (before, after)]
+    names = [f"{label}/{path}" if path in texts else "/dev/null" for label, texts in (("A", before), ("B", after))]
+    if None in sides:
+        return f"{path} differs, and its text was not kept\n"
+    try:
+        lines = [(side or b"").decode().splitlines(keepends=True) for side in sides]
+    except UnicodeDecodeError:
+        return f"binary files {names[0]} and {names[1]} differ\n"
+    changed = difflib.unified_diff(lines[0], lines[1], names[0], names[1])
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)

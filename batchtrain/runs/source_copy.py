@@ -1,0 +1,273 @@
+"""The copy of what a run was made of: source.tar.gz with the files of its `source`, source.json with their digests,
+uncommitted.diff with what git had not committed of them, and the digests of its input data."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import hashlib
+import io
+import itertools
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from batchtrain.config.masking import masked_yaml
+from batchtrain.config.source_directory import CREDENTIALS_NAME
+from batchtrain.config.travel import AnySource, LargeSource
+from batchtrain.config.types import Job, Recipe, Secret, Task, bytes_of
+from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.runs.beginnings import git
+from batchtrain.runs.directory import RunDirectory, open_private, replace
+
+Blobs = Callable[[str], Iterable[Any]]
+"""Lists the blobs of `LINK/CONTAINER/PREFIX`, each with its name, size, MD5 and version. Raises ServiceError."""
+ARCHIVE, RECORD, DIFFERENCE = "source.tar.gz", "source.json", "uncommitted.diff"
+MOST_BLOBS = 1000
+"""Blobs of an input whose digests are kept one by one; the digest of the input is that of all that were listed."""
+LISTED = 100_000
+"""Blobs of an input that are listed."""
+LEVEL = 3
+"""Of gzip: a tenth larger than 9 in a quarter of the time."""
+
+
+class SourceFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file of a source."""
+
+    name: str
+    size: int
+    mode: int
+    sha256: str
+    """Of what was sent."""
+    masked: bool = False
+    """Whether the copy has `***` in place of a secret of the recipe."""
+
+
+class SourceDirectory(msgspec.Struct, frozen=True):
+    """A `source` of the recipe."""
+
+    name: str
+    """As the recipe writes it."""
+    folder: str
+    """Its directory in the archive."""
+    files: tuple[SourceFile, ...]
+
+
+class InputDigest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The data of an `input_data` as it was when the run began."""
+
+    source: str
+    """`LINK/CONTAINER/PREFIX`."""
+    files: int = 0
+    size: int = 0
+    digest: str = ""
+    """Of the names, sizes and digests of all blobs."""
+    blobs: dict[str, str] = {}
+    """The MD5 of each blob in hexadecimal, or its ETag if the sender stored none; of the first MOST_BLOBS."""
+    reason: str = ""
+    """Why nothing is known."""
+
+
+class SourceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """source.json."""
+
+    kept: bool
+    """Whether source.tar.gz has the files."""
+    reason: str = ""
+    """Why it has not."""
+    sources: tuple[SourceDirectory, ...] = ()
+    uncommitted: bool = False
+    """Whether there is an uncommitted.diff."""
+    inputs: tuple[InputDigest, ...] = ()
+
+
+class _Entry(NamedTuple):
+    """A file as it is sent, and how to read it."""
+
+    name: str
+    mode: int
+    sha256: str
+    size: int
+    path: Path | None
+    data: bytes
+
+    def read(self) -> bytes:
+        return self.path.read_bytes() if self.path else self.data
+
+
+def keep(
+    run: RunDirectory,
+    recipe: Recipe,
+    job: Job,
+    sources: Mapping[str, AnySource],
+    *,
+    secrets: tuple[Secret, ...] = (),
+    dirty: bool = False,
+    blobs: Blobs | None = None,
+) -> str:
+    """Write the copy into a run directory; returns why the files were not kept, or an empty text. dirty: whether git
+    has uncommitted changes. blobs: lists the input data in storage accounts, for its
+    digests."""
+    wanted = recipe.settings.source_copy
+    named = {task.source: None for task in _tasks(job) if task.source is not None}
+    known = {name: tuple(_entries(sources[name])) for name in named if name in sources}
+    size, most = sum(file.size for files in known.values() for file in files), bytes_of(wanted.max_size)
+    reason = "" if wanted.enabled else "`source_copy.enabled` is false"
+    if wanted.enabled and size > most:
+        reason = f"it has {size:,} bytes, and `source_copy.max_size` is {wanted.max_size}"
+    kept = not reason and bool(known)
+    listed = _pack(run, known, secrets) if kept else _listed(known)
+    difference = _uncommitted(recipe, known, secrets) if dirty and wanted.enabled else ""
+    if difference:
+        replace(run.path / DIFFERENCE, difference.encode())
+    inputs = tuple(_inputs(job, blobs)) if blobs else ()
+    if not (known or difference or inputs):
+        return ""
+    record = SourceRecord(
+        kept=kept,
+        reason=reason,
+        sources=tuple(listed),
+        uncommitted=bool(difference),
+        inputs=inputs,
+    )
+    replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    return reason if known else ""
+
+
+def read(run: RunDirectory) -> SourceRecord | None:
+    """source.json; None for a run without one. Raises UsageError if it cannot be read."""
+    path = run.path / RECORD
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SourceRecord) if path.exists() else None
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes]]:
+    """The files of a source with their bytes. Raises UsageError for an archive that cannot be read."""
+    path = run.path / ARCHIVE
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for file in directory.files:
+                member = archive.extractfile(f"{directory.folder}/{file.name}")
+                yield file, member.read() if member else b""
+    except (OSError, KeyError, tarfile.TarError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _tasks(job: Job) -> Iterator[Task]:
+    yield from job.tasks
+    if job.merge_task is not None:
+        yield job.merge_task
+
+
+def _entries(source: AnySource) -> Iterator[_Entry]:
+    if isinstance(source, LargeSource):
+        for file in source.files:
+            path = Path(file.path)
+            yield _Entry(file.name, file.mode, file.sha256, path.stat().st_size, path, b"")
+        return
+    for item in source.files:
+        yield _Entry(item.name, item.mode, hashlib.sha256(item.data).hexdigest(), len(item.data), None, item.data)
+
+
+def _listed(known: Mapping[str, tuple[_Entry, ...]]) -> Iterator[SourceDirectory]:
+    """The digests alone."""
+    for number, (name, files) in enumerate(known.items()):
+        listed = tuple(SourceFile(file.name, file.size, file.mode, file.sha256) for file in files)
+        yield SourceDirectory(name, str(number), listed)
+
+
+def _pack(
+    run: RunDirectory, known: Mapping[str, tuple[_Entry, ...]], secrets: tuple[Secret, ...]
+) -> list[SourceDirectory]:
+    """Write the archive, without the secrets of the recipe wherever they were written."""
+    packed = []
+    with (
+        open_private(run.path / ARCHIVE, "wb") as file,
+        gzip.GzipFile("", "wb", LEVEL, file, 0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for directory in _listed(known):
+            files = []
+            for entry, told in zip(known[directory.name], directory.files, strict=True):
+                data = entry.read()
+                shown = _masked(data, secrets)
+                member = tarfile.TarInfo(f"{directory.folder}/{entry.name}")
+                member.size, member.mode = len(shown), entry.mode
+                archive.addfile(member, io.BytesIO(shown))
+                files.append(msgspec.structs.replace(told, masked=shown != data))
+            packed.append(msgspec.structs.replace(directory, files=tuple(files)))
+    return packed
+
+
+def _masked(data: bytes, secrets: Iterable[Secret]) -> bytes:
+    """The bytes with `***` in place of each secret."""
+    text = data.decode("utf-8", "surrogateescape")
+    for secret in secrets:
+        text = secret.masked_in(text)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _uncommitted(recipe: Recipe, known: Mapping[str, tuple[_Entry, ...]], secrets: tuple[Secret, ...]) -> str:
+    """How the files of the recipe and of its sources differ from the commit; empty without git. Only files that are
+    kept count, so that what the ignore rules leave out stays out."""
+    directory = Path(recipe.directory).resolve()
+    sources = {(directory / name / file.name).resolve() for name, files in known.items() for file in files}
+    settings = {path for path in directory.glob("*.y*ml") if not CREDENTIALS_NAME.fullmatch(path.name)}
+    top = Path(git(directory, "rev-parse", "--show-toplevel").rstrip("\n"))
+    names = git(top, "diff", "HEAD", "--name-only", "--no-ext-diff", "-z").split("\0")
+    parts = []
+    for name in sorted(filter(None, names)):
+        if top / name in sources:
+            parts.append(_masked(_difference(top, name).encode(), secrets).decode())
+        elif top / name in settings:
+            parts.append(_settings_difference(top, name, secrets))
+    return "".join(parts)
+
+
+def _settings_difference(top: Path, name: str, secrets: tuple[Secret, ...]) -> str:
+    """The difference of a YAML file, both sides without secrets; only what parses can be searched for them."""
+    import yaml  # 20 ms, and only for uncommitted settings
+
+    path = top / name
+    texts = git(top, "show", f"HEAD:{name}"), path.read_text(encoding="utf-8-sig") if path.exists() else ""
+    try:
+        before, after = (masked_yaml(text, secrets).splitlines(keepends=True) for text in texts)
+    except yaml.YAMLError:
+        return ""
+    return "".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"))
+
+
+def _difference(top: Path, name: str) -> str:
+    return git(top, "--literal-pathspecs", "diff", "HEAD", "--no-color", "--no-ext-diff", "--", name)
+
+
+# --- input data -----------------------------------------------------------------------------------------------------
+
+
+def _inputs(job: Job, blobs: Blobs) -> Iterator[InputDigest]:
+    """The data that the tasks of a job read from storage accounts, once each."""
+    items = (item for task in _tasks(job) for item in task.input_data.azure_storage if not item.is_file_share)
+    for source in dict.fromkeys(f"{item.storage_account_settings}/{item.remote_path.strip('/')}" for item in items):
+        if "{" not in source:  # a factory fills it in
+            yield _input(source, blobs)
+
+
+def _input(source: str, blobs: Blobs) -> InputDigest:
+    digest, by_name, files, size = hashlib.sha256(), dict[str, str](), 0, 0
+    try:
+        for item in itertools.islice(blobs(source), LISTED + 1):
+            if files == LISTED:
+                return InputDigest(source, files, size, blobs=by_name, reason=f"it has more than {LISTED:,} blobs")
+            known = item.md5.hex() if item.md5 else item.version
+            digest.update(f"{item.name}\0{item.size}\0{known}\0".encode())
+            files, size = files + 1, size + item.size
+            if files <= MOST_BLOBS:
+                by_name[item.name] = known
+    except BatchtrainError as error:
+        return InputDigest(source, reason=str(error))
+    return InputDigest(source, files, size, digest.hexdigest(), by_name)

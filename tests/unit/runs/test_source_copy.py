@@ -1,0 +1,339 @@
+"""The copy of its source that a run keeps, how two of them differ, and the recipe that is made from one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from batchtrain.config.load import load
+from batchtrain.config.projects import project_of
+from batchtrain.config.source_directory import read_sources
+from batchtrain.config.types import Recipe, Secret
+from batchtrain.errors import NotAllowed, NotFound, UsageError
+from batchtrain.runs import compare, directory, recording, restore, source_copy
+from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.runs.finished import Run, Runs
+from batchtrain.storage import blob
+from batchtrain.storage.blob import Stored
+from batchtrain.storage.source import blobs_of
+
+NOW = datetime(2026, 11, 24, tzinfo=timezone.utc)
+PASSWORD = "correct-horse-battery"
+POOL = """
+pool_specification:
+  id: p
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+  vm_size: STANDARD_D4S_V5
+  vm_count: {dedicated: 1}
+"""
+JOBS = """
+job_specifications:
+- id: other
+  tasks: [{command: echo}]
+- id: training
+  tasks:
+  - command: python3 $AZ_BATCH_TASK_SHARED_DIR/train.py
+    source: ../src
+    environment_variables: {API_TOKEN: correct-horse-battery, A: '1'}
+"""
+
+
+def write(home: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return home
+
+
+def recipe_in(home: Path, **files: str | bytes) -> Recipe:
+    """A recipe; the keywords are files of its source, with `__` for a point."""
+    write(home, {"config/pool.yaml": POOL, "config/jobs.yaml": JOBS, "src/train.py": "print(1)\n"})
+    write(home / "src", {name.replace("__", "."): content for name, content in files.items()})
+    return load(home).recipe
+
+
+def kept(root: Path, recipe: Recipe, **options: Any) -> RunDirectory:
+    """A run of the job `training` with its copy."""
+    run = directory.make(root, "training", NOW)
+    run.write(RunRecord(id=run.name, state="completed", started=NOW, job="training"))
+    document = recording.masked_document(recording.effective(recipe), options.get("secrets", ()))
+    directory.replace(run.config / "effective.yaml", recording._yaml(document))
+    source_copy.keep(run, recipe, recipe.jobs[-1], read_sources(recipe), **options)
+    return run
+
+
+def texts(run: RunDirectory) -> dict[str, bytes]:
+    with tarfile.open(run.path / "source.tar.gz") as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]  # files
+
+
+def test_the_files_are_kept_with_their_digests(tmp_path: Path) -> None:
+    run = kept(tmp_path, recipe_in(tmp_path))
+    assert texts(run) == {"0/train.py": b"print(1)\n"}
+    record = source_copy.read(run)
+    assert record is not None
+    [[file]] = [source.files for source in record.sources]
+    assert (file.name, file.size, file.masked) == ("train.py", 9, False)
+    assert file.sha256 == hashlib.sha256(b"print(1)\n").hexdigest()
+    assert (run.path / "source.tar.gz").stat().st_mode & 0o77 == 0
+
+
+def test_what_the_ignore_rules_leave_out_stays_out(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, data__csv="1,2", __batchtrainignore="*.csv\n", __env="KEY=1")
+    assert list(texts(kept(tmp_path, recipe))) == ["0/train.py"]
+
+
+def test_no_secret_of_the_recipe_is_kept(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, key__py=f"KEY = '{PASSWORD}'\n", raw__bin=b"\xff\0" + PASSWORD.encode())
+    run = kept(tmp_path, recipe, secrets=(Secret(PASSWORD),))
+    assert texts(run)["0/key.py"] == b"KEY = '***'\n"
+    assert texts(run)["0/raw.bin"] == b"\xff\0***"
+    record = source_copy.read(run)
+    assert record is not None
+    assert [file.name for file in record.sources[0].files if file.masked] == ["key.py", "raw.bin"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("{enabled: false}", "`source_copy.enabled` is false"),
+        ("{max_size: '8'}", "it has 9 bytes, and `source_copy.max_size` is 8"),
+    ],
+)
+def test_the_copy_has_a_switch_and_a_limit(tmp_path: Path, setting: str, reason: str) -> None:
+    write(tmp_path, {"config/config.yaml": f"batchtrain: {{source_copy: {setting}}}\n"})
+    run = kept(tmp_path, recipe_in(tmp_path))
+    record = source_copy.read(run)
+    assert record is not None
+    assert (record.kept, record.reason) == (False, reason)
+    assert [file.name for file in record.sources[0].files] == ["train.py"]  # its digest is
+    assert not (run.path / "source.tar.gz").exists()
+    with pytest.raises(UsageError, match="has no copy of its source: "):
+        restore.restore(run, tmp_path / "again")
+
+
+def committed(home: Path) -> None:
+    git = ["git", "-C", str(home), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for words in (["init", "-q"], ["add", "-A", "-f"], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+
+
+def test_what_git_has_not_committed_is_kept_of_files_that_are_kept(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path, __batchtrainignore="*.csv\n", data__csv="1", key__py="K = 1\n")
+    write(tmp_path, {"config/credentials.yaml": "credentials: {}\n", "notes.txt": "a"})
+    committed(tmp_path)
+    write(tmp_path / "src", {"train.py": "print(2)\n", "data.csv": "private", "key.py": f"K = '{PASSWORD}'\n"})
+    write(tmp_path, {"notes.txt": "elsewhere", "config/credentials.yaml": "credentials: {batch: {account: private}}\n"})
+    write(tmp_path, {"config/jobs.yaml": JOBS.replace("A: '1'", "A: '2', B_KEY: private")})
+    run = kept(tmp_path, recipe, dirty=True, secrets=(Secret(PASSWORD),))
+    difference = (run.path / "uncommitted.diff").read_text()
+    assert [line for line in difference.splitlines() if line.startswith("+++")] == [
+        "+++ b/config/jobs.yaml",
+        "+++ b/src/key.py",
+        "+++ b/src/train.py",
+    ]
+    assert "-print(1)\n+print(2)\n" in difference
+    assert "+K = '***'" in difference
+    assert PASSWORD not in difference
+    assert "private" not in difference
+
+
+def test_a_directory_without_git_has_no_difference(tmp_path: Path) -> None:
+    assert not (kept(tmp_path, recipe_in(tmp_path), dirty=True).path / "uncommitted.diff").exists()
+
+
+# --- two runs -------------------------------------------------------------------------------------------------------
+
+
+def pair(tmp_path: Path, **changed: str | bytes) -> tuple[RunDirectory, RunDirectory]:
+    first = kept(tmp_path, recipe_in(tmp_path, same__py="1", raw__bin=b"\xff"))
+    return first, kept(tmp_path, recipe_in(tmp_path, **changed))
+
+
+def test_the_difference_of_two_sources_is_unified(tmp_path: Path) -> None:
+    first, second = pair(tmp_path, train__py="print(2)", new__py="n\n", raw__bin=b"\xfe")
+    assert restore.difference(first, second).splitlines() == [
+        "--- /dev/null",
+        "+++ B/new.py",
+        "@@ -0,0 +1 @@",
+        "+n",
+        "binary files A/raw.bin and B/raw.bin differ",
+        "--- A/train.py",
+        "+++ B/train.py",
+        "@@ -1 +1 @@",
+        "-print(1)",
+        "+print(2)",
+        "\\ No newline at end of file",
+    ]
+
+
+def test_equal_sources_and_those_of_earlier_versions_have_no_difference(tmp_path: Path) -> None:
+    first, second = pair(tmp_path)
+    assert restore.difference(first, second) == ""
+    (first.path / "source.json").unlink()
+    assert restore.difference(first, second) == ""
+
+
+def test_a_file_that_was_not_kept_is_named(tmp_path: Path) -> None:
+    first = kept(tmp_path, recipe_in(tmp_path))
+    write(tmp_path, {"config/config.yaml": "batchtrain: {source_copy: {enabled: false}}\n"})
+    second = kept(tmp_path, recipe_in(tmp_path, train__py="print(2)\n"))
+    assert restore.difference(first, second) == "train.py differs, and its text was not kept\n"
+
+
+def test_the_only_source_is_compared_whatever_its_name(tmp_path: Path) -> None:
+    first = kept(tmp_path, recipe_in(tmp_path))
+    write(tmp_path, {"other/train.py": "print(1)\n", "config/jobs.yaml": JOBS.replace("../src", "../other")})
+    assert restore.difference(first, kept(tmp_path, load(tmp_path).recipe)) == ""
+
+
+def test_a_comparison_has_the_source_the_input_and_the_packages(tmp_path: Path) -> None:
+    runs = pair(tmp_path, train__py="print(2)")
+    for run, version in zip(runs, ("2.1", "2.2"), strict=True):
+        packages = {"python": "3.11.7", "executable": "python", "packages": {"torch": version, "numpy": "2.0"}}
+        directory.replace(run.logs("train") / "packages.json", json.dumps(packages).encode())
+    rows = {row.name: row.values for row in compare.compare(runs)}
+    assert rows["package torch"] == ("2.1", "2.2")
+    assert "package numpy" not in rows
+    assert len(set(rows["source"])) == 2
+    (runs[0].logs("train") / "packages.json").unlink()
+    assert "package torch" not in {row.name for row in compare.compare(runs)}
+
+
+# --- a recipe again -------------------------------------------------------------------------------------------------
+
+
+def test_a_restored_recipe_is_the_one_of_the_run(tmp_path: Path) -> None:
+    recipe_in(tmp_path / "mine", sub__sh="#!/bin/sh\n")
+    write(tmp_path / "mine", {"config/jobs.yaml": JOBS.replace(f"API_TOKEN: {PASSWORD}, ", "")})
+    recipe = load(tmp_path / "mine").recipe
+    (tmp_path / "mine/src/sub.sh").chmod(0o755)
+    run = kept(tmp_path / "runs", load(tmp_path / "mine", settings={"job_specifications[1].priority": "7"}).recipe)
+    restored = restore.restore(run, tmp_path / "again")
+    again = load(tmp_path / "again").recipe
+    assert [job.id for job in again.jobs] == ["training"]
+    assert again.jobs[0] == replace(recipe.jobs[1], priority=7)
+    assert again.pool == recipe.pool
+    sources = read_sources(again)["../src"], read_sources(recipe)["../src"]
+    assert sources[0].files == sources[1].files
+    assert restored.sources == ("src",)
+    assert restored.masked == ()
+
+
+def test_a_restored_recipe_is_a_project_of_its_own(tmp_path: Path) -> None:
+    run = kept(tmp_path / "runs", recipe_in(tmp_path / "mine"))
+    ids = {project_of(str(tmp_path / "mine/config")).id}
+    for name in ("a", "b"):
+        restore.restore(run, tmp_path / name)
+        ids.add(project_of(str(tmp_path / name / "config")).id)
+    assert len(ids) == 3
+
+
+def test_secrets_that_are_missing_are_named(tmp_path: Path) -> None:
+    recipe = recipe_in(tmp_path / "mine", key__py=f"KEY = '{PASSWORD}'\n")
+    restored = restore.restore(kept(tmp_path, recipe, secrets=(Secret(PASSWORD),)), tmp_path / "again")
+    assert restored.masked == ("job_specifications[0].tasks[0].environment_variables.API_TOKEN", "src/key.py")
+
+
+def test_a_directory_with_files_is_not_written_to(tmp_path: Path) -> None:
+    run = kept(tmp_path / "runs", recipe_in(tmp_path / "mine"))
+    with pytest.raises(UsageError, match="exists and is not an empty directory"):
+        restore.restore(run, tmp_path / "mine")
+
+
+def test_a_run_without_its_configuration_cannot_be_restored(tmp_path: Path) -> None:
+    run = directory.make(tmp_path, "training", NOW)
+    run.write(RunRecord(id=run.name, state="fetched", started=NOW, job="training"))
+    with pytest.raises(UsageError, match=r"has no config/effective.yaml"):
+        restore.restore(run, tmp_path / "again")
+
+
+def test_no_name_in_a_record_leads_out_of_the_directory(tmp_path: Path) -> None:
+    run = kept(tmp_path, recipe_in(tmp_path))
+    text = (run.path / "source.json").read_text().replace("train.py", "../../out.py")
+    (run.path / "source.json").write_text(text)
+    with tarfile.open(run.path / "source.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "src/train.py", "0/../../out.py", filter=lambda member: member)
+    with pytest.raises(UsageError, match=r"would be written outside of|cannot be read"):
+        restore.restore(run, tmp_path / "again")
+    assert not (tmp_path / "out.py").exists()
+
+
+def test_the_objects_of_the_api_compare_and_restore(tmp_path: Path) -> None:
+    first, second = pair(tmp_path, train__py="print(2)")
+    comparison = Runs(tmp_path).compare(Run(first), Run(second))
+    assert "+print(2)" in comparison.source
+    assert Run(first).restore(tmp_path / "again").sources == ("src",)
+    with pytest.raises(NotFound):
+        Runs(tmp_path).get("none")
+
+
+# --- input data -----------------------------------------------------------------------------------------------------
+
+DATA = """
+job_specifications:
+- id: training
+  tasks:
+  - command: "true"
+    input_data:
+      azure_storage: [{storage_account_settings: data, remote_path: sets/digits, local_path: .}]
+"""
+
+
+def inputs_of(home: Path, blobs: list[Stored], monkeypatch: pytest.MonkeyPatch) -> source_copy.InputDigest:
+    """What is kept of the data of a task, if its storage account lists these blobs."""
+    write(home, {"config/pool.yaml": POOL, "config/jobs.yaml": DATA})
+    recipe = load(home, local=True).recipe
+    asked = list[tuple[str, str]]()
+
+    def stored(storage: Any, container: str, prefix: str = "") -> Iterator[Stored]:
+        asked.append((container, prefix))
+        yield from blobs
+        if not blobs:
+            raise NotAllowed("this key may not list", operation="list", code="AuthorizationFailure")
+
+    monkeypatch.setattr(blob, "stored", stored)
+    run = kept(home / "runs", recipe, blobs=partial(blobs_of, connect=lambda link: link))
+    record = source_copy.read(run)
+    assert record is not None
+    assert asked == [("sets", "digits")]
+    [data] = record.inputs
+    return data
+
+
+def a_blob(name: str, md5: bytes | None = b"\x01", version: str = '"0x8"') -> Stored:
+    return Stored(name, 5, NOW, md5, version)
+
+
+def test_the_input_data_has_the_digests_of_its_blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = inputs_of(tmp_path, [a_blob("a"), a_blob("b", None)], monkeypatch)
+    assert (data.source, data.files, data.size) == ("data/sets/digits", 2, 10)
+    assert data.blobs == {"a": "01", "b": '"0x8"'}
+
+
+def test_another_content_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = inputs_of(tmp_path / "1", [a_blob("a")], monkeypatch)
+    assert inputs_of(tmp_path / "2", [a_blob("a")], monkeypatch) == first
+    assert inputs_of(tmp_path / "3", [a_blob("a", b"\x02")], monkeypatch).digest != first.digest
+
+
+def test_many_blobs_have_one_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = inputs_of(tmp_path, [a_blob(str(number)) for number in range(1200)], monkeypatch)
+    assert (data.files, len(data.blobs)) == (1200, 1000)
+    assert len(data.digest) == 64
+
+
+def test_data_that_cannot_be_listed_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = inputs_of(tmp_path, [], monkeypatch)
+    assert (data.digest, data.reason) == ("", "this key may not list")

@@ -1,0 +1,223 @@
+"""Which checkpoints a run continues, and what it says about the run that wrote them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain.runtime import batchtrain_checkpoint, batchtrain_lineage
+
+FILES = (Path(batchtrain_lineage.__file__), Path(batchtrain_checkpoint.__file__))
+FACTS: dict[str, Any] = {
+    "files": {"train.py": "1"},
+    "settings": {"command": "c", "image": "", "environment": "e"},
+    "nodes": 2,
+    "ranks": 4,
+    "reshard": True,
+}
+STEP = "import batchtrain_checkpoint as c; c.complete(c.begin({}))"
+
+
+def names(directory: str) -> list[str]:
+    return sorted(path.name for path in Path(directory).iterdir())
+
+
+class Node:
+    """A shared volume, and the directory of the task on a node."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.volume = home, home / "volume" / "checkpoints"
+        self.python = home / "task" / "python"
+        self.python.mkdir(parents=True)
+        for file in FILES:
+            (self.python / file.name).write_bytes(file.read_bytes())
+        self.directory, self.said, self.code = "", list[str](), 0
+
+    def run(self, name: str, *steps: int, task: str = "p/job/train", finish: bool = False, **more: Any) -> Node:
+        """A run that writes checkpoints. more: what the run is told, or what it trains."""
+        told = {name_: more.pop(name_) for name_ in ("fresh", "resume", "commit", "dirty") if name_ in more}
+        former = more.pop("former", "")
+        (self.python / "batchtrain_lineage.json").write_text(json.dumps({**FACTS, **more}))
+        environment = {**os.environ, "AZ_BATCH_TASK_DIR": str(self.home / "task"), "PYTHONPATH": str(self.python)}
+        environment["BATCHTRAIN_LINEAGE"] = json.dumps({"run": name, **told})
+        command = [sys.executable, "-I", "-S", str(self.python / "batchtrain_lineage.py")]
+        places = [str(self.volume / task), *([str(self.volume / former)] if former else [])]
+        begun = subprocess.run([*command, "begin", *places], env=environment, capture_output=True, text=True)
+        self.code, self.directory = begun.returncode, begun.stdout.strip()
+        self.said = [line.removeprefix("batchtrain: ") for line in begun.stderr.splitlines()]
+        environment["BATCHTRAIN_CHECKPOINT_DIR"] = self.directory
+        for step in steps:
+            subprocess.run([sys.executable, "-c", STEP.format(step)], env=environment, check=True)
+        if finish:
+            subprocess.run([*command, "finished"], env=environment, check=True)
+        return self
+
+    @property
+    def steps(self) -> list[str]:
+        return names(self.directory)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the client fetches."""
+        record: dict[str, Any] = json.loads((self.home / "task" / ".batchtrain-lineage.json").read_text())
+        return record
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    yield Node(tmp_path)
+
+
+def test_the_first_run_begins_in_an_empty_directory_and_says_nothing(node: Node) -> None:
+    assert node.run("a").said == []
+    assert node.steps == []
+
+
+def test_a_run_continues_the_run_before_and_says_its_step_and_commit(node: Node) -> None:
+    node.run("a", 10, 20, commit="0123456789abcdef", dirty=True)
+    node.run("b", commit="fedcba9876543210")
+    assert node.steps == ["step-10", "step-20"]
+    assert node.said == [
+        "continues from step 20 of run a (commit 0123456789ab, with uncommitted changes)",
+        "changed since then: nothing",
+    ]
+    assert node.record["continues"]["run"] == "a"
+
+
+def test_the_run_that_wrote_the_checkpoint_is_named_and_not_one_that_only_read_it(node: Node) -> None:
+    node.run("a", 10)
+    node.run("b")
+    assert node.run("c").said[0] == "continues from step 10 of run a"
+
+
+def test_what_changed_in_between_is_named(node: Node) -> None:
+    node.run("a", 1)
+    node.run("b", files={"train.py": "2", "new.py": "1"}, settings={**FACTS["settings"], "command": "other"})
+    assert node.said[1] == "changed since then: new.py, train.py, command"
+
+
+def test_many_changed_files_are_counted(node: Node) -> None:
+    node.run("a", 1)
+    node.run("b", files={"train.py": "1", **{f"f{number}.py": "1" for number in range(9)}})
+    assert node.said[1] == "changed since then: f0.py, f1.py, f2.py, f3.py, f4.py, and 4 more files"
+
+
+def test_a_retry_continues_its_own_run_without_a_word(node: Node) -> None:
+    node.run("a", 1, fresh=True)
+    first = node.directory
+    assert node.run("a", 2, fresh=True).directory == first
+    assert (node.said, node.steps) == ([], ["step-1", "step-2"])
+
+
+def test_a_fresh_run_begins_anew_and_keeps_the_checkpoints_before(node: Node) -> None:
+    before = node.run("a", 1).directory
+    assert node.run("b", fresh=True).said == ["starts anew, as --fresh says; the checkpoints before are kept in line 1"]
+    assert (node.steps, names(before)) == ([], ["step-1"])
+    assert node.run("c", 5).steps == ["step-5"]  # and the next run continues the fresh one
+    assert node.run("d").said[0] == "continues from step 5 of run c"
+
+
+def test_the_run_after_a_finished_one_says_so_and_how_to_start_anew(node: Node) -> None:
+    node.run("a", 10, finish=True)
+    assert node.run("b").said[2:] == [
+        "that run had finished the training; `batchtrain run` with --fresh starts anew"
+    ]  # fmt: skip
+    assert node.record["continues"]["finished"]
+
+
+def test_a_run_that_trained_on_has_not_finished_again(node: Node) -> None:
+    node.run("a", 10, finish=True)
+    node.run("b", 20)
+    assert len(node.run("c").said) == 2
+
+
+def test_another_project_job_or_task_has_checkpoints_of_its_own(node: Node) -> None:
+    node.run("a", 10)
+    for task in ("q/job/train", "p/other/train", "p/job/other", "p/job/train@key"):
+        assert node.run("b", task=task).steps == []
+        assert node.said == []
+
+
+def test_resume_copies_the_newest_checkpoint_of_a_run_of_another_project(node: Node) -> None:
+    source = node.run("a", 10, 20).directory
+    (Path(source) / "step-20" / "weights").write_text("20")
+    node.run("mine", 99, task="q/job/train")
+    node.run("b", task="q/job/train", resume={"run": "a", "training": "p/job"})
+    assert node.steps == ["step-20"]
+    assert (Path(node.directory) / "step-20" / "weights").read_text() == "20"
+    assert node.said[0] == "continues from step 20 of run a"
+    assert names(source) == ["step-10", "step-20"]
+
+
+def test_resume_takes_the_line_of_its_run(node: Node) -> None:
+    node.run("a", 10)
+    node.run("b", 3, fresh=True)
+    assert node.run("c", resume={"run": "a", "training": "p/job"}).steps == ["step-10"]
+
+
+def test_resume_finds_the_task_under_another_key(node: Node) -> None:
+    node.run("a", 10, task="p/job/train@old")
+    assert node.run("b", task="p/job/train@new", resume={"run": "a", "training": "p/job"}).steps == ["step-10"]
+
+
+def test_resume_without_a_checkpoint_is_refused_and_changes_nothing(node: Node) -> None:
+    node.run("b", resume={"run": "a", "training": "p/elsewhere"})
+    assert node.code == 1
+    assert "run a left no checkpoint of task train on this volume" in node.said[0]
+    assert not (node.volume / "p/elsewhere").exists()
+
+
+def test_another_number_of_ranks_is_said(node: Node) -> None:
+    node.run("a", 1)
+    assert node.run("b", ranks=8, nodes=4).said[1:] == [
+        "8 ranks instead of 4 ranks: the program must be able to read checkpoints of another number"
+    ]
+
+
+def test_nodes_are_counted_where_the_ranks_are_not_known(node: Node) -> None:
+    node.run("a", 1, ranks=None)
+    assert node.run("b", ranks=None, nodes=1).said[1].startswith("1 node instead of 2 nodes:")
+
+
+def test_another_number_of_ranks_is_refused_for_a_program_that_cannot_read_it(node: Node) -> None:
+    node.run("a", 1)
+    node.run("b", ranks=8, reshard=False)
+    assert node.code == 1
+    assert node.said == [
+        "`checkpoint`: the checkpoint of step 1 is of 4 ranks, and this run has 8 ranks: `checkpoint.reshard: false`"
+        " refuses it. Run on as many ranks as before, or start anew with --fresh"
+    ]
+    assert node.run("c", reshard=False).code == 0
+    assert node.run("d", ranks=8, reshard=False, fresh=True).code == 0
+
+
+def test_checkpoints_of_an_earlier_version_are_found_once(node: Node) -> None:
+    node.run("old", 7, task="job/train")
+    (node.volume / "job/train/1").rename(node.volume / "job/train/0123456789abcdef")
+    (node.volume / "job/train/0123456789abcdef/step-7/manifest.json").write_text('{"version": 1, "files": {}}')
+    assert node.run("a", former="job/train/0123456789abcdef").steps == ["step-7"]
+    assert node.said == ["continues from step 7 of an earlier run"]
+    assert not (node.volume / "job/train/0123456789abcdef").exists()
+    assert node.run("b", former="job/train/0123456789abcdef", fresh=True).steps == []
+
+
+def test_a_record_that_was_written_in_part_is_left_out(node: Node) -> None:
+    node.run("a", 1)
+    with (node.volume / "p/job/train/lineage.jsonl").open("a") as file:
+        file.write('{"run": "b", "li')
+    node.run("c", 2)
+    assert node.run("d").said[0] == "continues from step 2 of run c"
+
+
+def test_a_volume_that_cannot_be_written_is_named(node: Node) -> None:
+    node.volume.mkdir(parents=True)
+    (node.volume / "p").write_text("")
+    assert node.run("a").code == 1
+    assert "`checkpoint`: " in node.said[0]
