@@ -9,7 +9,7 @@ from typing import NamedTuple
 from batchtrain.config.times import moment
 from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError
-from batchtrain.runs.extract import PREFIX, number_of
+from batchtrain.metrics.extract import PREFIX, number_of
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Of the prefixes of ranks, in turn."""

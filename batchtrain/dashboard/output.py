@@ -13,7 +13,7 @@ import msgspec
 
 from batchtrain.dashboard.board import News
 from batchtrain.errors import NotFound, ServiceError
-from batchtrain.runs.extract import Extractor, Point, of_json, split
+from batchtrain.metrics.extract import Extractor, Point, of_json, split
 from batchtrain.service.downloads import PAST_THE_END
 from batchtrain.service.files import NO_FILE, NOT_YET
 

@@ -13,8 +13,8 @@ from azure.batch import BatchClient
 from batchtrain import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
 from batchtrain.errors import UsageError
+from batchtrain.metrics.extract import split
 from batchtrain.records import Task, shown
-from batchtrain.runs.extract import split
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import failed
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
+from batchtrain.metrics.extract import Extractor, Point
 from batchtrain.records import Counts, Node, node_cost, node_hours
 from batchtrain.records.events import (
     Deleted,
@@ -33,7 +34,6 @@ from batchtrain.records.events import (
     TasksSeen,
 )
 from batchtrain.runs.curves import spark
-from batchtrain.runs.extract import Extractor, Point
 
 MOST_RANKS = 12
 MOST_KNOWN = 10_000

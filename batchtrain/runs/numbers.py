@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from batchtrain.config.types import MetricPattern
+from batchtrain.metrics.extract import Extractor, Pattern, Point, of_json
+from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric
 from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace
-from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
-from batchtrain.runs.summary import Summary
 
 MOST_BYTES = 64 << 20
 """Most bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer file, every k-th line is read."""

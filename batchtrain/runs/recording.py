@@ -34,6 +34,7 @@ from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
@@ -51,7 +52,6 @@ from batchtrain.runs.directory import (
 )
 from batchtrain.runs.numbers import numbers_of
 from batchtrain.runs.phases import Moments, phases
-from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
 from batchtrain.version import __version__

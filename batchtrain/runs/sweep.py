@@ -14,12 +14,12 @@ from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.metrics.extract import RATE, Extractor, Pattern
+from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.runs.directory import RunDirectory, points_of
-from batchtrain.runs.extract import RATE, Extractor, Pattern
 from batchtrain.runs.recording import recorded_job
-from batchtrain.runs.summary import Summary
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service import files, read, tasks
 from batchtrain.service.connect import Account

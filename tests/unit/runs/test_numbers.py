@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.types import MetricPattern
+from batchtrain.metrics.extract import Point
+from batchtrain.metrics.summary import Summary, after_warm_up
 from batchtrain.records import Metric
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.extract import Point
 from batchtrain.runs.numbers import MOST_BYTES, Recorded
-from batchtrain.runs.summary import Summary, after_warm_up
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchtrain.runs import extract
-from batchtrain.runs.extract import (
+from batchtrain.metrics import extract
+from batchtrain.metrics.extract import (
     PROGRAMS,
     RATE,
     Extractor,
