@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from azure.batch import BatchClient
 
 from batchtrain.errors import TaskFailed
+from batchtrain.metrics.extract import patterns_of
+from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
 from batchtrain.records import Counts, Task
 from batchtrain.records.events import Event, Output, OutputShown, Stderr, Stdout, TaskFailure, TasksSeen
-from batchtrain.service import files
+from batchtrain.service import files, read
 from batchtrain.service.tasks import Glance
 
 OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
@@ -59,13 +62,12 @@ class Follow:
         job: Followed,
         tell: Callable[[Event], None],
         *,
-        lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
         turns: int = 1,
     ) -> None:
         """turns: of so many looks, the last one reads stderr of the running tasks."""
         self._turns, self._turn = turns, 0
-        self._batch, self._job, self._tell, self._lines = batch, job, tell, lines
-        self._open: dict[str, list[tuple[str, files.Follower]]] = {}
+        self._batch, self._job, self._tell = batch, job, tell
+        self._open: dict[str, _FollowedTask] = {}
         self._closed: set[str] = set()
         self._failures = 0
         self._large = False
@@ -99,21 +101,19 @@ class Follow:
     def _show(self, task: Task, named: bool) -> int:
         ended = task.state == "completed"
         if task.id not in self._open:
-            self._open[task.id] = self._followers(task.id)
+            self._open[task.id] = _FollowedTask(self._batch, self._job.id, task.id, self._tell)
+        followed = self._open[task.id]
+        requests = followed.measure(task.node, last=ended)
         due = len(OUTPUT) if ended or self._turn % self._turns == 0 else 1
-        for file, follower in self._open[task.id][:due]:
-            for lines in together(follower.new_lines(task.node, last=ended)):
-                self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
-                for line in lines:
-                    text = f"{task.id}: {line}" if named else line
-                    self._tell(OUTPUT[file](task.id, text))
+        for file, lines in followed.new_lines(task.node, due, last=ended):
+            for line in lines:
+                text = f"{task.id}: {line}" if named else line
+                self._tell(OUTPUT[file](task.id, text))
         if ended:
+            followed.end()
             self._closed.add(task.id)
             del self._open[task.id]
-        return due
-
-    def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
-        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in OUTPUT]
+        return requests + due
 
     def _show_failed(self, count: int) -> int:
         """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
@@ -128,6 +128,62 @@ class Follow:
         if count >= MOST_FAILED:
             self._tell(OutputShown(self._job.id, _further_failures(self._job.id)))
         return requests
+
+
+class _FollowedTask:
+    """The output of a task, and what it measures."""
+
+    def __init__(self, batch: BatchClient, job_id: str, task_id: str, tell: Callable[[Event], None]) -> None:
+        self._batch, self._job_id, self._task_id, self._tell = batch, job_id, task_id, tell
+        self._files = [(file, files.Follower(batch, job_id, task_id, file)) for file in OUTPUT]
+        self._measured = self._followers()
+        """The files that may have its metrics, until one is found: then only that."""
+        self._stream: MetricStream | None = None
+        self._node, self._has_printed = "", False
+
+    def _followers(self) -> list[files.Follower]:
+        return [files.Follower(self._batch, self._job_id, self._task_id, path) for path in (RECORDS, OWN)]
+
+    def measure(self, node: str, *, last: bool) -> int:
+        """Read what the ranks measure; returns the number of requests. Of a task that prints and has no such file, only
+        the output is read."""
+        requests = 0
+        if self._stream is None:
+            settings, requests = read.fetch_settings(self._batch, self._job_id, self._task_id), 1
+            self._stream = MetricStream(patterns_of(settings.metrics))
+        if node != self._node and self._node:  # it runs again
+            self._measured = self._followers()
+        self._node = node
+        for follower in tuple(self._measured):
+            requests += 1
+            take = self._stream.records if follower.path == RECORDS else self._stream.own
+            for lines in together(follower.new_lines(node, last=last)):
+                self._see(take(lines, time.time()))
+            if follower.missing is None:
+                self._measured = [follower]
+                return requests
+        if self._has_printed:
+            self._measured = []
+        return requests
+
+    def new_lines(self, node: str, due: int, *, last: bool) -> Iterator[tuple[str, list[str]]]:
+        """The new lines of the first `due` files of output."""
+        assert self._stream is not None
+        for file, follower in self._files[:due]:
+            for lines in together(follower.new_lines(node, last=last)):
+                self._has_printed = True
+                self._see(self._stream.output(lines, time.time()))
+                yield file, lines
+
+    def _see(self, batch: Batch) -> None:
+        assert self._stream is not None
+        if batch.points or batch.again or self._stream.has_news:
+            self._tell(self._stream.event(self._job_id, self._task_id, batch))
+
+    def end(self) -> None:
+        """All has been read."""
+        assert self._stream is not None
+        self._tell(self._stream.event(self._job_id, self._task_id, ended=True))
 
 
 def _which_output(job_id: str, count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -282,11 +282,6 @@ class Recorder:
             recording.tell(event)
         self._tell(event)
 
-    def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
-        """Lines of the output of a task."""
-        if job_id in self._recordings:
-            self._recordings[job_id].lines(task_id, stream, lines)
-
     def fetch(self, job_id: str, tasks: Iterable[Task]) -> None:
         """Fetch the results of a job."""
         if job_id in self._recordings:
@@ -412,7 +407,7 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     seconds = seconds_for(settings) if work.timeout is None else work.timeout
     clock = retry.CLOCK._replace(sleep=guard.sleep)
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
-    follow = Follow(client.batch, job, deadline.tell, lines=work.recorder.lines, turns=client.pace.turns)
+    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
 
     def look_within_limits(seen: Glance) -> int:
         requests = follow.look(seen)

@@ -28,8 +28,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
-from batchtrain.metrics.extract import COUNTERS, Point, of_json
-from batchtrain.records import Metric, Task
+from batchtrain.metrics.point import COUNTERS, of_json
+from batchtrain.records import Metric, Point, Task
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_path
 from batchtrain.service.downloads import PRIVATE, make_directory

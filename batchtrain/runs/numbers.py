@@ -1,4 +1,4 @@
-"""Writes metrics/TASK.jsonl of a run from the output of its tasks and the files of $BATCHTRAIN_METRICS."""
+"""Writes metrics/TASK.jsonl of a run: the points of its tasks as they come, or those of the files that were fetched."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.metrics.extract import Extractor, Pattern, Point, of_json
+from batchtrain.metrics.extract import Pattern, patterns_of
+from batchtrain.metrics.point import of_json
+from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.metrics.summary import Summary
-from batchtrain.records import Metric
+from batchtrain.records import Metric, Point
+from batchtrain.records.events import MetricsSeen
 from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace
 
 MOST_BYTES = 64 << 20
@@ -22,26 +25,6 @@ Patterns = Callable[[str], Iterable[MetricPattern]]
 """The `metrics` of a task."""
 
 
-class Numbers(Protocol):
-    """Makes metrics/TASK.jsonl of a run."""
-
-    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Take lines of the merged output of a task. Each may begin with the prefix of its rank."""
-
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
-        """Finish: all output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of
-        each task that has metrics."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Remarks about the numbers: sampled, refused or not finite."""
-
-
-def numbers_of(run: RunDirectory, patterns: Patterns) -> Numbers:
-    """Returns an object that collects the metrics of a run."""
-    return Recorded(run, patterns)
-
-
 class Recorded:
     """Writes the metrics of the tasks of one job."""
 
@@ -49,12 +32,26 @@ class Recorded:
         self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
+    def see(self, event: MetricsSeen) -> None:
+        """Write what came of a task that is followed."""
+        self._task(event.subject).see(event, self._clock())
+
+    def is_whole(self, task: str) -> bool:
+        """Whether a task was followed to its end."""
+        return task in self._tasks and self._tasks[task].is_whole
+
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Write the numbers of lines."""
-        self._task(task).lines(lines, self._clock())
+        """Write the numbers of lines of the output of a task that was not followed to its end."""
+        now = self._clock()
+        self._task(task).read(lambda source: source.output(lines, now), now)
+
+    def records(self, task: str, lines: Sequence[str]) -> None:
+        """Write the numbers of lines of the records of a gang that was not followed to its end."""
+        now = self._clock()
+        self._task(task).read(lambda source: source.records(lines, now), now)
 
     def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
-        """Add the program's own metrics, and make the summary."""
+        """Add the metrics files that were fetched, by task. Returns the summary of each task that has metrics."""
         for task, paths in files.items():
             self._task(task).add(paths, self._clock())
         summaries = {name: task.end() for name, task in self._tasks.items()}
@@ -62,16 +59,13 @@ class Recorded:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The remarks about all tasks."""
+        """Remarks about the metrics of all tasks: sampled, refused or not finite."""
         return tuple(f"{name}: {note}" for name, task in self._tasks.items() for note in task.notes)
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            self._tasks[name] = _Task(self._run.metrics_file(name), self._own(name))
+            self._tasks[name] = _Task(self._run.metrics_file(name), patterns_of(self._patterns(name)))
         return self._tasks[name]
-
-    def _own(self, name: str) -> tuple[Pattern, ...]:
-        return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in self._patterns(name))
 
 
 class _Task:
@@ -79,30 +73,57 @@ class _Task:
 
     def __init__(self, path: Path, patterns: tuple[Pattern, ...]) -> None:
         self.notes: list[str] = []
+        self.is_whole = False
+        self._has_records = False
         self._path, self._patterns = path, patterns
-        self._extractor = Extractor(patterns)
+        self._stream: MetricStream | None = None
         self._file: BinaryIO | None = None
-        self._now = 0.0
 
-    def lines(self, lines: Sequence[str], now: float) -> None:
-        for point in self._extractor.feed(lines, now):
-            with contextlib.suppress(ValueError):  # a name that is no text
-                self._write(point, now)
+    def see(self, event: MetricsSeen, now: float) -> None:
+        if event.again:
+            self._restart()
+        for point in event.points:
+            self._write(point, now)
+        self.is_whole, self._has_records = event.ended, event.has_records
+        if event.ended:
+            self.notes.extend(event.notes)
+
+    def read(self, take: Callable[[MetricStream], Batch], now: float) -> None:
+        if self._stream is None:
+            self._stream = MetricStream(self._patterns)
+            self._restart()
+        batch = take(self._stream)
+        if batch.again:
+            self._restart()
+        self._has_records = self._stream.has_records
+        for point in batch.points:
+            self._write(point, now)
+
+    def _restart(self) -> None:
+        """Forget the points of this attempt; those of attempts before are kept, if only this command saw them."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _write(self, point: Point, now: float) -> None:
         if self._file is None:
-            self._file = open_private(self._path, "wb")  # the whole output is read again by a later `jobs fetch`
-        self._file.write(line_of(point.line(now)))
+            earlier = [line_of(old.line(now)) for old in points_of(self._path) if old.attempt < point.attempt]
+            self._file = open_private(self._path, "wb")
+            self._file.writelines(earlier)
+        with contextlib.suppress(ValueError):  # a name that is no text
+            self._file.write(line_of(point.line(now)))
 
     def add(self, paths: tuple[Path, ...], now: float) -> None:
-        """Values that the program wrote itself replace those of the same name in its output."""
+        """Values that the program wrote itself replace those of the same name in its output. The records of a gang have
+        those of its ranks already."""
+        if self._has_records:
+            paths = tuple(path for path in paths if not _RANK.fullmatch(path.stem))
         noted = len(self.notes)
         self._drop({name for path in paths for point in self._read(path) for name in point.values})
         del self.notes[noted:]
         for path in paths:  # read twice, because the files of all ranks may not fit into memory
             for point in self._read(path):
-                with contextlib.suppress(ValueError):  # a name that is not a text
-                    self._write(point, now)
+                self._write(point, now)
 
     def _drop(self, names: set[str]) -> None:
         if self._file is None or not names:
@@ -144,8 +165,8 @@ class _Task:
             return {}
         self._file.close()
         self._file = None
-        if self._extractor.skipped:
-            self.notes.append(f"{self._extractor.skipped:,} lines came too fast and were not searched for metrics")
+        if self._stream is not None:
+            self.notes.extend(self._stream.notes)
         summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})
         for point in points_of(self._path):
             summary.add(point)

@@ -34,12 +34,13 @@ from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.metrics.stream import RECORDS
 from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
-from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
+from batchtrain.records.events import Event, JobAdded, MetricsSeen, NodeReady, Output, PoolReused, TasksAdded
 from batchtrain.runs import compare, directory, lease, report, results
 from batchtrain.runs.directory import (
     Commit,
@@ -50,7 +51,7 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
-from batchtrain.runs.numbers import numbers_of
+from batchtrain.runs.numbers import Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
@@ -135,9 +136,7 @@ class Recording:
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
         """Whether a fetch came to its end."""
-        self._followed: set[str] = set()
-        """The tasks whose output was followed line by line."""
-        self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
+        self._numbers = Recorded(run, lambda task_id: self._settings(task_id).metrics)
 
     @property
     def job_id(self) -> str:
@@ -156,21 +155,18 @@ class Recording:
     # --- while it runs ----------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Record an event; an output line of a task is only searched for metrics."""
+        """Record an event: of the output of a task only what it measures."""
         if isinstance(event, (NodeReady, PoolReused)):
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
+        elif isinstance(event, MetricsSeen) and event.job == self.job_id:
+            with self._written():
+                self._numbers.see(event)
         if event.text and not isinstance(event, Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
-
-    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Lines of the output of a task."""
-        self._followed.add(task)
-        with self._written():
-            self._numbers.lines(task, stream, lines)
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
@@ -325,7 +321,7 @@ class Recording:
             self._record = replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
             self._record = replace(self._record, summary={})
-            self._read_lines(self._followed)
+            self._read_lines(frozenset())
             ended = None if state == "fetched" else self._job_ended or now()
             self._record = replace(
                 self._record,
@@ -396,14 +392,19 @@ class Recording:
         return _joined(self.metrics, several=bool(self._record.summary))
 
     def _read_lines(self, known: Set[str]) -> None:
-        """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
+        """Read what the tasks measured that this command did not follow to their ends: the records of a gang, or else
+        their output. known: tasks that already have metrics."""
+        paths: dict[str, dict[str, Path]] = {}
         for record in self._files.values():
-            if record.task in known:
-                continue
-            if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
-                with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
-                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
+            if record.task not in known and not self._numbers.is_whole(record.task) and record.fetched:
+                paths.setdefault(record.task, {})[record.path] = self.run.path / record.fetched
+        for task, fetched in paths.items():
+            for path in (RECORDS,) if RECORDS in fetched else ("stdout.txt", "stderr.txt"):
+                for lines in _line_groups(fetched[path]) if path in fetched else ():
+                    if path == RECORDS:
+                        self._numbers.records(task, lines)
+                    else:
+                        self._numbers.lines(task, path.removesuffix(".txt"), lines)
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
         paths_of: dict[str, list[Path]] = {}
@@ -459,6 +460,13 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
+
+
+def _line_groups(path: Path) -> Iterator[list[str]]:
+    """The lines of a file, AT_ONCE at a time."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+            yield some
 
 
 def _joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> dict[str, Metric]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.metrics.stream import RECORDS
 from batchtrain.records import File, TaskNode
 from batchtrain.records.rank_end import ENDS
 from batchtrain.runs.directory import FileRecord, RunDirectory
@@ -85,8 +86,8 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
-    if part.name == "n0" and path == ENDS:
-        return f"logs/{task}/ranks/ends.jsonl"
+    if part.name == "n0" and path in (ENDS, RECORDS):
+        return f"logs/{task}/{path.removeprefix('wd/')}"
     if match := _RANK.fullmatch(path):
         return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
     if match := _METRICS.fullmatch(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import math
 import re
@@ -14,7 +15,8 @@ from azure.batch import BatchClient
 from msgspec.structs import replace
 
 from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.metrics.extract import RATE, Extractor, Pattern
+from batchtrain.metrics.extract import RATE, Pattern, patterns_of
+from batchtrain.metrics.stream import RECORDS, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
@@ -103,7 +105,7 @@ def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metri
         return metrics
     with stdout.open("rb") as file:
         file.seek(max(stdout.stat().st_size - END, 0))
-        return {**_printed(file.read(), metric), **metrics}
+        return {**_measured(MetricStream(_by_name(metric)), b"", file.read()), **metrics}
 
 
 def _read(
@@ -116,27 +118,34 @@ def _read(
         tell(SweepCut(job_id, text))
     contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
     with ThreadPoolExecutor(THREADS) as workers:
-        ends = workers.map(lambda task_id, context: context.run(_end, client, job_id, task_id), ran, contexts)
-        yield from ((task_id, _printed(end, metric)) for task_id, end in zip(ran, ends, strict=False))
+        ends = workers.map(lambda task_id, context: context.run(_end, client, job_id, task_id, metric), ran, contexts)
+        yield from zip(ran, ends, strict=False)
 
 
-def _end(client: BatchClient, job_id: str, task_id: str) -> bytes:
+def _end(client: BatchClient, job_id: str, task_id: str, metric: str) -> Mapping[str, Metric]:
+    """What a task measured last. Nothing of one that never ran, or whose node is gone."""
+    tree, records = task_tree(job_id, task_id), b""
     try:
-        return files.end_of(client, task_tree(job_id, task_id), "stdout.txt", END)
+        patterns = patterns_of(read.fetch_settings(client, job_id, task_id).metrics)
+        stdout = files.end_of(client, tree, "stdout.txt", END)
+        with contextlib.suppress(NotFound):  # a task without a gang
+            records = files.end_of(client, tree, RECORDS, END)
     except BatchtrainError:
-        return b""  # a task that never ran, or whose node is gone
+        return {}
+    return _measured(MetricStream((*patterns, *_by_name(metric))), records, stdout)
 
 
-def _printed(output: bytes, metric: str) -> Mapping[str, Metric]:
-    """The metrics in the output of a task. The wanted metric is also found as `NAME=VALUE`, `NAME: VALUE` and `NAME
-    VALUE`."""
+def _by_name(metric: str) -> tuple[Pattern, ...]:
+    """The wanted metric is also found as `NAME=VALUE`, `NAME: VALUE` and `NAME VALUE`."""
+    return (Pattern(metric, rf"(?<![\w/.-]){re.escape(metric)}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)"),)
+
+
+def _measured(stream: MetricStream, records: bytes, stdout: bytes) -> Mapping[str, Metric]:
     summary = Summary()
-    extractor = Extractor(
-        [Pattern(metric, rf"(?<![\w/.-]){re.escape(metric)}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)")]
-    )
-    for number, line in enumerate(output.decode("utf-8", "replace").splitlines()):
-        for point in extractor.feed((line,), number // RATE):
-            summary.add(point)
+    for content, take in ((records, stream.records), (stdout, stream.output)):
+        for number, line in enumerate(content.decode("utf-8", "replace").splitlines()):
+            for point in take((line,), number // RATE).points:
+                summary.add(point)
     return summary.metrics()
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from batchtrain.metrics.extract import Point
 from batchtrain.metrics.summary import Summary, throughput
-from batchtrain.records import Metric, Task
+from batchtrain.records import Metric, Point, Task
 from batchtrain.runs import compare, directory, report, scaling_report
 from batchtrain.runs.compare import MetricRow, PhaseRow, Statistics, statistics_of
 from batchtrain.runs.curves import Plot, spark

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.metrics.extract import Point
 from batchtrain.metrics.summary import Summary, after_warm_up
-from batchtrain.records import Metric
+from batchtrain.records import Metric, Point
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.numbers import MOST_BYTES, Recorded
