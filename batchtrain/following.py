@@ -20,6 +20,8 @@ OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr
 """The event of a line of each file."""
 LINES_AT_ONCE = 10_000
 """Most lines of a followed file that are passed on together."""
+AGAIN_LOOKS = 12
+"""A task that prints and has no file of what it measures is asked for one at every so many looks: a minute on Azure."""
 FIRST, MOST_FAILED = 4, 20
 """Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
 
@@ -136,34 +138,31 @@ class _FollowedTask:
     def __init__(self, batch: BatchClient, job_id: str, task_id: str, tell: Callable[[Event], None]) -> None:
         self._batch, self._job_id, self._task_id, self._tell = batch, job_id, task_id, tell
         self._files = [(file, files.Follower(batch, job_id, task_id, file)) for file in OUTPUT]
-        self._measured = self._followers()
-        """The files that may have its metrics, until one is found: then only that."""
+        self._records, self._own = (files.Follower(batch, job_id, task_id, path) for path in (RECORDS, OWN))
+        self._found: files.Follower | None = None
+        """Which of them there is."""
         self._stream: MetricStream | None = None
-        self._node, self._has_printed = "", False
-
-    def _followers(self) -> list[files.Follower]:
-        return [files.Follower(self._batch, self._job_id, self._task_id, path) for path in (RECORDS, OWN)]
+        self._node, self._has_printed, self._looks = "", False, 0
 
     def measure(self, node: str, *, last: bool) -> int:
-        """Read what the ranks measure; returns the number of requests. Of a task that prints and has no such file, only
-        the output is read."""
+        """Read what the task measures: the records of its gang, or else its file of $BATCHTRAIN_METRICS. Returns the
+        number of requests. Once it has printed, a file that it does not have is asked for only now and then."""
         requests = 0
         if self._stream is None:
             settings, requests = read.fetch_settings(self._batch, self._job_id, self._task_id), 1
             self._stream = MetricStream(patterns_of(settings.metrics))
-        if node != self._node and self._node:  # it runs again
-            self._measured = self._followers()
-        self._node = node
-        for follower in tuple(self._measured):
-            requests += 1
-            take = self._stream.records if follower.path == RECORDS else self._stream.own
-            for lines in together(follower.new_lines(node, last=last)):
-                self._see(take(lines, time.time()))
-            if follower.missing is None:
-                self._measured = [follower]
-                return requests
-        if self._has_printed:
-            self._measured = []
+        if node != self._node:  # it begins, or runs again
+            self._node, self._found, self._has_printed, self._looks = node, None, False, 0
+        look, self._looks = self._looks, self._looks + 1
+        due = not self._has_printed or look % AGAIN_LOOKS < 2
+        sources = ((self._records, self._stream.records), (self._own, self._stream.own))
+        for number, (follower, take) in enumerate(sources):
+            is_asked = last or (due and look % 2 == number)  # one of them at each look
+            if self._found is follower or (is_asked and self._found is not self._records):
+                requests += 1
+                for lines in together(follower.new_lines(node, last=last)):
+                    self._found = follower
+                    self._see(take(lines, time.time()))
         return requests
 
     def new_lines(self, node: str, due: int, *, last: bool) -> Iterator[tuple[str, list[str]]]:
@@ -177,7 +176,7 @@ class _FollowedTask:
 
     def _see(self, batch: Batch) -> None:
         assert self._stream is not None
-        if batch.points or batch.again or self._stream.has_news:
+        if batch.points or batch.again or batch.hidden or self._stream.has_news:
             self._tell(self._stream.event(self._job_id, self._task_id, batch))
 
     def end(self) -> None:

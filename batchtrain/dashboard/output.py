@@ -65,7 +65,13 @@ class Output:
         self._kept = b""
         self._partial = b""
         self._empty = 0
+        self._has_begun = False
         self._last = float("-inf")
+
+    @property
+    def exists(self) -> bool:
+        """Whether the task had the file at the last read."""
+        return self._end is not None
 
     def read(self) -> int:
         """Read what is new, unless that was done just now. Returns the number of requests."""
@@ -99,7 +105,9 @@ class Output:
                 return 1
             raise
         if self._end is None or size < self._end:
-            self._forget()
+            if self._has_begun:
+                self._forget()
+            self._has_begun = True
             self._end = max(size - HISTORY, 0) if self._take else max(size - FIRST, 0)
             self._kept = self._partial = b""
         return 1
@@ -179,6 +187,16 @@ class Numbers:
         self._stream: MetricStream | None = None
         self._series: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
 
+    def forget_output(self) -> None:
+        """The same for the output alone: of a gang that is read by its records, it gives no numbers."""
+        if not self.has_records:
+            self.forget()
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the records of a gang are read."""
+        return self._stream is not None and self._stream.has_records
+
     @property
     def stream(self) -> MetricStream:
         """What the lines of the task are read by."""
@@ -202,8 +220,8 @@ class Numbers:
         self._take(self.stream.own(lines, now, rank), now)
 
     def _take(self, batch: Batch, now: float) -> None:
-        if batch.again:
-            self._series.clear()
+        for name in tuple(self._series) if batch.again else batch.hidden:
+            self._series.pop(name[:100], None)
         for point in batch.points:
             self._add(point, now)
 
@@ -229,7 +247,7 @@ class Numbers:
         """The state of each rank, in order."""
         return [
             {"rank": rank.number, "node": rank.node, "lines": rank.lines, "last": rank.last, "at": rank.heard}
-            for rank in self.stream.seen()
+            for rank in (self._stream.seen() if self._stream else ())
         ]
 
 

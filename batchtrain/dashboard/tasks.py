@@ -21,7 +21,7 @@ from batchtrain.service.failed import failed
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 SECONDS = {STDOUT: 5.0, STDERR: 10.0}
 """The time between two reads of a file on Azure."""
-OTHER_SECONDS, LISTED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
+OTHER_SECONDS, ASKED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
 NEAR_EVERY = 0.05
 """The least time between two reads of a file on the emulator."""
 LIMIT = 256 << 10
@@ -47,7 +47,7 @@ class TaskOutputs:
         """A file of the task, followed."""
         if path not in self._files:
             take = self._takers.get(path)
-            forget = self.numbers.forget if path in (STDOUT, RECORDS) else lambda: None
+            forget = {STDOUT: self.numbers.forget_output, RECORDS: self.numbers.forget}.get(path, lambda: None)
             size, read = functools.partial(self._size, path), functools.partial(self._read, path)
             seconds = SECONDS.get(path, OTHER_SECONDS)
             self._files[path] = Output(size, read, seconds, take, forget, NEAR_EVERY if self._near else seconds * 0.8)
@@ -70,19 +70,23 @@ class TaskOutputs:
         return Numbered(self._advance, self.numbers.ranks, SECONDS[STDOUT])
 
     def metrics(self) -> Numbered:
-        """The topic of the curves, with the samples of the primary's node."""
-        return Numbered(lambda: self._advance() + self.file(SAMPLES).read(), self.numbers.metrics, SECONDS[STDOUT])
+        """The topic of the curves."""
+        return Numbered(self._advance, self.numbers.metrics, SECONDS[STDOUT])
 
     def _advance(self) -> int:
-        """Read what the task measures: the records of its gang, or its own file and its output. Which of them there is,
-        is asked again now and then."""
+        """Read what the task measures: the records of its gang, or its own file and its output; and the samples of the
+        primary's node. For files that it does not have, the service is asked only now and then."""
         now = time.monotonic()
-        if self.numbers.stream.has_records:
-            return self.file(RECORDS).read()
-        if now - self._asked < (2.0 if self._near else LISTED_SECONDS):
-            return self.file(STDOUT).read()
-        self._asked = now
-        return sum(self.file(path).read() for path in (RECORDS, OWN, STDOUT))
+        due = now - self._asked >= (2.0 if self._near else ASKED_SECONDS)
+        if due:
+            self._asked = now
+        requests = 0
+        for path in (RECORDS, SAMPLES, OWN, STDOUT):
+            if path in (OWN, STDOUT) and self.numbers.has_records:
+                break
+            if due or path == STDOUT or self.file(path).exists:
+                requests += self.file(path).read()
+        return requests
 
     def _size(self, path: str) -> int:
         return downloads.size_of(self._reach(), self._tree, path).size

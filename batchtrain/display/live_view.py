@@ -91,6 +91,8 @@ class View:
         self.step: tuple[str, int, int] | None = None
         self.values: dict[str, float] = {}
         self.history: dict[str, deque[float]] = {}
+        self._sources: dict[str, int] = {}
+        """The rank of each metric; -1 for the task."""
         self._paces: deque[float] = deque(maxlen=RECENT)
         self._stepped: tuple[int, float] | None = None
         self.answers: tuple[float, int] | None = None
@@ -111,20 +113,28 @@ class View:
             self._measured(event, now)
 
     def _measured(self, event: MetricsSeen, now: float) -> None:
-        if event.again:
-            self.values.clear()
-            self.history.clear()
+        for name in tuple(self.values) if event.again else event.hidden:
+            self.values.pop(name, None)
+            self.history.pop(name, None)
+            self._sources.pop(name, None)
         self.ranks.update((rank.number, rank) for rank in event.ranks)
-        first = min(self.ranks, default=0)
         for point in event.points:
-            if point.rank not in (None, first) or point.node:
-                continue
-            for name, value in point.values.items():
+            for name, value in point.values.items() if not point.node else ():
                 if value is not None:
-                    self.values[name] = value
-                    self.history.setdefault(name, deque(maxlen=self._recent)).append(value)
+                    self._value(name, value, -1 if point.rank is None else point.rank)
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
+
+    def _value(self, name: str, value: float, rank: int) -> None:
+        """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
+        lowest = self._sources.setdefault(name, rank)
+        if rank > lowest:
+            return
+        if rank < lowest:
+            self._sources[name] = rank
+            self.history.pop(name)
+        self.values[name] = value
+        self.history.setdefault(name, deque(maxlen=self._recent)).append(value)
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
         if self.step is None or (unit, of) != (self.step[0], self.step[2]):

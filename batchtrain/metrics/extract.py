@@ -25,7 +25,7 @@ LONGEST_LINE = 64 * 1024
 PREFIX = re.compile(
     r"^\[(\d{1,9}):(\d{1,9}|[A-Za-z]+(?: \d{1,9})?)\] |^\[\d+,(\d{1,9})\]<std(?:out|err)>: ?|^\[rank(\d{1,9})\]: ?"
 )
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*\x07)")
 
 
 class Pattern(NamedTuple):
@@ -45,10 +45,12 @@ def patterns_of(metrics: Iterable[MetricPattern]) -> tuple[Pattern, ...]:
 class Extractor:
     """Reads the lines of one task as they come."""
 
-    def __init__(self, patterns: Iterable[Pattern] = ()) -> None:
+    def __init__(self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = ()) -> None:
+        """otherwise: what is searched for in lines that no program reads."""
         self.skipped = 0
         """Lines that were not read because too many came at once."""
         self._own = tuple(_program_of(pattern) for pattern in patterns)
+        self._programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
         self._sources: dict[tuple[int | None, str], Source] = {}
         self._second, self._count = 0, 0
 
@@ -83,7 +85,7 @@ class Extractor:
     def _points(self, rank: int | None, line: str, stream: str) -> Iterator[Point]:
         source = self._sources.get((rank, stream), Source())
         self._sources[rank, stream] = source = _state(source, line)
-        for program in (*self._own, *PROGRAMS):
+        for program in self._programs:
             if program.needle in line and (match := program.pattern.search(line)):
                 point = program.read(match, source)
                 if point is not None and point.values:

@@ -7,12 +7,12 @@ the time (docs/adr/0038). Of a task without a gang, its output and its file of $
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.metrics.extract import Extractor, Pattern, printed, split
+from batchtrain.metrics.extract import PREFIX, Extractor, Pattern, printed, split
 from batchtrain.metrics.point import of_json
 from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
 from batchtrain.records import Point, Progress, Rank
@@ -36,7 +36,8 @@ class Line(msgspec.Struct, frozen=True):
     """A line of `RECORDS`. Without a `line` it is a sign of life of a node."""
 
     time: float = 0.0
-    """Seconds since 1970 by the clock of its node; 0 if the node has no program that tells it."""
+    """Seconds since 1970 by the clock of its node, or by one clock if signs of life have no node; 0 if the node has no
+    program that tells it."""
     rank: int | None = None
     node: str = ""
     """n0 is the primary."""
@@ -54,6 +55,8 @@ class Batch(NamedTuple):
     points: tuple[Point, ...]
     again: bool = False
     """Whether they replace all points before: the task has better ones than those of its merged output."""
+    hidden: frozenset[str] = frozenset()
+    """Metrics that the program now measures itself: the values before, which it printed, are to be forgotten."""
 
 
 NOTHING = Batch(())
@@ -63,9 +66,10 @@ _LINE = msgspec.json.Decoder(Line)
 class MetricStream:
     """Reads what a task prints and measures as it comes."""
 
-    def __init__(self, patterns: Iterable[Pattern] = ()) -> None:
-        self._extractor = Extractor(patterns)
-        self._patterns = tuple(patterns)
+    def __init__(self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = ()) -> None:
+        """otherwise: what is searched for in lines that no program reads."""
+        self._patterns = tuple(patterns), tuple(otherwise)
+        self._extractor = Extractor(*self._patterns)
         self.ranks: dict[int, Rank] = {}
         self.progress: Progress | None = None
         self.has_records = False
@@ -73,9 +77,10 @@ class MetricStream:
         self._skipped = self._refused = 0
         self._first_refused = ""
         self._measured: set[str] = set()
-        self._behind = float("inf")
-        """The clock of this machine minus those of the nodes: the least that was seen."""
-        self._has_points = False
+        self._printed: set[str] = set()
+        """The names of the metrics that were found in the file of $BATCHTRAIN_METRICS, and of those in the output."""
+        self._behind: dict[str, float] = {}
+        """By node, the clock of this machine minus that of the node: the least that was seen."""
         self.has_news = False
         """Whether a rank printed something since `seen` was called."""
 
@@ -83,39 +88,35 @@ class MetricStream:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
         again = False
         if lines and not self.has_records:
-            again, self.has_records = self._has_points, True
-            self._extractor, self.progress = Extractor(self._patterns), None
-            self.ranks.clear()
-        return Batch(tuple(self._of_records(lines, now)), again)
+            again, self.has_records = bool(self._measured or self._printed), True
+            self._extractor, self.progress = Extractor(*self._patterns), None
+            for before in (self.ranks, self._measured, self._printed):
+                before.clear()
+        return self._batch(self._of_records(lines, now))._replace(again=again)
 
-    def _of_records(self, lines: Sequence[str], now: float) -> Iterator[Point]:
+    def _of_records(self, lines: Sequence[str], now: float) -> Iterator[tuple[Point, bool]]:
         for text in lines:
             try:
                 line = _LINE.decode(text)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue  # the end of a line that a lost node began
             self._skipped += line.skipped
-            if line.time:
-                self._behind = min(self._behind, now - line.time)
+            if line.time and (line.node in self._behind or len(self._behind) < MOST_RANKS):
+                self._behind[line.node] = min(self._behind.get(line.node, now), now - line.time)
             if line.line:
                 yield from self._of_line(line, now)
 
-    def _of_line(self, line: Line, now: float) -> Iterator[Point]:
-        at = line.time or now
-        if line.file == MEASURED:
-            points: Iterable[Point] = self._of_json(line.rank, line.line)
-        else:
-            text = printed(line.line)
-            self._see(line.rank, line.node, text, at, line.attempt)
-            points = self._extractor.line(line.rank, text, line.file)
-        for point in points:
-            stamped = point._replace(t=at if point.t is None else point.t, attempt=line.attempt)
-            yield from self._taken(stamped, measured=line.file == MEASURED)
+    def _of_line(self, line: Line, now: float) -> Iterator[tuple[Point, bool]]:
+        at, is_measured = line.time or now, line.file == MEASURED
+        text = "" if is_measured else printed(line.line)
+        self._see(line.rank, line.node, text, at, line.attempt)
+        found = self._of_json(line.rank, line.line) if is_measured else self._extractor.line(line.rank, text, line.file)
+        for point in found:
+            yield point._replace(t=at if point.t is None else point.t, attempt=line.attempt), is_measured
 
     def own(self, lines: Sequence[str], now: float, rank: int | None = 0) -> Batch:
         """Take lines of a file of $BATCHTRAIN_METRICS."""
-        points = (point for line in lines for point in self._of_json(rank, line))
-        return Batch(tuple(taken for point in points for taken in self._taken(point, measured=True)))
+        return self._batch((point, True) for line in lines for point in self._of_json(rank, line))
 
     def output(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of stdout or stderr of the task; those of a gang that is read by its records are ignored."""
@@ -123,10 +124,9 @@ class MetricStream:
             return NOTHING
         for line in lines:
             rank, text = split(line)
-            node = f"n{line[1 : line.index(':')]}" if rank is not None and line[1:2].isdigit() and ":" in line else ""
-            self._see(rank, node, text, now, 1)
-        found = self._extractor.feed(lines, now)
-        return Batch(tuple(taken for point in found for taken in self._taken(point, measured=False)))
+            match = PREFIX.match(line) if rank is not None else None
+            self._see(rank, f"n{match[1]}" if match and match[1] else "", text, now, 1)
+        return self._batch((point, False) for point in self._extractor.feed(lines, now))
 
     def _of_json(self, rank: int | None, line: str) -> Iterator[Point]:
         try:
@@ -138,17 +138,24 @@ class MetricStream:
         if point is not None:
             yield point if point.rank is not None or point.node else point._replace(rank=rank)
 
-    def _taken(self, point: Point, *, measured: bool) -> Iterator[Point]:
-        """A value that a program measured itself hides what it prints under the same name."""
-        if measured:
-            self._measured.update(point.values)
-        elif self._measured:
-            values = {name: value for name, value in point.values.items() if name not in self._measured}
-            point = point._replace(values=values)
-        if point.values:
-            self._has_points = True
-            self._step(point)
-            yield point
+    def _batch(self, found: Iterable[tuple[Point, bool]]) -> Batch:
+        """Points, each with whether the program measured it itself: then it hides what is printed of the same name."""
+        points: list[Point] = []
+        hidden: set[str] = set()
+        for point, is_measured in found:
+            if is_measured:
+                late = self._printed.intersection(point.values) - self._measured
+                self._measured.update(point.values)
+                if late:
+                    hidden |= late
+                    points = [rest for rest in (_without(late, before) for before in points) if rest.values]
+            else:
+                point = _without(self._measured, point)
+                self._printed.update(point.values)
+            if point.values:
+                self._step(point)
+                points.append(point)
+        return Batch(tuple(points), hidden=frozenset(hidden))
 
     def _step(self, point: Point) -> None:
         rank = self.ranks.get(-1 if point.rank is None else point.rank)
@@ -169,7 +176,7 @@ class MetricStream:
             number,
             node,
             attempt,
-            before.lines + 1,
+            before.lines + bool(text),
             text.strip()[:LONGEST_SHOWN] or before.last,
             at,
             before.step if attempt == before.attempt else None,
@@ -183,6 +190,7 @@ class MetricStream:
             job=job,
             points=batch.points,
             again=batch.again,
+            hidden=batch.hidden,
             ranks=self.seen(),
             progress=self.progress,
             ended=ended,
@@ -193,9 +201,11 @@ class MetricStream:
     def seen(self) -> tuple[Rank, ...]:
         """The ranks in order, with their times by the clock of this machine."""
         self.has_news = False
-        behind = 0.0 if self._behind == float("inf") else self._behind
-        ranks = (self.ranks[number] for number in sorted(self.ranks))
-        return tuple(msgspec.structs.replace(rank, heard=rank.heard + behind) for rank in ranks)
+        behind = self._behind.copy()
+        if "" in behind:  # a sign of life without a node: one clock stamps the lines of all nodes
+            behind = dict.fromkeys(behind, min(behind.values()))
+        ranks = sorted(self.ranks.copy().values(), key=lambda rank: rank.number)
+        return tuple(msgspec.structs.replace(rank, heard=rank.heard + behind.get(rank.node, 0.0)) for rank in ranks)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -206,3 +216,9 @@ class MetricStream:
         if self._refused:
             notes.append(f"{self._refused:,} lines of BATCHTRAIN_METRICS were ignored ({self._first_refused})")
         return tuple(notes)
+
+
+def _without(names: Set[str], point: Point) -> Point:
+    if names.isdisjoint(point.values):
+        return point
+    return point._replace(values={name: value for name, value in point.values.items() if name not in names})

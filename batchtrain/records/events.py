@@ -216,6 +216,8 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     points: tuple[Point, ...] = ()
     again: bool = False
     """Whether the points replace all of this task before."""
+    hidden: frozenset[str] = frozenset()
+    """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()
     progress: Progress | None = None
     ended: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import BinaryIO
 
@@ -80,10 +80,7 @@ class _Task:
         self._file: BinaryIO | None = None
 
     def see(self, event: MetricsSeen, now: float) -> None:
-        if event.again:
-            self._restart()
-        for point in event.points:
-            self._write(point, now)
+        self._add(event.points, now, again=event.again, hidden=event.hidden)
         self.is_whole, self._has_records = event.ended, event.has_records
         if event.ended:
             self.notes.extend(event.notes)
@@ -91,27 +88,35 @@ class _Task:
     def read(self, take: Callable[[MetricStream], Batch], now: float) -> None:
         if self._stream is None:
             self._stream = MetricStream(self._patterns)
-            self._restart()
+            self._close()
         batch = take(self._stream)
-        if batch.again:
-            self._restart()
         self._has_records = self._stream.has_records
-        for point in batch.points:
+        self._add(batch.points, now, again=batch.again, hidden=batch.hidden)
+
+    def _add(self, points: Sequence[Point], now: float, *, again: bool, hidden: Set[str]) -> None:
+        if again:
+            self._begin(points[0].attempt if points else 1, now)
+        self._drop(hidden)
+        for point in points:
             self._write(point, now)
 
-    def _restart(self) -> None:
-        """Forget the points of this attempt; those of attempts before are kept, if only this command saw them."""
+    def _close(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
+    def _begin(self, attempt: int, now: float) -> BinaryIO:
+        """Forget the points of an attempt; those of attempts before are kept, if only this command saw them."""
+        self._close()
+        earlier = [line_of(old.line(now)) for old in points_of(self._path) if old.attempt < attempt]
+        self._file = open_private(self._path, "wb")
+        self._file.writelines(earlier)
+        return self._file
+
     def _write(self, point: Point, now: float) -> None:
-        if self._file is None:
-            earlier = [line_of(old.line(now)) for old in points_of(self._path) if old.attempt < point.attempt]
-            self._file = open_private(self._path, "wb")
-            self._file.writelines(earlier)
+        file = self._file or self._begin(point.attempt, now)
         with contextlib.suppress(ValueError):  # a name that is no text
-            self._file.write(line_of(point.line(now)))
+            file.write(line_of(point.line(now)))
 
     def add(self, paths: tuple[Path, ...], now: float) -> None:
         """Values that the program wrote itself replace those of the same name in its output. The records of a gang have
@@ -125,7 +130,7 @@ class _Task:
             for point in self._read(path):
                 self._write(point, now)
 
-    def _drop(self, names: set[str]) -> None:
+    def _drop(self, names: Set[str]) -> None:
         if self._file is None or not names:
             return
         self._file.close()
@@ -163,8 +168,7 @@ class _Task:
         """Close the file, and read it once for the summary."""
         if self._file is None:
             return {}
-        self._file.close()
-        self._file = None
+        self._close()
         if self._stream is not None:
             self.notes.extend(self._stream.notes)
         summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})

@@ -29,7 +29,7 @@ from batchtrain.config.masking import (
     secrets_in,
     secrets_sent,
 )
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Recipe, Results, Secret
+from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
@@ -276,13 +276,9 @@ class Recording:
         return {}
 
     @functools.cached_property
-    def _settings_of_service(self) -> dict[str, FetchSettings]:
-        """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
-        settings = {}
-        for task_id, text in read.variables(self._client, self.job_id, FETCH_VARIABLE):
-            with contextlib.suppress(msgspec.DecodeError):
-                settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
-        return settings
+    def _settings_of_service(self) -> Mapping[str, FetchSettings]:
+        """The settings with which the tasks were added."""
+        return read.all_fetch_settings(self._client, self.job_id)
 
     def _write_nodes(self) -> None:
         """Name the nodes n0, n1, … in the order in which the tasks name them."""

@@ -254,7 +254,16 @@ def fetch_settings(client: BatchClient, job_id: str, task_id: str) -> FetchSetti
     url = _url("jobs", job_id, "tasks", task_id, select="id,environmentSettings")
     item = answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer)
     value = next((one.value for one in item.environment_settings if one.name == FETCH_VARIABLE), "{}")
-    with contextlib.suppress(msgspec.DecodeError):  # of a later version
+    return _settings(value)
+
+
+def all_fetch_settings(client: BatchClient, job_id: str) -> dict[str, FetchSettings]:
+    """The same for all tasks of a job that have some."""
+    return {task_id: _settings(value) for task_id, value in variables(client, job_id, FETCH_VARIABLE)}
+
+
+def _settings(value: str) -> FetchSettings:
+    with contextlib.suppress(msgspec.DecodeError):  # of another program, or of a later version
         return msgspec.json.decode(value, type=FetchSettings)
     return FetchSettings()
 

@@ -9,8 +9,14 @@ from typing import NamedTuple
 from batchtrain.metrics.point import finite
 from batchtrain.records import Point
 
-NUMBER = r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|NaN|inf|Infinity)"
-"""A number as programs print it; finite() reads it."""
+NUMBER = (
+    r"[+-]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|nan|NaN|inf|Infinity)"
+)
+"""A number as programs print it; finite() reads it.
+
+A pattern that is searched for anywhere in a line must not begin within a number or a word, by a look behind it: else a
+line of 64 KiB of digits takes minutes.
+"""
 
 
 class Source(NamedTuple):
@@ -65,4 +71,4 @@ def plain(name: str) -> str:
 
 def pairs(text: str, form: str = r"([A-Za-z_][\w./-]*)(?:=|: )") -> dict[str, float | None]:
     """The names and numbers in a text. form: a pattern of a name and what follows it."""
-    return {plain(name): finite(value) for name, value in re.findall(rf"{form}({NUMBER})(?![\w.])", text)}
+    return {plain(name): finite(value) for name, value in re.findall(rf"(?<![\w./-]){form}({NUMBER})(?![\w.])", text)}

@@ -42,7 +42,7 @@ def _mpi_bench(match: re.Match[str], source: Source) -> Point:
 
 
 def _vllm_throughput(match: re.Match[str], source: Source) -> Point:
-    rates = re.findall(rf"({NUMBER}) ([a-z ]+)/s", match[1])
+    rates = re.findall(rf"(?<![\d.,])({NUMBER}) ([a-z ]+)/s", match[1])
     return Point({f"{unit.replace(' ', '_')}_per_second": finite(rate) for rate, unit in rates})
 
 

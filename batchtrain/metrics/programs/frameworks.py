@@ -28,7 +28,7 @@ def _cntk(match: re.Match[str], source: Source) -> Point:
 def _torch(match: re.Match[str], source: Source) -> Point:
     """`value (mean so far)`: takes the value, as for the other programs."""
     test = match[1] is None
-    found = re.findall(rf"(\S+)\s+({NUMBER}) \(\s*{NUMBER}\)", match[4])
+    found = re.findall(rf"(?<!\S)(\S+)\s+({NUMBER}) \(\s*{NUMBER}\)", match[4])
     names = {"time": "batch_seconds", "data": "data_seconds"}
     values = {names.get(plain(name), plain(name)): finite(value) for name, value in found}
     values = {f"test_{name}" if test else name: value for name, value in values.items()}
@@ -67,5 +67,5 @@ PROGRAMS = (
         "pytorch imagenet test", "Acc@1", r"^ \* +Acc@1 (\S+) Acc@5 (\S+)",
         lambda match, source: Point({"test_acc1": finite(match[1]), "test_acc5": finite(match[2])}),
     ),
-    program("keras", "/s", r"^\s*(\d+)/(\d+) .*?\d+s(?: -)? (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
+    program("keras", "/s", r"^\s*(\d+)/(\d+) .*?(?<!\d)\d+s(?: -)? (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
 )  # fmt: skip

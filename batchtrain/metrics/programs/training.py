@@ -32,10 +32,10 @@ _FACTORS = {"ms": 0.001, "us": 1e-6, "GB": 1.0, "MB": 1 / 1024, "MiB": 1 / 1024}
 _FILLERS = frozenset({"a", "and", "at", "in", "is", "of", "on", "the", "to", "with"})
 _WORD = r"[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
-    rf"(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
+    rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
     rf"\[?(?P<value>{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?(?![\w.])"
 )
-_RATE = re.compile(rf"({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
+_RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
 _LOG_PREFIX = (
     r"(?:\[[^\]]*\]:?\s*|\(?\w+ pid=\d+[^)]*\)\s*|\d{4}-\d\d-\d\d[ T]\S+\s+|\d\d:\d\d:\d\d\S*\s+"
     r"|(?:DEBUG|INFO|WARNING)\b[:\s]*|root\b[:\s]*|[\w.]+:\d+\s+|-\s+)*"
@@ -144,7 +144,7 @@ PROGRAMS = (
     ),
     program(
         "bars", "%|",
-        r"^(?P<head>.*?)\d+%\|[^|]*\| *(?P<at>\d+)/\d+ "
+        r"^(?P<head>.*?)(?<!\d)\d+%\|[^|]*\| *(?P<at>\d+)/\d+ "
         rf"\[[^,\]]*(?:, *(?P<rate>{NUMBER}|\?) ?(?P<unit>[a-z]+/s|s/[a-z]+))?(?P<rest>[^\]]*)\]",
         _bar,
     ),

@@ -16,10 +16,11 @@ import msgspec
 import pytest
 
 from batchtrain.errors import TimedOut, UsageError
-from batchtrain.following import FIRST, MOST_FAILED, OUTPUT, Follow
+from batchtrain.following import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
+from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts
 from batchtrain.records.events import Event, Stdout
-from batchtrain.service import read, retry, tasks, watch
+from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.tasks import FEW, Glance
 from batchtrain.service.watch import Deadline
@@ -181,6 +182,12 @@ def test_a_wait_on_azure_sends_at_most_25_requests_a_minute_however_many_it_show
 class Running(Service):
     """A job with one task, which runs."""
 
+    def send_request(self, request: Any, **options: Any) -> Answer:
+        if urlsplit(request.url).path == "/jobs/j/tasks/t":
+            self.counted += 1
+            return Answer({"id": "t"})
+        return super().send_request(request, **options)
+
     def matching(self, where: str) -> Iterator[dict[str, Any]]:
         yield {"id": "t", "state": "running"}
 
@@ -189,18 +196,21 @@ def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_mo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service, time, job = Running(1), Time(), SimpleNamespace(id="j")
-    reads: dict[str, list[float]] = {name: [] for name in OUTPUT}
+    reads: dict[str, list[float]] = {name: [] for name in (*OUTPUT, RECORDS, OWN)}
+    printed = {"stdout.txt": "hello"}
 
     def followers(name: str) -> Any:
-        return SimpleNamespace(new_lines=lambda node, last: reads[name].append(time.seconds) or iter(()))
+        lines = iter((printed[name],)) if name in printed else iter(())
+        return SimpleNamespace(new_lines=lambda node, last: reads[name].append(time.seconds) or lines)
 
-    monkeypatch.setattr(Follow, "_followers", lambda self, task: [(name, followers(name)) for name in OUTPUT])
+    monkeypatch.setattr(files, "Follower", lambda client, job, task, name: followers(name))
     follow = Follow(client(service), job, lambda event: None, turns=watch.FAR.turns)  # type: ignore[arg-type]
     with pytest.raises(TimedOut):
         watch.tasks_ended(client(service), "j", deadline(time, 600), watch.FAR, follow.look)
     pauses = {name: max(after - before for before, after in pairwise(times)) for name, times in reads.items()}
     assert pauses["stdout.txt"] <= 10 and statistics.median(map(sub, reads["stdout.txt"][1:], reads["stdout.txt"])) == 5
     assert sum(map(len, reads.values())) + len(service.queries) + service.counted <= 250
+    assert max(len(reads[name]) for name in (RECORDS, OWN)) <= 2 + len(reads["stdout.txt"]) / AGAIN_LOOKS
 
 
 class Job:
