@@ -6,6 +6,7 @@ the time (docs/adr/0038). Of a task without a gang, its output and its file of $
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
@@ -102,7 +103,7 @@ class MetricStream:
                 continue  # the end of a line that a lost node began
             self._skipped += line.skipped
             if line.time and (line.node in self._behind or len(self._behind) < MOST_RANKS):
-                self._behind[line.node] = min(self._behind.get(line.node, now), now - line.time)
+                self._behind[line.node] = min(self._behind.get(line.node, math.inf), now - line.time)
             if line.line:
                 yield from self._of_line(line, now)
 
