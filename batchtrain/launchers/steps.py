@@ -25,6 +25,7 @@ def _with_ranks(script: bytes) -> bytes:
 GANG = File(".batchtrain/gang.sh", runtime.GANG)
 NODE = File(".batchtrain/node.sh", runtime.NODE)
 RANK = File(".batchtrain/rank.sh", _with_ranks(runtime.RANK), 0o755)
+LINES = (File(".batchtrain/lines.sh", runtime.LINES, 0o755), File(".batchtrain/lines.awk", runtime.LINES_AWK))
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
