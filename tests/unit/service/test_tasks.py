@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 import pytest
 
-from batchtrain.errors import TimedOut, UsageError
+from batchtrain.errors import NotFound, TimedOut, UsageError
 from batchtrain.following import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts
-from batchtrain.records.events import Event, Stdout
+from batchtrain.records.events import Event, MetricsSeen, Stdout
 from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.tasks import FEW, Glance
@@ -211,6 +211,39 @@ def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_mo
     assert pauses["stdout.txt"] <= 10 and statistics.median(map(sub, reads["stdout.txt"][1:], reads["stdout.txt"])) == 5
     assert sum(map(len, reads.values())) + len(service.queries) + service.counted <= 250
     assert max(len(reads[name]) for name in (RECORDS, OWN)) <= 2 + len(reads["stdout.txt"]) / AGAIN_LOOKS
+
+
+def test_a_run_on_azure_sees_what_512_ranks_measure_with_at_most_25_requests_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service, time, job = Running(1), Time(), SimpleNamespace(id="j")
+    records, steps, requests = bytearray(), 0, 0
+    seen: list[MetricsSeen] = []
+
+    def block(client: Any, tree: str, path: str, start: int, size: int) -> bytes:
+        nonlocal requests, steps
+        requests += 1
+        if path == OWN or (path == RECORDS and time.seconds < 20):
+            raise NotFound("no file", code="FileNotFound")
+        while path == RECORDS and steps < time.seconds / 10:
+            for rank in range(512):
+                line = {"time": steps * 10, "rank": rank, "node": f"n{rank // 8}", "file": "stdout"}
+                records.extend(msgspec.json.encode(line | {"line": f"step {steps} loss {rank}"}) + b"\n")
+            steps += 1
+        content = records if path == RECORDS else b"step 1 loss 9\n" * int(time.seconds)
+        return bytes(content[start : start + size])
+
+    monkeypatch.setattr(files, "block", block)
+    tell = lambda event: seen.append(event) if isinstance(event, MetricsSeen) else None  # noqa: E731
+    follow = Follow(client(service), job, tell, turns=watch.FAR.turns)  # type: ignore[arg-type]
+    with pytest.raises(TimedOut):
+        watch.tasks_ended(client(service), "j", deadline(time, 600), watch.FAR, follow.look)
+    assert requests + len(service.queries) + service.counted <= 250
+    again = next(number for number, event in enumerate(seen) if event.again)
+    points = [(point.rank, point.step, point.values) for event in seen[again:] for point in event.points]
+    assert points == [(rank, step, {"loss": float(rank)}) for step in range(steps) for rank in range(512)]
+    assert steps > 50
+    assert [(rank.number, rank.step) for rank in seen[-1].ranks] == [(rank, steps - 1) for rank in range(512)]
 
 
 class Job:
