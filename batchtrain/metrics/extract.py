@@ -92,7 +92,7 @@ class Extractor:
                     yield point._replace(rank=rank if point.rank is None else point.rank)
                     if program not in self._own:
                         return
-        for table in TABLES:
+        for table in TABLES if source.table else ():
             if source.table.startswith(table.name) and (point := table.row(source, line)):
                 yield point._replace(rank=rank)
 

@@ -1,7 +1,7 @@
 """The metrics of one task as one stream of points, and the state of its ranks. Pure: the time is an argument.
 
 A gang writes `RECORDS` on the node of its primary: what each rank prints and measures, line by line, with the rank and
-the time (docs/adr/0038). Of a task without a gang, its output and its file of $BATCHTRAIN_METRICS are read.
+the time (docs/adr/0037). Of a task without a gang, its output and its file of $BATCHTRAIN_METRICS are read.
 """
 
 from __future__ import annotations

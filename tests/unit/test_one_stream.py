@@ -16,7 +16,7 @@ from batchtrain.display.live_view import View
 from batchtrain.display.progress import Card
 from batchtrain.following import Follow
 from batchtrain.metrics.stream import OWN, RECORDS
-from batchtrain.records import Counts, Task
+from batchtrain.records import Counts, Point, Task
 from batchtrain.records.events import Event
 from batchtrain.runs import directory, sweep
 from batchtrain.runs.directory import RunRecord, points_of
@@ -97,13 +97,7 @@ def test_a_metric_of_the_user_has_the_same_values_wherever_it_is_seen(
     recorded.end("completed")
 
     lowest = next(iter(ranks.values()))
-    assert (
-        curves(
-            (str("" if point.rank is None else point.rank), point.values)
-            for point in points_of(run.metrics_file("train"))
-        )
-        == ranks
-    )
+    assert curves(points_of(run.metrics_file("train"))) == ranks
     assert run.record().summary["score"].last == lowest[-1]
     assert {rank: curve["value"] for rank, curve in outputs.numbers.metrics()["score"].items()} == ranks
     assert (view.values["score"], list(view.history["score"])) == (lowest[-1], lowest)
@@ -112,9 +106,9 @@ def test_a_metric_of_the_user_has_the_same_values_wherever_it_is_seen(
     assert [row.value for row in rows] == [lowest[-1]]
 
 
-def curves(points: Iterator[tuple[str, dict[str, float | None]]]) -> dict[str, list[float | None]]:
-    """The values by rank."""
+def curves(points: Iterator[Point]) -> dict[str, list[float | None]]:
+    """The scores by rank."""
     values: dict[str, list[float | None]] = {}
-    for rank, point in points:
-        values.setdefault(rank, []).append(point["score"])
+    for point in points:
+        values.setdefault("" if point.rank is None else str(point.rank), []).append(point.values["score"])
     return values
