@@ -59,7 +59,7 @@ def _payload(options: MpiLaunch, command: str) -> python.Payload:
 def _files(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
     looked = (steps.PREFLIGHT,) if options.setup.preflight else ()
     noted = (steps.VERDICT,) if _noted(options, payload, shape) else ()
-    return (steps.GANG, steps.NODE, steps.RANK, steps.SWEEP, steps.SSH, *looked, *noted)
+    return (steps.GANG, steps.NODE, steps.RANK, *steps.LINES, steps.SWEEP, steps.SSH, *looked, *noted)
 
 
 def _noted(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[Variable, ...]:

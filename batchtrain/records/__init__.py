@@ -4,13 +4,15 @@ from batchtrain.records.attempt import Attempt, AttemptEvent
 from batchtrain.records.failure import Detail, Failure
 from batchtrain.records.files import File
 from batchtrain.records.jobs import Counts, Job, JobSchedule
-from batchtrain.records.metric import Metric
+from batchtrain.records.metric import Metric, Point
 from batchtrain.records.pools import Endpoint, Image, Node, Pool, RecentTask, node_cost, node_hours, nodes_called
+from batchtrain.records.rank import Progress, Rank
 from batchtrain.records.rows import MOST_ROWS, Table, aligned, cells, columns, shown
 from batchtrain.records.tasks import Task, TaskNode, TaskRequest
 
 __all__ = [
     "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job",
-    "JobSchedule", "Metric", "Node", "Pool", "RecentTask", "Table", "Task", "TaskNode", "TaskRequest", "aligned",
-    "cells", "columns", "node_cost", "node_hours", "nodes_called", "shown",
+    "JobSchedule", "Metric", "Node", "Point", "Pool", "Progress", "Rank", "RecentTask", "Table", "Task",
+    "TaskNode", "TaskRequest", "aligned", "cells", "columns", "node_cost", "node_hours", "nodes_called",
+    "shown",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records import Attempt, Counts, Node
+from batchtrain.records import Attempt, Counts, Node, Point, Progress, Rank
 from batchtrain.records.rank_end import RankEnd
 
 
@@ -235,6 +235,25 @@ class Stdout(Output, frozen=True):
 
 class Stderr(Output, frozen=True):
     kind = "stderr"
+
+
+class MetricsSeen(Observed, frozen=True, kw_only=True):
+    """What a task measured since the last of these events, and its ranks now."""
+
+    job: str = ""
+    points: tuple[Point, ...] = ()
+    again: bool = False
+    """Whether the points replace all of this task before."""
+    hidden: frozenset[str] = frozenset()
+    """Metrics of which the values before are to be forgotten."""
+    ranks: tuple[Rank, ...] = ()
+    progress: Progress | None = None
+    ended: bool = False
+    """Whether they are the last of the task."""
+    has_records: bool = False
+    """Whether they are those of the records of a gang, which have all that its ranks measure."""
+    notes: tuple[str, ...] = ()
+    """What was not read, and why."""
 
 
 class OutputShown(Event, frozen=True):

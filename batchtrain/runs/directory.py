@@ -31,9 +31,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
-from batchtrain.records import Attempt, Metric, Task
+from batchtrain.metrics.point import COUNTERS, of_json
+from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.runs import lease
-from batchtrain.runs.extract import COUNTERS, Point, of_json
 from batchtrain.runs.local_names import safe_path
 from batchtrain.service.downloads import PRIVATE, make_directory
 

@@ -29,11 +29,13 @@ from batchtrain.config.masking import (
     secrets_sent,
 )
 from batchtrain.config.projects import project_of
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Recipe, Results, Secret
+from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.metrics.stream import RECORDS
+from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan, Sources
@@ -43,6 +45,7 @@ from batchtrain.records.events import (
     AttemptSeen,
     Event,
     JobAdded,
+    MetricsSeen,
     NodeReady,
     NodesSeen,
     Output,
@@ -60,9 +63,8 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
-from batchtrain.runs.numbers import MetricsFile, numbers_of
+from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
-from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
 from batchtrain.version import __version__
@@ -149,12 +151,10 @@ class Recording:
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
         """Whether a fetch came to its end."""
-        self._followed: set[str] = set()
-        """The tasks whose output was followed line by line."""
         self._attempts = AttemptRecord(run)
         self._addresses: dict[str, str] = {}
         """The ids of the nodes that were seen, by address."""
-        self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
+        self._numbers = Recorded(run, lambda task_id: self._settings(task_id).metrics)
 
     @property
     def job_id(self) -> str:
@@ -173,7 +173,7 @@ class Recording:
     # --- while it runs ----------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Record an event; an output line of a task is only searched for metrics."""
+        """Record an event: of the output of a task only what it measures."""
         if isinstance(event, (NodeReady, PoolReused)):
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (JobAdded, TasksAdded)):
@@ -183,17 +183,18 @@ class Recording:
         elif isinstance(event, (AttemptSeen, AttemptEnded)):
             with self._written():
                 self._attempts.see(event.attempt)
+        elif isinstance(event, MetricsSeen) and event.job == self.job_id:
+            with self._written():
+                self._numbers.see(event, self._attempts.current(event.subject))
         if event.text and not isinstance(event, Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Lines of the output of a task."""
-        self._followed.add(task)
+        """Lines of the output of a task, which are kept as its node may be lost."""
         with self._written():
             self._attempts.keep(task, stream, lines)
-            self._numbers.lines(task, stream, lines, self._attempts.current(task))
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
@@ -310,13 +311,9 @@ class Recording:
         return {}
 
     @functools.cached_property
-    def _settings_of_service(self) -> dict[str, FetchSettings]:
-        """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
-        settings = {}
-        for task_id, text in read.variables(self._client, self.job_id, FETCH_VARIABLE):
-            with contextlib.suppress(msgspec.DecodeError):
-                settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
-        return settings
+    def _settings_of_service(self) -> Mapping[str, FetchSettings]:
+        """The settings with which the tasks were added."""
+        return read.all_fetch_settings(self._client, self.job_id)
 
     def _write_nodes(self) -> None:
         """Name the nodes n0, n1, … in the order in which the tasks name them."""
@@ -356,7 +353,7 @@ class Recording:
             self._record = replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
             self._record = replace(self._record, summary={})
-            self._read_lines(self._followed)
+            self._read_lines(frozenset())
             ended = None if state == "fetched" else self._job_ended or now()
             self._record = replace(
                 self._record,
@@ -431,18 +428,22 @@ class Recording:
         return _joined(self.metrics, several=bool(self._record.summary))
 
     def _read_lines(self, known: Set[str]) -> None:
-        """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
+        """Read what the tasks measured that this command did not follow to their ends: their output, and then the
+        records of a gang, which replace that of its attempts. known: tasks that already have metrics."""
         fetched = {record.task: None for record in self._files.values() if record.fetched.startswith("logs/")}
-        for task in (task for task in fetched if task not in known):
+        for task in fetched:
+            if task in known or self._numbers.is_whole(task):
+                continue
             for stream in STREAMS:
                 for output in self._attempts.outputs(task, stream):
                     self._read_output(task, stream, output)
+            records = self.run.logs(task) / RECORDS.removeprefix("wd/")
+            for lines in _line_groups(records) if records.is_file() else ():
+                self._numbers.records(task, lines)
 
     def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
-        with output.path.open(encoding="utf-8", errors="replace") as file:
-            file.seek(output.start)
-            while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
-                self._numbers.lines(task, stream, some, output.attempt)
+        for lines in _line_groups(output.path, output.start):
+            self._numbers.lines(task, stream, lines, output.attempt)
 
     def _metrics_files(self, known: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
         files_of: dict[str, list[MetricsFile]] = {}
@@ -502,6 +503,14 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
+
+
+def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
+    """The lines of a file from a position on, AT_ONCE at a time."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+            yield some
 
 
 def _joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> dict[str, Metric]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.metrics.stream import RECORDS
 from batchtrain.records import File, TaskNode
 from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.rank_end import ENDS
@@ -31,6 +32,7 @@ _OWN = ("stdout.txt", "stderr.txt")
 _ABOUT = {
     ENDS: "ranks/ends.jsonl",
     ATTEMPTS: "ranks/attempts.jsonl",
+    RECORDS: "ranks/stream.jsonl",
     ".batchtrain-lineage.json": "lineage.json",
     ".batchtrain-packages.json": "packages.json",
 }

@@ -112,8 +112,9 @@ class Follower:
     """Reads a task's growing file from its last position and returns complete lines."""
 
     def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
-        self._client, self._tree, self._path = client, downloads.task_tree(job_id, task_id), path
+        self._client, self._tree, self.path = client, downloads.task_tree(job_id, task_id), path
         self.missing: NotFound | None = None
+        """The error of the last call, if there is no such file yet."""
         self._node = ""
         self._begin()
 
@@ -157,7 +158,7 @@ class Follower:
         """The next RANGE bytes that were added to the file; None if it is not the file that was read before."""
         start = self._offset - len(self._end)
         try:
-            content = block(self._client, self._tree, self._path, start, len(self._end) + RANGE)
+            content = block(self._client, self._tree, self.path, start, len(self._end) + RANGE)
         except NotFound as error:
             if error.code not in NO_FILE:
                 raise

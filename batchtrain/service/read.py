@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from azure.core.rest import HttpRequest
 from msgspec.structs import replace
 
 from batchtrain.config.masking import masked_request
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings
 from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
@@ -261,6 +263,26 @@ def variables(client: BatchClient, job_id: str, name: str) -> Iterator[tuple[str
     items = _tasks(client, job_id, "", "id,environmentSettings")
     pairs = ((item.id, variable) for item in items for variable in item.environment_settings)
     return ((task_id, variable.value) for task_id, variable in pairs if variable.name == name)
+
+
+def fetch_settings(client: BatchClient, job_id: str, task_id: str) -> FetchSettings:
+    """The `results` and `metrics` with which a task was added; nothing for a task of another program. Raises
+    NotFound."""
+    url = _url("jobs", job_id, "tasks", task_id, select="id,environmentSettings")
+    item = answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer)
+    value = next((one.value for one in item.environment_settings if one.name == FETCH_VARIABLE), "{}")
+    return _settings(value)
+
+
+def all_fetch_settings(client: BatchClient, job_id: str) -> dict[str, FetchSettings]:
+    """The same for all tasks of a job that have some."""
+    return {task_id: _settings(value) for task_id, value in variables(client, job_id, FETCH_VARIABLE)}
+
+
+def _settings(value: str) -> FetchSettings:
+    with contextlib.suppress(msgspec.DecodeError):  # of another program, or of a later version
+        return msgspec.json.decode(value, type=FetchSettings)
+    return FetchSettings()
 
 
 def task_nodes(client: BatchClient, job_id: str, task_id: str) -> tuple[TaskNode, ...]:

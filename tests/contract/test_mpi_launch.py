@@ -12,6 +12,7 @@ import pytest
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers.launch import File, Launch
+from tests import streamed
 from tests.contract.gang_of_nodes import TASK, Gang, Outcome, gang_of
 from tests.launching import launched
 
@@ -110,6 +111,16 @@ def test_every_rank_has_pre_executions_variable_and_its_own_nodes_values(gang: G
     assert outcome.stdout.splitlines() == lines
     said = [line for line in outcome.stderr.splitlines() if "] plm:ssh: Warning: setpgid(" not in line]
     assert said == []  # Open MPI warns where its ssh was quicker than itself, and goes on
+    assert gang.left() == []
+
+
+def test_the_stream_has_what_every_rank_measures(gang: Gang, name: str) -> None:
+    command = 'python -u "$AZ_BATCH_TASK_SHARED_DIR/streamed.py"'
+    launch = launched("mpi", command, Shape(2), runtime=RUNTIMES[name], processes_per_node=2)
+    launch = launch._replace(files=(*launch.files, File("streamed.py", streamed.PROGRAM.encode())))
+    outcome = gang.launch(launch, {**variables(gang, name), "BATCHTRAIN_ATTEMPT": "2"})
+    assert outcome.code == 0, outcome.stderr
+    streamed.check(gang.read(0, "wd/ranks/stream.jsonl"))
     assert gang.left() == []
 
 

@@ -21,6 +21,7 @@ import pytest
 
 from batchtrain import runtime
 from batchtrain.launchers import steps
+from tests import streamed
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -239,6 +240,22 @@ def test_a_rank_has_a_file_for_its_metrics_that_a_new_try_empties(nodes: Nodes) 
     nodes.run("""[ $RANK = 2 ] || echo "{\\"loss\\": $RANK}" >>"$BATCHTRAIN_METRICS" """)
     found = {path.name: path.read_text() for path in (nodes.wd(1) / "ranks").glob("*.jsonl")}
     assert found == {"rank-3.metrics.jsonl": '{"loss": 3}\n'}
+
+
+def test_the_stream_has_what_every_rank_measures(nodes: Nodes, tmp_path: Path) -> None:
+    (tmp_path / "streamed.py").write_text(streamed.PROGRAM)
+    done = nodes.run(f"{sys.executable} -u {tmp_path}/streamed.py", {"BATCHTRAIN_ATTEMPT": "2"})
+    assert done.code == 0, done.stderr
+    streamed.check((nodes.wd(0) / "ranks/stream.jsonl").read_text())
+
+
+def test_the_last_line_of_a_silent_rank_is_in_the_stream_while_it_runs(nodes: Nodes) -> None:
+    launch = nodes.start("echo hello; echo is ready; sleep 60")
+    stream = nodes.wd(0) / "ranks/stream.jsonl"
+    until(lambda: stream.exists() and stream.read_text().count("is ready") == 4)
+    assert any("rank" not in json.loads(line) for line in stream.read_text().splitlines())  # a sign of life
+    launch.terminate()
+    launch.wait()
 
 
 def test_a_node_is_sampled_while_its_ranks_run(nodes: Nodes) -> None:

@@ -62,7 +62,8 @@ class BatchServer:
         if is_file and tree in self.files:
             content = self.files[tree].get(unquote(name[1:])) if name else _listing(self.files[tree])
         status = 404 if content is None else self.status.get(path, 200)
-        code = "AuthorizationFailure" if status == 403 else "TaskNotFound"
+        missing = "FileNotFound" if is_file and tree in self.files else "TaskNotFound"
+        code = "AuthorizationFailure" if status == 403 else missing
         sent = msgspec.json.encode({"code": code, "message": {"value": "No."}}) if status >= 400 else content or b""
         if span := handler.headers.get("ocp-range"):
             first, last = map(int, span.removeprefix("bytes=").split("-"))

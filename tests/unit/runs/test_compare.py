@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from batchtrain.records import Attempt, Metric, Task
+from batchtrain.metrics.summary import Summary, throughput
+from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.runs import compare, directory, report, scaling_report
 from batchtrain.runs.compare import MetricRow, PhaseRow, Statistics, statistics_of
 from batchtrain.runs.curves import Plot, spark
 from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
-from batchtrain.runs.extract import Point
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
 from batchtrain.runs.scaling_report import Measured
-from batchtrain.runs.summary import Summary, throughput
 
 START = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.records import Metric
+from batchtrain.metrics.summary import Summary, after_warm_up
+from batchtrain.records import Metric, Point
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.extract import Point
 from batchtrain.runs.numbers import MOST_BYTES, MetricsFile, Recorded
-from batchtrain.runs.summary import Summary, after_warm_up
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.plan import Plan, plan_jobs
 from batchtrain.records import Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
@@ -483,10 +484,17 @@ def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
+def follow(recorded: Recording, task_id: str, line: str) -> None:
+    """The task is followed while it prints a line, and to its end."""
+    stream = MetricStream()
+    recorded.tell(stream.event("j", task_id, stream.output([line], 0.0)))
+    recorded.tell(stream.event("j", task_id, ended=True))
+
+
 def test_the_summary_of_several_tasks_names_them(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
     recorded = started(client, service, tmp_path)
-    recorded.lines("a", "stdout", ("test accuracy 0.5",))
-    recorded.lines("b", "stdout", ("test accuracy 0.75",))
+    follow(recorded, "a", "test accuracy 0.5")
+    follow(recorded, "b", "test accuracy 0.75")
     recorded.end("completed")
     assert recorded.run.record().summary == {"a/test_accuracy": Metric(0.5, 0.5), "b/test_accuracy": Metric(0.75, 0.75)}
 
@@ -498,7 +506,7 @@ def test_the_output_of_a_task_that_was_followed_is_not_read_again(
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.25\n"}
     service.files["/jobs/j/tasks/other"] = {"stderr.txt": b"test accuracy 0.75\n", "stdout.txt": b""}
     recorded = started(client, service, tmp_path)
-    recorded.lines("train", "stdout", ("test accuracy 0.5",))
+    follow(recorded, "train", "test accuracy 0.5")
     recorded.fetch([ran(), ran("other")])
     recorded.end("completed")
     assert {name: values["test_accuracy"].last for name, values in recorded.metrics.items()} == {
@@ -630,7 +638,7 @@ def ended_run(client: BatchClient, service: BatchServer, root: Path) -> RunDirec
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.5\n"}
     service.files["/jobs/j/tasks/late"] = {"stdout.txt": b"test accuracy 0.75\n"}
     recorded = started(client, service, root, ended=after(300), account="acct")
-    recorded.lines("train", "stdout", ("test accuracy 0.5",))
+    follow(recorded, "train", "test accuracy 0.5")
     recorded.fetch([ran(), ran("late", node_id="")])
     recorded.end("failed", UsageError("wrong"))
     return recorded.run
