@@ -9,8 +9,19 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import TaskFailed
 from batchtrain.records import Counts, Task
-from batchtrain.records.events import Event, Output, OutputShown, Stderr, Stdout, TaskFailure, TasksSeen
+from batchtrain.records.events import (
+    Event,
+    Output,
+    OutputShown,
+    RanksFailed,
+    Stderr,
+    Stdout,
+    TaskFailure,
+    TasksSeen,
+)
+from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import files
+from batchtrain.service.attempts import Attempts
 from batchtrain.service.tasks import Glance
 
 OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
@@ -65,6 +76,7 @@ class Follow:
         """turns: of so many looks, the last one reads stderr of the running tasks."""
         self._turns, self._turn = turns, 0
         self._batch, self._job, self._tell, self._lines = batch, job, tell, lines
+        self._attempts = Attempts(batch, job.id)
         self._open: dict[str, list[tuple[str, files.Follower]]] = {}
         self._closed: set[str] = set()
         self._failures = 0
@@ -92,9 +104,19 @@ class Follow:
     def _show_running(self, tasks: Iterable[Task], *, named: bool) -> int:
         requests = 0
         for task in tasks:
-            if task.state in ("running", "completed") and task.id not in self._closed:
+            if task.id in self._closed:
+                continue
+            requests += self._show_attempt(task)
+            if task.state in ("running", "completed"):
                 requests += self._show(task, named)
         return requests
+
+    def _show_attempt(self, task: Task) -> int:
+        """Tell what happened to the attempts of a task, before its output."""
+        before = self._attempts.requests
+        for event in self._attempts.look(task):
+            self._tell(event)
+        return self._attempts.requests - before
 
     def _show(self, task: Task, named: bool) -> int:
         ended = task.state == "completed"
@@ -107,10 +129,16 @@ class Follow:
                 for line in lines:
                     text = f"{task.id}: {line}" if named else line
                     self._tell(OUTPUT[file](task.id, text))
-        if ended:
-            self._closed.add(task.id)
-            del self._open[task.id]
-        return due
+        if not ended:
+            return due
+        self._closed.add(task.id)
+        del self._open[task.id]
+        if not task.failed:
+            return due
+        ends = files.records(self._batch, self._job.id, task.id, ENDS, RankEnd)
+        if ends:
+            self._tell(RanksFailed(task.id, ends=ends))
+        return due + 1
 
     def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
         return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in OUTPUT]

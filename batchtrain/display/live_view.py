@@ -16,6 +16,7 @@ from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
 from batchtrain.records import Counts, Node, node_cost, node_hours
 from batchtrain.records.events import (
+    AttemptEnded,
     Deleted,
     Event,
     JobAdded,
@@ -26,6 +27,7 @@ from batchtrain.records.events import (
     PoolAdding,
     PoolResized,
     PoolWaits,
+    RanksFailed,
     ResultsFetching,
     Stderr,
     Stdout,
@@ -109,6 +111,8 @@ class View:
         self.wanted = 0
         self.counts: Counts | None = None
         self.ranks: dict[int, Rank] = {}
+        self.failed: frozenset[int] | None = None
+        """The ranks that failed, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
         self.values: dict[str, float] = {}
         self.history: dict[str, deque[float]] = {}
@@ -129,6 +133,10 @@ class View:
             self.wanted, self.nodes = event.target, event.nodes
         elif isinstance(event, TasksSeen):
             self.counts = event.counts
+        elif isinstance(event, AttemptEnded):
+            self.ranks, self.failed = {}, None
+        elif isinstance(event, RanksFailed):
+            self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
         elif isinstance(event, Output):
             with contextlib.suppress(ValueError, RecursionError):  # absurd numbers or depths: nothing to show
                 self._line(event.text, now)
@@ -279,14 +287,18 @@ class View:
         return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
 
     def _last(self, width: int, now: float) -> Line:
-        """How many ranks are fine or quiet, and how old what is shown is."""
+        """How many ranks are fine, quiet or failed, and how old what is shown is."""
         left: list[Part] = []
         if self.ranks:
-            quiet = len(self._silent(now))
+            quiet, failed = len(self._silent(now)), len(self.failed or ())
             fine = f"{len(self.ranks) - quiet} fine" + (f", {quiet} quiet" if quiet else "")
+            if self.failed is not None:
+                ended = max(len(self.ranks) - failed, 0)
+                fine = f"{failed} failed" + (f", {ended} ended" if ended else "")
             of = f" of {self.expected}" if self.expected > MOST_RANKS else ""
             name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
-            left = [(f"{name}{fine}", "yellow" if quiet else "dim")]
+            style = "red" if failed else "yellow" if quiet else "dim"
+            left = [(f"{name}{fine}", style)]
         if self.answers is None:
             return tuple(left)
         seconds, count = self.answers
@@ -294,6 +306,8 @@ class View:
         return _apart(tuple(left), ((right, "dim"),), width)
 
     def _silent(self, now: float) -> list[int]:
+        if self.failed is not None:
+            return []
         return [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
 
     def _quiet(self, now: float) -> Line:

@@ -14,7 +14,9 @@ DIGEST = "batchtrain:plan"
 """The digest of a job's plan, which is added when the job is sent."""
 COMPLETE = "batchtrain:tasks"
 """The number of tasks of a large job, which is added when all of them exist."""
-OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE})
+VARIABLE = "BATCHTRAIN_RUN"
+"""The run as a variable of a job's tasks. It separates their attempts from those of an earlier job of the same id."""
+OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE})
 MARKED = frozenset({"pool.add", "job.add", "schedule.add"})
 """The actions whose requests carry marks."""
 
@@ -68,7 +70,8 @@ def _of_job(job: Document, marks: Marks) -> dict[str, Any]:
     if automatic := pool_info.get("autoPoolSpecification"):
         automatic = {**automatic, "pool": _with(automatic["pool"], marks)}
         job = {**job, "poolInfo": {**pool_info, "autoPoolSpecification": automatic}}
-    return _with(job, marks)
+    variables = [*job.get("commonEnvironmentSettings", ()), {"name": VARIABLE, "value": marks.run}]
+    return _with({**job, "commonEnvironmentSettings": variables}, marks)
 
 
 def _with(document: Document, marks: Marks) -> dict[str, Any]:

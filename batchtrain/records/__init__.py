@@ -1,5 +1,6 @@
 """What is there: things of the service, and what happened to them. Pure; the only types that views know."""
 
+from batchtrain.records.attempt import Attempt, AttemptEvent
 from batchtrain.records.failure import Detail, Failure
 from batchtrain.records.files import File
 from batchtrain.records.jobs import Counts, Job, JobSchedule
@@ -9,7 +10,7 @@ from batchtrain.records.rows import MOST_ROWS, Table, aligned, cells, columns, s
 from batchtrain.records.tasks import Task, TaskNode, TaskRequest
 
 __all__ = [
-    "MOST_ROWS", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job", "JobSchedule", "Metric", "Node",
-    "Pool", "RecentTask", "Table", "Task", "TaskNode", "TaskRequest", "aligned", "cells", "columns", "node_cost",
-    "node_hours", "nodes_called", "shown",
+    "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job",
+    "JobSchedule", "Metric", "Node", "Pool", "RecentTask", "Table", "Task", "TaskNode", "TaskRequest", "aligned",
+    "cells", "columns", "node_cost", "node_hours", "nodes_called", "shown",
 ]  # fmt: skip

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records import Counts, Node
+from batchtrain.records import Attempt, Counts, Node
+from batchtrain.records.rank_end import RankEnd
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -185,6 +186,27 @@ class TasksSeen(Observed, frozen=True):
 
     kind = "tasks.seen"
     counts: Counts = Counts()
+
+
+class AttemptSeen(Observed, frozen=True):
+    """A run of a task was seen: what its task prints from now on is of this attempt."""
+
+    kind = "attempt.seen"
+    attempt: Attempt = Attempt("", 1)
+
+
+class AttemptEnded(Event, frozen=True):
+    """An attempt of a task is over, and the service starts the task again."""
+
+    kind = "attempt.ended"
+    attempt: Attempt = Attempt("", 1)
+
+
+class RanksFailed(Observed, frozen=True):
+    """A gang has failed: the ends of its ranks, the cause first."""
+
+    kind = "ranks.failed"
+    ends: tuple[RankEnd, ...] = ()
 
 
 class TasksChanged(Event, frozen=True):

@@ -57,12 +57,14 @@ class Point(NamedTuple):
     epoch: float | None = None
     t: float | None = None
     node: str = ""
+    attempt: int = 1
 
     def line(self, now: float) -> dict[str, Any]:
         """The object of a line of metrics/TASK.jsonl."""
         fields = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
-        fields.update(step=self.step, epoch=self.epoch)
-        return {name: value for name, value in fields.items() if value is not None} | self.values
+        fields.update(attempt=self.attempt if self.attempt > 1 else None, step=self.step, epoch=self.epoch)
+        values = {name: value for name, value in self.values.items() if name != "attempt"}  # a program may print it
+        return {name: value for name, value in fields.items() if value is not None} | values
 
 
 class Source(NamedTuple):
@@ -178,9 +180,9 @@ def _point(document: Mapping[str, Any]) -> Point:
     fields: dict[str, Any] = {}
     values: dict[str, float | None] = {}
     for name, value in document.items():
-        counter = COUNTERS.get(name, name if name in ("t", "rank", "node") else "")
+        counter = COUNTERS.get(name, name if name in ("t", "rank", "node", "attempt") else "")
         if counter and _fits(counter, value):
-            fields[counter] = int(value) if counter in ("step", "rank") else value
+            fields[counter] = int(value) if counter in ("step", "rank", "attempt") else value
         elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             values[name] = None if value is None else finite(value)
     if not values:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from batchtrain.config.types import MetricPattern
 from batchtrain.records import Metric
@@ -22,13 +22,20 @@ Patterns = Callable[[str], Iterable[MetricPattern]]
 """The `metrics` of a task."""
 
 
+class MetricsFile(NamedTuple):
+    """A file of $BATCHTRAIN_METRICS that an attempt of a task wrote."""
+
+    attempt: int
+    path: Path
+
+
 class Numbers(Protocol):
     """Makes metrics/TASK.jsonl of a run."""
 
-    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Take lines of the merged output of a task. Each may begin with the prefix of its rank."""
+    def lines(self, task: str, stream: str, lines: Sequence[str], attempt: int = 1) -> None:
+        """Take lines of the merged output of an attempt of a task. Each may begin with the prefix of its rank."""
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
+    def end(self, files: Mapping[str, tuple[MetricsFile, ...]]) -> dict[str, dict[str, Metric]]:
         """Finish: all output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of
         each task that has metrics."""
 
@@ -49,14 +56,14 @@ class Recorded:
         self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
-    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
+    def lines(self, task: str, stream: str, lines: Sequence[str], attempt: int = 1) -> None:
         """Write the numbers of lines."""
-        self._task(task).lines(lines, self._clock())
+        self._task(task).lines(lines, self._clock(), attempt)
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
+    def end(self, files: Mapping[str, tuple[MetricsFile, ...]]) -> dict[str, dict[str, Metric]]:
         """Add the program's own metrics, and make the summary."""
-        for task, paths in files.items():
-            self._task(task).add(paths, self._clock())
+        for task, of_task in files.items():
+            self._task(task).add(of_task, self._clock())
         summaries = {name: task.end() for name, task in self._tasks.items()}
         return {name: summary for name, summary in summaries.items() if summary}
 
@@ -84,33 +91,37 @@ class _Task:
         self._file: BinaryIO | None = None
         self._now = 0.0
 
-    def lines(self, lines: Sequence[str], now: float) -> None:
+    def lines(self, lines: Sequence[str], now: float, attempt: int = 1) -> None:
         for point in self._extractor.feed(lines, now):
             with contextlib.suppress(ValueError):  # a name that is no text
-                self._write(point, now)
+                self._write(point._replace(attempt=attempt), now)
 
     def _write(self, point: Point, now: float) -> None:
         if self._file is None:
             self._file = open_private(self._path, "wb")  # the whole output is read again by a later `jobs fetch`
         self._file.write(line_of(point.line(now)))
 
-    def add(self, paths: tuple[Path, ...], now: float) -> None:
-        """Values that the program wrote itself replace those of the same name in its output."""
+    def add(self, files: tuple[MetricsFile, ...], now: float) -> None:
+        """Values that the program wrote itself replace those of the same name in the output of the same attempt."""
         noted = len(self.notes)
-        self._drop({name for path in paths for point in self._read(path) for name in point.values})
+        own: dict[int, set[str]] = {}
+        for file in files:
+            own.setdefault(file.attempt, set()).update(name for point in self._read(file.path) for name in point.values)
+        self._drop(own)
         del self.notes[noted:]
-        for path in paths:  # read twice, because the files of all ranks may not fit into memory
-            for point in self._read(path):
+        for file in files:  # read twice, because the files of all ranks may not fit into memory
+            for point in self._read(file.path):
                 with contextlib.suppress(ValueError):  # a name that is not a text
-                    self._write(point, now)
+                    self._write(point._replace(attempt=file.attempt), now)
 
-    def _drop(self, names: set[str]) -> None:
-        if self._file is None or not names:
+    def _drop(self, own: Mapping[int, set[str]]) -> None:
+        if self._file is None or not any(own.values()):
             return
         self._file.close()
         kept = []
         for line in self._path.read_bytes().splitlines(keepends=True):
             point = of_json(line)
+            names = own.get(point.attempt, set()) if point is not None else set()
             if point is not None and not names.intersection(point.values):
                 kept.append(line)
             elif point is not None and (rest := {k: v for k, v in point.values.items() if k not in names}):

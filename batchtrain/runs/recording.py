@@ -38,8 +38,19 @@ from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
-from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
+from batchtrain.records.events import (
+    AttemptEnded,
+    AttemptSeen,
+    Event,
+    JobAdded,
+    NodeReady,
+    NodesSeen,
+    Output,
+    PoolReused,
+    TasksAdded,
+)
 from batchtrain.runs import compare, directory, lease, report, results
+from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.directory import (
     Commit,
     Cost,
@@ -49,7 +60,7 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
-from batchtrain.runs.numbers import numbers_of
+from batchtrain.runs.numbers import MetricsFile, numbers_of
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
@@ -66,6 +77,7 @@ NAMED = 3
 """Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
+_EARLIER = re.compile(r"^wd/ranks/attempt-(\d+)/")
 
 
 class Origin(NamedTuple):
@@ -108,14 +120,14 @@ class Recording:
         job: JobSettings | None = None,
         *,
         ended: datetime | None = None,
-        keeps: tuple[str, ...] | None = None,
+        kept_kinds: tuple[str, ...] | None = None,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
-        did. keeps: the kinds of things that the run does not delete, for a new run. secrets: masked in everything that
-        is recorded."""
+        did. kept_kinds: the kinds of things that the run does not delete, for a new run. secrets: masked in everything
+        that is recorded."""
         self.run = run
-        self._lease = lease.take(run.path, keeps)
+        self._lease = lease.take(run.path, kept_kinds)
         self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended, self._secrets = job, ended, secrets
@@ -137,6 +149,9 @@ class Recording:
         """Whether a fetch came to its end."""
         self._followed: set[str] = set()
         """The tasks whose output was followed line by line."""
+        self._attempts = AttemptRecord(run)
+        self._addresses: dict[str, str] = {}
+        """The ids of the nodes that were seen, by address."""
         self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
 
     @property
@@ -161,6 +176,11 @@ class Recording:
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
+        elif isinstance(event, NodesSeen):
+            self._addresses.update((node.address, node.id) for node in event.nodes)
+        elif isinstance(event, (AttemptSeen, AttemptEnded)):
+            with self._written():
+                self._attempts.see(event.attempt)
         if event.text and not isinstance(event, Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
@@ -170,13 +190,13 @@ class Recording:
         """Lines of the output of a task."""
         self._followed.add(task)
         with self._written():
-            self._numbers.lines(task, stream, lines)
+            self._attempts.keep(task, stream, lines)
+            self._numbers.lines(task, stream, lines, self._attempts.current(task))
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
         """Something is written while the tasks run: a full disk ends no training, and is reported at its end."""
-        if self._lease is not None:
-            self._lease.touch()
+        lease.touch()
         try:
             yield
         except OSError as error:
@@ -200,8 +220,14 @@ class Recording:
         """Fetch the results of tasks that have run, and their logs. all_tasks: also the logs of many. everything:
         results of any size. free: the free bytes of a disk."""
         began, known = now(), tuple(ended)
+
+        def moved(size: int) -> None:
+            lease.touch()
+            progress.moved(size)
+
         self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(known))
         self.run.write_tasks(self._records(known))
+        self._attempts.prepare(known)
         fetcher = results.Fetcher(
             self._client,
             self.run,
@@ -209,7 +235,7 @@ class Recording:
             everything=everything,
             patience=self._patience,
             begin=progress.begin,
-            moved=progress.moved,
+            moved=moved,
             free=free,
         )
         self._interrupted, self._again = True, {}
@@ -220,6 +246,7 @@ class Recording:
             for done in fetcher.bring(
                 [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in rest]
             ):
+                lease.touch()
                 key = done.record.task, done.record.node, done.record.path
                 self._files[key] = done.record
                 if done.again:
@@ -233,6 +260,7 @@ class Recording:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
+            self._attempts.conclude(known, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(ended=began)
             self._fetching += (now() - began).total_seconds()
 
@@ -295,7 +323,8 @@ class Recording:
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                seen.update({node.id: node for node in read.nodes(self._client, pool)})
+                seen.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
+        self._addresses.update((node.address, node.id) for node in seen.values())
         self.run.write_nodes(
             RunNode(
                 f"n{number}",
@@ -334,10 +363,14 @@ class Recording:
                 failure=_failure(error, self._secrets) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
                 cost=self._cost(ended),
-                phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
+                phases=phases(
+                    self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
+                ),
                 summary=self._summary(frozenset()),
-                results="complete" if self.has_fetched and self.missing is None else "partial",
             )
+            self._attempts.write()
+        complete = self.has_fetched and self.missing is None
+        self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
 
     def close(self, state: str) -> None:
@@ -352,12 +385,12 @@ class Recording:
         self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
         self._finish(self._lease)
 
-    def _finish(self, held: lease.Lease) -> None:
+    def _finish(self, run_lease: lease.Lease) -> None:
         try:
             self.run.write(self._record)
             directory.replace(self.run.report, report.html(self.run).encode())
         finally:
-            held.release()
+            run_lease.release()
         if self._unwritten is not None:
             raise self._unwritten
 
@@ -397,20 +430,26 @@ class Recording:
 
     def _read_lines(self, known: Set[str]) -> None:
         """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
-        for record in self._files.values():
-            if record.task in known:
-                continue
-            if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
-                with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
-                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
+        fetched = {record.task: None for record in self._files.values() if record.fetched.startswith("logs/")}
+        for task in (task for task in fetched if task not in known):
+            for stream in STREAMS:
+                for output in self._attempts.outputs(task, stream):
+                    self._read_output(task, stream, output)
 
-    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
-        paths_of: dict[str, list[Path]] = {}
+    def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
+        with output.path.open(encoding="utf-8", errors="replace") as file:
+            file.seek(output.start)
+            while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+                self._numbers.lines(task, stream, some, output.attempt)
+
+    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
+        files_of: dict[str, list[MetricsFile]] = {}
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
-                paths_of.setdefault(record.task, []).append(self.run.path / record.fetched)
-        return {task: tuple(paths) for task, paths in paths_of.items()}
+                match = _EARLIER.search(record.path)
+                attempt = int(match[1]) if match else len(self._attempts.attempts.get(record.task, (None,)))
+                files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
+        return {task: tuple(sorted(files)) for task, files in files_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------
 
@@ -439,8 +478,8 @@ class Recording:
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
-        held = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
-        lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
+        size = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
+        lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
         for record in self._files.values():
             if not record.fetched:
@@ -499,10 +538,10 @@ def begin(
     job: JobSettings,
     plan: Plan,
     origin: Origin,
-    keeps: tuple[str, ...] = (),
+    kept_kinds: tuple[str, ...] = (),
 ) -> Recording:
-    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made. keeps: the
-    kinds of things that the run does not delete."""
+    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made.
+    kept_kinds: the kinds of things that the run does not delete."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
@@ -524,7 +563,7 @@ def begin(
         cost=_planned_cost(recipe, account),
     )
     try:
-        recording = Recording(client, account, run, record, job, keeps=keeps, secrets=secrets)
+        recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
         recording.of(recipe, plan, origin)
         run.write(record)
         return recording

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.records import File, TaskNode
+from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.rank_end import ENDS
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
@@ -28,7 +29,7 @@ OUTPUT = "output"
 """The directory of results in a working directory."""
 _OWN = ("stdout.txt", "stderr.txt")
 _RANK = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.(stdout|stderr)\.txt")
-_METRICS = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.metrics\.jsonl")
+_METRICS = re.compile(r"wd/ranks/(attempt-\d+/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
 
 def selects(patterns: Iterable[str], path: str) -> bool:
@@ -85,12 +86,12 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     task = safe_path(task_id)
     if part.name == "n0" and path in _OWN:
         return f"logs/{task}/{path}"
-    if part.name == "n0" and path == ENDS:
-        return f"logs/{task}/ranks/ends.jsonl"
+    if part.name == "n0" and path in (ENDS, ATTEMPTS):
+        return f"logs/{task}/ranks/{path.rpartition('/')[2]}"
     if match := _RANK.fullmatch(path):
         return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
     if match := _METRICS.fullmatch(path):
-        return f"metrics/{task}/{match[1]}.jsonl"
+        return f"metrics/{task}/{match[1] or ''}{match[2]}.jsonl"
     inside = path.removeprefix("wd/")
     if inside == path or (part.name != "n0" and results.from_ == "primary"):
         return ""
@@ -272,8 +273,8 @@ class _Room:
     def reserve(self, task_id: str, files: Sequence[Wanted]) -> str:
         """Reserve the space of files; returns why not if there is too little."""
         with self._lock:
-            held = self._small + sum(map(_still_needed, self._large.values()))
-            free, need = max(self._free(self._directory) - held, 0), sum(map(_still_needed, files))
+            reserved = self._small + sum(map(_still_needed, self._large.values()))
+            free, need = max(self._free(self._directory) - reserved, 0), sum(map(_still_needed, files))
             if need > free:
                 self._refusal = self._refusal or (  # the first one, so that many files have the same reason
                     f"the disk of {self._directory} has {size(free)} free, and the files of task {task_id} need"

@@ -33,14 +33,11 @@ bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its 
 
 # --- every instance: coordination
 
-# Keep this node's own AZ_BATCH_* values for its ranks, as shell text. Files of an earlier attempt are deleted, but the
-# attempts in this directory are counted: the service tells a task nothing of its retries.
+# Keep this node's own AZ_BATCH_* values for its ranks, as shell text. Files of an earlier attempt are deleted.
 bt_keep_environment() {
-  local name value attempt=0 quote="'\\''"
+  local name value quote="'\\''"
   rm -rf "$bt_home/ranks" "${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks/ends.jsonl"
   mkdir -p "$bt_home/ranks"
-  [ ! -r "$bt_home/attempt" ] || read -r attempt <"$bt_home/attempt"
-  echo "$((attempt + 1))" >"$bt_home/attempt"
   (
     umask 077
     for name in ${!AZ_BATCH_@}; do
@@ -467,9 +464,8 @@ bt_is_signal() { [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; } # CODE
 
 # The ends of ranks as the client reads them, a line of JSON each: that of the cause first.
 bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
-  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 attempt=1 names=() end
+  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 names=() end
   shift
-  [ ! -r "$bt_home/attempt" ] || read -r attempt <"$bt_home/attempt"
   mkdir -p "$folder" && {
     # shellcheck disable=SC2086 # its fields
     bt_print_end $cause
@@ -481,7 +477,7 @@ bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
   } >"$folder/ends.jsonl.new" && mv "$folder/ends.jsonl.new" "$folder/ends.jsonl"
 }
 
-bt_print_end() { # TIME RANK CODE NODE ADDRESS, with attempt, by and names (of signals) of its caller
+bt_print_end() { # TIME RANK CODE NODE ADDRESS, with by and names (of signals) of its caller
   local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${1%.*}"
   case $fraction in *[!0-9]*) ;; *) time+=.${fraction:0:6} ;; esac
@@ -492,7 +488,7 @@ bt_print_end() { # TIME RANK CODE NODE ADDRESS, with attempt, by and names (of s
     ends="\"exit_code\": $3"
   fi
   printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s}\n' \
-    "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "$attempt" \
+    "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "${BATCHTRAIN_ATTEMPT:-1}" \
     "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}"
 }
 

@@ -38,6 +38,7 @@ POOL = (
 )
 EXAMINED_POOL = f"{POOL},enableAutoScale,autoScaleRun"
 NODE = "id,state,ipAddress,startTaskInfo,errors,allocationTime,isDedicated"
+LOST_NODE = f"{NODE},lastBootTime,stateTransitionTime"
 WORKING_NODE = (
     f"{NODE},vmSize,lastBootTime,stateTransitionTime,runningTasksCount,runningTaskSlotsCount,totalTasksRun,recentTasks"
 )
@@ -206,6 +207,22 @@ def task(client: BatchClient, job_id: str, task_id: str, select: str = TASK) -> 
     """One task. Raises NotFound. select: empty for all properties."""
     url = _url("jobs", job_id, "tasks", task_id, select=select)
     return answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer).record
+
+
+class Repeats(NamedTuple):
+    """How often a task may be retried (-1: without a limit), and when the service last started it again."""
+
+    retries: int
+    retried: datetime | None
+    requeued: datetime | None
+
+
+def repeats(client: BatchClient, job_id: str, task_id: str) -> Repeats:
+    """Why a task runs again. Raises NotFound."""
+    url = _url("jobs", job_id, "tasks", task_id, select="id,executionInfo,constraints")
+    item = answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer)
+    run = item.execution_info
+    return Repeats(item.constraints.max_task_retry_count, run.last_retry_time, run.last_requeue_time)
 
 
 def masked_task(client: BatchClient, job_id: str, task_id: str) -> Task:

@@ -352,12 +352,21 @@ def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Node
 
 
 def test_the_end_of_a_rank_has_its_time_and_attempt(nodes: Nodes) -> None:
-    (nodes.root(0) / "task/.batchtrain/attempt").write_text("2\n")
     begin = datetime.now(timezone.utc)
-    nodes.run("[ $RANK != 3 ] || exit 7; sleep 60")
+    nodes.run("[ $RANK != 3 ] || exit 7; sleep 60", {"BATCHTRAIN_ATTEMPT": "2"})
     [end] = nodes.ends()
     assert begin <= datetime.fromisoformat(end["time"].replace("Z", "+00:00")) <= datetime.now(timezone.utc)
     assert end["attempt"] == 2
+
+
+def test_the_end_of_the_gang_is_the_end_of_the_attempt(nodes: Nodes, tmp_path: Path) -> None:
+    (nodes.root(0) / "task/.batchtrain/attempt.sh").write_bytes(runtime.ATTEMPT)
+    store = tmp_path / "store/attempt-1"
+    store.mkdir(parents=True)
+    variables = {"BATCHTRAIN_ATTEMPT": "1", "BATCHTRAIN_ATTEMPT_DIR": str(store)}
+    nodes.run('echo "[$BATCHTRAIN_ATTEMPT]"; [ $RANK != 3 ] || exit 7; sleep 60', variables)
+    [ended] = [json.loads(line) for line in (nodes.wd(0) / "ranks/attempts.jsonl").read_text().splitlines()]
+    assert (ended["event"], ended["attempt"], ended["exit_code"]) == ("ended", 1, 7)
 
 
 @pytest.mark.parametrize("python", other_pythons())

@@ -13,7 +13,8 @@ from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.records import Node
-from batchtrain.records.events import NodesSeen, PoolWaits, Stdout, TasksSeen
+from batchtrain.records.events import AttemptEnded, NodesSeen, PoolWaits, RanksFailed, Stdout, TasksSeen
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.curves import spark
 from batchtrain.service.retry import Answers
 from batchtrain.service.tasks import Counts
@@ -85,6 +86,18 @@ def test_the_block_keeps_its_height_and_its_width(width: int, ranks: int) -> Non
     after = trained(ranks).lines(width, BEGAN + 500)
     assert len(before) == len(after) == view.height
     assert all(sum(len(text) for text, _ in line) <= width for line in (*before, *after))
+
+
+def test_ranks_that_failed_are_not_called_fine() -> None:
+    view = trained(4)
+    ends = tuple(RankEnd(f"rank {rank}", rank, exit_code=1) for rank in range(4))
+    view.note(RanksFailed("train", ends=ends), BEGAN + 186)
+    assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 4 failed  ")
+    view.note(RanksFailed("train", ends=ends[:1]), BEGAN + 187)
+    assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 1 failed, 3 ended  ")
+    view.note(AttemptEnded("train", "it starts again"), BEGAN + 188)
+    view.note(Stdout("train", "[0:0] step 1/30 loss 2"), BEGAN + 190)
+    assert shown(view, 80, BEGAN + 191)[-1].startswith("1 rank: 1 fine  ")
 
 
 def test_a_large_gang_shows_the_quietest_ranks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
 from batchtrain.plan import Plan, plan_jobs
 from batchtrain.records import Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
-from batchtrain.runs import directory, recording
+from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
 from batchtrain.service.connect import Account
@@ -81,6 +82,26 @@ def started(
 def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task:
     result = "failure" if exit_code else "success"
     return Task(name, "completed", result, exit_code, node_id, 40.0, started=after(10))
+
+
+def test_while_one_run_fetches_all_runs_of_this_process_count_as_alive(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/model.pt": b"weights"}
+    first, second = (started(client, service, tmp_path) for _ in range(2))
+    monkeypatch.setattr(lease, "EVERY_SECONDS", 0.0)
+    leases = [recording.run.path / lease.FILE for recording in (first, second)]
+    alive = []
+
+    def begin_to_fetch(files: int, size: int) -> None:
+        for path in leases:
+            os.utime(path, (0, 0))
+
+    def moved(size: int) -> None:
+        alive.append([path.stat().st_mtime > 0 for path in leases])
+
+    first.fetch([ran()], progress=Progress(begin_to_fetch, moved))
+    assert alive == [[True, True]]
 
 
 # --- the start ------------------------------------------------------------------------------------------------------

@@ -9,17 +9,19 @@ from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from operator import sub
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 import pytest
+from azure.batch import BatchClient
 
 from batchtrain.errors import TimedOut, UsageError
 from batchtrain.following import FIRST, MOST_FAILED, OUTPUT, Follow
-from batchtrain.records import Counts
-from batchtrain.records.events import Event, Stdout
-from batchtrain.service import read, retry, tasks, watch
+from batchtrain.records import Counts, Task
+from batchtrain.records.events import Event, RanksFailed, Stdout
+from batchtrain.records.rank_end import RankEnd
+from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.tasks import FEW, Glance
 from batchtrain.service.watch import Deadline
@@ -201,6 +203,18 @@ def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_mo
     pauses = {name: max(after - before for before, after in pairwise(times)) for name, times in reads.items()}
     assert pauses["stdout.txt"] <= 10 and statistics.median(map(sub, reads["stdout.txt"][1:], reads["stdout.txt"])) == 5
     assert sum(map(len, reads.values())) + len(service.queries) + service.counted <= 250
+
+
+def test_the_ranks_that_failed_are_told_when_their_task_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Event] = []
+    job, service = SimpleNamespace(id="j"), cast("BatchClient", None)
+    ends = (RankEnd("rank 2", 2, exit_code=1), RankEnd("rank 0", 0, exit_code=1))
+    monkeypatch.setattr(Follow, "_followers", lambda self, task: [])
+    monkeypatch.setattr(files, "records", lambda *_: ends)
+    follow = Follow(service, job, said.append)  # type: ignore[arg-type]
+    for task in (Task("a", "running"), Task("a", "completed", "success", 0), Task("b", "completed", "failure", 1)):
+        follow.show_ended([task])
+    assert [(event.subject, event.ends) for event in said if isinstance(event, RanksFailed)] == [("b", ends)]
 
 
 class Job:
