@@ -703,7 +703,7 @@ class _Pool:
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(place for place in places if place.startswith(("/tmp/", f"{self.data_dir}/")))
+        return sorted(directory for directory in places if directory.startswith(("/tmp/", f"{self.data_dir}/")))
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
         """(what, over what, read-only) that a node mounts; files of the machine only if they exist."""
