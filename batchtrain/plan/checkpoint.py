@@ -9,7 +9,7 @@ import msgspec
 
 from batchtrain.config import travel
 from batchtrain.config.travel import AnySource
-from batchtrain.config.types import Checkpoint, Task
+from batchtrain.config.types import Task
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, Shape
@@ -34,15 +34,10 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     if volume is None or not mounts.host_path(alias, volume):
         raise PlanError(f"`checkpoint.volume` is `{alias}`, which is no volume that the pool mounts")
     settings, digests = task.checkpoint, travel.digests(source)
-    place = checkpoint.Place(alias, frame.project, _suffix(settings), _former(frame, task, shape, digests))
-    facts = _facts(frame, task, shape, digests)
-    return checkpoint.around(launch, place, facts, settings.keep, settings.signal or "")
-
-
-def _suffix(wanted: Checkpoint) -> str:
-    """What tells trainings of one task id apart."""
-    row = f".{wanted.row}" if isinstance(wanted, RowCheckpoint) else ""
-    return f"{row}@{wanted.key}" if wanted.key else row
+    row = f".{settings.row}" if isinstance(settings, RowCheckpoint) else ""
+    suffix = f"{row}@{settings.key}" if settings.key else row
+    place = checkpoint.Place(alias, frame.project, suffix, _former(frame, task, shape, digests))
+    return checkpoint.around(launch, place, _facts(frame, task, shape, digests), settings.keep, settings.signal or "")
 
 
 def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> dict[str, Any]:
@@ -76,8 +71,7 @@ def _ranks(task: Task, shape: Shape) -> int | None:
 
 
 def _digest(value: object) -> str:
-    encoded = msgspec.json.encode(value, enc_hook=repr, order="deterministic")
-    return hashlib.sha256(encoded).hexdigest()[:_DIGITS]
+    return hashlib.sha256(msgspec.json.encode(value, enc_hook=repr, order="deterministic")).hexdigest()[:_DIGITS]
 
 
 def _former(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> str:

@@ -12,7 +12,7 @@ from batchtrain.config.travel import AnySource, LargeSource, Source
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
-from batchtrain.launchers import apptainer, packages, plain, steps, sweep, variables
+from batchtrain.launchers import apptainer, package_list, plain, steps, sweep, variables
 from batchtrain.launchers import checkpoint as launched
 from batchtrain.launchers import moves as placing
 from batchtrain.launchers.launch import File, Implicit, Launch
@@ -336,7 +336,7 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
     payload.refuse_reserved((file.name for file in (large.files if large else files)), where)
     ours = [File(f"{OURS}/launch.sh", launch.application.encode())]
     if _lists_packages(task):
-        ours.append(packages.FILE)
+        ours.append(package_list.FILE)
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
     archive = travel.archive((*files, *ours, *launch.files))
@@ -404,7 +404,7 @@ def _command_line(
     if task.checkpoint is not None:
         run = f"{run.removeprefix('exec ')} && {launched.FINISHED}"
     if _lists_packages(task):
-        run = f"{packages.listed(task.command or '', apptainer.CALL if way.image else '')}; {run}"
+        run = f"{package_list.line(task.command or '', apptainer.CALL if way.image else '')}; {run}"
     if task.multi_instance:
         return command.bash(carrier.forget, run), ()
     return command.bash("set -e -o pipefail", _SHARED, carrier.unpack, carrier.forget, run), by_line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -53,6 +52,13 @@ class Best(NamedTuple):
     value: float
 
 
+SECTIONS = {
+    "batchtrain": "settings",
+    "global_resources": "resources",
+    "pool_specification": "pool",
+    "job_specifications": "jobs",
+}
+"""The sections of effective.yaml, with their fields of a recipe."""
 MANY = 4
 """Tasks of a run that are shown as their number and the best value."""
 
@@ -62,10 +68,6 @@ class Packages(msgspec.Struct, frozen=True):
 
     python: str
     packages: dict[str, str]
-
-
-SHORT = 12
-"""Characters of a digest that are shown."""
 
 
 class Difference(NamedTuple):
@@ -216,7 +218,7 @@ def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     if not all(packages):  # as above
         packages = [{} for _ in runs]
     for values, run, versions in zip(settings, runs, packages, strict=True):
-        values |= _made_of(run) | versions
+        values |= source_copy.short_digests(run) | versions
     names = dict.fromkeys(name for values in settings for name in values)
     rows += [Difference(name, tuple(values.get(name, "") for values in settings)) for name in names]
     differing = [row for row in rows if len(set(row.values)) > 1]
@@ -242,18 +244,6 @@ def effective_of(run: RunDirectory) -> dict[str, Any]:
     except (OSError, yaml.YAMLError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _made_of(run: RunDirectory) -> dict[str, str]:
-    """Digests of the source and of the input data of a run."""
-    values = {}
-    copy = source_copy.read(run)
-    if copy is not None and copy.sources:
-        digests = sorted(f"{file.name} {file.sha256}" for source in copy.sources for file in source.files)
-        values["source"] = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:SHORT]
-    for data in copy.inputs if copy is not None else ():
-        values[f"input {data.source}"] = data.digest[:SHORT]
-    return values
 
 
 def _packages(run: RunDirectory) -> dict[str, str]:

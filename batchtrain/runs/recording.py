@@ -684,14 +684,6 @@ def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
     return ()
 
 
-_SECTIONS = {
-    "batchtrain": "settings",
-    "global_resources": "resources",
-    "pool_specification": "pool",
-    "job_specifications": "jobs",
-}
-
-
 def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
     """A file as given, without secrets."""
     if path.endswith(".json"):  # one value per line, without tabs and pairs of surrogates, which YAML refuses
@@ -701,7 +693,7 @@ def _masked(path: str, content: bytes, secrets: tuple[Secret, ...]) -> bytes:
 
 def effective(recipe: Recipe) -> dict[str, Any]:
     """The configuration with the values of `--set`, without credentials and defaults."""
-    sections = {name: getattr(recipe, field) for name, field in _SECTIONS.items()}
+    sections = {name: getattr(recipe, field) for name, field in compare.SECTIONS.items()}
     return {name: msgspec.to_builtins(part, enc_hook=masked) for name, part in sections.items() if part is not None}
 
 

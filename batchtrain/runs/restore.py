@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,16 +14,9 @@ from batchtrain.config.types import Job, Recipe, Task, convert
 from batchtrain.config.types.secret import MASK
 from batchtrain.errors import UsageError
 from batchtrain.runs import source_copy
-from batchtrain.runs.compare import effective_of, leaves
+from batchtrain.runs.compare import SECTIONS, effective_of, leaves
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.source_copy import SourceDirectory
-
-_SECTIONS = {
-    "batchtrain": "settings",
-    "global_resources": "resources",
-    "pool_specification": "pool",
-    "job_specifications": "jobs",
-}
 
 
 class Restored(NamedTuple):
@@ -50,50 +43,39 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
         raise UsageError(f"run {run.name} has no config/effective.yaml, such as one that `jobs fetch` recorded")
     copy = source_copy.read(run)
     jobs = [job for job in document.get("job_specifications") or () if job["id"] == run.record().job]
-    named = {name for job in jobs for name in _sources(job)}
-    if named and not (copy and copy.kept):
+    tasks = (task for job in jobs for task in (*(job.get("tasks") or ()), job.get("merge_task") or {}))
+    if any(task.get("source") for task in tasks) and not (copy and copy.kept):
         why = copy.reason if copy else "it was recorded by an earlier version"
         raise UsageError(f"run {run.name} has no copy of its source: {why}")
-    kept = copy.sources if copy else ()
-    folders = _folders(kept)
+    sources = copy.sources if copy else ()
+    folders = _folders(sources)
     document["job_specifications"] = jobs
-    recipe = _recipe(run, document, directory / "config")
-    written = msgspec.structs.replace(recipe, jobs=tuple(_moved(job, folders) for job in recipe.jobs))
-    written.save(directory / "config")
-    for source in kept:
-        _extract(run, source, directory / folders[source.name])
+    parts = {field: document[name] for name, field in SECTIONS.items() if name in document}
+    try:
+        recipe: Recipe = convert({"directory": str(directory / "config"), **parts}, Recipe)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise UsageError(f"{run.config / 'effective.yaml'} cannot be restored: {error}") from None
+    moved = tuple(_with_sources_in(job, folders) for job in recipe.jobs)
+    msgspec.structs.replace(recipe, jobs=moved).save(directory / "config")
     projects.write(directory / "config")
-    files = (f"{folders[source.name]}/{file.name}" for source in kept for file in source.files if file.masked)
+    for source in sources:
+        _extract(run, source, directory / folders[source.name])
+    files = (f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked)
     settings = (path for path, value in leaves(document) if value == MASK)
     return Restored(run.name, str(directory), tuple(folders.values()), (*settings, *files))
 
 
-def _sources(job: Mapping[str, Any]) -> Iterator[str]:
-    for task in (*(job.get("tasks") or ()), job.get("merge_task") or {}):
-        if task.get("source") is not None:
-            yield task["source"]
-
-
-def _folders(kept: tuple[SourceDirectory, ...]) -> dict[str, str]:
+def _folders(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
     """The name of each source beside `config`: its own last name, where that is free."""
     folders: dict[str, str] = {}
-    for source in kept:
+    for source in sources:
         name = PurePosixPath(source.name).name
         free = name not in ("", "..", "config", *folders.values())
         folders[source.name] = name if free else f"source-{source.folder}"
     return folders
 
 
-def _recipe(run: RunDirectory, document: Mapping[str, Any], directory: Path) -> Recipe:
-    parts = {field: document[name] for name, field in _SECTIONS.items() if name in document}
-    try:
-        recipe: Recipe = convert({"directory": str(directory), **parts}, Recipe)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise UsageError(f"{run.config / 'effective.yaml'} cannot be restored: {error}") from None
-    return recipe
-
-
-def _moved(job: Job, folders: Mapping[str, str]) -> Job:
+def _with_sources_in(job: Job, folders: Mapping[str, str]) -> Job:
     def moved(task: Task) -> Task:
         source = task.source if task.source is None else f"../{folders[task.source]}"
         return msgspec.structs.replace(task, source=source)
@@ -128,7 +110,7 @@ def difference(first: RunDirectory, second: RunDirectory) -> str:
     if not differing:
         return ""
     texts = [_texts(run, copy) for run, copy in ((first, ours), (second, theirs))]
-    return "".join(_file_difference(path, texts[0], texts[1]) for path in sorted(differing))
+    return "".join(_file_difference(path, *texts) for path in sorted(differing))
 
 
 def _by_path(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:

@@ -30,6 +30,8 @@ MOST_BLOBS = 1000
 """Blobs of an input whose digests are kept one by one; the digest of the input is that of all that were listed."""
 LISTED = 100_000
 """Blobs of an input that are listed."""
+SHORT = 12
+"""Characters of a digest that are shown."""
 LEVEL = 3
 """Of gzip: a tenth larger than 9 in a quarter of the time."""
 
@@ -98,6 +100,10 @@ class _Entry(NamedTuple):
         return self.path.read_bytes() if self.path else self.data
 
 
+_Entries = Mapping[str, tuple[_Entry, ...]]
+"""The files of each source, by its name as written."""
+
+
 def keep(
     run: RunDirectory,
     recipe: Recipe,
@@ -111,30 +117,30 @@ def keep(
     """Write the copy into a run directory; returns why the files were not kept, or an empty text. dirty: whether git
     has uncommitted changes. blobs: lists the input data in storage accounts, for its
     digests."""
-    wanted = recipe.settings.source_copy
-    named = {task.source: None for task in _tasks(job) if task.source is not None}
-    known = {name: tuple(_entries(sources[name])) for name in named if name in sources}
-    size, most = sum(file.size for files in known.values() for file in files), bytes_of(wanted.max_size)
-    reason = "" if wanted.enabled else "`source_copy.enabled` is false"
-    if wanted.enabled and size > most:
-        reason = f"it has {size:,} bytes, and `source_copy.max_size` is {wanted.max_size}"
-    kept = not reason and bool(known)
-    listed = _pack(run, known, secrets) if kept else _listed(known)
-    difference = _uncommitted(recipe, known, secrets) if dirty and wanted.enabled else ""
+    settings = recipe.settings.source_copy
+    names = dict.fromkeys(task.source for task in _tasks(job) if task.source is not None)
+    entries = {name: tuple(_entries(sources[name])) for name in names if name in sources}
+    size = sum(file.size for files in entries.values() for file in files)
+    reason = "" if settings.enabled else "`source_copy.enabled` is false"
+    if settings.enabled and size > bytes_of(settings.max_size):
+        reason = f"it has {size:,} bytes, and `source_copy.max_size` is {settings.max_size}"
+    keeps = not reason and bool(entries)
+    directories = _pack(run, entries, secrets) if keeps else _digests(entries)
+    difference = _uncommitted(recipe, entries, secrets) if dirty and settings.enabled else ""
     if difference:
         replace(run.path / DIFFERENCE, difference.encode())
     inputs = tuple(_inputs(job, blobs)) if blobs else ()
-    if not (known or difference or inputs):
+    if not (entries or difference or inputs):
         return ""
     record = SourceRecord(
-        kept=kept,
+        kept=keeps,
         reason=reason,
-        sources=tuple(listed),
+        sources=tuple(directories),
         uncommitted=bool(difference),
         inputs=inputs,
     )
     replace(run.path / RECORD, msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
-    return reason if known else ""
+    return reason if entries else ""
 
 
 def read(run: RunDirectory) -> SourceRecord | None:
@@ -144,6 +150,17 @@ def read(run: RunDirectory) -> SourceRecord | None:
         return msgspec.json.decode(path.read_bytes(), type=SourceRecord) if path.exists() else None
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def short_digests(run: RunDirectory) -> dict[str, str]:
+    """The digests of the source and of each input, as a comparison of runs shows them."""
+    copy = read(run)
+    if copy is None:
+        return {}
+    digests = sorted(f"{file.name} {file.sha256}" for source in copy.sources for file in source.files)
+    source = {"source": hashlib.sha256("\n".join(digests).encode()).hexdigest()} if digests else {}
+    inputs = {f"input {data.source}": data.digest for data in copy.inputs}
+    return {name: digest[:SHORT] for name, digest in {**source, **inputs}.items()}
 
 
 def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes]]:
@@ -174,34 +191,33 @@ def _entries(source: AnySource) -> Iterator[_Entry]:
         yield _Entry(item.name, item.mode, hashlib.sha256(item.data).hexdigest(), len(item.data), None, item.data)
 
 
-def _listed(known: Mapping[str, tuple[_Entry, ...]]) -> Iterator[SourceDirectory]:
+def _digests(entries: _Entries) -> Iterator[SourceDirectory]:
     """The digests alone."""
-    for number, (name, files) in enumerate(known.items()):
-        listed = tuple(SourceFile(file.name, file.size, file.mode, file.sha256) for file in files)
-        yield SourceDirectory(name, str(number), listed)
+    for number, (name, files) in enumerate(entries.items()):
+        yield SourceDirectory(
+            name, str(number), tuple(SourceFile(file.name, file.size, file.mode, file.sha256) for file in files)
+        )
 
 
-def _pack(
-    run: RunDirectory, known: Mapping[str, tuple[_Entry, ...]], secrets: tuple[Secret, ...]
-) -> list[SourceDirectory]:
+def _pack(run: RunDirectory, entries: _Entries, secrets: tuple[Secret, ...]) -> list[SourceDirectory]:
     """Write the archive, without the secrets of the recipe wherever they were written."""
-    packed = []
+    directories = []
     with (
         open_private(run.path / ARCHIVE, "wb") as file,
-        gzip.GzipFile("", "wb", LEVEL, file, 0) as compressed,
-        tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as archive,
+        gzip.GzipFile("", "wb", LEVEL, file, 0) as gzip_file,
+        tarfile.open(fileobj=gzip_file, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
-        for directory in _listed(known):
+        for directory in _digests(entries):
             files = []
-            for entry, told in zip(known[directory.name], directory.files, strict=True):
+            for entry, digest in zip(entries[directory.name], directory.files, strict=True):
                 data = entry.read()
-                shown = _masked(data, secrets)
+                text = _masked(data, secrets)
                 member = tarfile.TarInfo(f"{directory.folder}/{entry.name}")
-                member.size, member.mode = len(shown), entry.mode
-                archive.addfile(member, io.BytesIO(shown))
-                files.append(msgspec.structs.replace(told, masked=shown != data))
-            packed.append(msgspec.structs.replace(directory, files=tuple(files)))
-    return packed
+                member.size, member.mode = len(text), entry.mode
+                archive.addfile(member, io.BytesIO(text))
+                files.append(msgspec.structs.replace(digest, masked=text != data))
+            directories.append(msgspec.structs.replace(directory, files=tuple(files)))
+    return directories
 
 
 def _masked(data: bytes, secrets: Iterable[Secret]) -> bytes:
@@ -212,18 +228,19 @@ def _masked(data: bytes, secrets: Iterable[Secret]) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _uncommitted(recipe: Recipe, known: Mapping[str, tuple[_Entry, ...]], secrets: tuple[Secret, ...]) -> str:
+def _uncommitted(recipe: Recipe, entries: _Entries, secrets: tuple[Secret, ...]) -> str:
     """How the files of the recipe and of its sources differ from the commit; empty without git. Only files that are
     kept count, so that what the ignore rules leave out stays out."""
     directory = Path(recipe.directory).resolve()
-    sources = {(directory / name / file.name).resolve() for name, files in known.items() for file in files}
+    sources = {(directory / name / file.name).resolve() for name, files in entries.items() for file in files}
     settings = {path for path in directory.glob("*.y*ml") if not CREDENTIALS_NAME.fullmatch(path.name)}
     top = Path(git(directory, "rev-parse", "--show-toplevel").rstrip("\n"))
     names = git(top, "diff", "HEAD", "--name-only", "--no-ext-diff", "-z").split("\0")
     parts = []
     for name in sorted(filter(None, names)):
         if top / name in sources:
-            parts.append(_masked(_difference(top, name).encode(), secrets).decode())
+            text = git(top, "--literal-pathspecs", "diff", "HEAD", "--no-color", "--no-ext-diff", "--", name)
+            parts.append(_masked(text.encode(), secrets).decode())
         elif top / name in settings:
             parts.append(_settings_difference(top, name, secrets))
     return "".join(parts)
@@ -240,10 +257,6 @@ def _settings_difference(top: Path, name: str, secrets: tuple[Secret, ...]) -> s
     except yaml.YAMLError:
         return ""
     return "".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"))
-
-
-def _difference(top: Path, name: str) -> str:
-    return git(top, "--literal-pathspecs", "diff", "HEAD", "--no-color", "--no-ext-diff", "--", name)
 
 
 # --- input data -----------------------------------------------------------------------------------------------------

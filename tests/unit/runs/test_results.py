@@ -55,6 +55,8 @@ def test_what_a_pattern_means(pattern: str, path: str, means: bool) -> None:
         (PRIMARY, "stdout.txt", "logs/train/stdout.txt"),
         (PRIMARY, "wd/ranks/rank-0.stderr.txt", "logs/train/ranks/0.stderr.txt"),
         (PRIMARY, "wd/ranks/ends.jsonl", "logs/train/ranks/ends.jsonl"),
+        (PRIMARY, ".batchtrain-lineage.json", "logs/train/lineage.json"),
+        (PRIMARY, ".batchtrain-packages.json", "logs/train/packages.json"),
         (SECOND, "wd/ranks/rank-12.stdout.txt", "logs/train/ranks/12.stdout.txt"),
         (SECOND, "wd/ranks/ps-0.stdout.txt", "logs/train/ranks/ps-0.stdout.txt"),
         (SECOND, "wd/ranks/rank-1.metrics.jsonl", "metrics/train/1.jsonl"),

@@ -10,7 +10,7 @@ FILE = File(".batchtrain/package_versions.py", runtime.PACKAGES)
 _TO = '"$AZ_BATCH_TASK_DIR/.batchtrain-packages.json"'
 
 
-def listed(command: str, inside: str = "") -> str:
+def line(command: str, inside: str = "") -> str:
     """Runs in the background, with the Python of the command. inside: the words before a command in an image."""
     interpreter = python.interpreter(command)
     words = (inside, interpreter if interpreter and "'" not in interpreter else "python3")
