@@ -19,8 +19,10 @@ ATTEMPTS = "wd/ranks/attempts.jsonl"
 
 Reason = Literal["", "completed", "exit code", "preempted", "node lost", "requeued", "unknown"]
 """Why an attempt ended; empty while it runs. `requeued`: the service started the task again, and no client saw why."""
-GONE_STATES = frozenset({"preempted", "unknown", "unusable", "rebooting", "reimaging", "leavingpool", "creating"})
+GONE_STATES = frozenset({"preempted", "unknown", "unusable", "rebooting", "reimaging", "leavingpool"})
 """The states of a node that has lost its tasks."""
+BOOT_STATES = frozenset({"creating", "starting", "waitingforstarttask"})
+"""The same of a node that had tasks; other nodes may be new."""
 
 
 class AttemptEvent(msgspec.Struct, frozen=True):
@@ -206,20 +208,20 @@ def lost_node(attempt: Attempt, nodes: Sequence[Node]) -> dict[str, Any]:
     """
     by_id = {node.id: node for node in nodes}
     listed = [by_id[node] for node in attempt.nodes if node in by_id]
-    others = [node for node in nodes if node not in listed] if attempt.started else []
-    for node in (*listed, *others):
-        if node.state == "preempted" and _since(node, attempt):
-            return {"reason": "preempted", "lost": node.id}
-        if _is_lost(node, attempt):
+    others = [node for node in nodes if node.id not in attempt.nodes and _was_there(node, attempt)]
+    gone = [(node, GONE_STATES | BOOT_STATES) for node in listed] + [(node, GONE_STATES) for node in others]
+    for node, states in gone:
+        if node.state in states and _since(node, attempt):
+            return {"reason": "preempted" if node.state == "preempted" else "node lost", "lost": node.id}
+        if attempt.started and node.booted and node.booted > attempt.started:
             return {"reason": "node lost", "lost": node.id}
     missing = next((node for node in attempt.nodes if node not in by_id), "") if nodes else ""
     return {"reason": "node lost" if missing else "requeued", "lost": missing}
 
 
-def _is_lost(node: Node, attempt: Attempt) -> bool:
-    if node.state in GONE_STATES:
-        return _since(node, attempt)
-    return attempt.started is not None and node.booted is not None and node.booted > attempt.started
+def _was_there(node: Node, attempt: Attempt) -> bool:
+    """Whether the pool had the node when the attempt began."""
+    return attempt.started is not None and node.allocated is not None and node.allocated <= attempt.started
 
 
 def _since(node: Node, attempt: Attempt) -> bool:

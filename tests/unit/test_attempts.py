@@ -98,11 +98,14 @@ RUN = Attempt("t", 1, ("n1",), at(0), reason="requeued", dedicated=True)
         ([Node("n1", "preempted", dedicated=False, since=at(5))], "preempted", "n1"),
         ([Node("n1", "unknown", since=at(5))], "node lost", "n1"),
         ([Node("n1", "idle", since=at(9), booted=at(8))], "node lost", "n1"),
-        ([Node("n1", "starting", since=at(9), booted=at(-9)), Node("n2", "idle")], "requeued", ""),
+        ([Node("n1", "starting", since=at(9), booted=at(-9)), Node("n2", "idle")], "node lost", "n1"),
+        ([Node("n1", "idle"), Node("n2", "starting", allocated=at(5), since=at(5))], "requeued", ""),  # it is new
+        ([Node("n1", "idle"), Node("n2", "idle", allocated=at(5), booted=at(6))], "requeued", ""),
+        ([Node("n1", "idle"), Node("n2", "idle", allocated=at(-5), booted=at(6))], "node lost", "n2"),
         ([Node("n1", "idle", since=at(9), booted=at(-9))], "requeued", ""),
         ([Node("n2", "idle", since=at(-9), booted=at(-9))], "node lost", "n1"),  # it is not listed any more
-        ([Node("n1", "idle"), Node("n2", "preempted", dedicated=False, since=at(5))], "preempted", "n2"),
-        ([Node("n1", "idle"), Node("n2", "preempted", dedicated=False, since=at(-5))], "requeued", ""),
+        ([Node("n1", "idle"), Node("n2", "preempted", allocated=at(-9), since=at(5))], "preempted", "n2"),
+        ([Node("n1", "idle"), Node("n2", "preempted", allocated=at(-9), since=at(-5))], "requeued", ""),
         ([], "requeued", ""),
     ],
 )
