@@ -137,7 +137,7 @@ class _Task:
         kept = []
         for line in self._path.read_bytes().splitlines(keepends=True):
             point = of_json(line)
-            if point is not None and not names.intersection(point.values):
+            if point is not None and names.isdisjoint(point.values):
                 kept.append(line)
             elif point is not None and (rest := {k: v for k, v in point.values.items() if k not in names}):
                 kept.append(line_of(point._replace(values=rest).line(0)))
