@@ -16,7 +16,7 @@ import msgspec
 from batchtrain.metrics.extract import PREFIX, Extractor, Pattern, printed, split
 from batchtrain.metrics.point import of_json
 from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
-from batchtrain.records import Point, Progress, Rank
+from batchtrain.records import Point, Rank, TrainingProgress
 from batchtrain.records.events import MetricsSeen
 
 RECORDS = "wd/ranks/stream.jsonl"
@@ -72,7 +72,7 @@ class MetricStream:
         self._patterns = tuple(patterns), tuple(otherwise)
         self._extractor = Extractor(*self._patterns)
         self.ranks: dict[int, Rank] = {}
-        self.progress: Progress | None = None
+        self.progress: TrainingProgress | None = None
         self.has_records = False
         """Whether the ranks of a gang are read; then its merged output is not."""
         self._skipped = self._refused = 0
@@ -168,7 +168,7 @@ class MetricStream:
 
     def _see(self, number: int | None, node: str, text: str, at: float, attempt: int) -> None:
         if (match := _TOTAL.search(text)) and 0 < int(match["of"]) >= int(match["at"]):
-            self.progress = Progress(match["unit"].lower(), int(match["at"]), int(match["of"]))
+            self.progress = TrainingProgress(match["unit"].lower(), int(match["at"]), int(match["of"]))
         if number is None or (number not in self.ranks and len(self.ranks) >= MOST_RANKS):
             return
         self.has_news = True

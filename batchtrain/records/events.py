@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records import Attempt, Counts, Node, Point, Progress, Rank
+from batchtrain.records import Attempt, Counts, Node, Point, Rank, TrainingProgress
 from batchtrain.records.rank_end import RankEnd
 
 
@@ -247,7 +247,7 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     hidden: frozenset[str] = frozenset()
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()
-    progress: Progress | None = None
+    progress: TrainingProgress | None = None
     ended: bool = False
     """Whether they are the last of the task."""
     has_records: bool = False

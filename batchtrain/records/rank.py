@@ -23,7 +23,7 @@ class Rank(msgspec.Struct, frozen=True):
     """Images or samples per second."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class TrainingProgress(msgspec.Struct, frozen=True):
     """How far a training is, as `step 3/10`."""
 
     unit: str

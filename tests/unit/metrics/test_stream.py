@@ -11,7 +11,7 @@ import pytest
 
 from batchtrain.metrics.extract import LONGEST_LINE, Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
-from batchtrain.records import Point, Progress
+from batchtrain.records import Point, TrainingProgress
 
 NOW = 1_000.0
 NOTHING = Batch(())
@@ -204,7 +204,7 @@ def test_the_progress_is_that_of_the_last_line_that_tells_it() -> None:
     stream.records(
         [record(0, "step 3/10 loss 1"), record(1, "epoch 2 of 5"), record(0, "step 12/10"), record(0, "1")], NOW
     )
-    assert stream.progress == Progress("epoch", 2, 5)
+    assert stream.progress == TrainingProgress("epoch", 2, 5)
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_an_event_has_what_came_and_at_the_end_what_was_not_read() -> None:
     )
     event = stream.event("job", "train", batch)
     assert (event.job, event.subject, event.points, event.has_records) == ("job", "train", batch.points, True)
-    assert (event.ended, event.notes, event.progress) == (False, (), Progress("step", 1, 2))
+    assert (event.ended, event.notes, event.progress) == (False, (), TrainingProgress("step", 1, 2))
     assert stream.event("job", "train", ended=True).notes == (
         "1,200 lines came too fast and were not searched for metrics",
         "2 lines of BATCHTRAIN_METRICS were ignored (Expecting value: line 1 column 1 (char 0))",
