@@ -1,6 +1,6 @@
 """Which tests run a line: coverage of the package with a context per test, measured once and kept in `.cache/mutation`.
 
-Tests of files that have changed since are measured again; a change of the package is measured as a whole.
+Measured again are the test files that have changed since, and those that run a module that has changed.
 """
 
 from __future__ import annotations
@@ -22,27 +22,41 @@ CACHE = ROOT / ".cache" / "mutation"
 
 
 class Index(NamedTuple):
-    """What is kept: a digest of the package, and for each test file its digest and its database."""
+    """What is kept: the digests of the package's files, and for each test file its digest and its database."""
 
-    package: str
+    package: dict[str, str]
     tests: dict[str, tuple[str, str]]
 
 
 def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
     """The tests by line of each file of an area, all as paths of the repository."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    package = _digest([*(ROOT / "batchtrain").rglob("*"), *(ROOT / "tests").glob("*.py")])
-    files = {str(file.relative_to(ROOT)): _digest([file]) for file in _test_files(tests)}
-    index = _stored(CACHE / "index.json")
-    if index.package != package:
-        index = Index(package, {})
-    changed = [file for file, digest in files.items() if index.tests.get(file, ("", ""))[0] != digest]
-    if changed:
+    package = _digests([*(ROOT / "batchtrain").rglob("*"), *(ROOT / "tests").glob("*.py")])
+    files = _digests(_test_files(tests))
+    before = _stored(CACHE / "index.json")
+    stale = _stale(before, package)
+    measured = {file: row for file, row in before.tests.items() if file not in stale}
+    if due := [file for file, digest in files.items() if measured.get(file, ("", ""))[0] != digest]:
         database = f"coverage-{len(list(CACHE.glob('coverage-*')))}"
-        _run(changed, CACHE / database)
-        index.tests.update((file, (files[file], database)) for file in changed)
-        (CACHE / "index.json").write_text(json.dumps(index), encoding="utf-8")
-    return _tests_by_line(area, {file: index.tests[file][1] for file in files})
+        _run(due, CACHE / database)
+        measured.update((file, (files[file], database)) for file in due)
+    (CACHE / "index.json").write_text(json.dumps(Index(package, measured)), encoding="utf-8")
+    return _tests_by_line(ROOT / "batchtrain" / area, {file: measured[file][1] for file in files})
+
+
+def _stale(index: Index, package: Mapping[str, str]) -> set[str]:
+    """The test files that run a changed module; all of them if another file of the package has changed."""
+    changed = {file for file in {*package, *index.package} if package.get(file) != index.package.get(file)}
+    if not all(file.startswith("batchtrain/") and file.endswith(".py") for file in changed):
+        return set(index.tests)
+    databases = {file: database for file, (_, database) in index.tests.items()}
+    lines = [
+        tests
+        for module in changed
+        for found in _tests_by_line(ROOT / module, databases).values()
+        for tests in found.values()
+    ]
+    return {test.partition("::")[0] for tests in lines for test in tests}
 
 
 def _test_files(tests: Iterable[str]) -> Iterator[Path]:
@@ -50,23 +64,24 @@ def _test_files(tests: Iterable[str]) -> Iterator[Path]:
         yield from sorted((ROOT / test).rglob("test_*.py")) if (ROOT / test).is_dir() else [ROOT / test]
 
 
-def _digest(files: Iterable[Path]) -> str:
-    total = hashlib.sha256()
-    for file in sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts):
-        total.update(file.read_bytes())
-    return total.hexdigest()
+def _digests(files: Iterable[Path]) -> dict[str, str]:
+    return {
+        str(file.relative_to(ROOT)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.is_file() and "__pycache__" not in file.parts
+    }
 
 
 def _stored(path: Path) -> Index:
     if not path.exists():
-        return Index("", {})
+        return Index({}, {})
     package, tests = json.loads(path.read_text(encoding="utf-8"))
     return Index(package, {file: (digest, database) for file, (digest, database) in tests.items()})
 
 
 def _run(files: list[str], database: Path) -> None:
     settings = CACHE / "settings.ini"
-    settings.write_text(f"[run]\ninclude = {ROOT}/batchtrain/*\n", encoding="utf-8")
+    settings.write_text(f"[run]\nrelative_files = True\ninclude = {ROOT}/batchtrain/*\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-n2", "--cov", f"--cov-config={settings}", "--cov-context=test"]
     command += ["--cov-report=", *files]
     print(f"measuring which of {len(files)} test files run which lines of batchtrain", flush=True)
@@ -76,16 +91,15 @@ def _run(files: list[str], database: Path) -> None:
         sys.exit(f"pytest ended with {ending} without any change")
 
 
-def _tests_by_line(area: str, databases: Mapping[str, str]) -> dict[str, dict[int, set[str]]]:
-    path = ROOT / "batchtrain" / area
+def _tests_by_line(path: Path, databases: Mapping[str, str]) -> dict[str, dict[int, set[str]]]:
     found: dict[str, dict[int, set[str]]] = {}
     for database in sorted(set(databases.values())):
         data = coverage.CoverageData(str(CACHE / database))
         data.read()
         for measured in data.measured_files():
-            if not Path(measured).is_relative_to(path):
+            if not (ROOT / measured).is_relative_to(path):
                 continue
-            lines = found.setdefault(str(Path(measured).relative_to(ROOT)), {})
+            lines = found.setdefault(measured, {})
             for line, contexts in data.contexts_by_lineno(measured).items():
                 names = {context.rpartition("|")[0] for context in contexts} - {""}
                 lines.setdefault(line, set()).update(
