@@ -390,6 +390,8 @@ def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch
     download = downloads._Download(batch, Wanted(TREE, File("f", 64), tmp_path / "f"))
     download.take((0, 64))
     assert (batch.client.asked, download._failed) == (1, None)  # type: ignore[attr-defined]
+    result = download.done((0, 64))
+    assert result is not None and (result.reason, result.again) == ("interrupted", True)
 
 
 def test_a_node_tree_lists_one_directory(service: Service, client: BatchClient) -> None:
