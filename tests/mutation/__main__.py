@@ -41,6 +41,11 @@ class Outcome(NamedTuple):
     killer: str
     """The test that failed, or how pytest ended without a result; empty if the change survived."""
 
+    @property
+    def proof(self) -> list[str]:
+        """The tests that must pass without the change."""
+        return [self.killer] if self.killer in self.tests else self.tests
+
 
 def main() -> int:
     arguments = _arguments()
@@ -72,7 +77,7 @@ def main() -> int:
         failing = _failing_anyway(outcomes, workspaces.get())
     for test in sorted(failing):
         print(f"fails without a change, so it proves nothing: {test}")
-    killed = sum(bool(outcome.killer) and not failing.intersection(_proof(outcome)) for outcome in outcomes)
+    killed = sum(bool(outcome.killer) and failing.isdisjoint(outcome.proof) for outcome in outcomes)
     print(f"{area}, seed {arguments.seed}: {killed} of {len(outcomes)} changes noticed")
     return 0 if killed >= arguments.at_least else 1
 
@@ -116,15 +121,12 @@ def _write(file: Path, content: bytes) -> None:
         cached.unlink()
 
 
-def _proof(outcome: Outcome) -> list[str]:
-    """The test that noticed a change; all that run the line if pytest itself ended, as in an endless loop."""
-    return [outcome.killer] if outcome.killer in outcome.tests else outcome.tests
-
-
 def _failing_anyway(outcomes: Iterable[Outcome], workspace: Path) -> set[str]:
-    """Of the tests that noticed a change, those that fail without it too."""
-    proofs = [_proof(outcome) for outcome in outcomes if outcome.killer]
-    return _failing({test for proof in proofs for test in proof}, workspace)
+    """What noticed a change and fails without it too: tests, or pytest as a whole, as in an endless loop."""
+    noticed = [outcome for outcome in outcomes if outcome.killer]
+    failing = _failing({outcome.killer for outcome in noticed if outcome.killer in outcome.tests}, workspace)
+    ended = (outcome for outcome in noticed if outcome.killer not in outcome.tests)
+    return failing.union(*(outcome.proof for outcome in ended if _failing(outcome.proof, workspace, "-x")))
 
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
