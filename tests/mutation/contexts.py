@@ -19,6 +19,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutation"
+CHILDREN = {
+    "batchtrain/emulator/machine/agent.py": "tests/contract/test_process_machine.py",
+    "batchtrain/emulator/machine/ssh.py": "tests/contract/test_multi_instance.py",
+}
+"""Modules that run in processes of their own, where coverage does not see them, and the tests that start those."""
 
 
 class Index(NamedTuple):
@@ -41,7 +46,15 @@ def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
         _run(due, CACHE / database)
         measured.update((file, (files[file], database)) for file in due)
     (CACHE / "index.json").write_text(json.dumps(Index(package, measured)), encoding="utf-8")
-    return _tests_by_line(ROOT / "batchtrain" / area, {file: measured[file][1] for file in files})
+    found = _tests_by_line(ROOT / "batchtrain" / area, {file: measured[file][1] for file in files})
+    for module, file in CHILDREN.items():
+        lines = found.get(module, {})
+        starting = {
+            test for other in found.values() for tests in other.values() for test in tests if _file(test) == file
+        }
+        for line in range(1, len((ROOT / module).read_text(encoding="utf-8").splitlines()) + 1):
+            lines[line] = lines.get(line) or starting
+    return found
 
 
 def _stale(index: Index, package: Mapping[str, str]) -> set[str]:
@@ -56,7 +69,7 @@ def _stale(index: Index, package: Mapping[str, str]) -> set[str]:
         for found in _tests_by_line(ROOT / module, databases).values()
         for tests in found.values()
     ]
-    return {test.partition("::")[0] for tests in lines for test in tests}
+    return {_file(test) for tests in lines for test in tests}
 
 
 def _test_files(tests: Iterable[str]) -> Iterator[Path]:
@@ -91,7 +104,12 @@ def _run(files: list[str], database: Path) -> None:
         sys.exit(f"pytest ended with {ending} without any change")
 
 
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
 def _tests_by_line(path: Path, databases: Mapping[str, str]) -> dict[str, dict[int, set[str]]]:
+    """A line that only the import of its module runs counts for every test that runs the module."""
     found: dict[str, dict[int, set[str]]] = {}
     for database in sorted(set(databases.values())):
         data = coverage.CoverageData(str(CACHE / database))
@@ -102,7 +120,8 @@ def _tests_by_line(path: Path, databases: Mapping[str, str]) -> dict[str, dict[i
             lines = found.setdefault(measured, {})
             for line, contexts in data.contexts_by_lineno(measured).items():
                 names = {context.rpartition("|")[0] for context in contexts} - {""}
-                lines.setdefault(line, set()).update(
-                    name for name in names if databases.get(name.partition("::")[0]) == database
-                )
+                lines.setdefault(line, set()).update(name for name in names if databases.get(_file(name)) == database)
+    for lines in found.values():
+        everyone = set[str]().union(*lines.values())
+        lines.update((line, everyone) for line, tests in lines.items() if not tests)
     return found
