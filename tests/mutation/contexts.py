@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,7 @@ def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
     stale = _stale(before, package)
     measured = {file: row for file, row in before.tests.items() if file not in stale}
     if due := [file for file, digest in files.items() if measured.get(file, ("", ""))[0] != digest]:
-        database = f"coverage-{len(list(CACHE.glob('coverage-*')))}"
+        database = f"coverage-{time.time_ns()}"
         _run(due, CACHE / database)
         measured.update((file, (files[file], database)) for file in due)
     (CACHE / "index.json").write_text(json.dumps(Index(package, measured)), encoding="utf-8")
