@@ -46,7 +46,9 @@ def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
         database = f"coverage-{time.time_ns()}"
         _run(due, CACHE / database)
         measured.update((file, (files[file], database)) for file in due)
-    (CACHE / "index.json").write_text(json.dumps(Index(package, measured)), encoding="utf-8")
+    written = CACHE / f"index-{os.getpid()}.json"  # another area may be measured at the same time
+    written.write_text(json.dumps(Index(package, measured)), encoding="utf-8")
+    written.replace(CACHE / "index.json")
     found = _tests_by_line(ROOT / "batchtrain" / area, {file: measured[file][1] for file in files})
     for module, file in CHILDREN.items():
         lines = found.get(module, {})
