@@ -27,7 +27,7 @@ from typing import NamedTuple
 from tests.mutation import contexts, forks, sites
 from tests.mutation.contexts import ROOT
 
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", ".hypothesis", "__pycache__", "build", "dist", "runs.*")
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", ".hypothesis", "__pycache__", "build", "dist")
 ENDLESS = ("--timeout=60", "--timeout-method=thread")
 """A change can make a loop endless, also in a thread: then pytest ends."""
 
