@@ -471,6 +471,7 @@ def test_a_blob_of_exactly_one_range_comes_in_one_request_and_notes_nothing(
     down(storage, tmp_path).check()
     assert blobs.asked == ["GET  list", "GET block  bytes=0-63"]
     assert noted == []
+    assert len(storage._idle) == 1, "the connection is kept for the next blob"
 
 
 @pytest.mark.parametrize("status", [300, 400])
