@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import threading
 import time
@@ -162,13 +163,10 @@ class Output:
 
 def _whole(content: bytes) -> bytes:
     """Without a character at the end that is cut: its rest comes later."""
-    for back in range(1, min(4, len(content) + 1)):
-        byte = content[-back]
-        if 0xC2 <= byte < 0xF5:  # the first byte of a character of several bytes
-            return content[:-back] if (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) > back else content
-        if not 0x80 <= byte < 0xC0:
-            break
-    return content
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(content)
+    rest, _ = decoder.getstate()
+    return content[: len(content) - len(rest)]
 
 
 # --- what the lines say ---------------------------------------------------------------------------------------------

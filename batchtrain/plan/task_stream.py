@@ -120,7 +120,7 @@ class TaskStream(msgspec.Struct, frozen=True):
     def shown(self) -> dict[str, Any]:
         """What a plan shows in place of all tasks: their number, the largest body, and the first and the last task of
         each factory."""
-        return self._described((*self.parts[: SHOWN - 1], *self.parts[SHOWN - 1 :][-1:]))
+        return self._described((*self.parts[: SHOWN - 1], self.parts[-1]))
 
     def rules(self) -> dict[str, Any]:
         """What is known about all tasks without `documents`."""

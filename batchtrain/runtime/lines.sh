@@ -54,7 +54,7 @@ pass_on() {
     ! new_lines "$file" || printf '%s' "${lines[@]}" |
       LC_ALL=C awk -v head="$head\"rank\": $rank, \"file\": \"metrics\"" -v all=1 -f "$here/lines.awk"
   done
-  if [ "$((turn % beat))" = 0 ]; then printf '{"time": %(%s)T}\n' -1; fi
+  if [ "$((turn % beat))" = 0 ]; then printf '{"node": "%s", "time": %(%s)T}\n' "$node" -1; fi
 }
 
 # Until what the ranks printed is written: a second, as a process that a rank left may hold its stdout open.

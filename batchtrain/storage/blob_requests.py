@@ -162,7 +162,7 @@ class Storage:
         except (OSError, HTTPException) as error:
             what = "`account` and `endpoint` in credentials.yaml, and this machine's network"
             raise unreachable(operation, self._split.netloc, self.url, error, what) from error
-        if answer.status >= 400 and answer.status not in allow:
+        if answer.status >= 300 and answer.status not in allow:
             raise fault(operation, answer)
         return answer
 

@@ -29,7 +29,7 @@ BURST, REFILL = 10000, 100
 """Lines of one form that a process may write at once, and in each further second: what it repeats without end hides
 none of its other lines."""
 FORMS = 1000
-"""Forms of lines of a process that are told apart."""
+"""Forms of lines of a process that have a budget of their own."""
 _MAY_MEASURE = re.compile(rb"[0-9]|nan|inf", re.IGNORECASE)
 _NUMBERS = re.compile(rb"[0-9.]+")
 _ENDS = re.compile(rb"[\r\n]+")

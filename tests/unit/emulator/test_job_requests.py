@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -251,11 +252,19 @@ def test_a_forced_termination_does_not_wait_for_tasks(stage: Stage) -> None:
     assert task.state == "completed"
 
 
-def test_dependency_ranges_are_not_endless(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("name", "items", "code"),
+    [
+        ("taskIds", ["x" * 64] * 1000 + ["y"], "TaskDependencyListTooLong"),
+        ("taskIdRanges", [{"start": number, "end": number} for number in (100_000, *range(10_000, 15_818))],
+         "TaskDependencyRangesTooLong"),
+    ],
+)  # fmt: skip
+def test_dependencies_have_at_most_64_000_characters(stage: Stage, name: str, items: list[Any], code: str) -> None:
     stage.job(usesTaskDependencies=True)
-    ranges = [{"start": number, "end": number} for number in range(10_000, 20_000)]
-    with pytest.raises(Fault, match="TaskDependencyRangesTooLong"):
-        stage.task(dependsOn={"taskIdRanges": ranges})
+    stage.task("fits", dependsOn={name: items[:-1]})
+    with pytest.raises(Fault, match=code):
+        stage.task("long", dependsOn={name: items})
 
 
 @pytest.mark.parametrize("name", documents.TASK_PARTS)

@@ -149,6 +149,18 @@ def test_what_changed_is_looked_for_only_where_something_changed(busy: Kept) -> 
     assert list(columns_.latest) == [max(columns_.state_time[at : at + 8]) for at in range(0, len(columns_.seqs), 8)]
 
 
+@pytest.mark.parametrize("whole_job", [False, True])
+def test_a_deleted_task_does_not_stay_in_memory(stage: Kept, whole_job: bool) -> None:
+    stage.disable_node(stage.nodes()[0])
+    stage.task("a")
+    assert in_memory(stage) == ["a"]
+    if whole_job:
+        stage.world.jobs["job"].tasks.clear()
+    else:
+        stage.do(tasks.delete_task, "job", "a")
+    assert in_memory(stage) == []
+
+
 def test_deleted_tasks_leave_no_gap_when_most_are_gone(stage: Kept) -> None:
     stage.disable_node(stage.nodes()[0])
     for number in range(100):

@@ -14,6 +14,7 @@ from batchtrain.metrics.point import of_json
 from batchtrain.metrics.programs import PROGRAMS
 from batchtrain.records import Point
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
+from tests import examples
 
 
 def points(*lines: str, own: tuple[Pattern, ...] = ()) -> list[Point]:
@@ -299,6 +300,7 @@ KINDS = ("total images/sec: 7", "__results.time__=1", "Epoch 2/3", *(f"epoch {n}
 
 
 @pytest.mark.property
+@examples.of(100)
 @given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.sampled_from(KINDS), max_size=40)), max_size=9))
 def test_of_lines_in_batches_the_same_are_read_as_one_by_one(batches: list[tuple[int, list[str]]]) -> None:
     """Each batch comes a second after the one before, or in the same second."""

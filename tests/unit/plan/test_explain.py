@@ -81,6 +81,7 @@ def test_a_block_is_asked_for_by_its_path() -> None:
 
 def test_numbers_may_be_left_out() -> None:
     assert "infiniband" in whats(asked("job_specifications.tasks"))
+    assert whats(asked("job_specifications.tasks.infiniband")) == {"infiniband"}
 
 
 def test_a_decision_is_asked_for_by_the_property_that_switches_it_off() -> None:

@@ -166,6 +166,16 @@ def test_a_preparation_too_long_for_a_request_names_the_way_out() -> None:
         plan({"additional_node_prep": {"commands": {"pre": ["x" * (LARGEST + 1)]}}})
 
 
+def test_images_that_make_the_preparation_too_long_for_a_request_are_refused() -> None:
+    def prepared(count: int) -> str:
+        images = [f"registry.example/{'x' * 200}:{number}" for number in range(count)]
+        return ours(resources={"docker_images": images}, settings={"delay_docker_image_preload": True})
+
+    assert LARGEST // 2 < len(prepared(LARGEST // 400)) <= LARGEST
+    with pytest.raises(PlanError, match=rf"images to fetch.* bytes, and {LARGEST:,} fit into a request; list fewer"):
+        prepared(LARGEST // 200)
+
+
 def test_users_cannot_set_reserved_variables() -> None:
     with pytest.raises(PlanError, match="BATCHTRAIN_GIVEN_X"):
         plan(

@@ -290,9 +290,12 @@ def test_some_gpus_are_chosen_by_the_containers_toolkit(gpus: str, seen: str) ->
     ],
 )
 def test_amd_gpus_are_chosen_in_rocms_words(gpus: str, environment: Any, devices: bool) -> None:
-    sent = sent_task(plan(task={**DOCKER, "gpus": gpus}, pool=MI300X))
+    planned = plan(task={**DOCKER, "gpus": gpus}, pool=MI300X)
+    sent = sent_task(planned)
     assert sent.get("environmentSettings") == environment
     assert ("/dev/kfd" in sent["containerSettings"].get("containerRunOptions", "")) is devices
+    added = [(item.what, item.value) for item in planned.implicit if item.rule == "rocm-devices"]
+    assert added == [("containerRunOptions", "--device=/dev/kfd --device=/dev/dri")] * devices
 
 
 def test_the_source_of_a_containers_gpus_is_explained() -> None:

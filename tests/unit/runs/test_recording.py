@@ -23,7 +23,7 @@ from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
 from batchtrain.metrics.stream import MetricStream
 from batchtrain.plan import Plan, plan_jobs
-from batchtrain.records import Job, Metric, Task
+from batchtrain.records import Failure, Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
 from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
@@ -386,6 +386,21 @@ def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(
     recorded = started(client, service, tmp_path, job=job_of({"task_factory": {"repeat": 2}}))
     recorded.fetch([ran("t0"), ran("t1")])
     assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, None]
+
+
+def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("t0", BATCHTRAIN_PARAMETERS=f'{{"token": "{KEY}"}}'))
+    run, record = started(client, service, tmp_path).run, RunRecord(id="r", job="j", started=START, state="running")
+    failed = replace(ran("t0", exit_code=1), failure=Failure("BlobAccessDenied", f"no access with {KEY}"))
+    recorded = Recording(
+        client, service.account, run, record, job_of({"task_factory": {"repeat": 1}}), secrets=(Secret(KEY),)
+    )
+    recorded.fetch([failed])
+    (kept,) = run.tasks()
+    assert kept.failure.code == "BlobAccessDenied" and kept.failure.message.startswith("no access with ")
+    assert KEY not in str((kept.parameters, kept.failure))
 
 
 def test_a_job_without_factories_is_not_asked_for_parameters(
