@@ -18,7 +18,8 @@ from tests import containers, environments, examples, leftovers
 ROOT = environments.ROOT
 LONG = ("browser", "docker", "framework", "slow")
 """Markers of tests that run with --all only."""
-WITH_ALL = "run with --all"
+MORE = (*LONG, "property")
+"""Markers of tests that do more with --all than without."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)  # it is installed first
     if not config.getoption("--rest"):
         return
-    rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi", "property"))]
+    rest = [item for item in items if any(map(item.get_closest_marker, MORE))]
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = _longest_first(rest, int(getattr(config, "workerinput", {}).get("workercount", 1)))
@@ -87,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not _whole(item.config) and any(item.get_closest_marker(name) for name in LONG):
-        pytest.skip(WITH_ALL)
+        pytest.skip("run with --all")
 
 
 @pytest.hookimpl(trylast=True)
@@ -149,18 +150,12 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageAccount
 
 
 @pytest.fixture(scope="session")
-def mpi_environment(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+def mpi_environment() -> Callable[[str], Path]:
     """Gives the prefix of a virtual environment with one MPI, mpi4py, numpy and scikit-learn; fails where it cannot.
 
-    MPICH is in this environment already; the others are installed with --all only.
+    MPICH is in this environment already; tests of the others are marked `slow` (`needs.mpis`).
     """
-
-    def prefix(name: str) -> Path:
-        if name != "mpich" and not _whole(request.config):
-            pytest.skip(WITH_ALL)
-        return mpi_prefix(name)
-
-    return prefix
+    return mpi_prefix
 
 
 @pytest.fixture(scope="session")
