@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +22,8 @@ LONG = ("browser", "docker", "framework", "slow")
 """Markers of tests that run with --all only."""
 MORE = (*LONG, "property")
 """Markers of tests that do more with --all than without."""
+NAMES_OF_MORE = re.compile(rf"\b({'|'.join(MORE)}|azurite|mpis)\b")
+"""What a file with such tests has in its text: a marker, or what marks a test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,13 +43,27 @@ def _whole(config: pytest.Config) -> bool:
     return bool(config.getoption("--all") or config.getoption("--rest"))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --rest, a file without any of the markers is not imported: each worker would take seconds for them all."""
+    return (
+        True if config.getoption("--rest") and collection_path.is_file() and not _names_more(collection_path) else None
+    )
+
+
+@functools.cache
+def _names_more(file: Path) -> bool:
+    return NAMES_OF_MORE.search(file.read_text(encoding="utf-8")) is not None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "azurite" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)  # it is installed first
+    rest = [item for item in items if any(map(item.get_closest_marker, MORE))]
+    if unseen := {str(item.path) for item in rest if not _names_more(item.path)}:
+        raise pytest.UsageError(f"--rest would not see the tests of {', '.join(sorted(unseen))}")
     if not config.getoption("--rest"):
         return
-    rest = [item for item in items if any(map(item.get_closest_marker, MORE))]
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = _longest_first(rest, int(getattr(config, "workerinput", {}).get("workercount", 1)))
