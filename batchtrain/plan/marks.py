@@ -55,10 +55,10 @@ def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:
         return dict(document)
     if action == "pool.add":
         return _with(document, marks)
-    told = marks.lineage.value(marks.run) if marks.lineage and document["id"] in marks.lineage.jobs else ""
+    variable_value = marks.lineage.value(marks.run) if marks.lineage and document["id"] in marks.lineage.jobs else ""
     if action == "job.add":
-        return _of_job(document, marks, told)
-    return _with({**document, "jobSpecification": _of_job(document["jobSpecification"], marks, told)}, marks)
+        return _of_job(document, marks, variable_value)
+    return _with({**document, "jobSpecification": _of_job(document["jobSpecification"], marks, variable_value)}, marks)
 
 
 def marked_plan(plan: Plan, marks: Marks) -> Plan:
@@ -70,13 +70,13 @@ def marked_plan(plan: Plan, marks: Marks) -> Plan:
     return plan._replace(steps=tuple(steps))
 
 
-def _of_job(job: Document, marks: Marks, told: str) -> dict[str, Any]:
+def _of_job(job: Document, marks: Marks, variable_value: str) -> dict[str, Any]:
     pool_info = job.get("poolInfo", {})
     if automatic := pool_info.get("autoPoolSpecification"):
         automatic = {**automatic, "pool": _with(automatic["pool"], marks)}
         job = {**job, "poolInfo": {**pool_info, "autoPoolSpecification": automatic}}
-    if told:
-        variable = {"name": lineage.VARIABLE, "value": told}
+    if variable_value:
+        variable = {"name": lineage.VARIABLE, "value": variable_value}
         job = {**job, "commonEnvironmentSettings": [*job.get("commonEnvironmentSettings", ()), variable]}
     return _with(job, marks)
 

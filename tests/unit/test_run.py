@@ -144,7 +144,7 @@ class Service:
     def terminate(self) -> None:
         pass
 
-    def register(self, recipe: Any, names: Any) -> Register:
+    def register(self, recipe: Any, names: Any, beginning: Any = None) -> Register:
         return Register(self)
 
     def send_request(self, request: Any, **_: Any) -> Any:
