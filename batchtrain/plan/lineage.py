@@ -32,11 +32,9 @@ class Lineage(NamedTuple):
 
     def value(self, run: str) -> str:
         """The value of the variable for a run."""
-        items: dict[str, Any] = {"run": run}
+        items: dict[str, Any] = {"run": run, **({"fresh": True} if self.fresh else {})}
         if self.commit:
             items |= {"commit": self.commit, "dirty": self.dirty}
-        if self.fresh:
-            items["fresh"] = True
         if self.resume:
             items["resume"] = self.resume._asdict()
         return msgspec.json.encode(items).decode()
