@@ -33,7 +33,7 @@ class Place(NamedTuple):
     """The name of the directory that earlier versions of batchtrain used."""
 
 
-def around(launch: Launch, place: Place, facts: dict[str, Any], keep: int, signal: str) -> Launch:
+def around(launch: Launch, directory: Place, facts: dict[str, Any], keep: int, signal: str) -> Launch:
     """The launch with the variables of checkpoints set for every process of it. facts: what is trained.
 
     The node launcher watches every node for an announced preemption, and so do the ranks of an MPI; any other launch,
@@ -43,7 +43,7 @@ def around(launch: Launch, place: Place, facts: dict[str, Any], keep: int, signa
     about = File(FACTS, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
     files = (MODULE, LINEAGE, about, *(() if watched else (steps.PREEMPTION,)))
     watch = "" if watched else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
-    before = (_variables(place, keep), watch)
+    before = (_variables(directory, keep), watch)
     return launch._replace(
         application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)
     )
@@ -69,15 +69,15 @@ def _of_ranks(signal: str) -> str:
     )
 
 
-def _variables(place: Place, keep: int) -> str:
+def _variables(directory: Place, keep: int) -> str:
     """The id of a job of a schedule contains a `:`, which Azure Files refuses."""
-    alias, job = place.alias, "${AZ_BATCH_JOB_ID//:/_}"
+    alias, job = directory.alias, "${AZ_BATCH_JOB_ID//:/_}"
     return shell.block(
         "Checkpoints: one directory for all nodes, for every retry of the task, and for the next run of the project:",
         f'bt_volume="$AZ_BATCH_NODE_MOUNTS_DIR"/{shell.word(alias)}',
         f'[ -d "$bt_volume" ] || {{ {_say(_NOT_MOUNTED.format(alias))}; exit 1; }}',
-        f'bt_training="$bt_volume/checkpoints/{place.project}/{job}/${{AZ_BATCH_TASK_ID}}{place.suffix}"',
-        f'bt_former="$bt_volume/checkpoints/{job}/$AZ_BATCH_TASK_ID/{place.former}"',
+        f'bt_training="$bt_volume/checkpoints/{directory.project}/{job}/${{AZ_BATCH_TASK_ID}}{directory.suffix}"',
+        f'bt_former="$bt_volume/checkpoints/{job}/$AZ_BATCH_TASK_ID/{directory.former}"',
         f'mkdir -p "$bt_training" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
         "if bt_python=$(type -P python3); then",
         f'  BATCHTRAIN_CHECKPOINT_DIR=$({_LINEAGE} begin "$bt_training" "$bt_former") || exit 1',

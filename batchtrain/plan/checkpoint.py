@@ -36,8 +36,10 @@ def around(frame: Frame, task: Task, shape: Shape, source: AnySource, launch: La
     settings, digests = task.checkpoint, travel.digests(source)
     row = f".{settings.row}" if isinstance(settings, RowCheckpoint) else ""
     suffix = f"{row}@{settings.key}" if settings.key else row
-    place = checkpoint.Place(alias, frame.project, suffix, _former(frame, task, shape, digests))
-    return checkpoint.around(launch, place, _facts(frame, task, shape, digests), settings.keep, settings.signal or "")
+    directory = checkpoint.Place(alias, frame.project, suffix, _former(frame, task, shape, digests))
+    return checkpoint.around(
+        launch, directory, _facts(frame, task, shape, digests), settings.keep, settings.signal or ""
+    )
 
 
 def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> dict[str, Any]:

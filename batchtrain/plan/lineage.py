@@ -32,11 +32,9 @@ class Lineage(NamedTuple):
 
     def value(self, run: str) -> str:
         """The value of the variable for a run."""
-        told: dict[str, Any] = {"run": run}
+        items: dict[str, Any] = {"run": run, **({"fresh": True} if self.fresh else {})}
         if self.commit:
-            told |= {"commit": self.commit, "dirty": self.dirty}
-        if self.fresh:
-            told["fresh"] = True
+            items |= {"commit": self.commit, "dirty": self.dirty}
         if self.resume:
-            told["resume"] = self.resume._asdict()
-        return msgspec.json.encode(told).decode()
+            items["resume"] = self.resume._asdict()
+        return msgspec.json.encode(items).decode()

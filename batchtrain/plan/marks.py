@@ -57,10 +57,10 @@ def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:
         return dict(document)
     if action == "pool.add":
         return _with(document, marks)
-    told = marks.lineage.value(marks.run) if marks.lineage and document["id"] in marks.lineage.jobs else ""
+    variable_value = marks.lineage.value(marks.run) if marks.lineage and document["id"] in marks.lineage.jobs else ""
     if action == "job.add":
-        return _of_job(document, marks, told)
-    return _with({**document, "jobSpecification": _of_job(document["jobSpecification"], marks, told)}, marks)
+        return _of_job(document, marks, variable_value)
+    return _with({**document, "jobSpecification": _of_job(document["jobSpecification"], marks, variable_value)}, marks)
 
 
 def marked_plan(plan: Plan, marks: Marks) -> Plan:
@@ -72,14 +72,14 @@ def marked_plan(plan: Plan, marks: Marks) -> Plan:
     return plan._replace(steps=tuple(steps))
 
 
-def _of_job(job: Document, marks: Marks, told: str) -> dict[str, Any]:
+def _of_job(job: Document, marks: Marks, variable_value: str) -> dict[str, Any]:
     pool_info = job.get("poolInfo", {})
     if automatic := pool_info.get("autoPoolSpecification"):
         automatic = {**automatic, "pool": _with(automatic["pool"], marks)}
         job = {**job, "poolInfo": {**pool_info, "autoPoolSpecification": automatic}}
     own = [{"name": VARIABLE, "value": marks.run}]
-    if told:
-        own.append({"name": lineage.VARIABLE, "value": told})
+    if variable_value:
+        own.append({"name": lineage.VARIABLE, "value": variable_value})
     return _with({**job, "commonEnvironmentSettings": [*job.get("commonEnvironmentSettings", ()), *own]}, marks)
 
 

@@ -84,7 +84,7 @@ class JobReused(Event, frozen=True):
 
 
 class RecipeCopied(Event, frozen=True):
-    """The directory of the recipe is a copy, and no one said whether it continues the checkpoints of the original."""
+    """The directory of the recipe is a copy, which does not continue the checkpoints of the original."""
 
     kind = "recipe.copied"
 

@@ -32,7 +32,7 @@ def training_jobs(recipe: Recipe) -> frozenset[str]:
 
 
 def lineage_of(recipe: Recipe, beginning: Beginning | None = None) -> Lineage | None:
-    """What the tasks of a recipe are told; None without checkpoints. Raises UsageError for a beginning that the recipe
+    """What the tasks of a recipe receive; None without checkpoints. Raises UsageError for a beginning that the recipe
     cannot have."""
     jobs = training_jobs(recipe)
     fresh, run = beginning or Beginning()

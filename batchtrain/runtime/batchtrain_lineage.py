@@ -181,18 +181,18 @@ def words(record: "dict[str, Any]") -> "list[str]":
     if continues["commit"]:
         commit = " (commit %s%s)" % (continues["commit"][:12], ", with uncommitted changes" * continues["dirty"])
     run = "run %s%s" % (continues["run"], commit) if continues["run"] else "an earlier run"
-    said = ["continues from step %d of %s" % (continues["step"], run)]
+    lines = ["continues from step %d of %s" % (continues["step"], run)]
     names = continues["files"]
     more = ["and %d more files" % (len(names) - SHOWN)] if len(names) > SHOWN else []
     changed = names[:SHOWN] + more + continues["settings"]
     before, now = counts(continues)
     if continues["run"] and (changed or before == now):
-        said.append("changed since then: " + (", ".join(changed) or "nothing"))
+        lines.append("changed since then: " + (", ".join(changed) or "nothing"))
     if before != now:
-        said.append("%s instead of %s: the program must be able to read checkpoints of another number" % (now, before))
+        lines.append("%s instead of %s: the program must be able to read checkpoints of another number" % (now, before))
     if continues["finished"]:
-        said.append("that run had finished the training; `batchtrain run` with --fresh starts anew")
-    return said
+        lines.append("that run had finished the training; `batchtrain run` with --fresh starts anew")
+    return lines
 
 
 def note() -> str:

@@ -147,7 +147,7 @@ class Service:
     def glance(self) -> Glance:
         return Glance((), Counts(), 1)
 
-    def register(self, recipe: Any, names: Any) -> Register:
+    def register(self, recipe: Any, names: Any, beginning: Any = None) -> Register:
         return Register(self)
 
     def send_request(self, request: Any, **_: Any) -> Any:
