@@ -218,7 +218,7 @@ def test_files_too_large_for_a_request_name_the_way_out() -> None:
 def test_files_that_do_not_fit_into_a_request_are_refused() -> None:
     most = payload.LIMIT // 4 * 3  # base64
     assert len(payload.inside_request(bytes(most), "j/t").environment) == payload.LIMIT // payload.CHUNK
-    with pytest.raises(PlanError, match="^j/t: its files and commands have 480 KiB when packed, and 480 KiB fit into"):
+    with pytest.raises(PlanError, match=r"^j/t: its files and commands have 480 KiB when packed, and 480 KiB fit into"):
         payload.inside_request(bytes(most + 1), "j/t")
 
 
