@@ -54,7 +54,7 @@ def main() -> int:
     mutants = [sites.mutant(site) for site in sites.choose(candidates, arguments.count, arguments.seed)]
     print(f"{area}: seed {arguments.seed}, {len(mutants)} of {len(candidates):,} possible changes", flush=True)
     workspaces: queue.Queue[Workspace] = queue.Queue()
-    with tempfile.TemporaryDirectory(prefix="mutation.") as folder:
+    with tempfile.TemporaryDirectory(prefix="mutation.", ignore_cleanup_errors=True) as folder:
         for number in range(arguments.jobs):
             workspaces.put(Workspace(Path(folder, str(number))))
 
