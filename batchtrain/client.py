@@ -136,8 +136,8 @@ class Client(Operations):
         resume: str | Run | None = None,
     ) -> Result:
         """Creates the pool and the jobs, waits, fetches the results, and deletes what this call created. Returns the
-        result: tasks, metrics, curves, logs and files. Raises TaskFailed if a task failed (unless `check` is off), and
-        the error of a failed deletion.
+        result: tasks, metrics, curves, logs and files. Raises TaskFailed if a task failed (unless `check` is off);
+        otherwise ResultsLeft, or the error of a failed deletion, which is else the `__cause__` of TaskFailed.
 
         timeout: seconds for each wait; by default what the wall-clock limits need, otherwise 24 hours. reuse: use the
         existing pool, or create it, and keep it; raises Differs if it differs from the plan. runs_dir: where the run
@@ -153,6 +153,8 @@ class Client(Operations):
         outcome = run(
             self, recipe, tell=tell, timeout=timeout, reuse=reuse, origin=origin, limits=limits, beginning=beginning
         )
-        if error := (outcome.failure if check else None) or outcome.problem:
-            raise error
+        if check and outcome.failure:
+            raise outcome.failure from outcome.problem
+        if outcome.problem:
+            raise outcome.problem
         return Result(outcome.tasks, outcome.runs, outcome.failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from azure.batch import BatchClient
@@ -10,9 +11,11 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.errors import BatchtrainError, Finding, NotFound
-from batchtrain.records import Job, Node, Pool, Task
+from batchtrain.records import Attempt, Job, Node, Pool, Task
+from batchtrain.records.attempt import attempts_of, number_of, with_reasons
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import read
+from batchtrain.service.attempts import events_of
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
 from batchtrain.service.files import end_of, first_end, last_lines
@@ -28,18 +31,25 @@ LATEST = datetime.max.replace(tzinfo=timezone.utc)
 
 
 def job(
-    client: BatchClient, job_id: str, task_id: str | None = None, hints: tuple[str, ...] = (), logs: str = ""
+    client: BatchClient,
+    job_id: str,
+    task_id: str | None = None,
+    hints: tuple[str, ...] = (),
+    logs: str = "",
+    seen: tuple[Attempt, ...] = (),
 ) -> Diagnosis:
     """The diagnosis of a job, or of one of its tasks. Raises NotFound. Changes nothing.
 
     hints: why its tasks wait, as far as the emulator knows it. logs: the directory of this machine that keeps the
-    output of its tasks. At most 20 tasks and 5 nodes are examined.
+    output of its tasks. seen: the attempts of its tasks that a run directory has. At most 20 tasks and 5 nodes are
+    examined.
     """
     unread: list[str] = []
     job = read.counted_job(client, job_id, read.EXAMINED_JOB)
-    tasks = _tasks(client, job_id, task_id, unread)
     pool = _pool_or_none(client, job.pool)
     nodes = _nodes(client, pool, unread) if pool else ()
+    own = [attempt for attempt in seen if not (job.created and attempt.started) or attempt.started >= job.created]
+    tasks = _tasks(client, job_id, task_id, unread, [examined.node for examined in nodes], own)
     return judged(Evidence(job, pool, tasks, nodes, logs, hints, tuple(unread)))
 
 
@@ -60,12 +70,19 @@ def pool(client: BatchClient, pool_id: str) -> Diagnosis:
 # --- tasks ----------------------------------------------------------------------------------------------------------
 
 
-def _tasks(client: BatchClient, job_id: str, task_id: str | None, unread: list[str]) -> tuple[ExaminedTask, ...]:
+def _tasks(
+    client: BatchClient,
+    job_id: str,
+    task_id: str | None,
+    unread: list[str],
+    nodes: Sequence[Node] = (),
+    seen: Sequence[Attempt] = (),
+) -> tuple[ExaminedTask, ...]:
     if task_id is not None:
         tasks = [read.task(client, job_id, task_id, read.EXAMINED_TASK)]
     else:
         tasks = _first(client, job_id, FAILED) or _first(client, job_id, NOT_ENDED)
-    return tuple(_examined(client, job_id, task, unread) for task in sorted(tasks, key=_end))
+    return tuple(_examined(client, job_id, task, unread, nodes, seen) for task in sorted(tasks, key=_end))
 
 
 def _first(client: BatchClient, job_id: str, where: str) -> list[Task]:
@@ -76,12 +93,19 @@ def _end(task: Task) -> datetime:
     return task.ended or LATEST
 
 
-def _examined(client: BatchClient, job_id: str, task: Task, unread: list[str]) -> ExaminedTask:
+def _examined(
+    client: BatchClient, job_id: str, task: Task, unread: list[str], nodes: Sequence[Node], seen: Sequence[Attempt]
+) -> ExaminedTask:
     tree = task_tree(job_id, task.id)
     names = ("stderr.txt", "stdout.txt") if task.result == "failure" else ()
     stderr, stdout = (_lines(client, tree, name, unread) for name in names) if names else ((), ())
     end = first_end(client, job_id, task.id) if names and task.request.instances is not None else RankEnd()
-    return ExaminedTask(task, cause(stderr, end), stderr, stdout)
+    attempts: tuple[Attempt, ...] = ()
+    if number_of(task) > 1:
+        events = events_of(client, job_id, task.id)
+        own = [attempt for attempt in seen if attempt.task == task.id]
+        attempts = with_reasons(attempts_of(task, own, events, {node.address: node.id for node in nodes}), nodes)
+    return ExaminedTask(task, cause(stderr, end), stderr, stdout, attempts)
 
 
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:
@@ -107,7 +131,7 @@ def _pool_or_none(client: BatchClient, pool_id: str) -> Pool | None:
 
 
 def _nodes(client: BatchClient, pool: Pool, unread: list[str]) -> tuple[ExaminedNode, ...]:
-    nodes = read.nodes(client, pool.id)
+    nodes = read.nodes(client, pool.id, read.LOST_NODE)
     failed = [node.id for node in nodes if node.state == "starttaskfailed"][:NODES]
     return tuple(
         ExaminedNode(node, _start_lines(client, pool, node, unread) if node.id in failed else ()) for node in nodes

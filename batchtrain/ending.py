@@ -120,11 +120,11 @@ class Ending:
         register: Register,
         tell: Tell,
         interrupts: Interrupts,
-        *,
-        keep: Iterable[Kind] = (),
+        kept_kinds: Iterable[Kind] = (),
     ) -> None:
-        """keep: the kinds of things that are not deleted."""
-        self._client, self.register, self._interrupts, self._keep = client, register, interrupts, frozenset(keep)
+        """kept_kinds: the kinds of things that are not deleted."""
+        self._client, self.register, self._interrupts = client, register, interrupts
+        self.kept_kinds = frozenset(kept_kinds)
         self._tell_user = tell
         self._option = client.account.option
         self._not_deleted: dict[Thing, BaseException] = {}
@@ -173,7 +173,7 @@ class Ending:
     def delete(self) -> None:
         """Delete every job and pool that this command created, then wait for each deletion. The pool, which costs
         money, is first once the user hurries."""
-        things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self._keep]
+        things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self.kept_kinds]
         requested: list[Thing] = []
         while things:
             thing = things.pop(-1 if self._interrupts.further else 0)

@@ -299,7 +299,8 @@ class Differs(BatchtrainError):
 
 
 class TaskFailed(BatchtrainError):
-    """A task failed: the failed rank and its node, the exit code, the exception, and the last lines.
+    """A task failed: the failed rank and its node, the exit code, the exception, and the last lines. What else went
+    wrong in its run, such as results that are not here, is the `__cause__`.
 
     `raised` is the position of the exception in the task's directory, such as `train.py:208`.
     """

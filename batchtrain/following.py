@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from azure.batch import BatchClient
 
 from batchtrain.errors import TaskFailed
+from batchtrain.metrics.extract import patterns_of
+from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
 from batchtrain.records import Counts, Task
-from batchtrain.records.events import Event, Output, OutputShown, Stderr, Stdout, TaskFailure, TasksSeen
-from batchtrain.service import files
+from batchtrain.records.events import (
+    Event,
+    Output,
+    OutputShown,
+    RanksFailed,
+    Stderr,
+    Stdout,
+    TaskFailure,
+    TasksSeen,
+)
+from batchtrain.records.rank_end import ENDS, RankEnd
+from batchtrain.service import files, read
+from batchtrain.service.attempts import Attempts
 from batchtrain.service.tasks import Glance
 
 OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
 """The event of a line of each file."""
 LINES_AT_ONCE = 10_000
 """Most lines of a followed file that are passed on together."""
+AGAIN_LOOKS = 12
+"""A task that prints and has no file of what it measures is asked for one at every so many looks: a minute on Azure."""
 FIRST, MOST_FAILED = 4, 20
 """Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
 
@@ -62,10 +78,12 @@ class Follow:
         lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
         turns: int = 1,
     ) -> None:
-        """turns: of so many looks, the last one reads stderr of the running tasks."""
+        """lines: takes the output, to keep it: job, task, stdout or stderr, and lines. turns: of so many looks, the
+        last one reads stderr of the running tasks."""
         self._turns, self._turn = turns, 0
         self._batch, self._job, self._tell, self._lines = batch, job, tell, lines
-        self._open: dict[str, list[tuple[str, files.Follower]]] = {}
+        self._attempts = Attempts(batch, job.id)
+        self._open: dict[str, _FollowedTask] = {}
         self._closed: set[str] = set()
         self._failures = 0
         self._large = False
@@ -92,28 +110,42 @@ class Follow:
     def _show_running(self, tasks: Iterable[Task], *, named: bool) -> int:
         requests = 0
         for task in tasks:
-            if task.state in ("running", "completed") and task.id not in self._closed:
+            if task.id in self._closed:
+                continue
+            requests += self._show_attempt(task)
+            if task.state in ("running", "completed"):
                 requests += self._show(task, named)
         return requests
+
+    def _show_attempt(self, task: Task) -> int:
+        """Tell what happened to the attempts of a task, before its output."""
+        before = self._attempts.requests
+        for event in self._attempts.look(task):
+            self._tell(event)
+        return self._attempts.requests - before
 
     def _show(self, task: Task, named: bool) -> int:
         ended = task.state == "completed"
         if task.id not in self._open:
-            self._open[task.id] = self._followers(task.id)
+            self._open[task.id] = _FollowedTask(self._batch, self._job.id, task.id, self._tell)
+        followed = self._open[task.id]
+        requests = followed.measure(task.node, last=ended)
         due = len(OUTPUT) if ended or self._turn % self._turns == 0 else 1
-        for file, follower in self._open[task.id][:due]:
-            for lines in together(follower.new_lines(task.node, last=ended)):
-                self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
-                for line in lines:
-                    text = f"{task.id}: {line}" if named else line
-                    self._tell(OUTPUT[file](task.id, text))
+        for file, lines in followed.new_lines(task.node, due, last=ended):
+            self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
+            for line in lines:
+                text = f"{task.id}: {line}" if named else line
+                self._tell(OUTPUT[file](task.id, text))
+        requests += due
         if ended:
+            followed.end()
             self._closed.add(task.id)
             del self._open[task.id]
-        return due
-
-    def _followers(self, task_id: str) -> list[tuple[str, files.Follower]]:
-        return [(file, files.Follower(self._batch, self._job.id, task_id, file)) for file in OUTPUT]
+            if task.failed:
+                requests += 1
+                if ends := files.records(self._batch, self._job.id, task.id, ENDS, RankEnd):
+                    self._tell(RanksFailed(task.id, ends=ends))
+        return requests
 
     def _show_failed(self, count: int) -> int:
         """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
@@ -128,6 +160,59 @@ class Follow:
         if count >= MOST_FAILED:
             self._tell(OutputShown(self._job.id, _further_failures(self._job.id)))
         return requests
+
+
+class _FollowedTask:
+    """The output of a task, and what it measures."""
+
+    def __init__(self, batch: BatchClient, job_id: str, task_id: str, tell: Callable[[Event], None]) -> None:
+        self._batch, self._job_id, self._task_id, self._tell = batch, job_id, task_id, tell
+        self._files = [(file, files.Follower(batch, job_id, task_id, file)) for file in OUTPUT]
+        self._records, self._own = (files.Follower(batch, job_id, task_id, path) for path in (RECORDS, OWN))
+        self._found: files.Follower | None = None
+        """Which of them there is."""
+        self._stream: MetricStream | None = None
+        self._node, self._has_printed, self._looks = "", False, 0
+
+    def measure(self, node: str, *, last: bool) -> int:
+        """Read what the task measures: the records of its gang, or else its file of $BATCHTRAIN_METRICS. Returns the
+        number of requests. Once it has printed, a file that it does not have is asked for only now and then."""
+        requests = 0
+        if self._stream is None:
+            settings, requests = read.fetch_settings(self._batch, self._job_id, self._task_id), 1
+            self._stream = MetricStream(patterns_of(settings.metrics))
+        if node != self._node:  # it begins, or runs again
+            self._node, self._found, self._has_printed, self._looks = node, None, False, 0
+        look, self._looks = self._looks, self._looks + 1
+        due = not self._has_printed or look % AGAIN_LOOKS < 2
+        sources = ((self._records, self._stream.records), (self._own, self._stream.own))
+        for number, (follower, take) in enumerate(sources):
+            is_asked = last or (due and look % 2 == number)  # one of them at each look
+            if self._found is follower or (is_asked and self._found is not self._records):
+                requests += 1
+                for lines in together(follower.new_lines(node, last=last)):
+                    self._found = follower
+                    self._see(take(lines, time.time()))
+        return requests
+
+    def new_lines(self, node: str, due: int, *, last: bool) -> Iterator[tuple[str, list[str]]]:
+        """The new lines of the first `due` files of output."""
+        assert self._stream is not None
+        for file, follower in self._files[:due]:
+            for lines in together(follower.new_lines(node, last=last)):
+                self._has_printed = True
+                self._see(self._stream.output(lines, time.time()))
+                yield file, lines
+
+    def _see(self, batch: Batch) -> None:
+        assert self._stream is not None
+        if batch.points or batch.again or batch.hidden or self._stream.has_news:
+            self._tell(self._stream.event(self._job_id, self._task_id, batch))
+
+    def end(self) -> None:
+        """All has been read."""
+        assert self._stream is not None
+        self._tell(self._stream.event(self._job_id, self._task_id, ended=True))
 
 
 def _which_output(job_id: str, count: int) -> str:

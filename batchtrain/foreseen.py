@@ -11,7 +11,7 @@ from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.custom import read_made
-from batchtrain.local import depot, refuse
+from batchtrain.local import blob_store, refuse
 from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import facts_of
@@ -42,7 +42,7 @@ def gathered(
         pool=pool,
         listings=read_listings(recipe, connect) if listed else {},
         made=read_made(recipe),
-        depot=depot(account),
+        blob_store=blob_store(account),
         project=project_of(recipe.directory).id,
     )
     return facts, read_sources(recipe)

@@ -88,9 +88,9 @@ class Result(NamedTuple):
         return ";".join((*head, *(f"{name}={value}" for name, value in self.variables)))
 
 
-def evaluate(text: str, seen: Seen) -> Result:
+def evaluate(text: str, samples: Seen) -> Result:
     """Evaluates the formula. Raises FormulaError."""
-    return _Run(seen).result(parse(text))
+    return _Run(samples).result(parse(text))
 
 
 # --- reading: words, then a tree ------------------------------------------------------------------------------------
@@ -203,11 +203,11 @@ class _Reader:
         return condition
 
     def _binary(self, least: int) -> Node:
-        left = self._unary()
+        node = self._unary()
         while (mark := self._peek()).kind == "mark" and _POWERS.get(mark.text, 0) >= least:
             self._at += 1
-            left = Node("binary", mark, (left, self._binary(_POWERS[mark.text] + 1)))
-        return left
+            node = Node("binary", mark, (node, self._binary(_POWERS[mark.text] + 1)))
+        return node
 
     def _unary(self) -> Node:
         marks = []
@@ -286,43 +286,43 @@ def judge(text: str) -> tuple[FormulaError, ...]:
     except FormulaError as error:
         return (error,)
     errors: list[FormulaError] = []
-    known = {*METRICS, *TARGETS, OPTION, *OPTIONS, *(f"TimeInterval_{name}" for name in _INTERVALS)}
+    names = {*METRICS, *TARGETS, OPTION, *OPTIONS, *(f"TimeInterval_{name}" for name in _INTERVALS)}
     targets = 0
     for target, value in statements:
-        errors += _unknown(value, known)
+        errors += _unknown(value, names)
         if target is None:
             continue
         if target.text in METRICS:
             errors.append(_error(target, f"{target.text} can only be read{_meant(target.text, TARGETS)}"))
-        elif target.text.startswith("$") and target.text not in known:  # user-defined variables may begin with $, too
+        elif target.text.startswith("$") and target.text not in names:  # user-defined variables may begin with $, too
             meant = _meant(target.text, (*TARGETS, OPTION), 0.85)
             errors += [_error(target, f"the service has no variable {target.text}{meant}")] if meant else []
         targets += target.text in TARGETS
-        known.add(target.text)
+        names.add(target.text)
     if not targets and not errors:
         errors.append(FormulaError("it sets no target, such as $TargetDedicatedNodes", 1, 1, syntax=False))
     return tuple(errors)
 
 
-def _unknown(node: Node, known: set[str]) -> Iterator[FormulaError]:
+def _unknown(node: Node, names: set[str]) -> Iterator[FormulaError]:
     waiting = [node]
     while waiting:
         node = waiting.pop()
         waiting += reversed(node.parts)
         name = node.token.text
-        if node.kind == "name" and name not in known:
+        if node.kind == "name" and name not in names:
             what = f"the service has no variable {name}" if name.startswith("$") else f"`{name}` is not set above"
-            yield _error(node.token, f"{what}{_meant(name, known)}")
+            yield _error(node.token, f"{what}{_meant(name, names)}")
         elif node.kind == "call" and name not in FUNCTIONS:
             yield _error(node.token, f"there is no function `{name}`{_meant(name, FUNCTIONS)}")
         elif node.kind == "method" and name not in _METHODS:
             yield _error(node.token, f"there is no `.{name}()`{_meant(name, _METHODS)}")
 
 
-def _meant(word: str, known: Iterable[str], least: float = 0.6) -> str:
+def _meant(word: str, names: Iterable[str], least: float = 0.6) -> str:
     import difflib  # a slow import (6 ms), needed only for a mistake
 
-    near = difflib.get_close_matches(word, sorted(known), 1, least)
+    near = difflib.get_close_matches(word, sorted(names), 1, least)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
@@ -346,9 +346,9 @@ class _Unfit(Exception):
 class _Run:
     """One evaluation: its variables, and the operations on each kind of value."""
 
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
-        self._random = random.Random(seen.seed)
+    def __init__(self, samples: Seen) -> None:
+        self._seen = samples
+        self._random = random.Random(samples.seed)
         self._set: dict[str, Any] = {}
 
     def result(self, statements: Iterable[Statement]) -> Result:
@@ -440,19 +440,19 @@ class _Run:
             value = self._placed(link, value)
         return value
 
-    def _placed(self, node: Node, left: Any) -> Any:
+    def _placed(self, node: Node, operand: Any) -> Any:
         try:
-            return self._operated(node, left)
+            return self._operated(node, operand)
         except _Unfit as unfit:
             raise _error(node.token, str(unfit)) from None
 
-    def _operated(self, node: Node, left: Any) -> Any:
+    def _operated(self, node: Node, operand: Any) -> Any:
         mark = node.token.text
         if mark in ("&&", "||"):
-            if self._true(left) == (mark == "||"):
+            if self._true(operand) == (mark == "||"):
                 return float(mark == "||")
             return float(self._true(self._value(node.parts[1])))
-        return _operate(mark, self._plain(left), self._plain(self._value(node.parts[1])))
+        return _operate(mark, self._plain(operand), self._plain(self._value(node.parts[1])))
 
     def _member(self, node: Node) -> float:
         value = self._value(node.parts[0])
@@ -655,9 +655,9 @@ def _logarithm(base: float) -> Callable[[list[Any]], float | Vector]:
 def _percentile(values: list[Any]) -> float:
     if len(values) != 2 or not isinstance(values[0], tuple) or not isinstance(values[1], float) or not values[0]:
         raise _Unfit("percentile() takes a vector and a number")
-    ordered: list[float] = sorted(values[0])
-    rank = math.ceil(min(max(values[1], 0.0), 100.0) / 100 * len(ordered))
-    return ordered[max(rank, 1) - 1]
+    numbers: list[float] = sorted(values[0])
+    rank = math.ceil(min(max(values[1], 0.0), 100.0) / 100 * len(numbers))
+    return numbers[max(rank, 1) - 1]
 
 
 def _val(values: list[Any]) -> float:
@@ -720,8 +720,8 @@ def _get_percent(_name: str, samples: tuple[Sample, ...], values: list[Any], now
 
 
 def _percent(count: int, start: datetime, end: datetime) -> float:
-    wanted = (end - start) / PERIOD
-    return 100.0 if wanted <= 0 else min(100.0, 100 * count / wanted)
+    periods = (end - start) / PERIOD
+    return 100.0 if periods <= 0 else min(100.0, 100 * count / periods)
 
 
 def _window(values: list[Any], now: datetime) -> tuple[datetime, datetime]:

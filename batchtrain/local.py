@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.credentials import AccessToken
 
-from batchtrain.config.travel import DEPOT, LargeSource
+from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # a slow import, which completion does not need
@@ -187,9 +187,9 @@ def login(account: Account, node_id: str) -> tuple[tuple[str, ...], tuple[str, .
     return tuple(answer["ssh"]), tuple(answer["relay"])
 
 
-def depot(account: Account) -> str:
+def blob_store(account: Account) -> str:
     """The storage link for task files that the emulator keeps. Empty for Azure."""
-    return DEPOT if account.emulated and account.home else ""
+    return BLOB_STORE if account.emulated and account.home else ""
 
 
 class Kept:
@@ -202,14 +202,16 @@ class Kept:
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
         """Put bytes at `link/container/name`, or at `_local/JOB/NAME`; returns whether they were sent. Raises
         Unreachable."""
-        if not isinstance(data, bytes) or not path.startswith(f"{DEPOT}/"):
+        if not isinstance(data, bytes) or not path.startswith(f"{BLOB_STORE}/"):
             return self._values.upload(path, data)
         from batchtrain.emulator import server  # only the embedded service needs it
 
         try:
             with emulator_faults():
                 to = server.at(Path(self._account.home))
-                self._links[path] = server.ask("PUT", to, f"depot/{path.removeprefix(DEPOT)[1:]}", content=data)["url"]
+                self._links[path] = server.ask("PUT", to, f"depot/{path.removeprefix(BLOB_STORE)[1:]}", content=data)[
+                    "url"
+                ]
         except OSError as error:
             raise Unreachable(
                 f"the emulator did not accept the file: {error}", operation="upload the task's files"
@@ -269,7 +271,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:
-    from batchtrain.emulator.books import SIMULATED  # slow to import, and only asked where an image is not mapped
+    from batchtrain.emulator.indexes import SIMULATED  # slow to import, and only asked where an image is not mapped
 
     return recipe.pool is not None and recipe.pool.metadata.get(SIMULATED) == "simulated"
 

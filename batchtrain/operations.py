@@ -40,6 +40,7 @@ from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.records import (
     MOST_ROWS,
+    Attempt,
     Node,
     Pool,
     Table,
@@ -893,7 +894,8 @@ class Job:
         hints: why its tasks wait, as far as the emulator knows it. runs_dir: by default BATCHTRAIN_RUNS_DIR or `runs`.
         """
         try:
-            return self._examined(task_id, hints=hints)
+            run = self.recorded(runs_dir)
+            return self._examined(task_id, hints=hints, seen=run.attempts() if run else ())
         except NotFound as error:
             run = self.recorded(runs_dir) if error.code == "JobNotFound" else None
             if run is None:
@@ -905,10 +907,17 @@ class Job:
         root = root_of(runs_dir, os.environ)
         return recorded_job(root, self._client.account, self.id, None)
 
-    def _examined(self, task_id: str | None, *, hints: tuple[str, ...] = (), logs: str = "") -> Diagnosis:
+    def _examined(
+        self,
+        task_id: str | None,
+        *,
+        hints: tuple[str, ...] = (),
+        logs: str = "",
+        seen: tuple[Attempt, ...] = (),
+    ) -> Diagnosis:
         from batchtrain import diagnose  # compiles the pattern of every rule, and only here
 
-        return diagnose.job(self._client.batch, self.id, task_id, hints, logs)
+        return diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
 
     def disable(self, *, running: str = "requeue") -> None:
         """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,

@@ -13,7 +13,7 @@ from batchtrain.config.types import Recipe
 from batchtrain.ending import Ending, Interrupts
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed
 from batchtrain.plan.marks import Marks
-from batchtrain.records.events import RunAdopted
+from batchtrain.records.events import Event, RunAdopted
 from batchtrain.runs import directory, lease
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.recording import QUIET, Progress, Recording, is_of_account, secrets_of_job
@@ -29,7 +29,7 @@ class Orphan(NamedTuple):
 
     run: RunDirectory
     record: RunRecord
-    keep: tuple[str, ...]
+    kept_kinds: tuple[str, ...]
     """The kinds of things that the run would not have deleted."""
 
     @property
@@ -49,7 +49,7 @@ def orphans(root: Path, account: Account) -> Iterator[Orphan]:
             record, lease_record = run.record(), lease.read(run.path)
             of_this_host = lease_record is not None and lease_record.host == socket.gethostname()
             if record.state == "lost" and lease_record is not None and of_this_host and is_of_account(record, account):
-                yield Orphan(run, record, lease_record.keep)
+                yield Orphan(run, record, lease_record.kept_kinds)
 
 
 def orphan_of(client: Operations, root: Path, job_id: str) -> Orphan | None:
@@ -74,10 +74,17 @@ def end_met(client: Operations, recipe: Recipe, root: Path, tell: Tell, *, reuse
         if _runs(client, orphan):
             if orphan.record.job not in job_ids and reuse:
                 continue  # another job on the same pool
-            raise _still_runs(orphan.record.job, orphan.run.name)
+            job_id = orphan.record.job
+            raise AlreadyExists(
+                f"job {job_id} of run {orphan.run.name} still runs, but the process of that run has ended;"
+                f" `batchtrain jobs wait {job_id}` waits for its tasks, fetches its results and ends the run;"
+                f" `batchtrain jobs term {job_id}` ends its tasks",
+                operation=f"add job {job_id}",
+                code="JobExists",
+            )
         met.append(orphan)
     if met:
-        end(client, met, tell, keep=("pool",) if reuse else ())
+        end(client, met, tell, kept_kinds=("pool",) if reuse else ())
 
 
 def end(
@@ -85,12 +92,12 @@ def end(
     met: Sequence[Orphan],
     tell: Tell,
     *,
-    keep: tuple[Kind, ...] = (),
+    kept_kinds: tuple[Kind, ...] = (),
     everything: bool = False,
     progress: Progress = QUIET,
 ) -> tuple[Recording, ...]:
     """End orphans whose tasks have ended. The results of all are fetched before the first deletion: they may share a
-    pool. keep: kinds of things that stay, beside those that the run would have kept.
+    pool. kept_kinds: kinds of things that stay, beside those that the run would have kept.
 
     Raises ResultsLeft if results are still on a node, and the error of a deletion; the run stays an orphan then.
     """
@@ -103,7 +110,7 @@ def end(
             for orphan, recording, _ in recordings:
                 _refuse_unsaved(orphan, recording)
             for orphan, *_ in recordings:
-                _delete(client, orphan, tell, interrupts, keep)
+                _delete(client, orphan, tell, interrupts, kept_kinds)
         except BaseException:
             for _, recording, _ in recordings:
                 recording.release()
@@ -166,13 +173,20 @@ def _refuse_unsaved(orphan: Orphan, recording: Recording) -> None:
         )
 
 
-def _delete(client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, keep: tuple[Kind, ...]) -> None:
+def _delete(
+    client: Operations, orphan: Orphan, tell: Tell, interrupts: Interrupts, kept_kinds: tuple[Kind, ...]
+) -> None:
     """Delete what a run created and did not want to keep. Raises the error of a deletion."""
     register = Register(Marks(orphan.run.name))
     for thing in orphan.things:
-        if thing.kind not in keep and thing.kind not in orphan.keep and _has_mark(client, thing, orphan):
+        if thing.kind not in {*kept_kinds, *orphan.kept_kinds} and _has_mark(client, thing, orphan):
             register.note(thing, "ours")
-    ending = Ending(client, register, tell, interrupts)
+
+    def tell_alive(event: Event) -> None:
+        lease.touch()  # a long deletion has an event each minute
+        tell(event)
+
+    ending = Ending(client, register, tell_alive, interrupts)
     ending.delete()
     if error := ending.failure(successful=False):
         raise error
@@ -189,15 +203,6 @@ def _last_state(run: RunDirectory) -> str:
 def _runs(client: Operations, orphan: Orphan) -> bool:
     """Whether tasks of an orphan wait or run."""
     return _has_mark(client, orphan.job, orphan) and client.jobs.handle(orphan.record.job).open
-
-
-def _still_runs(job_id: str, run: str) -> AlreadyExists:
-    return AlreadyExists(
-        f"job {job_id} of run {run} still runs, but the process of that run has ended; `batchtrain jobs wait {job_id}`"
-        f" waits for its tasks, fetches its results and ends the run; `batchtrain jobs term {job_id}` ends its tasks",
-        operation=f"add job {job_id}",
-        code="JobExists",
-    )
 
 
 def _has_mark(client: Operations, thing: Thing, orphan: Orphan) -> bool:

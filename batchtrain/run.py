@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,9 +42,8 @@ from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
-from batchtrain.service import read, retry, watch
-from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
-from batchtrain.service.faults import failure
+from batchtrain.service import faults, job_actions, read, retry, watch
+from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS, STOP_SECONDS
 from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.tasks import Glance
 
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from batchtrain.foreseen import Foreseen
     from batchtrain.operations import Job, Operations, Tell
 
-ENDING_SECONDS = 120.0
-"""For the tasks to end that were terminated at a limit."""
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""
 
@@ -93,7 +90,7 @@ def run(
     without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
     beginning: where the tasks with checkpoints begin; by default they continue the run before.
     """
-    _refuse_endless(recipe)
+    _refuse_unfit(recipe)
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     guard = Guard(limits, price_for(limits, recipe, client.account), now)
@@ -102,24 +99,108 @@ def run(
     if origin is not None:
         directory.check(origin.root)
         orphans.end_met(client, recipe, origin.root, tell, reuse=reuse)
-    replaced = _refuse_standing(client, recipe, origin, reuse=reuse)
-    keeps: tuple[Kind, ...] = KINDS if keep else ("pool",) if reuse else ()
+    replaced = _refuse_standing(client, recipe, origin, tell, reuse=reuse)
+    return _outcome(
+        client,
+        recipe,
+        lambda work: _create_and_follow(work, replaced, reuse=reuse),
+        foreseen=foreseen,
+        kept_kinds=KINDS if keep else ("pool",) if reuse else (),
+        guard=guard,
+        timeout=timeout,
+        tell=tell,
+        origin=origin,
+        progress=progress,
+        beginning=beginning,
+    )
+
+
+def follow(
+    client: Operations,
+    recipe: Recipe,
+    *,
+    tell: Tell,
+    timeout: float = POOL_SECONDS,
+    origin: Origin,
+    progress: Progress = QUIET,
+    fail_fast: bool = False,
+    recreate: bool = False,
+) -> Outcome:
+    """Add the jobs to their pool, follow them to their end, and fetch their results.
+
+    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
+    stops the addition. recreate: delete the jobs that exist before they are added; nothing else is deleted.
+    """
+    _refuse_unfit(recipe)
+    foreseen = client.foresee(recipe)
+    directory.check(origin.root)
+
+    def add_and_follow(work: _Work) -> Outcome:
+        client.jobs.add_all(
+            recipe,
+            tell=work.tell,
+            timeout=timeout,
+            foreseen=foreseen,
+            fail_fast=fail_fast,
+            recreate=recreate,
+            register=work.ending.register,
+        )
+        work.ending.submitted = True
+        return _all_followed(work)
+
+    return _outcome(
+        client,
+        recipe,
+        add_and_follow,
+        foreseen=foreseen,
+        kept_kinds=KINDS,
+        guard=Guard(UNLIMITED, None, now),
+        timeout=None,
+        tell=tell,
+        origin=origin,
+        progress=progress,
+    )
+
+
+def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
+    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
+    job = client.jobs.handle(job_id)
+    with contextlib.suppress(NotFound):
+        watch.show_nodes(client.batch, read.job(client.batch, job_id).pool, tell)
+    deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
+    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
+    watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
+    return job
+
+
+def _outcome(
+    client: Operations,
+    recipe: Recipe,
+    work_through: Callable[[_Work], Outcome],
+    *,
+    foreseen: Foreseen,
+    kept_kinds: tuple[Kind, ...],
+    guard: Guard,
+    timeout: float | None,
+    tell: Tell,
+    origin: Origin | None,
+    progress: Progress,
+    beginning: Beginning | None = None,
+) -> Outcome:
+    """Do the work, and end the command however the work ends. Raises what ended it before the tasks had ended."""
     error: BaseException | None = None
     outcome = Outcome(Table())
     with Interrupts() as interrupts:
-        recorder = Recorder(client, recipe, foreseen, tell, origin, progress, keeps)
+        recorder = Recorder(client, recipe, foreseen, tell, origin, progress, kept_kinds)
         register = client.register(recipe, recorder.names, beginning)
-        ending = Ending(client, register, recorder.tell, interrupts, keep=keeps)
-        ending.price = price_of(recipe, client.account.region)
-        ending.planned = hour_of(recipe, client.account.region)
-        work = _Work(client, recipe, foreseen, ending, recorder, guard, timeout)
+        ending = Ending(client, register, recorder.tell, interrupts, kept_kinds)
         try:
             try:
-                outcome = _create_and_follow(work, replaced, reuse=reuse)
+                outcome = work_through(_Work(client, recipe, foreseen, ending, recorder, guard, timeout))
             finally:
                 interrupts.hold()
                 guard.armed = False  # a limit ends the work, and not the cleaning up after it
-        except BaseException as raised:  # noqa: BLE001 - every end of the work is an end of the run
+        except BaseException as raised:  # noqa: BLE001 - every end of the work is an end of the command
             error = raised
         problem = _end(ending, recorder, error, outcome.failure)
     if error is not None:
@@ -138,14 +219,17 @@ def _end(
     ending.settle()
     added, submitted = ending.register.tasks_added, ending.submitted
     stays = error is not None and leaves(error, added=added, submitted=submitted)
-    unsafe = recorder.fetch_rest(ending, error) if error is not None and added else recorder.unsafe
+    unsafe = recorder.fetch_rest(ending, error, stops=not stays) if error is not None and added else recorder.unsafe
     if not stays and not unsafe:
         ending.delete()
     ending.say_left(error)
     unwritten = recorder.end_all(error or failure)
     recorder.say()
     if unsafe:
-        return ResultsLeft(f"results are still on the nodes, so nothing was deleted: {'; '.join(unsafe)}")
+        reasons = "; ".join(f"job {job_id}: {reason}" for job_id, reason in unsafe.items())
+        return ResultsLeft(
+            f"results are still on the nodes, so nothing was deleted: {reasons}; {_next_attempt(unsafe)}"
+        )
     return ending.failure(successful=failure is None) or recorder.missing or unwritten
 
 
@@ -176,65 +260,6 @@ def guarded(tell: Tell, guard: Guard) -> Tell:
     return tell_and_note
 
 
-def follow(
-    client: Operations,
-    recipe: Recipe,
-    *,
-    tell: Tell,
-    timeout: float = POOL_SECONDS,
-    origin: Origin,
-    progress: Progress = QUIET,
-    fail_fast: bool = False,
-    recreate: bool = False,
-) -> Outcome:
-    """Add the jobs to their pool, follow them to their end, and fetch their results.
-
-    timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
-    stops the addition. recreate: delete the jobs that exist before they are added; nothing else is deleted.
-    """
-    _refuse_endless(recipe)
-    foreseen = client.foresee(recipe)
-    directory.check(origin.root)
-    error: BaseException | None = None
-    outcome = Outcome(Table())
-    with Interrupts() as interrupts:
-        recorder = Recorder(client, recipe, foreseen, tell, origin, progress, KINDS)
-        ending = Ending(client, client.register(recipe, recorder.names), recorder.tell, interrupts, keep=KINDS)
-        work = _Work(client, recipe, foreseen, ending, recorder, Guard(UNLIMITED, None, now), None)
-        try:
-            try:
-                client.jobs.add_all(
-                    recipe,
-                    tell=recorder.tell,
-                    timeout=timeout,
-                    foreseen=foreseen,
-                    fail_fast=fail_fast,
-                    recreate=recreate,
-                    register=ending.register,
-                )
-                ending.submitted = True
-                outcome = _all_followed(work)
-            finally:
-                interrupts.hold()
-        except BaseException as raised:  # noqa: BLE001 - every end of the work is an end of the command
-            error = raised
-        problem = _end(ending, recorder, error, outcome.failure)
-    if error is not None:
-        raise error
-    return outcome._replace(problem=problem, runs=recorder.runs, metrics=recorder.metrics)
-
-
-def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
-    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
-    job = client.jobs.handle(job_id)
-    with contextlib.suppress(NotFound):
-        watch.show_nodes(client.batch, read.job(client.batch, job_id).pool, tell)
-    deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
-    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
-    watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
-    return job
-
-
 class Recorder:
     """The run directories of the jobs of one recipe; without an origin there are none."""
 
@@ -246,9 +271,9 @@ class Recorder:
         tell: Tell,
         origin: Origin | None,
         progress: Progress = QUIET,
-        keeps: tuple[Kind, ...] = (),
+        kept_kinds: tuple[Kind, ...] = (),
     ) -> None:
-        """keeps: the kinds of things that the command does not delete."""
+        """kept_kinds: the kinds of things that the command does not delete."""
         self._client, self._tell, self._progress = client, tell, progress
         self._recordings: dict[str, Recording] = {}
         self._fetched: set[str] = set()
@@ -267,7 +292,7 @@ class Recorder:
                 job,
                 plan,
                 origin,
-                keeps,
+                kept_kinds,
                 foreseen.sources,
                 foreseen.blobs,
             )
@@ -315,13 +340,12 @@ class Recorder:
             self._recordings[job_id].job_ended()
 
     @property
-    def unsafe(self) -> tuple[str, ...]:
-        """Why results that were listed are not on this machine, although they are still on their nodes."""
+    def unsafe(self) -> dict[str, str]:
+        """By job, why results that were listed are not on this machine, although they are still on their nodes."""
         if self._skipped:
-            return ()
-        return tuple(
-            f"job {job_id}: {reason}" for job_id in self._recordings for reason in self._recordings[job_id].unsaved
-        )
+            return {}
+        recordings = self._recordings.items()
+        return {job_id: "; ".join(recording.unsaved) for job_id, recording in recordings if recording.unsaved}
 
     @property
     def missing(self) -> ResultsLeft | None:
@@ -329,30 +353,44 @@ class Recorder:
         missing = (recording.missing for recording in self._recordings.values())
         return None if self._skipped else next((error for error in missing if error), None)
 
-    def fetch_rest(self, ending: Ending, error: BaseException) -> tuple[str, ...]:
-        """Fetch the results of the jobs that exist and were not followed to their end; returns why some are missing.
+    def fetch_rest(self, ending: Ending, error: BaseException, *, stops: bool) -> dict[str, str]:
+        """Fetch the results of the jobs that exist and were not followed to their end; returns why some are missing,
+        by job. stops: their tasks are ended first, unless jobs are kept; otherwise they would run while the fetching
+        does.
 
         A signal ends the fetching: what is not here then is not kept for it.
         """
         jobs = [thing.id for thing in ending.register.things() if thing.kind == "job" and thing.id in self._recordings]
         rest = [job_id for job_id in jobs if job_id not in self._fetched]
         if isinstance(error, (NotAllowed, TimedOut, Unreachable)):
-            return tuple(f"job {job_id}: {error}" for job_id in rest)
+            return dict.fromkeys(rest, str(error))
         if rest and isinstance(error, (KeyboardInterrupt, LimitReached)):
             limit = isinstance(error, LimitReached)
             skips = "Ctrl-C skips them" if limit else "Ctrl-C again skips them"
             ending.tell(ResultsFetching("", f"{error if limit else 'interrupted'}; fetching the results ({skips})"))
-        reasons: list[str] = []
+        reasons: dict[str, str] = {}
+        for job_id in rest if stops and "job" not in ending.kept_kinds else ():
+            if job_id not in ending.ended:
+                failed = ending.error_of(partial(_stop, self._client, job_id, ending.tell))
+                if isinstance(failed, KeyboardInterrupt):
+                    return self._skip(ending)
+                if isinstance(failed, Unreachable):
+                    ending.tell(ResultsFailed(job_id, f"the results could not be fetched: {failed}"))
+                    return dict.fromkeys(rest, str(failed))
         for job_id in rest:
             failed = ending.error_of(partial(self._fetch_after_error, job_id))
             if isinstance(failed, KeyboardInterrupt):
-                self._skipped = True
-                ending.tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
-                return ()
+                return self._skip(ending)
             if failed is not None:
-                reasons.append(f"job {job_id}: {failed}")
+                reasons[job_id] = str(failed)
                 ending.tell(ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {failed}"))
-        return (*reasons, *self.unsafe)
+        return reasons | self.unsafe
+
+    def _skip(self, ending: Ending) -> dict[str, str]:
+        """Give up the results that are not here; returns that none are kept for a later command."""
+        self._skipped = True
+        ending.tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
+        return {}
 
     def _fetch_after_error(self, job_id: str) -> None:
         try:
@@ -365,13 +403,12 @@ class Recorder:
         """Write the end of all runs; returns the first error of the writing. error: what ended the command."""
         unwritten: BaseException | None = None
         for job_id, recording in self._recordings.items():
-            failure = self._failures.get(job_id, error)
+            reason = self._failures.get(job_id, error)
             state = "completed"
-            if failure is not None:
-                interrupted = isinstance(failure, (KeyboardInterrupt, LimitReached))
-                state = "interrupted" if interrupted else "failed"
+            if reason is not None:
+                state = "interrupted" if isinstance(reason, (KeyboardInterrupt, LimitReached)) else "failed"
             try:
-                recording.end(state, failure)
+                recording.end(state, reason)
             except Exception as raised:  # noqa: BLE001 - a record that cannot be written ends no ending
                 unwritten = unwritten or raised
         return unwritten
@@ -386,6 +423,8 @@ class Recorder:
 def _create_and_follow(work: _Work, replaced: Mapping[str, datetime | None], *, reuse: bool) -> Outcome:
     client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
     timeout = POOL_SECONDS if work.timeout is None else work.timeout
+    ending.price = price_of(recipe, client.account.region)
+    ending.planned = hour_of(recipe, client.account.region)
     if needs_pool(recipe):
         create = client.pools.ready if reuse else client.pools.add
         ending.pool = create(recipe, timeout=timeout, tell=work.tell, foreseen=foreseen, register=ending.register)
@@ -421,7 +460,7 @@ def _all_followed(work: _Work) -> Outcome:
 
 
 def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
-    """Show the output of a job's tasks until all have ended; returns the tasks. At a limit they are terminated, shown
+    """Show the output of a job's tasks until all have ended; returns the tasks. At a limit they are stopped, shown
     to their last line, and LimitReached is raised."""
     client, guard, tell = work.client, work.guard, work.tell
     seconds = seconds_for(settings) if work.timeout is None else work.timeout
@@ -443,14 +482,19 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
         watch.tasks_ended(client.batch, job.id, deadline, client.pace, look_within_limits)
     except LimitReached:
         with contextlib.suppress(BatchtrainError):  # it ends by itself, or the service does not answer
-            job.terminate()
-            ends = watch.Deadline(ENDING_SECONDS, watch.tasks_of(job.id), tell)
-            watch.tasks_ended(client.batch, job.id, ends, client.pace, follow.look)
+            _stop(client, job.id, tell)
+            follow.look(job.glance())
         raise
     tasks = job.tasks
     if settings.merge_task is not None:
         follow.show_ended(task for task in tasks if task.id == merge_id(settings.merge_task))
     return tasks
+
+
+def _stop(client: Operations, job_id: str, tell: Tell) -> None:
+    """End the tasks of a job, whose results are fetched then. Raises NotFound, and TimedOut if tasks still run."""
+    deadline = watch.Deadline(STOP_SECONDS, f"{watch.tasks_of(job_id)} to end", tell)
+    job_actions.stop(client.batch, job_id, deadline, client.pace)
 
 
 def _replace(client: Operations, job_id: str, created: datetime | None, tell: Tell) -> None:
@@ -502,15 +546,21 @@ def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
 
 
 def _refuse_standing(
-    client: Operations, recipe: Recipe, origin: Origin | None, *, reuse: bool
+    client: Operations, recipe: Recipe, origin: Origin | None, tell: Tell, *, reuse: bool
 ) -> dict[str, datetime | None]:
-    """Raise AlreadyExists for a pool or job that stands: whatever ends this run later, it is not to be deleted.
+    """Raise AlreadyExists for a pool or job that stands: whatever ends this run later, it is not to be deleted. The
+    user may delete it then, so results of its run that are still on its nodes are fetched before.
 
     With `reuse`, returns the creation times of the existing completed jobs, which may be replaced.
     """
-    if needs_pool(recipe) and not reuse and recipe.pool is not None and client.pools.stands(recipe.pool.id):
-        raise failure(f"add pool {recipe.pool.id}", "PoolExists", "The specified pool already exists.")
+    pools = [recipe.pool] if needs_pool(recipe) and not reuse and recipe.pool is not None else []
+    standing_pools = [pool.id for pool in pools if client.pools.stands(pool.id)]
     states = {job.id: state for job in recipe.jobs if (state := client.jobs.state(job.id))}
+    if origin is not None:
+        for thing in (*(Thing("pool", name) for name in standing_pools), *(Thing("job", name) for name in states)):
+            _fetch_results_left(client, thing, origin, tell)
+    for pool_id in standing_pools:
+        raise faults.failure(f"add pool {pool_id}", "PoolExists", "The specified pool already exists.")
     for job_id, state in states.items():
         if reuse and state != "completed":
             raise AlreadyExists(
@@ -520,29 +570,40 @@ def _refuse_standing(
                 code="JobExists",
             )
         if not reuse:
-            raise failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
-        _refuse_unfetched(client, job_id, origin)
+            raise faults.failure(f"add job {job_id}", "JobExists", f"The specified job already exists, and is {state}.")
     return {job_id: read.job(client.batch, job_id).created for job_id in states}
 
 
-def _refuse_unfetched(client: Operations, job_id: str, origin: Origin | None) -> None:
-    """Fetch the results of a job that is to be replaced, if its own run could not. Raises ResultsLeft."""
-    name = read_marks(client.batch, Thing("job", job_id)).run if origin else ""
-    if origin is None or not name or not (origin.root / name).is_dir():
+def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: Tell) -> None:
+    """Fetch the results of the run that added a thing, if that run could not, and its tasks have ended. Raises
+    ResultsLeft."""
+    try:
+        run = RunDirectory(origin.root / read_marks(client.batch, thing).run)
+        record = run.record()
+        if record.results != "partial" or read_marks(client.batch, Thing("job", record.job)).run != run.name:
+            return
+    except NotFound:  # of another program or directory, or gone
         return
-    run = RunDirectory(origin.root / name)
-    if run.record().results != "partial":
+    job = client.jobs.handle(record.job)
+    if job.open:
         return
-    recording, _ = client.jobs.handle(job_id).fetch(Origin(origin.root))
+    tell(ResultsFetching(job.id, f"fetching the results of run {run.name}, which are still on its nodes"))
+    recording, _ = job.fetch(Origin(origin.root))
     if recording.unsaved:
         raise ResultsLeft(
-            f"job {job_id} is not replaced, because results of its run {run.name} are still on its nodes:"
-            f" {'; '.join(recording.unsaved)}"
+            f"results of run {run.name} are still on the nodes of {thing.name}: {'; '.join(recording.unsaved)};"
+            f" {_next_attempt((job.id,))}, and `{thing.command('del', '')}` gives them up"
         )
+    tell(Results(job.id, recording.conclusion()))
 
 
-def _refuse_endless(recipe: Recipe) -> None:
-    """A job schedule has no end, and a pool that is kept alive outlives its job: `run` could not clean up either."""
+def _next_attempt(job_ids: Iterable[str]) -> str:
+    return f"{' and '.join(f'`batchtrain jobs fetch {job_id}`' for job_id in job_ids)} tries again"
+
+
+def _refuse_unfit(recipe: Recipe) -> None:
+    """Refuse a job that `run` cannot end well: a job schedule has no end, a pool that is kept alive outlives its job,
+    and a pool that ends with its job has no results any more."""
     for job in recipe.jobs:
         if job.recurrence is not None:
             raise UsageError(
@@ -553,4 +614,10 @@ def _refuse_endless(recipe: Recipe) -> None:
             raise UsageError(
                 f"job {job.id} keeps its pool alive (`auto_pool.keep_alive`), and `run` deletes what it creates;"
                 " remove that, or add the job with `batchtrain jobs add`"
+            )
+        if job.auto_pool is not None and job.auto_complete:
+            raise UsageError(
+                f"job {job.id} ends by itself (`auto_complete`), and the service deletes its `auto_pool` at once,"
+                " before `run` has fetched the results; remove `auto_complete`, because `run` ends the job, or send the"
+                " results to storage with `output_data` and add the job with `batchtrain jobs add`"
             )

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from batchtrain.display.live_view import View
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Node
 from batchtrain.records.events import NodesSeen, Stdout
 
@@ -25,10 +26,13 @@ def training() -> View:
     allocated = datetime.fromtimestamp(BEGAN, timezone.utc)
     nodes = tuple(Node(f"tvmps_{number}", "running", "", allocated=allocated) for number in range(2))
     view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
+    stream = MetricStream()
     for step in range(1, 13):
         for rank in range(3 if step < 3 else 2):
             line = f"[{rank * 2 // 3}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
-            view.note(Stdout("train", line), BEGAN + 60 + 10 * step)
+            at = BEGAN + 60 + 10 * step
+            view.note(stream.event("digits", "train", stream.output([line], at)), at)
+            view.note(Stdout("train", line), at)
     view.answers = 2.0, 18
     return view
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.service_rules import (
     EXIT_CODES,
+    LOST,
     NODE_STATES,
     QUOTA,
     RESIZE_CODES,
@@ -53,9 +54,10 @@ def _service() -> Iterator[str]:
     exits = {f"exit code {code}": known for code, known in EXIT_CODES.items()}
     states = {f"node is `{state}`": known for state, known in NODE_STATES.items()}
     ended = {"`TaskEnded` at the limit": WALL_CLOCK, "`TaskEnded`": TERMINATED}
+    states |= {f"attempt ended: {reason}": known for reason, known in LOST.items()}
     rest = {"`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
     for reported, known in (codes | rest | ended | exits | states).items():
-        yield f"| {reported} | {known.cause.format('…')} | `{known.rule}` | {known.next_step} |"
+        yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {known.next_step} |"
 
 
 WAITING = {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +21,10 @@ from tests import containers, environments, examples, leftovers
 ROOT = environments.ROOT
 LONG = ("browser", "docker", "framework", "slow")
 """Markers of tests that run with --all only."""
-WITH_ALL = "run with --all"
+MORE = (*LONG, "property")
+"""Markers of tests that do more with --all than without."""
+NAMES_OF_MORE = re.compile(rf"\b({'|'.join(MORE)}|azurite|mpis)\b")
+"""What a file with such tests has in its text: a marker, or what marks a test."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,13 +44,27 @@ def _whole(config: pytest.Config) -> bool:
     return bool(config.getoption("--all") or config.getoption("--rest"))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With --rest, a file without any of the markers is not imported: each worker would take seconds for them all."""
+    return (
+        True if config.getoption("--rest") and collection_path.is_file() and not _names_more(collection_path) else None
+    )
+
+
+@functools.cache
+def _names_more(file: Path) -> bool:
+    return NAMES_OF_MORE.search(file.read_text(encoding="utf-8")) is not None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if "azurite" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)  # it is installed first
+    rest = [item for item in items if any(map(item.get_closest_marker, MORE))]
+    if unseen := {str(item.path) for item in rest if not _names_more(item.path)}:
+        raise pytest.UsageError(f"--rest would not see the tests of {', '.join(sorted(unseen))}")
     if not config.getoption("--rest"):
         return
-    rest = [item for item in items if any(item.get_closest_marker(name) for name in (*LONG, "mpi", "property"))]
     kept = set(rest)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = _longest_first(rest, int(getattr(config, "workerinput", {}).get("workercount", 1)))
@@ -77,6 +97,7 @@ def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell without job control started us in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # as the command line: a second less in each worker
     azurites.share()
     if _whole(config):
         os.environ.setdefault(examples.VARIABLE, "many")
@@ -87,7 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not _whole(item.config) and any(item.get_closest_marker(name) for name in LONG):
-        pytest.skip(WITH_ALL)
+        pytest.skip("run with --all")
 
 
 @pytest.hookimpl(trylast=True)
@@ -149,18 +170,12 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StorageAccount
 
 
 @pytest.fixture(scope="session")
-def mpi_environment(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+def mpi_environment() -> Callable[[str], Path]:
     """Gives the prefix of a virtual environment with one MPI, mpi4py, numpy and scikit-learn; fails where it cannot.
 
-    MPICH is in this environment already; the others are installed with --all only.
+    MPICH is in this environment already; tests of the others are marked `slow` (`needs.mpis`).
     """
-
-    def prefix(name: str) -> Path:
-        if name != "mpich" and not _whole(request.config):
-            pytest.skip(WITH_ALL)
-        return mpi_prefix(name)
-
-    return prefix
+    return mpi_prefix
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.emulator import jobs, node_reports, nodes, pools, reports, scheduler, tasks, waking, wire
+from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, tasks, wire
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply, Work
@@ -71,7 +71,7 @@ class Stage:
         changes = everything(self.world)
         self.world = World(seed="seed", size_of=self.world.size_of)
         assert self.world.restore(iter(changes)) == []
-        waking.wake(self.world, self.now)
+        recovery.recover(self.world, self.now)
 
     def pool(self, nodes: int = 1, **more: object) -> list[Node]:
         """A pool whose nodes are up."""
@@ -164,7 +164,7 @@ class Kept(Stage):
                 reports.begin(self.world, effect, self.now)
             self.commit()
             found += effects
-        self.world.rest(kept=0)
+        self.world.rest(most=0)
         return [effect for effect in found if isinstance(effect, MACHINE)]
 
     def commit(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -33,3 +35,9 @@ def program(name: str) -> str:
             pytest.fail(missing)
         pytest.skip(missing)
     return found
+
+
+def mpis(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test for MPIs, MPICH first: the others are not in this environment and run with --all only."""
+    first, *others = names
+    return [first, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]

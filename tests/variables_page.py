@@ -43,6 +43,12 @@ BATCH = {
     "AZ_BATCH_IS_CURRENT_NODE_MASTER": "multi-instance: `true` on the primary, otherwise `false`",
 }
 """Variables that Azure Batch sets, and their values (Azure Batch: compute node environment variables)."""
+LAUNCH = {
+    "BATCHTRAIN_ATTEMPT": "the number of this attempt of the task, from 1; without `checkpoint`, each node counts anew",
+    "BATCHTRAIN_ATTEMPT_DIR": "a directory of this attempt that outlives it; without `checkpoint`, on the primary only",
+    "BATCHTRAIN_RUN": "the name of the run that added the job; every task of the job has it",
+}
+"""Variables of a gang, and of a task with `source` or `checkpoint`."""
 FACTORY = {
     "BATCHTRAIN_PARAMETERS": 'the parameters of the task as JSON: `{"lr": 0.1, "batch": 32}`',
 }
@@ -89,6 +95,7 @@ def page() -> str:
     parts = (
         HEAD,
         _section("From Azure Batch", "The emulator sets them too.", BATCH.items()),
+        _section("Every attempt of a gang, and of a task with `source` or `checkpoint`", "", LAUNCH.items()),
         _section("Every task of a `grid` or a `list`", "A value of the recipe wins.", FACTORY.items()),
         _section("Every task with `checkpoint`", "Set by the launch.", CHECKPOINT.items()),
         _section(

@@ -46,14 +46,14 @@ def needs(size: VmSize | None, *, os: str, containers: bool, rdma: bool) -> froz
 
     containers, rdma: whether tasks run in containers, and whether they use the size's InfiniBand.
     """
-    needed = {DOCKER} if containers else set()
+    capabilities = {DOCKER} if containers else set()
     if size is not None and os == "linux":
-        needed |= driver(size) | ({RDMA} if rdma and size.rdma else set())
-    return frozenset(needed)
+        capabilities |= driver(size) | ({RDMA} if rdma and size.rdma else set())
+    return frozenset(capabilities)
 
 
 def image_for(
-    images: Iterable[Image], wanted: frozenset[str], *, os: str, size: VmSize | None = None, like: Image | None = None
+    images: Iterable[Image], traits: frozenset[str], *, os: str, size: VmSize | None = None, like: Image | None = None
 ) -> Image | None:
     """The image with the wanted capabilities and the fewest others that starts on the size and has no announced end of
     support.
@@ -63,8 +63,8 @@ def image_for(
     fitting = [
         image
         for image in images
-        if wanted <= image.capabilities
-        and (VOLTA in image.capabilities) == (VOLTA in wanted)
+        if traits <= image.capabilities
+        and (VOLTA in image.capabilities) == (VOLTA in traits)
         and (image.os, image.retired) == (os, None)
         and image.node_agent
         and (size is None or starts(size, image))
@@ -72,6 +72,6 @@ def image_for(
     publisher = like.publisher if like is not None else ""
 
     def least(image: Image) -> tuple[int, bool, bool]:
-        return len(image.capabilities - wanted - {GEN2}), GEN2 not in image.capabilities, image.publisher != publisher
+        return len(image.capabilities - traits - {GEN2}), GEN2 not in image.capabilities, image.publisher != publisher
 
     return min(fitting, key=least, default=None)

@@ -28,9 +28,9 @@ class Catalog(NamedTuple):
 
     def size(self, name: str) -> VmSize | None:
         """The size of that name, ignoring case, `Standard_` optional. Returns None if it is unknown."""
-        wanted = size_table.key(name)
-        own = (size for size in self.own_sizes if size_table.key(size.name) == wanted)
-        return next(own, None) or size_table.find(name)
+        key = size_table.key(name)
+        own_sizes = (size for size in self.own_sizes if size_table.key(size.name) == key)
+        return next(own_sizes, None) or size_table.find(name)
 
     def image(self, publisher: str, offer: str, sku: str) -> Image | None:
         """The image of that reference, ignoring case. Returns None if it is unknown."""
@@ -51,36 +51,34 @@ class Catalog(NamedTuple):
     @property
     def sizes(self) -> tuple[VmSize, ...]:
         """Every size once: the user's entries first, then the tables."""
-        own = {size_table.key(size.name) for size in self.own_sizes}
-        return (*self.own_sizes, *(size for size in size_table.SIZES if size_table.key(size.name) not in own))
+        own_keys = {size_table.key(size.name) for size in self.own_sizes}
+        return (*self.own_sizes, *(size for size in size_table.SIZES if size_table.key(size.name) not in own_keys))
 
     @property
     def images(self) -> tuple[Image, ...]:
         """Every image once: the user's entries first, then the tables."""
-        own = {image[:3] for image in self.own_images}
-        return (*self.own_images, *(image for image in image_table.IMAGES if image[:3] not in own))
+        own_references = {image[:3] for image in self.own_images}
+        return (*self.own_images, *(image for image in image_table.IMAGES if image[:3] not in own_references))
 
     def above(self, other: Catalog) -> Catalog:
         """This catalogue's own entries over another's."""
         sizes = {size_table.key(size.name): size for size in (*other.own_sizes, *self.own_sizes)}
         images = {image[:3]: image for image in (*other.own_images, *self.own_images)}
-        prices = {listed.region: listed for listed in (*other.prices, *self.prices)}
+        prices = {table.region: table for table in (*other.prices, *self.prices)}
         return Catalog(tuple(sizes.values()), tuple(images.values()), tuple(prices.values()))
 
 
 def matching_sizes(sizes: Iterable[VmSize], pattern: str) -> tuple[VmSize, ...]:
     """The sizes whose name or series holds `pattern`; with `*` or `?` in it, the whole name must match."""
-    wanted = size_table.key(pattern)
-    return tuple(
-        size for size in sizes if _holds(size_table.key(size.name), wanted) or _holds(size.family.lower(), wanted)
-    )
+    key = size_table.key(pattern)
+    return tuple(size for size in sizes if _holds(size_table.key(size.name), key) or _holds(size.family.lower(), key))
 
 
 def matching_images(images: Iterable[Image], pattern: str) -> tuple[Image, ...]:
     """The images whose `publisher:offer:sku` or node agent holds `pattern`; `*` and `?` as above."""
-    wanted = pattern.strip().lower()
-    return tuple(image for image in images if _holds(":".join(image[:3]), wanted) or _holds(image.node_agent, wanted))
+    text = pattern.strip().lower()
+    return tuple(image for image in images if _holds(":".join(image[:3]), text) or _holds(image.node_agent, text))
 
 
-def _holds(text: str, wanted: str) -> bool:
-    return fnmatch.fnmatchcase(text, wanted) if set(wanted) & set("*?[") else wanted in text
+def _holds(text: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(text, pattern) if set(pattern) & set("*?[") else pattern in text

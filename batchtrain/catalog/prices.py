@@ -66,31 +66,31 @@ class Hour(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs."""
-        known = self.price._asdict() if self.price else {}
+        """The cost as JSON for programs."""
+        price = self.price._asdict() if self.price else {}
         return {
             "pool": self.pool,
             "vm_size": self.size,
             "node_hours": self.dedicated + self.spot,
             "at_most": self.most,
-            "region": known.get("region", ""),
-            "currency": known.get("currency", ""),
+            "region": price.get("region", ""),
+            "currency": price.get("currency", ""),
             "hour": self.cost,
         }
 
 
-def find(known: tuple[Prices, ...], size: str, region: str) -> Price | None:
+def find(tables: tuple[Prices, ...], size: str, region: str) -> Price | None:
     """The price of a size in a region. Without a region: if only one region has a price, that one."""
-    wanted = key(size)
-    matching = [price for prices in known if region in ("", prices.region) and (price := _price(prices, wanted))]
+    size_key = key(size)
+    matching = [price for prices in tables if region in ("", prices.region) and (price := _price(prices, size_key))]
     return matching[0] if len(matching) == 1 else None
 
 
-def _price(prices: Prices, wanted: str) -> Price | None:
+def _price(prices: Prices, size_key: str) -> Price | None:
     names = {key(name): name for name in (*prices.dedicated, *prices.spot)}
-    if wanted not in names:
+    if size_key not in names:
         return None
-    name = names[wanted]
+    name = names[size_key]
     return Price(name, prices.region, prices.currency, prices.dedicated.get(name), prices.spot.get(name))
 
 

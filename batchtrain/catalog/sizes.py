@@ -69,16 +69,14 @@ Row = tuple[Any, ...]
 
 def _series(family: str, *rows: Row, **common: Any) -> tuple[VmSize, ...]:
     """Makes sizes that differ only in their numbers; the shared values are given once."""
-    shared = VmSize("", family, 0, 0, **common)
-    return tuple(_size(shared, *row) for row in rows)
+    base = VmSize("", family, 0, 0, **common)
+    return tuple(_size(base, *row) for row in rows)
 
 
-def _size(
-    shared: VmSize, name: str, cores: int, memory: float, gpus: int = 0, gpu_memory: float | None = None
-) -> VmSize:
-    memory_of_gpu = gpu_memory or shared.gpu_memory_gib
+def _size(base: VmSize, name: str, cores: int, memory: float, gpus: int = 0, gpu_memory: float | None = None) -> VmSize:
+    memory_of_gpu = gpu_memory or base.gpu_memory_gib
     return VmSize(  # by position: keywords would take 4 ms for all sizes
-        f"Standard_{name}", shared.family, cores, memory, gpus, shared.gpu_model, memory_of_gpu, *shared[7:]
+        f"Standard_{name}", base.family, cores, memory, gpus, base.gpu_model, memory_of_gpu, *base[7:]
     )
 
 
@@ -420,14 +418,14 @@ LEFT: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("M128ms", (64, 32)), ("M416s_v2", (208,)), ("M416ms_v2", (208,)), ("M64bds_1_v3", (32,)),
     ("M96bds_2_v3", (48,)), ("M128bds_3_v3", (64,)), ("M176bds_4_v3", (88,)), ("M128bds_v3", (64,)),
     ("M176bds_v3", (88,)), ("M128bs_v3", (64,)), ("M176bs_v3", (88,)),
-    *((name.format(cores), left) for name, most, table in LEFT_BY_RULE for cores, left in table.items()
+    *((name.format(cores), fewer) for name, most, table in LEFT_BY_RULE for cores, fewer in table.items()
       if cores <= most),
 )  # fmt: skip
 
 
-def _constrained(full: VmSize, left: int) -> VmSize:
+def _constrained(full: VmSize, fewer: int) -> VmSize:
     """The same machine with fewer cores: its number follows the full number, as in `E8-4s_v5`."""
-    return full._replace(name=re.sub(r"(\d+)", rf"\1-{left}", full.name, count=1), cores=left)
+    return full._replace(name=re.sub(r"(\d+)", rf"\1-{fewer}", full.name, count=1), cores=fewer)
 
 
 def key(name: str) -> str:
@@ -436,7 +434,7 @@ def key(name: str) -> str:
 
 
 _FULL = {key(size.name): size for size in FULL}
-SIZES: tuple[VmSize, ...] = (*FULL, *(_constrained(_FULL[key(name)], n) for name, left in LEFT for n in left))
+SIZES: tuple[VmSize, ...] = (*FULL, *(_constrained(_FULL[key(name)], n) for name, fewer in LEFT for n in fewer))
 _BY_KEY = {key(size.name): size for size in SIZES}
 
 
@@ -451,15 +449,15 @@ MOST_MISTAKES = 2
 
 def nearest(name: str, among: Iterable[VmSize] | None = None) -> tuple[str, ...]:
     """At most three names similar to `name`: fewest differences first, then equal length, then equal beginning."""
-    wanted = key(name)
-    most = MOST_MISTAKES if len(wanted) > 5 else 1
-    ranked = []
+    target = key(name)
+    most = MOST_MISTAKES if len(target) > 5 else 1
+    ranking = []
     for size in SIZES if among is None else among:
-        known = key(size.name)
-        if abs(len(known) - len(wanted)) <= most and (wrong := mistakes(wanted, known)) <= most:
-            alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(known, wanted, strict=False)))
-            ranked.append((wrong, abs(len(known) - len(wanted)), -alike, size.name))
-    return tuple(name for *_, name in sorted(ranked)[:3])
+        other = key(size.name)
+        if abs(len(other) - len(target)) <= most and (wrong := mistakes(target, other)) <= most:
+            alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(other, target, strict=False)))
+            ranking.append((wrong, abs(len(other) - len(target)), -alike, size.name))
+    return tuple(name for *_, name in sorted(ranking)[:3])
 
 
 def gone(size: VmSize) -> bool:
@@ -548,8 +546,8 @@ def needed_cuda(size: VmSize) -> str | None:
 
 def too_old_for(size: VmSize) -> tuple[Build, ...]:
     """The last builds of frameworks that are older than the GPUs of a size: they run there only if they contain PTX."""
-    needed = needed_cuda(size)
-    return tuple(build for build in LAST_BUILDS if needed and _version(build.cuda) < _version(needed))
+    cuda = needed_cuda(size)
+    return tuple(build for build in LAST_BUILDS if cuda and _version(build.cuda) < _version(cuda))
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -563,27 +561,23 @@ def _today(size: VmSize) -> str | None:
         choice = TODAY_WITH_GPU.get(size.family, {})
         return choice.get(size.gpus, choice.get(0))
     families = CPU_TODAY.get(size.family, ("Dsv5", "Esv5"))
-    fitting = (candidate for candidate in FULL if candidate.family in families and _holds(candidate, size))
-    return _smallest(fitting)
-
-
-def _holds(size: VmSize, other: VmSize) -> bool:
-    return size.cores >= other.cores and size.memory_gib >= other.memory_gib
-
-
-def _smallest(sizes: Iterable[VmSize]) -> str | None:
-    chosen = min(sizes, key=lambda size: (size.cores, size.memory_gib), default=None)
-    return chosen.name if chosen else None
+    fitting = (
+        candidate
+        for candidate in FULL
+        if candidate.family in families and candidate.cores >= size.cores and candidate.memory_gib >= size.memory_gib
+    )
+    smallest = min(fitting, key=lambda candidate: (candidate.cores, candidate.memory_gib), default=None)
+    return smallest.name if smallest else None
 
 
 def _today_reason(today: str | None) -> str:
-    chosen = find(today) if today else None
-    if chosen is None:
+    size = find(today) if today else None
+    if size is None:
         return ""
-    gpus = f"{chosen.gpus} x {chosen.gpu_model}" if chosen.gpus else f"{chosen.cores} cores"
-    network = f", {chosen.hcas} x {chosen.infiniband.upper()} InfiniBand" if chosen.infiniband else ""
-    text = f"Today's size for the same launch is {chosen.name} ({gpus}{network}){_framework(chosen)}."
-    builds = ", ".join(f"{build.name} (CUDA {build.cuda})" for build in too_old_for(chosen))
+    gpus = f"{size.gpus} x {size.gpu_model}" if size.gpus else f"{size.cores} cores"
+    network = f", {size.hcas} x {size.infiniband.upper()} InfiniBand" if size.infiniband else ""
+    text = f"Today's size for the same launch is {size.name} ({gpus}{network}){_framework(size)}."
+    builds = ", ".join(f"{build.name} (CUDA {build.cuda})" for build in too_old_for(size))
     return f"{text} The last builds of {builds} do not support that GPU." if builds else text
 
 

@@ -149,14 +149,14 @@ IMAGES = (*SUPPORTED, *AGENT_UNNAMED, *RETIRED)
 
 def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = IMAGES) -> Image | None:
     """The image of that reference, ignoring case. Returns None if these tables do not have it."""
-    wanted = Reference(publisher.lower(), offer.lower(), sku.lower())
-    return next((image for image in among if _matches(image, wanted)), None)
+    reference = Reference(publisher.lower(), offer.lower(), sku.lower())
+    return next((image for image in among if _matches(image, reference)), None)
 
 
 def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
     """At most three `publisher:offer:sku` similar to `reference`, the nearest first."""
-    known = [":".join(image[:3]) for image in among]
-    return tuple(difflib.get_close_matches(reference.strip().lower(), known, n=3, cutoff=0.6))
+    references = [":".join(image[:3]) for image in among]
+    return tuple(difflib.get_close_matches(reference.strip().lower(), references, n=3, cutoff=0.6))
 
 
 def service_words(capabilities: Iterable[str]) -> tuple[str, ...]:
@@ -164,5 +164,5 @@ def service_words(capabilities: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(SERVICE_WORDS[word] for word in capabilities if word in SERVICE_WORDS))
 
 
-def _matches(image: Image, wanted: Reference) -> bool:
-    return (image.publisher, image.offer) == wanted[:2] and fnmatch.fnmatchcase(wanted.sku, image.sku)
+def _matches(image: Image, reference: Reference) -> bool:
+    return (image.publisher, image.offer) == reference[:2] and fnmatch.fnmatchcase(reference.sku, image.sku)

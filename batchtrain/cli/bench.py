@@ -287,9 +287,9 @@ def _report(experiment: Experiment, planned: list[Planned], folder: Path, title:
 
 
 def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> Iterator[Measured]:
+    from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
     from batchtrain.runs import compare, scaling_report
     from batchtrain.runs.directory import RunDirectory
-    from batchtrain.runs.summary import OWN_RATES, TOTAL_RATES
 
     done = _done(folder)
     wanted = {experiment.metric, *(TOTAL_RATES + OWN_RATES if experiment.metric == "throughput" else ())}

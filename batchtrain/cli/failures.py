@@ -95,6 +95,9 @@ def _for_people(error: BaseException, message: str, chosen: Settings) -> Iterato
     if isinstance(error, BatchtrainError) and error.finding:
         for row in error.finding.card():
             yield _wrapped(pasted(row, chosen.target, chosen.credentials_options))
+    if isinstance(error, TaskFailed) and error.__cause__ is not None:
+        also, _ = message_of(error.__cause__)
+        yield _wrapped(pasted(f"batchtrain: {also}", chosen.target, chosen.credentials_options))
 
 
 def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> Iterator[str]:
@@ -127,6 +130,8 @@ def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]
     if isinstance(error, TaskFailed):
         known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
         document |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
+        if error.__cause__ is not None:
+            document["problem"] = document_of(error.__cause__, *message_of(error.__cause__))
     if isinstance(error, BatchtrainError) and error.finding:
         document["finding"] = error.finding._asdict()
     if isinstance(error, OSError) and error.filename is not None:

@@ -20,7 +20,7 @@ from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_files import named
 from batchtrain.cli.options import common, registered, results_last, say, seconds, settings, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
 from batchtrain.records import JobSchedule
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS
 
@@ -167,8 +167,10 @@ def _followed(
         )
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
-    if problem := outcome.failure or outcome.problem:
-        raise problem
+    if outcome.failure:
+        raise outcome.failure from outcome.problem
+    if outcome.problem:
+        raise outcome.problem
 
 
 @command.command("list", cls=Command)
@@ -232,9 +234,19 @@ def wait(job_id: str | None, timeout: float) -> None:
     if orphan is None:
         _show_ended(job)
         return
-    with contextlib.ExitStack() as after:
-        after.callback(_end_orphan, client, orphan)  # it deletes the job, whose tasks are shown before
-        _show_ended(job)
+    failure: TaskFailed | None = None
+    try:
+        _show_ended(job, logs=str(orphan.run.path / "logs"))  # before it is deleted
+    except TaskFailed as raised:
+        failure, settings().rest = raised, f"its output is in {orphan.run.path}"
+    try:
+        _end_orphan(client, orphan)
+    except BatchtrainError as problem:
+        if failure is None:
+            raise
+        raise failure from problem
+    if failure is not None:
+        raise failure
 
 
 def _end_orphan(client: Client, orphan: Orphan) -> None:
@@ -271,8 +283,9 @@ def watch(job_id: str | None, timeout: float) -> None:
     _show_ended(job)
 
 
-def _show_ended(job: Job) -> None:
-    """Show the tasks of a job that has ended. Raises TaskFailed if a task failed."""
+def _show_ended(job: Job, *, logs: str = "") -> None:
+    """Show the tasks of a job that has ended. Raises TaskFailed if a task failed. logs: the directory of this machine
+    that has the output of the tasks."""
     if settings().output == "table":
         tasks, left_out = job_tasks.some_of(job)
         show_rows(tasks, empty="no tasks")
@@ -280,7 +293,7 @@ def _show_ended(job: Job) -> None:
             say(left_out)
     else:
         show_rows(job.iter_tasks())
-    job.raise_failed()
+    job.raise_failed(logs=logs)
 
 
 @command.command(cls=Command)

@@ -272,7 +272,7 @@ def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = t
     from batchtrain.service.register import KINDS
 
     with Interrupts() as interrupts:
-        ending = Ending(client, client.register(recipe), tell, interrupts, keep=KINDS)
+        ending = Ending(client, client.register(recipe), tell, interrupts, KINDS)
         try:
             try:
                 yield ending.register

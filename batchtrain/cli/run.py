@@ -105,7 +105,7 @@ def command(
         if outcome.failure is not None:
             raised = _raised(loaded.recipe, outcome.failure)
             chosen.rest = f"{raised}its output is above, and in {outcome.runs[0].path}"
-            raise outcome.failure
+            raise outcome.failure from outcome.problem
         if outcome.problem is not None:
             raise outcome.problem
     finally:
@@ -136,8 +136,9 @@ def _say_what_is_made(recipe: Recipe) -> None:
         spot = f" ({pool.vm_count.low_priority} spot)" if pool.vm_count.low_priority else ""
         say(f"pool {pool.id}: {count} node{'s' if count != 1 else ''} of {pool.vm_size}{spot}")
     for job in recipe.jobs:
-        tasks = f"task {job.tasks[0].id}" if len(job.tasks) == 1 else f"{len(job.tasks)} tasks"
-        say(f"job {job.id}: {tasks}")
+        ids = [task.id for task in job.tasks]
+        named = f"task {ids[0]}" if ids and ids[0] else "tasks with generated ids"
+        say(f"job {job.id}: {named if len(ids) == 1 else f'{len(ids)} tasks'}")
 
 
 def _report(outcome: Outcome) -> None:

@@ -71,7 +71,8 @@ def list_() -> None:
 @click.argument("run", default="latest")
 @common
 def show_(run: str) -> None:
-    """Show a run, its metrics (last and best value, throughput after warm-up), and how long each phase took.
+    """Show a run, its metrics (last and best value, throughput after warm-up), the attempts of tasks that ran more than
+    once, and how long each phase took.
 
     RUN is a name, its beginning or end, a path, or `latest`.
     """
@@ -80,8 +81,9 @@ def show_(run: str) -> None:
 
     directory = _run(run)
     record = directory.record()
+    attempts = compare.attempt_rows(record, directory.attempts())
     if settings().output != "table":
-        show(record)
+        show({**plain(record), **({"attempts": plain(attempts)} if attempts else {})})
         return
     show_rows([compare.row(record)])
     print()
@@ -91,6 +93,9 @@ def show_(run: str) -> None:
     if continued := continuation_rows(directory):
         print()
         show_rows(continued)
+    if attempts:
+        print()
+        show_rows(attempts)
     if record.phases:
         print()
         show_rows(compare.phase_rows(record))

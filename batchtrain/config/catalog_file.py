@@ -85,26 +85,26 @@ def load(directory: str | Path | None = None, environment: Mapping[str, str] | N
 
     Raises ConfigError with every problem of the files, UsageError if BATCHTRAIN_CATALOG does not name a file.
     """
-    known = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     catalog = Catalog()
-    for file in files(directory, known):
+    for file in files(directory, variables):
         catalog = read(file).above(catalog)
     return catalog
 
 
 def files(directory: str | Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The existing catalogue files, the nearest to the recipe last. Raises UsageError as `load` does."""
-    chosen = environment.get(VARIABLE)
-    if chosen and not Path(chosen).is_file():
-        raise UsageError(f"{VARIABLE} is {chosen}, which is not a file; unset it or name a catalog.yaml")
-    own = (Path(chosen),) if chosen else _in(user_directory(environment))
-    return (*own, *(_in(Path(directory)) if directory is not None else ()))
+    named_file = environment.get(VARIABLE)
+    if named_file and not Path(named_file).is_file():
+        raise UsageError(f"{VARIABLE} is {named_file}, which is not a file; unset it or name a catalog.yaml")
+    user_files = (Path(named_file),) if named_file else _in(user_directory(environment))
+    return (*user_files, *(_in(Path(directory)) if directory is not None else ()))
 
 
 def user_directory(environment: Mapping[str, str]) -> Path:
     """The path of the user's catalog.yaml: $XDG_CONFIG_HOME/batchtrain, else ~/.config/batchtrain."""
-    chosen = environment.get("XDG_CONFIG_HOME", "")  # not by platformdirs, whose import costs every command 5 ms
-    base = Path(chosen) if chosen.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".config"
+    folder = environment.get("XDG_CONFIG_HOME", "")  # not by platformdirs, whose import costs every command 5 ms
+    base = Path(folder) if folder.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".config"
     return base / "batchtrain"
 
 
@@ -114,11 +114,11 @@ def _in(directory: Path) -> tuple[Path, ...]:
 
 def read(file: Path) -> Catalog:
     """The entries of one file. Raises ConfigError with every problem and its position."""
-    parsed, faults = document.parse(str(file), file.read_bytes())
+    yaml, faults = document.parse(str(file), file.read_bytes())
     problems = list(faults)
     catalog = Catalog()
     if not problems:
-        catalog = _catalog(parsed, problems)
+        catalog = _catalog(yaml, problems)
     if problems:
         raise ConfigError(tuple(sorted(problems, key=lambda problem: (problem.line, problem.column))))
     return catalog
@@ -155,14 +155,14 @@ _KINDS = {
 }
 
 
-def _catalog(parsed: Document, problems: list[Problem]) -> Catalog:
-    if not isinstance(parsed.data, dict):
-        problems.append(_problem(parsed, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`"))
+def _catalog(yaml: Document, problems: list[Problem]) -> Catalog:
+    if not isinstance(yaml.data, dict):
+        problems.append(_problem(yaml, (), "type", "the file must be a mapping with `sizes`, `images` and `prices`"))
         return Catalog()
-    problems.extend(_unknown(parsed, (), key, _KINDS) for key in parsed.data if key not in _KINDS)
-    sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(parsed, "sizes", problems))))
-    images = tuple(filter(None, (_image(entry, problems) for entry in _entries(parsed, "images", problems))))
-    prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(parsed, "prices", problems))
+    problems.extend(_unknown(yaml, (), key, _KINDS) for key in yaml.data if key not in _KINDS)
+    sizes = tuple(filter(None, (_size(entry, problems) for entry in _entries(yaml, "sizes", problems))))
+    images = tuple(filter(None, (_image(entry, problems) for entry in _entries(yaml, "images", problems))))
+    prices = tuple(Prices(**msgspec.structs.asdict(read.entry)) for read in _entries(yaml, "prices", problems))
     return Catalog(sizes, images, prices)
 
 
@@ -174,41 +174,41 @@ class _Read(NamedTuple):
     entry: Any
 
 
-def _entries(parsed: Document, key: str, problems: list[Problem]) -> Iterator[_Read]:
-    listed = parsed.data.get(key)
-    if listed is None:
+def _entries(yaml: Document, key: str, problems: list[Problem]) -> Iterator[_Read]:
+    items = yaml.data.get(key)
+    if items is None:
         return
-    if not isinstance(listed, list):
-        problems.append(_problem(parsed, (key,), "type", f"`{key}` must be a list"))
+    if not isinstance(items, list):
+        problems.append(_problem(yaml, (key,), "type", f"`{key}` must be a list"))
         return
-    for index, data in enumerate(listed):
-        entry = _converted(parsed, (key, index), data, _KINDS[key], problems)
+    for index, data in enumerate(items):
+        entry = _converted(yaml, (key, index), data, _KINDS[key], problems)
         if entry is not None:
-            yield _Read(parsed, (key, index), entry)
+            yield _Read(yaml, (key, index), entry)
 
 
-def _converted(parsed: Document, path: document.Path, data: Any, kind: _Kind, problems: list[Problem]) -> Any:
+def _converted(yaml: Document, path: document.Path, data: Any, kind: _Kind, problems: list[Problem]) -> Any:
     if not isinstance(data, dict):
-        problems.append(_problem(parsed, path, "type", f"a {kind.singular} must be a mapping"))
+        problems.append(_problem(yaml, path, "type", f"a {kind.singular} must be a mapping"))
         return None
-    known = kind.entry.__struct_fields__
-    strange = [key for key in data if key not in known]
-    problems.extend(_unknown(parsed, path, key, known) for key in strange)
-    given = {key: value for key, value in data.items() if key in known and value is not None}
-    flaws = tuple(_flaws(given, kind.entry))
-    problems.extend(_problem(parsed, (*path, *where), "type", message) for where, message in flaws)
-    return None if strange or flaws else msgspec.convert(given, kind.entry, strict=False)
+    fields = kind.entry.__struct_fields__
+    strange = [key for key in data if key not in fields]
+    problems.extend(_unknown(yaml, path, key, fields) for key in strange)
+    values = {key: value for key, value in data.items() if key in fields and value is not None}
+    flaws = tuple(_flaws(values, kind.entry))
+    problems.extend(_problem(yaml, (*path, *where), "type", message) for where, message in flaws)
+    return None if strange or flaws else msgspec.convert(values, kind.entry, strict=False)
 
 
-def _flaws(given: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.Path, str]]:
+def _flaws(values: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.Path, str]]:
     """Every invalid value, and every missing required field."""
     for field in msgspec.structs.fields(entry):
-        if field.name not in given:
+        if field.name not in values:
             if field.required:
                 yield (), f"`{field.name}` is missing"
             continue
         try:
-            msgspec.convert(given[field.name], field.type, strict=False)
+            msgspec.convert(values[field.name], field.type, strict=False)
         except msgspec.ValidationError as error:
             yield (field.name,), _sentence(error)
 
@@ -269,30 +269,30 @@ def _changes(read: _Read, problems: list[Problem]) -> dict[str, Any]:
     return changes
 
 
-def _unknown(parsed: Document, path: document.Path, key: str, known: Iterable[str]) -> Problem:
+def _unknown(yaml: Document, path: document.Path, key: str, names: Iterable[str]) -> Problem:
     from difflib import get_close_matches  # a slow import, needed only for a mistake
 
-    near = get_close_matches(key, list(known), n=1, cutoff=0.6)
-    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}."
-    where = parsed.position((*path, key), key=True)
-    return _problem(parsed, (*path, key), "unknown-key", f"`{key}` is not known here.", where)._replace(hint=hint)
+    near = get_close_matches(key, list(names), n=1, cutoff=0.6)
+    hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}."
+    where = yaml.position((*path, key), key=True)
+    return _problem(yaml, (*path, key), "unknown-key", f"`{key}` is not known here.", where)._replace(hint=hint)
 
 
 def _problem(
-    parsed: Document, path: document.Path, rule: str, message: str, position: document.Position | None = None
+    yaml: Document, path: document.Path, rule: str, message: str, position: document.Position | None = None
 ) -> Problem:
-    at = position or parsed.position(path)
+    at = position or yaml.position(path)
     return Problem(
         rule,
         message,
-        parsed.file,
+        yaml.file,
         at.line,
         at.column,
         _dotted(path),
         end_line=at.end_line,
         end_column=at.end_column,
         see=SEE,
-        source="".join(parsed.text.splitlines()[at.line - 1 : at.line]),
+        source="".join(yaml.text.splitlines()[at.line - 1 : at.line]),
     )
 
 
@@ -305,9 +305,9 @@ def _dotted(path: document.Path) -> str:
 
 def _entry(value: VmSize | Image | Prices, default: VmSize | Image | Prices) -> dict[str, Any]:
     """A value as an entry: what differs from the default, in plain words."""
-    shown: dict[str, Any] = {}
-    for name, own, usual in zip(value._fields, value, default, strict=True):
-        if own == usual:
+    entry: dict[str, Any] = {}
+    for name, new, usual in zip(value._fields, value, default, strict=True):
+        if new == usual:
             continue
-        shown[name] = own.isoformat() if isinstance(own, date) else sorted(own) if isinstance(own, frozenset) else own
-    return shown
+        entry[name] = new.isoformat() if isinstance(new, date) else sorted(new) if isinstance(new, frozenset) else new
+    return entry

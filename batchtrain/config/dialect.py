@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from batchtrain.config.schema import Flaw
-from batchtrain.config.types import RENAMED, RENAMED_VALUES, Renamed, RenamedValue
+from batchtrain.config.types import RENAMED, RENAMED_VALUES, Branch, Renamed, RenamedValue
 
 Path = tuple[str | int, ...]
 
@@ -14,83 +14,62 @@ OLD_SECTIONS = {"batch_shipyard": "batchtrain"}
 """Older names of top-level sections, and the current ones."""
 
 
-def renamed(section: str, data: Any, written: dict[Path, Path], flaws: list[Flaw]) -> Any:
+def renamed(section: str, data: Any, paths_in_file: dict[Path, Path], flaws: list[Flaw]) -> Any:
     """The data of a section with current names; each deprecated name adds a warning to `flaws`.
 
-    written: receives, for each current path, the path in the file.
+    paths_in_file: receives, for each current path, the path in the file.
     """
-    words = _WORDS.get(section)
-    return _Renaming(written, flaws).walk(data, words, (section,)) if words else data
+    branch = _TREE.below.get(section)
+    return _Renaming(paths_in_file, flaws).walk(data, branch, (section,)) if branch else data
 
 
 def today(path: Path) -> Path:
     """The path with current names."""
-    words = _WORDS.get(str(path[0]))
-    done = list(path[:1])
+    branch = _TREE.below.get(str(path[0]))
+    current = list(path[:1])
     for step in path[1:]:
-        words = words and (words.below.get(str(step)) or words.below.get("*"))
-        renamed = words.renamed if words else None
-        if renamed is not None and renamed.new.startswith("../"):
-            done.pop()
-        done.append(renamed.new.removeprefix("../") if renamed is not None else step)
-    return tuple(done)
+        branch = branch and (branch.below.get(str(step)) or branch.below.get("*"))
+        rule = _name_rule(branch) if branch else None
+        if rule is not None and rule.new.startswith("../"):
+            current.pop()
+        current.append(rule.new.removeprefix("../") if rule is not None else step)
+    return tuple(current)
 
 
-class _Words:
-    """The deprecated names and values, as a tree of steps."""
-
-    __slots__ = ("below", "renamed", "values")
-
-    def __init__(self) -> None:
-        self.below: dict[str, _Words] = {}
-        self.renamed: Renamed | None = None
-        self.values: dict[str, str] = {}
-
-    def at(self, path: Iterable[str]) -> _Words:
-        words = self
-        for step in path:
-            words = words.below.setdefault(step, _Words())
-        return words
+_Branch = Branch[Renamed | RenamedValue]
+_TREE: _Branch = Branch((*RENAMED, *RENAMED_VALUES))
 
 
-def _tree(renamed: Iterable[Renamed], values: Iterable[RenamedValue]) -> dict[str, _Words]:
-    root = _Words()
-    for name in renamed:
-        root.at(name.path).renamed = name
-    for value in values:
-        root.at(value.path).values[value.old] = value.new
-    return root.below
-
-
-_WORDS = _tree(RENAMED, RENAMED_VALUES)
+def _name_rule(branch: _Branch) -> Renamed | None:
+    return next((rule for rule in branch.rules if isinstance(rule, Renamed)), None)
 
 
 class _Renaming:
     """Walks along the paths that may have deprecated names; copies only data that has some."""
 
-    def __init__(self, written: dict[Path, Path], flaws: list[Flaw]) -> None:
-        self._written, self._flaws = written, flaws
+    def __init__(self, paths_in_file: dict[Path, Path], flaws: list[Flaw]) -> None:
+        self._written, self._flaws = paths_in_file, flaws
         self._lifted: list[tuple[Path, str, Any]] = []  # the mapping it goes to, its name there, the value
 
-    def walk(self, data: Any, words: _Words, path: Path) -> Any:
+    def walk(self, data: Any, branch: _Branch, path: Path) -> Any:
         if isinstance(data, str):
-            return self._value(data, words, path)
+            return self._value(data, branch, path)
         if isinstance(data, list):
-            below = words.below.get("*")
+            below = branch.below.get("*")
             return data if below is None else self._changed(data, enumerate(data), below, path)
         if not isinstance(data, dict):
             return data
-        for step, below in words.below.items():
+        for step, below in branch.below.items():
             items = list(data.items()) if step == "*" else [(step, data[step])] if step in data else []
             data = self._changed(data, items, below, path)
-        for step, below in words.below.items():
-            if below.renamed is not None and step in data:
-                data = self._renamed(data, below.renamed, path)
-        lifted = [(name, value) for to, name, value in self._lifted if to == path]
+        for step, below in branch.below.items():
+            if step in data and (rule := _name_rule(below)) is not None:
+                data = self._renamed(data, rule, path)
+        moves = [(name, value) for to, name, value in self._lifted if to == path]
         self._lifted = [waiting for waiting in self._lifted if waiting[0] != path]
-        return {**data, **{name: value for name, value in lifted if name not in data}} if lifted else data
+        return {**data, **{name: value for name, value in moves if name not in data}} if moves else data
 
-    def _changed(self, data: Any, items: Iterable[tuple[Any, Any]], below: _Words, path: Path) -> Any:
+    def _changed(self, data: Any, items: Iterable[tuple[Any, Any]], below: _Branch, path: Path) -> Any:
         changes = {}
         for step, value in items:
             changed = self.walk(value, below, (*path, step))
@@ -102,30 +81,31 @@ class _Renaming:
             return {**data, **changes}
         return [changes.get(number, value) for number, value in enumerate(data)]
 
-    def _value(self, data: str, words: _Words, path: Path) -> str:
-        new = words.values.get(data)
-        if new is None:
-            return data
-        self._flaws.append(Flaw(path, "renamed", f"`{data}` is written `{new}` today", level="warning", fix=new))
-        return new
+    def _value(self, data: str, branch: _Branch, path: Path) -> str:
+        for rule in branch.rules:
+            if isinstance(rule, RenamedValue) and rule.old == data:
+                message = f"`{data}` is written `{rule.new}` today"
+                self._flaws.append(Flaw(path, "renamed", message, level="warning", fix=rule.new))
+                return rule.new
+        return data
 
-    def _renamed(self, data: dict[str, Any], renamed: Renamed, path: Path) -> dict[str, Any]:
-        old, new = renamed.path[-1], renamed.new
+    def _renamed(self, data: dict[str, Any], rule: Renamed, path: Path) -> dict[str, Any]:
+        old, new = rule.path[-1], rule.new
         home = path[:-1] if new.startswith("../") else path
         new = new.removeprefix("../")
-        rest = {name: value for name, value in data.items() if name != old}
+        others = {name: value for name, value in data.items() if name != old}
         if home == path and new in data:
             message = f"`{old}` is the deprecated name of `{new}`, and both are set; keep `{new}`"
             self._flaws.append(Flaw((*path, old), "renamed", message, at_key=True))
-            return rest
+            return others
         now = (*home, new)
         self._written[now] = (*path, old)
-        if not renamed.quiet:
-            why = f": {renamed.why}" if renamed.why else ""
+        if not rule.quiet:
+            why = f": {rule.why}" if rule.why else ""
             message = f"`{old}` is called `{new}` today{why}"
             fix = new if home == path else ""
             self._flaws.append(Flaw(now, "renamed", message, at_key=True, level="warning", fix=fix))
         if home == path:
             return {new if name == old else name: value for name, value in data.items()}
         self._lifted.append((home, new, data[old]))
-        return rest
+        return others

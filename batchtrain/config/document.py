@@ -84,10 +84,10 @@ class Document(NamedTuple):
         """The position of a value, or of its key; of the key of its nearest parent if it does not exist."""
         return self.positions([(path, key)])[path, key]
 
-    def positions(self, wanted: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
-        """The positions of many values in one pass over the text. wanted: pairs of a path, and whether its key is
+    def positions(self, places: Iterable[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
+        """The positions of many values in one pass over the text. places: pairs of a path, and whether its key is
         meant."""
-        return _positions(self, list(wanted))
+        return _positions(self, list(places))
 
     def ruler(self) -> Ruler:
         """A converter of offsets into lines and columns."""
@@ -383,14 +383,14 @@ class _Builder:
         return name
 
     def _stands_for(self, event: Any) -> tuple[Any, int]:
-        known: Any = self._anchors.get(event.anchor, _DROPPED)
-        if known is _DROPPED:
+        anchor: Any = self._anchors.get(event.anchor, _DROPPED)
+        if anchor is _DROPPED:
             self._tell(event, "aliases", f"`*{event.anchor}` is not defined; there is no `&{event.anchor}` above it")
             return None, 1
-        if known is None:
+        if anchor is None:
             self._tell(event, "aliases", "the alias contains itself")
             return None, 1
-        value, weight = known
+        value, weight = anchor
         self._aliased += weight
         if self._aliased > min(10 * self._nodes + 10_000, 2 * self._nodes + 5_000_000):
             message = "its aliases expand to too many values; write the values without aliases"
@@ -408,13 +408,13 @@ class _Builder:
 
 def _merge(closed: _Open) -> None:
     """Add the keys of `<<` that the mapping does not have; the first of several sources wins."""
-    merged: dict[str, Any] = {}
+    additions: dict[str, Any] = {}
     for value in closed.merges:
         for source in value if isinstance(value, list) else [value]:
             if isinstance(source, dict):
-                merged = {**source, **merged}
-    seen = closed.seen or {}
-    closed.data.update({name: value for name, value in merged.items() if name not in seen})
+                additions = {**source, **additions}
+    names = closed.seen or {}
+    closed.data.update({name: value for name, value in additions.items() if name not in names})
 
 
 # --- offsets to places ----------------------------------------------------------------------------------------------
@@ -473,12 +473,12 @@ class _Watched:
         self.skip = False  # its value is a key, which has no path
 
 
-def _positions(document: Document, wanted: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
+def _positions(document: Document, places: list[tuple[Path, bool]]) -> dict[tuple[Path, bool], Position]:
     if not document.readable:
-        return dict.fromkeys(wanted, Position(1, 1, exact=False))
+        return dict.fromkeys(places, Position(1, 1, exact=False))
     source, ruler = _Source(document.file, document.text), Ruler(document.text)
-    root = _Finder(source, [path for path, _ in wanted]).find()
-    spans = {(path, key): _span(root, path, key) for path, key in wanted}
+    root = _Finder(source, [path for path, _ in places]).find()
+    spans = {(path, key): _span(root, path, key) for path, key in places}
     return {what: _position(document.text, source, ruler, *span) for what, span in spans.items()}
 
 
@@ -520,8 +520,8 @@ def _head(node: _Node) -> tuple[int, int, str]:
 def _below(node: _Node, step: str | int) -> tuple[tuple[int, int, str] | None, _Node] | None:
     if step in node.items:
         return node.items[step]
-    for merged in node.merges:
-        item = _below(merged, step)
+    for source in node.merges:
+        item = _below(source, step)
         if item is not None:
             return item
     return None

@@ -23,8 +23,8 @@ _QUOTED: dict[str, tuple[str, str]] = {
 
 def file_schema(name: str) -> dict[str, Any]:
     """The schema of one file (`credentials`, `config`, `pool`, `jobs`)."""
-    made = msgspec.json.schema(schema.FILES[name], schema_hook=lambda _: {"type": "string"})  # of a Secret
-    definitions = {title: _as_loaded(block) for title, block in made["$defs"].items()}
+    generated = msgspec.json.schema(schema.FILES[name], schema_hook=lambda _: {"type": "string"})  # of a Secret
+    definitions = {title: _as_loaded(block) for title, block in generated["$defs"].items()}
     for block in reference.blocks():
         if block.name in definitions:
             _tell(definitions[block.name], block)
@@ -35,7 +35,7 @@ def file_schema(name: str) -> dict[str, Any]:
         if new in top["properties"]:
             top["properties"][old] = _older(top["properties"][new], new)
     title = f"batchtrain {name}.yaml"
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "$ref": made["$ref"]}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "$ref": generated["$ref"]}
     return {**head, "$defs": definitions}
 
 
@@ -50,7 +50,7 @@ def _as_loaded(value: Any) -> Any:
         return [_as_loaded(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {
+    loaded_schema = {
         key: {name: _as_loaded(below) for name, below in item.items()}  # a property may be called `type` or `default`
         if key == "properties"
         else item
@@ -60,11 +60,11 @@ def _as_loaded(value: Any) -> Any:
     }
     kind = value.get("type")
     if kind == "string":
-        made["type"] = ["string", "number", "boolean"]
+        loaded_schema["type"] = ["string", "number", "boolean"]
     elif kind in _QUOTED:
-        made["type"] = [kind, "string"]
-        made["pattern"], made["patternErrorMessage"] = _QUOTED[kind]
-    return made
+        loaded_schema["type"] = [kind, "string"]
+        loaded_schema["pattern"], loaded_schema["patternErrorMessage"] = _QUOTED[kind]
+    return loaded_schema
 
 
 def _or_nothing(definition: dict[str, Any]) -> None:
@@ -88,24 +88,24 @@ def _tell(definition: dict[str, Any], block: reference.BlockOf) -> None:
         del definition["description"]
     for item in block.properties:
         pattern = (*block.paths[0], item.name)
-        described = definition["properties"][item.name]
+        item_schema = definition["properties"][item.name]
         if item.example is not None:
-            described["examples"] = [item.example]
+            item_schema["examples"] = [item.example]
         instead = reference.gone(pattern)
         if instead:
-            described["deprecated"] = True
-            described["description"] = f"{item.description} No effect: {instead}."
+            item_schema["deprecated"] = True
+            item_schema["description"] = f"{item.description} No effect: {instead}."
         for old, new in reference.older_values(pattern):
-            if "enum" in described:
+            if "enum" in item_schema:
                 old_value = {
                     "const": old,
                     "deprecated": True,
                     "description": f"Today: `{new}`.",
                     "$comment": schema.OLDER,
                 }
-                described["anyOf"] = [{"enum": described.pop("enum")}, old_value]
+                item_schema["anyOf"] = [{"enum": item_schema.pop("enum")}, old_value]
         if not item.required:
-            _or_nothing(described)
+            _or_nothing(item_schema)
 
 
 def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
@@ -114,12 +114,12 @@ def _allow_older(definitions: dict[str, Any], rule: types.Renamed) -> None:
             continue
         for pattern in block.paths:
             if reference.pattern(pattern) == rule.path[:-1]:
-                known = definitions[block.name]["properties"]
-                known[rule.path[-1]] = _older(known[rule.new], rule.new)
+                properties = definitions[block.name]["properties"]
+                properties[rule.path[-1]] = _older(properties[rule.new], rule.new)
             elif rule.new.startswith("../") and reference.pattern(pattern) == rule.path[:-2]:
-                known = definitions[block.name]["properties"]
-                map_of = known[rule.path[-2]]
-                map_of["properties"] = {rule.path[-1]: _older(known[rule.new[3:]], rule.new[3:])}
+                properties = definitions[block.name]["properties"]
+                map_of = properties[rule.path[-2]]
+                map_of["properties"] = {rule.path[-1]: _older(properties[rule.new[3:]], rule.new[3:])}
 
 
 def _older(today: dict[str, Any], name: str) -> dict[str, Any]:

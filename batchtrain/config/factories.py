@@ -88,8 +88,8 @@ def faults(task: Task) -> Faults:
 
 def kind(factory: TaskFactory) -> str | None:
     """The kind of the factory. Returns None if it has no kind or several."""
-    given = [name for name in KINDS if getattr(factory, name)]
-    return given[0] if len(given) == 1 else None
+    kinds = [name for name in KINDS if getattr(factory, name)]
+    return kinds[0] if len(kinds) == 1 else None
 
 
 def keywords(file: FileFactory) -> tuple[str, ...]:
@@ -97,16 +97,16 @@ def keywords(file: FileFactory) -> tuple[str, ...]:
     return KEYWORDS if file.source is None else SOURCE_KEYWORDS
 
 
-def in_source(wanted: FileFactorySource, names: Iterable[str]) -> list[str]:
+def in_source(selection: FileFactorySource, names: Iterable[str]) -> list[str]:
     """The files of a source for which tasks are made, in order."""
-    top = f"{wanted.path.strip('/')}/" if wanted.path.strip("/") else ""
-    return sorted(name for name in names if name.startswith(top) and chosen(name.removeprefix(top), wanted))
+    top = f"{selection.path.strip('/')}/" if selection.path.strip("/") else ""
+    return sorted(name for name in names if name.startswith(top) and chosen(name.removeprefix(top), selection))
 
 
-def chosen(name: str, wanted: FileFactoryStorage | FileFactorySource) -> bool:
-    """Whether a file is wanted: by one of `include` (or all), and by none of `exclude`."""
-    included = not wanted.include or any(fnmatchcase(name, pattern) for pattern in wanted.include)
-    return included and not any(fnmatchcase(name, pattern) for pattern in wanted.exclude)
+def chosen(name: str, selection: FileFactoryStorage | FileFactorySource) -> bool:
+    """Whether a file is selected: by one of `include` (or all), and by none of `exclude`."""
+    is_included = not selection.include or any(fnmatchcase(name, pattern) for pattern in selection.include)
+    return is_included and not any(fnmatchcase(name, pattern) for pattern in selection.exclude)
 
 
 # --- what is wrong --------------------------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ def kind_faults(task: Task) -> Faults:
 
 
 def _exactly_one(path: Path, block: object, names: tuple[str, ...]) -> Faults:
-    given = [name for name in names if getattr(block, name)]
-    if not given:
+    present = [name for name in names if getattr(block, name)]
+    if not present:
         yield Mistake(path, f"the factory has no kind; add one of {', '.join(f'`{name}`' for name in names)}")
-    elif len(given) > 1:
-        yield Mistake(path, f"{' and '.join(f'`{name}`' for name in given)} are given; keep one")
+    elif len(present) > 1:
+        yield Mistake(path, f"{' and '.join(f'`{name}`' for name in present)} are given; keep one")
 
 
 def id_faults(task: Task) -> Faults:
@@ -160,15 +160,15 @@ def _repeated_ids(template: str, factory: TaskFactory) -> Faults:
     reason are found while the tasks are sent."""
     fields = [(re.split(r"[.\[]", field)[0], f"{{0:{spec}}}") for field, spec, _ in _fields(template)]
     if factory.list:
-        seen: set[tuple[str, ...]] = set()
+        earlier_ids: set[tuple[str, ...]] = set()
         for number, row in enumerate(factory.list):
             texts = tuple(ids.cleaned(_tried(text, row.get(name))).lower() for name, text in fields)
-            if texts in seen:
+            if texts in earlier_ids:
                 yield Mistake(
                     ("id",), f"`list[{number}]` makes the id of an earlier set; write more parameters into it"
                 )
                 break
-            seen.add(texts)
+            earlier_ids.add(texts)
     for name, column in zip(factory.grid, columns(factory) if factory.grid else (), strict=True):
         formats = [text for field, text in fields if field == name]
         if len(column) > 1 and not any(_all_differ(column, text) for text in formats):
@@ -182,9 +182,9 @@ def _overlong_ids(template: str, factory: TaskFactory) -> Faults:
         longest = (max(column, key=lambda value: len(str(value))) for column in columns(factory))
         rows = (dict(zip(factory.grid, longest, strict=True)),)
     for row in rows:
-        made = _tried(template, None, **row)
-        if len(made) > MOST_ID:
-            message = f"`{made}` has {len(made)} characters, and an id may have {MOST_ID}; shorten `id`, or its values"
+        name = _tried(template, None, **row)
+        if len(name) > MOST_ID:
+            message = f"`{name}` has {len(name)} characters, and an id may have {MOST_ID}; shorten `id`, or its values"
             yield Mistake(("id",), message)
             return
 
@@ -193,16 +193,16 @@ def _all_differ(values: Sequence[Any], text: str) -> bool:
     return len({ids.cleaned(_tried(text, value)).lower() for value in values}) == len(values)
 
 
-def _tried(text: str, value: object, **named: object) -> str:
+def _tried(text: str, value: object, **keyword_values: object) -> str:
     """Values written by a format; ones that do not fit are reported by the rule about commands."""
     try:
-        return text.format(value, **named)
+        return text.format(value, **keyword_values)
     except FORMAT_ERRORS:
         return str(value)
 
 
 def value_faults(task: Task) -> Faults:
-    """A factory has values."""
+    """The mistakes by which a factory has no values, or not those that the user meant."""
     factory = _clear(task)
     sweep = factory.parametric_sweep if factory else None
     if sweep is not None:
@@ -259,12 +259,12 @@ def _steps_faults(path: Path, steps: Steps) -> Faults:
         yield Mistake(path, f"there is no value from {steps.start} to before {steps.stop} in steps of {steps.step}")
 
 
-def _random_faults(path: Path, wanted: RandomFactory) -> Faults:
-    if wanted.integer is not None:
-        yield from _steps_faults((*path, "integer"), wanted.integer)
+def _random_faults(path: Path, factory: RandomFactory) -> Faults:
+    if factory.integer is not None:
+        yield from _steps_faults((*path, "integer"), factory.integer)
         return
     try:
-        _draw(wanted, random.Random(0))()
+        _draw(factory, random.Random(0))()
     except (ValueError, ArithmeticError) as error:
         yield Mistake(
             (*path, "distribution"), f"its numbers cannot be drawn ({error}); check the parameters of the distribution"
@@ -272,13 +272,13 @@ def _random_faults(path: Path, wanted: RandomFactory) -> Faults:
 
 
 def size_faults(task: Task) -> Faults:
-    """A factory makes no more tasks than anybody runs."""
+    """The mistake of a factory that makes more tasks than allowed."""
     factory = _clear(task)
     count = counted(factory) if factory is not None and not any(value_faults(task)) else None
     if count is not None and count > MOST_TASKS:
-        shown = f"{count:,}" if count < 10**18 else "more than 10^18"
+        text = f"{count:,}" if count < 10**18 else "more than 10^18"
         path = (*FACTORY, kind(factory) or "") if factory else FACTORY
-        yield Mistake(path, f"the factory creates {shown} tasks, but at most {MOST_TASKS:,} are allowed; split the job")
+        yield Mistake(path, f"the factory creates {text} tasks, but at most {MOST_TASKS:,} are allowed; split the job")
 
 
 def command_faults(task: Task) -> Faults:
@@ -394,8 +394,8 @@ def misfit(command: str, row: tuple[Any, ...], words: Mapping[str, str]) -> str:
     except FORMAT_ERRORS as error:
         wrong = next(_wrong(command, row, words), "")
         about = f"`{wrong}` fits no value" if wrong else f"its braces do not fit ({error})"
-        there = ", ".join(f"{{{name}}}" for name in words or map(str, range(len(row))))
-        return f"{about}; the factory gives {there or 'no values'}. {_TWICE}"
+        placeholders = ", ".join(f"{{{name}}}" for name in words or map(str, range(len(row))))
+        return f"{about}; the factory gives {placeholders or 'no values'}. {_TWICE}"
     return ""
 
 
@@ -406,14 +406,14 @@ def _wrong(command: str, row: tuple[Any, ...], words: Mapping[str, str]) -> Iter
     """The replacement fields that cannot be filled."""
     automatic = 0
     for field, spec, turn in _fields(command):
-        shown = "{" + field + (f"!{turn}" if turn else "") + (f":{spec}" if spec else "") + "}"
+        placeholder = "{" + field + (f"!{turn}" if turn else "") + (f":{spec}" if spec else "") + "}"
         name = field
         if not name and not words:
             name, automatic = str(automatic), automatic + 1
         try:
             format(Formatter().get_field(name, row, words)[0], spec or "")
         except FORMAT_ERRORS:
-            yield shown
+            yield placeholder
 
 
 def _fields(command: str) -> Iterator[tuple[str, str | None, str | None]]:
@@ -429,8 +429,8 @@ def _never(command: str) -> str:
         list(Formatter().parse(command))
     except ValueError as error:
         return f"its braces do not fit ({error}). {_TWICE}"
-    named = next((field for field, _, _ in _fields(command) if re.match(r"[^0-9.\[]", field)), None)
-    return f"`{{{named}}}` fits no value; the factory gives {{0}}, {{1}} and so on. {_TWICE}" if named else ""
+    field_name = next((field for field, _, _ in _fields(command) if re.match(r"[^0-9.\[]", field)), None)
+    return f"`{{{field_name}}}` fits no value; the factory gives {{0}}, {{1}} and so on. {_TWICE}" if field_name else ""
 
 
 def _example(factory: TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
@@ -440,8 +440,8 @@ def _example(factory: TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
     if factory.custom is not None or factory.repeat is not None:
         return (), {}
     row = next(iter(values(factory, 0)))
-    named = names(factory)
-    return ((), dict(zip(named, row, strict=True))) if named else (row, {})
+    parameters = names(factory)
+    return ((), dict(zip(parameters, row, strict=True))) if parameters else (row, {})
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -497,12 +497,13 @@ def values(factory: TaskFactory, seed: int | str) -> Values:
     """The values of each task of a sweep, grid or list, or as many random ones as are wanted. For a factory without
     faults."""
     if factory.random is not None:
-        return _numbers(factory.random, random.Random(seed))
+        draw = _draw(factory.random, random.Random(seed))
+        return ((draw(),) for _ in range(factory.random.generate))
     if factory.grid:
         return product(*map(_axis, factory.grid.values()))
     if factory.list:
-        named = names(factory)
-        return (tuple(_parameter(row[name]) for name in named) for row in factory.list)
+        parameters = names(factory)
+        return (tuple(_parameter(row[name]) for name in parameters) for row in factory.list)
     assert factory.parametric_sweep is not None
     return _combined(factory.parametric_sweep)
 
@@ -537,8 +538,8 @@ def columns(factory: TaskFactory) -> Sequence[Sequence[Any]]:
     sweep = factory.parametric_sweep
     if sweep is None or sweep.product:
         return [_ends(_range(steps)) for steps in (sweep.product if sweep else ())]
-    chosen = sweep.combinations or sweep.permutations
-    return [chosen.iterable] * chosen.length if chosen else sweep.product_iterables or sweep.zip
+    selection = sweep.combinations or sweep.permutations
+    return [selection.iterable] * selection.length if selection else sweep.product_iterables or sweep.zip
 
 
 def _ends(numbers: range) -> Sequence[int]:
@@ -570,16 +571,11 @@ def _combined(sweep: ParametricSweep) -> Values:
     return zip(*sweep.zip, strict=False)
 
 
-def _numbers(wanted: RandomFactory, source: random.Random) -> Values:
-    draw = _draw(wanted, source)
-    return ((draw(),) for _ in range(wanted.generate))
-
-
-def _draw(wanted: RandomFactory, source: random.Random) -> Callable[[], float]:
+def _draw(factory: RandomFactory, source: random.Random) -> Callable[[], float]:
     """A source of random numbers. It and its calls raise ValueError or ArithmeticError for invalid parameters."""
-    if (steps := wanted.integer) is not None:
+    if (steps := factory.integer) is not None:
         return lambda: source.randrange(steps.start, steps.stop, steps.step)
-    name, shape = next((name, chosen) for name in DRAWS if (chosen := getattr(wanted.distribution, name)) is not None)
+    name, shape = next((name, value) for name in DRAWS if (value := getattr(factory.distribution, name)) is not None)
     draw = getattr(source, DRAWS[name])
     parameters = [getattr(shape, field) for field in shape.__struct_fields__]
     return lambda: float(draw(*parameters))

@@ -72,13 +72,13 @@ def fix(files: Files, judge: Judge) -> Fixed:
 
 def migrate(files: Files, judge: Judge) -> Fixed:
     """Replace deprecated names, and retired sizes and images; other mistakes are unchanged."""
-    done = _settled(files, judge, _older)
-    return done._replace(notes=_about_programs(judge(files), done)) if done.applied else done
+    result = _settled(files, judge, _older)
+    return result._replace(notes=_about_programs(judge(files), result)) if result.applied else result
 
 
-def _about_programs(before: Examined, done: Fixed) -> tuple[Problem, ...]:
+def _about_programs(before: Examined, result: Fixed) -> tuple[Problem, ...]:
     """The remarks about a GPU size that do not apply to its replacement."""
-    if not any(item.rule == "size-retired" for item in done.applied):
+    if not any(item.rule == "size-retired" for item in result.applied):
         return ()
     pool = before.recipe.pool
     size = before.recipe.catalog.size(pool.vm_size) if pool is not None else None
@@ -103,44 +103,44 @@ def _lines(content: bytes) -> list[str]:
 def _settled(files: Files, judge: Judge, answers: Callable[[Examined], Mapping[str, list[_Edit]]]) -> Fixed:
     """Repeats the edits until there is nothing to edit."""
     now = dict(files)
-    applied: list[Fix] = []
+    fixes: list[Fix] = []
     hopeless: set[str] = set()  # files that an edit would break
-    seen = judge(now)
+    review = judge(now)
     for _ in range(ROUNDS):
         changed = False
-        for file, edits in answers(seen).items():
+        for file, edits in answers(review).items():
             if file not in now or file in hopeless or not edits:
                 continue
-            content, done = _edited(seen.reading.documents[file], now[file], edits)
+            content, file_fixes = _edited(review.reading.documents[file], now[file], edits)
             if content is None:
                 hopeless.add(file)
                 continue
-            now[file], changed = content, changed or bool(done)
-            applied += done
+            now[file], changed = content, changed or bool(file_fixes)
+            fixes += file_fixes
         if not changed:
             break
-        seen = judge(now)
+        review = judge(now)
     changes = {file: content for file, content in now.items() if content != files[file]}
-    return Fixed(changes, tuple(sorted(applied, key=lambda edit: edit[:3])), seen)
+    return Fixed(changes, tuple(sorted(fixes, key=lambda edit: edit[:3])), review)
 
 
-def _edited(parsed: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Fix]]:
+def _edited(yaml: Document, content: bytes, edits: Iterable[_Edit]) -> tuple[bytes | None, list[Fix]]:
     """The content of a file with the edits; None if the result would be worse to read than before."""
-    ruler, text, end = parsed.ruler(), parsed.text, 0
-    done: list[Fix] = []
+    ruler, text, end = yaml.ruler(), yaml.text, 0
+    fixes: list[Fix] = []
     parts: list[str] = []
     for edit in sorted(set(edits)):
         old = text[edit.start : edit.end]
         if edit.start < end or old == edit.text:
             continue
-        added = edit.text.strip(", \r\n")
-        done.append(Fix(parsed.file, *ruler.position(edit.start), _bare(old), _bare(added), edit.rule))
+        insertion = edit.text.strip(", \r\n")
+        fixes.append(Fix(yaml.file, *ruler.position(edit.start), _bare(old), _bare(insertion), edit.rule))
         parts += [text[end : edit.start], edit.text]
         end = edit.end
     mark = b"\xef\xbb\xbf" if content.startswith(b"\xef\xbb\xbf") else b""
-    edited = mark + "".join([*parts, text[end:]]).encode()
-    before, after = (document.parse(parsed.file, version)[1] for version in (content, edited))
-    return (None, []) if len(after) > len(before) else (edited, done)
+    new_content = mark + "".join([*parts, text[end:]]).encode()
+    before, after = (document.parse(yaml.file, version)[1] for version in (content, new_content))
+    return (None, []) if len(after) > len(before) else (new_content, fixes)
 
 
 def _bare(word: str) -> str:
@@ -150,23 +150,23 @@ def _bare(word: str) -> str:
 # --- what to edit ---------------------------------------------------------------------------------------------------
 
 
-def _fixes(seen: Examined) -> dict[str, list[_Edit]]:
-    edits = _answers(seen)
-    for file, quoted in _quoted(seen).items():
-        edits[file] = _without_quarrels([*edits.get(file, ()), *quoted])
+def _fixes(review: Examined) -> dict[str, list[_Edit]]:
+    edits = _answers(review)
+    for file, quote_edits in _quoted(review).items():
+        edits[file] = _without_quarrels([*edits.get(file, ()), *quote_edits])
     return edits
 
 
-def _quoted(seen: Examined) -> dict[str, list[_Edit]]:
+def _quoted(review: Examined) -> dict[str, list[_Edit]]:
     """Quoted numbers and booleans: batchtrain reads them, but an editor with the schema reports them as texts."""
     edits: dict[str, list[_Edit]] = {}
-    for name, section in seen.reading.sections.items():
+    for name, section in review.reading.sections.items():
         if not section.document.readable:
             continue
         numbers = {
-            (seen.reading.written(path), False): text
+            (review.reading.written(path), False): text
             for path, text in schema.numbers(name, section.data)
-            if _NUMBER.fullmatch(text) and not seen.reading.setting(path)
+            if _NUMBER.fullmatch(text) and not review.reading.setting(path)
         }
         positions = section.document.positions(numbers) if numbers else {}
         edits.setdefault(section.document.file, []).extend(
@@ -180,10 +180,10 @@ def _quoted(seen: Examined) -> dict[str, list[_Edit]]:
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?|true|false")
 
 
-def _answers(seen: Examined) -> dict[str, list[_Edit]]:
+def _answers(review: Examined) -> dict[str, list[_Edit]]:
     edits: dict[str, list[_Edit]] = {}
-    for file, problems in _by_file(problem for problem in seen.problems if problem.fix).items():
-        ruler = seen.reading.documents[file].ruler()
+    for file, problems in _by_file(problem for problem in review.problems if problem.fix).items():
+        ruler = review.reading.documents[file].ruler()
         edits[file] = [_edit(problem, ruler.offset(problem.line, problem.column)) for problem in problems]
     return {file: _without_quarrels(edits[file]) for file in edits}
 
@@ -194,10 +194,10 @@ def _edit(problem: Problem, start: int) -> _Edit:
 
 def _without_quarrels(edits: list[_Edit]) -> list[_Edit]:
     """Two edits of one position cancel each other."""
-    wanted: dict[tuple[int, int], set[str]] = {}
+    texts: dict[tuple[int, int], set[str]] = {}
     for edit in edits:
-        wanted.setdefault(edit[:2], set()).add(edit.text)
-    return [edit for edit in edits if len(wanted[edit[:2]]) == 1]
+        texts.setdefault(edit[:2], set()).add(edit.text)
+    return [edit for edit in edits if len(texts[edit[:2]]) == 1]
 
 
 def _by_file(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
@@ -208,17 +208,17 @@ def _by_file(problems: Iterable[Problem]) -> dict[str, list[Problem]]:
     return files
 
 
-def _older(seen: Examined) -> dict[str, list[_Edit]]:
-    renamed = seen._replace(problems=tuple(problem for problem in seen.problems if problem.rule == "renamed"))
-    edits = _answers(renamed)
-    for name, section in seen.reading.sections.items():
+def _older(review: Examined) -> dict[str, list[_Edit]]:
+    renamings = review._replace(problems=tuple(problem for problem in review.problems if problem.rule == "renamed"))
+    edits = _answers(renamings)
+    for name, section in review.reading.sections.items():
         if section.document.readable and section.key in OLD_SECTIONS:
             position = section.document.position((section.key,), key=True)
             edits.setdefault(section.document.file, []).append(_replaced(position, name, "renamed"))
-    pool = seen.reading.sections.get("pool_specification")
+    pool = review.reading.sections.get("pool_specification")
     if pool is not None and pool.document.readable and isinstance(pool.data, dict):
         edits.setdefault(pool.document.file, []).extend(
-            (*_size(pool, seen.recipe.catalog), *_image(pool, seen.recipe), *_native(pool, seen.recipe))
+            (*_size(pool, review.recipe.catalog), *_image(pool, review.recipe), *_native(pool, review.recipe))
         )
     return edits
 
@@ -275,13 +275,13 @@ def _below(data: Any, path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _before(parsed: Document, path: Path, key: str, value: str) -> _Edit:
+def _before(yaml: Document, path: Path, key: str, value: str) -> _Edit:
     """Adds a property before another one of the mapping, in the same style."""
-    position = parsed.position(path, key=True)
+    position = yaml.position(path, key=True)
     quote = position.style if position.style in ("'", '"') else ""
-    line = parsed.text.rfind("\n", 0, position.start) + 1
-    indent = parsed.text[line : position.start]
-    end = "\r\n" if parsed.text[:line].endswith("\r\n") else "\n"
+    line = yaml.text.rfind("\n", 0, position.start) + 1
+    indent = yaml.text[line : position.start]
+    end = "\r\n" if yaml.text[:line].endswith("\r\n") else "\n"
     after = f"{end}{indent}" if line and not indent.strip() else " "
     comma = "," if after == " " or quote == '"' else ""
     return _Edit(position.start, position.start, f"{quote}{key}{quote}: {value}{comma}{after}", NATIVE)

@@ -7,6 +7,7 @@ section, and jsonschema judges only the parts (the pool, each job, each task) th
 from __future__ import annotations
 
 import gc
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -42,15 +43,15 @@ files."""
 def judged(section: str, data: Any, most: int = sys.maxsize) -> Verdict:
     """The mistakes in a section's data; after `most` of them, the remaining parts are only counted."""
     flaws: list[Flaw] = []
-    unjudged = 0
+    skipped_parts = 0
     for number, part in enumerate(_parts(section, data), 1):
         if number % _CYCLES == 0:
             gc.collect(0)
         if len(flaws) < most:
             flaws += mistakes(part)
         else:
-            unjudged += 1
-    return Verdict(tuple(flaws), unjudged)
+            skipped_parts += 1
+    return Verdict(tuple(flaws), skipped_parts)
 
 
 # --- which parts have mistakes: msgspec -----------------------------------------------------------------------------
@@ -89,14 +90,14 @@ def _parts_of_job(path: Path, job: Any) -> Iterator[Part]:
             yield Part((*path, "tasks", number), task, "Task")
 
 
-def _is(wanted: type, data: Any) -> bool:
-    return _converted(wanted, data) is not None
+def _is(kind: type, data: Any) -> bool:
+    return _converted(kind, data) is not None
 
 
-def _converted(wanted: type, data: Any) -> Any:
+def _converted(kind: type, data: Any) -> Any:
     """The typed value of data; None if msgspec refuses it."""
     try:
-        return types.convert(data, wanted)
+        return types.convert(data, kind)
     except msgspec.ValidationError:
         return None
 
@@ -117,10 +118,10 @@ def _judge(definition: str) -> Validator:
 
 
 def _type(validator: Validator, kinds: Any, data: Any, schema: Json) -> Iterator[ValidationError]:
-    wanted = scalar(schema)
-    if wanted is None or not isinstance(data, str):
+    kind = scalar(schema)
+    if kind is None or not isinstance(data, str):
         yield from Draft202012Validator.VALIDATORS["type"](validator, kinds, data, schema)
-    elif not _is(wanted, data):
+    elif not _is(kind, data):
         yield ValidationError("")
 
 
@@ -129,15 +130,9 @@ def _pattern(validator: Validator, pattern: str, data: Any, schema: Json) -> Ite
         yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, data, schema)
 
 
-def _minimum(validator: Validator, least: float, data: Any, schema: Json) -> Iterator[ValidationError]:
+def _bound(holds: Any, validator: Validator, bound: float, data: Any, schema: Json) -> Iterator[ValidationError]:
     value = _converted(scalar(schema) or float, data)
-    if value is not None and not value >= least:  # `nan` is neither less nor more
-        yield ValidationError("")
-
-
-def _maximum(validator: Validator, most: float, data: Any, schema: Json) -> Iterator[ValidationError]:
-    value = _converted(scalar(schema) or float, data)
-    if value is not None and not value <= most:
+    if value is not None and not holds(value, bound):  # `nan` is neither less nor more
         yield ValidationError("")
 
 
@@ -146,17 +141,17 @@ def _required(validator: Validator, names: list[str], data: Any, schema: Json) -
         yield from (ValidationError("", path=(name,)) for name in names if name not in data)
 
 
-def _others(validator: Validator, wanted: Any, data: Any, schema: Json) -> Iterator[ValidationError]:
-    if wanted is not False:
-        yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, wanted, data, schema)
+def _others(validator: Validator, additional: Any, data: Any, schema: Json) -> Iterator[ValidationError]:
+    if additional is not False:
+        yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, additional, data, schema)
     elif isinstance(data, dict):
         yield from (ValidationError("", path=(name,)) for name in data if name not in schema["properties"])
 
 
 _Judge: Any = extend(  # type: ignore[no-untyped-call]  # its stub has no types
     Draft202012Validator,
-    {"type": _type, "pattern": _pattern, "minimum": _minimum, "maximum": _maximum,
-     "required": _required, "additionalProperties": _others},
+    {"type": _type, "pattern": _pattern, "minimum": partial(_bound, operator.ge),
+     "maximum": partial(_bound, operator.le), "required": _required, "additionalProperties": _others},
 )  # fmt: skip
 """The draft's validator, but a text may represent a number, and every missing or unknown name is a separate error."""
 
@@ -173,8 +168,8 @@ def _worded(error: ValidationError, base: Path) -> Iterator[Flaw]:
 def _missing(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
     schema: Any = error.schema
     data: Any = error.instance
-    lost = tuple(name for name in schema["required"] if name not in data)
-    misspelt = {nearest(key, lost)[0] for key in data if key not in schema["properties"]}
+    absent_names = tuple(name for name in schema["required"] if name not in data)
+    misspelt = {nearest(key, absent_names)[0] for key in data if key not in schema["properties"]}
     if path[-1] not in misspelt:  # the unknown key's message names it
         yield Flaw(path[:-1], "missing", f"`{path[-1]}` is missing", at_key=True)
 
@@ -225,8 +220,8 @@ def _union(error: ValidationError, path: Path, base: Path) -> Iterator[Flaw]:
             if below.relative_schema_path[0] == meant[0]:
                 yield from _worded(below, base)
         return
-    wanted = " or ".join(_wanted(shape) for shape in options.values())
-    flaw = Flaw(path, "type", f"{_shown(error.instance, path)} is not {wanted}")
+    shapes_text = " or ".join(_wanted(shape) for shape in options.values())
+    flaw = Flaw(path, "type", f"{_shown(error.instance, path)} is not {shapes_text}")
     yield flaw if is_hidden(path) else flaw._replace(**_choice(tuple(options.values()), error.instance))
 
 
@@ -242,8 +237,8 @@ def _choice(shapes: tuple[Json, ...], data: Any) -> dict[str, Any]:
 def _fits(schema: Json, data: Any) -> bool:
     """Whether data have at least the outer shape."""
     kind = "object" if "$ref" in schema else schema.get("type", "")
-    wanted = "object" if isinstance(data, dict) else "array" if isinstance(data, list) else "string"
-    return wanted == (kind[0] if isinstance(kind, list) else kind)
+    shape = "object" if isinstance(data, dict) else "array" if isinstance(data, list) else "string"
+    return shape == (kind[0] if isinstance(kind, list) else kind)
 
 
 Words = Callable[[ValidationError, Path, Path], Iterator[Flaw]]
@@ -297,18 +292,18 @@ _GROUPED = re.compile(r"[+-]?[0-9]{1,3}([_,' ][0-9]{3})+|[+-]?[0-9_]*[0-9]")
 
 def _mended(schema: Json, data: Any) -> str:
     """The only number or boolean that a malformed text can mean."""
-    wanted = scalar(schema)
-    if wanted is None or not isinstance(data, str) or len(data) > 40:
+    kind = scalar(schema)
+    if kind is None or not isinstance(data, str) or len(data) > 40:
         return ""
     text = data.strip().strip("'\"").strip()
-    if wanted is bool:
+    if kind is bool:
         return "true" if text.lower() in _YES else "false" if text.lower() in _NO else ""
     if _GROUPED.fullmatch(text):
         text = re.sub(r"[_,' ]", "", text)
     text = re.sub(r"^(-?)0+(?=[0-9])", r"\1", text.removeprefix("+"))
-    if wanted is float:
+    if kind is float:
         text = re.sub(r"^(-?)\.", r"\g<1>0.", text).removesuffix("%").removesuffix(".")
-    value = _converted(wanted, text)
+    value = _converted(kind, text)
     if value is None or text == data or not re.match("-?[0-9]", text):
         return ""
     return text if schema.get("minimum", value) <= value <= schema.get("maximum", value) else ""

@@ -96,8 +96,8 @@ def load(
     jobs-other.yaml). local: the files are for the emulator, which accepts more. Raises ConfigError with all problems of
     all files, UsageError if there is nothing to read.
     """
-    seen = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
-    return Loaded(seen.recipe, seen.problems)
+    review = examined(directory, settings=settings, needs=needs, ignore=ignore, files=files, local=local)
+    return Loaded(review.recipe, review.problems)
 
 
 def examined(
@@ -114,13 +114,13 @@ def examined(
     folder = find(directory, files)
     catalog, registry = catalog_file.load(folder), user_settings.load().registry
     contents = read(folder, files)
-    seen = examine(
+    review = examine(
         folder, contents, settings=settings, needs=needs, ignore=ignore, catalog=catalog, local=local, most=most,
         registry=registry,
     )  # fmt: skip
-    if not seen.valid:
-        raise ConfigError(seen.problems)
-    return seen._replace(recipe=msgspec.structs.replace(seen.recipe, warnings=seen.problems))
+    if not review.valid:
+        raise ConfigError(review.problems)
+    return review._replace(recipe=msgspec.structs.replace(review.recipe, warnings=review.problems))
 
 
 def examine(
@@ -154,7 +154,7 @@ def examine(
         recipe = Recipe(
             directory=str(folder),
             catalog=catalog or Catalog(),
-            **{FIELDS[name]: value for name, value in values.items() if value is not None},
+            **{schema.FIELDS[name]: value for name, value in values.items() if value is not None},
         )
         reading.check(recipe, reading.unknown(values))
         silent = (
@@ -216,9 +216,10 @@ def _unhurried_collector(files: Mapping[str, bytes]) -> Iterator[None]:
 # --- which files ----------------------------------------------------------------------------------------------------
 
 
-def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path:
-    """The directory that holds the files: the given one, or its `config/`. chosen: files that the user named; with one
-    of them, the directory may be empty.
+def find(directory: str | Path, replacements: Mapping[str, str] | None = None) -> Path:
+    """The directory that holds the files: the given one, or its `config/`.
+
+    replacements: files that the user named; with one of them, the directory may be empty.
     """
     folder = Path(directory)
     if not folder.is_dir():
@@ -226,7 +227,7 @@ def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path
     for candidate in (folder, folder / "config"):
         if any(_files(candidate, NAMES)):
             return candidate
-    if chosen:
+    if replacements:
         return folder
     raise UsageError(
         f"{folder} holds no configuration: expected pool.yaml and jobs.yaml there or in {folder / 'config'};"
@@ -234,13 +235,16 @@ def find(directory: str | Path, chosen: Mapping[str, str] | None = None) -> Path
     )
 
 
-def read(folder: Path, chosen: Mapping[str, str] | None = None) -> dict[str, bytes]:
+def read(folder: Path, replacements: Mapping[str, str] | None = None) -> dict[str, bytes]:
     """The contents of the files by path; only the beginning of a file that is too large.
 
-    chosen: replacements for files, by part. Raises UsageError if one does not exist.
+    replacements: replacements for files, by part. Raises UsageError if one does not exist.
     """
-    own = chosen or {}
-    files = [*_chosen(own), *_files(folder, (*(name for name in NAMES if name not in own), *ELSEWHERE_FILES))]
+    new_files = replacements or {}
+    files = [
+        *_chosen(new_files),
+        *_files(folder, (*(name for name in NAMES if name not in new_files), *ELSEWHERE_FILES)),
+    ]
     contents = {}
     for file in files:
         with file.open("rb") as stream:
@@ -248,9 +252,9 @@ def read(folder: Path, chosen: Mapping[str, str] | None = None) -> dict[str, byt
     return contents
 
 
-def _chosen(chosen: Mapping[str, str]) -> Iterator[Path]:
-    for name in sorted(chosen, key=NAMES.index):
-        file = Path(chosen[name])
+def _chosen(replacements: Mapping[str, str]) -> Iterator[Path]:
+    for name in sorted(replacements, key=NAMES.index):
+        file = Path(replacements[name])
         if not file.is_file():
             raise UsageError(f"{file} is not a file; it was given in place of {name}.yaml")
         yield file
@@ -285,17 +289,6 @@ def _files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
                 raise UsageError(f"{file} {what}; {name}{suffix} is part of the configuration")
 
 
-FIELDS = {
-    "credentials": "credentials",
-    "batchtrain": "settings",
-    "global_resources": "resources",
-    "data_replication": "replication",
-    "pool_specification": "pool",
-    "job_specifications": "jobs",
-}
-"""Top-level sections, and the attribute of Recipe for each."""
-
-
 # --- files to sections, and everything that is wrong with them -------------------------------------------------------
 
 
@@ -326,50 +319,50 @@ class Reading:
         if section:
             self._problems.append(Problem("elsewhere", f"{ELSEWHERE[section]}.", file, 1, 1, section, "warning"))
             return
-        parsed, faults = document.parse(file, content)
-        self.documents[file] = parsed
+        yaml, faults = document.parse(file, content)
+        self.documents[file] = yaml
         self._problems.extend(faults)
-        if not parsed.readable:
+        if not yaml.readable:
             return
-        if not isinstance(parsed.data, dict):
-            self._problems.append(Problem("type", "the file must be a mapping.", file, *parsed.position(())[:2]))
+        if not isinstance(yaml.data, dict):
+            self._problems.append(Problem("type", "the file must be a mapping.", file, *yaml.position(())[:2]))
             return
-        for key, data in parsed.data.items():
-            self._section(parsed, key, data)
-        for mapping, key in parsed.nulls:
-            if mapping is parsed.data:
-                self._section(parsed, key, None)
+        for key, data in yaml.data.items():
+            self._section(yaml, key, data)
+        for mapping, key in yaml.nulls:
+            if mapping is yaml.data:
+                self._section(yaml, key, None)
 
     def only(self, name: str) -> None:
         """Forget all other sections and their problems."""
         self.sections = {name: self.sections[name]}
         self._problems, self._flaws, self._top = [], [], []
 
-    def _section(self, parsed: Document, key: str, data: Any) -> None:
+    def _section(self, yaml: Document, key: str, data: Any) -> None:
         name = OLD_SECTIONS.get(key, key)
         if name in EMPTY and not data:
-            self._tell(parsed, Flaw((key,), "value", f"`{key}` is empty; {EMPTY[name]}, or remove the key"))
+            self._tell(yaml, Flaw((key,), "value", f"`{key}` is empty; {EMPTY[name]}, or remove the key"))
         elif name in schema.SECTIONS and data is None:
             return  # an empty section counts as absent
         elif name in ELSEWHERE:
-            self._tell(parsed, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
+            self._tell(yaml, Flaw((key,), "elsewhere", ELSEWHERE[name], level="warning"))
         elif name not in schema.SECTIONS:
-            known = (*schema.SECTIONS, *OLD_SECTIONS)
-            hidden = _confidential(parsed) and not schema.nearest(key, known)[0]
+            names = (*schema.SECTIONS, *OLD_SECTIONS)
+            hidden = _confidential(yaml) and not schema.nearest(key, names)[0]
             message = "this key is not known here" if hidden else f"`{schema.shortened(key)}` is not known here"
-            taken = tuple(name for name in known if name in parsed.data)
+            present = tuple(name for name in names if name in yaml.data)
             word = "" if hidden else key
-            flaw = Flaw((key,), "unknown-key", message, word=word, known=known, taken=taken, hidden=hidden)
-            self._tell(parsed, flaw)
+            flaw = Flaw((key,), "unknown-key", message, word=word, known=names, taken=present, hidden=hidden)
+            self._tell(yaml, flaw)
         elif name in self.sections:
             other = self.sections[name].document.file
-            self._tell(parsed, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
+            self._tell(yaml, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
         else:
-            self.sections[name] = Section(parsed, key, data)
-            self._flaws.extend(schema.without_values(name, data, parsed.nulls))
+            self.sections[name] = Section(yaml, key, data)
+            self._flaws.extend(schema.without_values(name, data, yaml.nulls))
 
-    def _tell(self, parsed: Document, flaw: Flaw) -> None:
-        self._top.append(flaw._replace(file=parsed.file, at_key=True))
+    def _tell(self, yaml: Document, flaw: Flaw) -> None:
+        self._top.append(flaw._replace(file=yaml.file, at_key=True))
 
     # --- words of older files ---
 
@@ -413,9 +406,9 @@ class Reading:
         kind = schema.shape_of(path) if text[:1] in ("[", "{") else None
         if kind is None or not schema.is_nested(kind):
             return text
-        parsed, faults = document.parse(SETTING, text.encode("utf-8", "surrogateescape"))
+        setting, faults = document.parse(SETTING, text.encode("utf-8", "surrogateescape"))
         self._problems.extend(Problem(p.rule, p.message, SETTING, path=dotted(path)) for p in faults)
-        return parsed.data
+        return setting.data
 
     # --- data to values ---
 
@@ -443,13 +436,13 @@ class Reading:
         wrong = {_property_of(flaw.path) for flaw in flaws}
         if any(len(path) < 2 or path[-1] == "id" for path in wrong):  # other rules look up these names
             return None
-        kept = override.without(data, (path[1:] for path in wrong))
+        valid_parts = override.without(data, (path[1:] for path in wrong))
         try:
-            rest = convert(kept, schema.SECTIONS[name])
+            value = convert(valid_parts, schema.SECTIONS[name])
         except (msgspec.ValidationError, RecursionError):
             return None
         self._pruned[name] = _Pruned(frozenset(wrong), frozenset(path[:n] for path in wrong for n in range(len(path))))
-        return rest
+        return value
 
     def require(self, needs: Iterable[str]) -> None:
         """Report missing sections."""
@@ -469,17 +462,17 @@ class Reading:
         section = str(finding.path[0])
         if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
             return True
-        pruned = self._pruned.get(section)
-        if pruned is None:
+        omissions = self._pruned.get(section)
+        if omissions is None:
             return False
-        return finding.path in pruned.above or any(
-            finding.path[:n] in pruned.paths for n in range(1, len(finding.path) + 1)
+        return finding.path in omissions.above or any(
+            finding.path[:n] in omissions.paths for n in range(1, len(finding.path) + 1)
         )
 
     def unknown(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Unreadable sections: they have mistakes, or their file cannot be read."""
         wrong = {name for name, value in values.items() if value is None}
-        if any(not parsed.readable for parsed in self.documents.values()):
+        if any(not yaml.readable for yaml in self.documents.values()):
             wrong |= set(schema.SECTIONS) - set(self.sections)
         return frozenset(wrong)
 
@@ -498,12 +491,14 @@ class Reading:
         """The findings without those of silenced rules, with positions, sorted; the first are shown, the others are
         counted."""
         everything: list[Problem | Flaw] = [*self._problems, *self._top, *self._flaws]
-        kept = sorted((item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level])
-        shown = list(self._positioned(kept[:most]))
-        once = {problem._replace(path=""): problem for problem in reversed(shown)}  # aliases have the same position
-        more = len(kept) - len(shown) + self._unjudged
-        rest = [self._more(more, kept[most:])] if more else []
-        return (*sorted(once.values(), key=_order), *rest)
+        findings = sorted(
+            (item for item in everything if item.rule not in silent), key=lambda item: _LEVELS[item.level]
+        )
+        problems = list(self._positioned(findings[:most]))
+        once = {problem._replace(path=""): problem for problem in reversed(problems)}  # aliases have the same position
+        more = len(findings) - len(problems) + self._unjudged
+        remainder = [self._more(more, findings[most:])] if more else []
+        return (*sorted(once.values(), key=_order), *remainder)
 
     def _more(self, count: int, others: list[Problem | Flaw]) -> Problem:
         """The summary of the problems that are not shown."""
@@ -520,15 +515,15 @@ class Reading:
             if file not in self.documents:
                 yield from (finding if isinstance(finding, Problem) else self._unplaced(finding) for finding in of_file)
                 continue
-            parsed = self.documents[file]
-            ruler = parsed.ruler()
-            wanted = {
+            yaml = self.documents[file]
+            ruler = yaml.ruler()
+            paths = {
                 (self._path_of(finding), finding.at_key) for finding in of_file if not isinstance(finding, Problem)
             }
-            positions = parsed.positions(wanted) if wanted else {}
+            positions = yaml.positions(paths) if paths else {}
             for finding in of_file:
-                problem = finding if isinstance(finding, Problem) else self._at(parsed, finding, positions)
-                yield self._veiled(parsed, problem, ruler, isinstance(finding, Problem))
+                problem = finding if isinstance(finding, Problem) else self._at(yaml, finding, positions)
+                yield self._veiled(yaml, problem, ruler, isinstance(finding, Problem))
 
     def _file_of(self, finding: Problem | Flaw) -> str:
         if finding.file or isinstance(finding, Problem):
@@ -558,12 +553,12 @@ class Reading:
         """The text of a value on the command line; empty without one."""
         return next((self.settings[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.settings), "")
 
-    def _at(self, parsed: Document, flaw: Flaw, positions: Mapping[tuple[_At, bool], document.Position]) -> Problem:
+    def _at(self, yaml: Document, flaw: Flaw, positions: Mapping[tuple[_At, bool], document.Position]) -> Problem:
         path = self._path_of(flaw)
         position = positions[path, flaw.at_key]
         problem = _sentence(flaw, path)
         return problem._replace(
-            file=parsed.file, line=position.line, column=position.column, end_line=position.end_line,
+            file=yaml.file, line=position.line, column=position.column, end_line=position.end_line,
             end_column=position.end_column, fix=_as_written(problem.fix, position),
         )  # fmt: skip
 
@@ -577,11 +572,11 @@ class Reading:
                 return self.written(older[:-1]) + older[-1:] + path[length:]
         return path
 
-    def _veiled(self, parsed: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
+    def _veiled(self, yaml: Document, problem: Problem, ruler: document.Ruler, of_the_text: bool) -> Problem:
         """Add the line of the file, unless it may contain a secret; removes secrets from the message."""
-        if _confidential(parsed):
+        if _confidential(yaml):
             return problem._replace(message=_QUOTED.sub(_unless_ours, problem.message)) if of_the_text else problem
-        if not parsed.readable and any(name in parsed.text for name in SECRETS):
+        if not yaml.readable and any(name in yaml.text for name in SECRETS):
             return problem
         return problem._replace(source=masked_line(ruler.line(problem.line)))
 
@@ -615,15 +610,15 @@ _PRUNINGS = 5  # removing a part may make another one incomplete
 _QUOTED = re.compile(r"`([^`]*)`")
 
 
-def _unless_ours(quoted: re.Match[str]) -> str:
+def _unless_ours(match: re.Match[str]) -> str:
     """The message without quoted values of the credentials; punctuation and names of the language are not secrets."""
-    word = quoted[1].strip("&*")
-    return quoted[0] if not re.search(r"\w", word) or schema.is_known(word) else "`***`"
+    word = match[1].strip("&*")
+    return match[0] if not re.search(r"\w", word) or schema.is_known(word) else "`***`"
 
 
-def _confidential(parsed: Document) -> bool:
+def _confidential(yaml: Document) -> bool:
     """Whether any line of a file may hold a secret."""
-    return Path(parsed.file).stem == "credentials" or (isinstance(parsed.data, dict) and "credentials" in parsed.data)
+    return Path(yaml.file).stem == "credentials" or (isinstance(yaml.data, dict) and "credentials" in yaml.data)
 
 
 def _sentence(flaw: Flaw, path: _At) -> Problem:

@@ -153,16 +153,16 @@ def masked_document(value: Any, secrets: Iterable[Secret] = (), within: str = ""
     if isinstance(value, str):
         return masked_text(value, secrets)
     if isinstance(value, dict):
-        shown = {
+        masked = {
             key: MASK
             if item and key not in SECRETS and hides(within, str(key))
             else masked_document(item, secrets, str(key))
             for key, item in value.items()
         }
-        name, given = value.get("name"), shown.get("value")
-        if isinstance(name, str) and isinstance(given, str):  # a variable in the form of a request
-            shown["value"] = variable(name, given)
-        return shown
+        name, text = value.get("name"), masked.get("value")
+        if isinstance(name, str) and isinstance(text, str):  # a variable in the form of a request
+            masked["value"] = variable(name, text)
+        return masked
     if isinstance(value, (list, tuple)):
         return [masked_document(item, secrets, within) for item in value]
     return value
@@ -175,8 +175,8 @@ def masked_request(request: Any) -> Any:
 
 def secrets_sent(*requests: Any) -> tuple[Secret, ...]:
     """The values of the secret variables in requests, or in the service's answers, once each, longest first."""
-    sent = itertools.chain.from_iterable(map(_sent, requests))
-    return _longest_first((Secret(value), LIKELY) for name, value in sent if is_secret(name))
+    variables = itertools.chain.from_iterable(map(_sent, requests))
+    return _longest_first((Secret(value), LIKELY) for name, value in variables if is_secret(name))
 
 
 def masked_yaml(text: str, secrets: Iterable[Secret] = (), within: str = "") -> str:
@@ -193,18 +193,18 @@ def masked_yaml(text: str, secrets: Iterable[Secret] = (), within: str = "") -> 
     return "".join(masked_text(line, secrets) if MASK in line else masked_line(line, secrets) for line in lines)
 
 
-def _hidden(node: Any, within: str, visited: set[tuple[int, str]]) -> Iterator[tuple[int, int]]:
+def _hidden(node: Any, within: str, earlier_nodes: set[tuple[int, str]]) -> Iterator[tuple[int, int]]:
     """Where secret values begin and end in the text of a YAML node."""
-    if (id(node), within) in visited or isinstance(node.value, str):
+    if (id(node), within) in earlier_nodes or isinstance(node.value, str):
         return
-    visited.add((id(node), within))
+    earlier_nodes.add((id(node), within))
     for item in node.value:
         if not isinstance(item, tuple):
-            yield from _hidden(item, within, visited)
+            yield from _hidden(item, within, earlier_nodes)
         elif hides(within, key := str(item[0].value)):
             yield item[1].start_mark.index, item[1].end_mark.index
         else:
-            yield from _hidden(item[1], within if key == "<<" else key, visited)
+            yield from _hidden(item[1], within if key == "<<" else key, earlier_nodes)
 
 
 def masked_line(line: str, secrets: Iterable[Secret] = ()) -> str:

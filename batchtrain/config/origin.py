@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from batchtrain.config import yaml_text
-from batchtrain.config.load import FIELDS, Examined, Reading
+from batchtrain.config.load import Examined, Reading
 from batchtrain.config.masking import masked_document, secrets_in
+from batchtrain.config.schema import FIELDS
 from batchtrain.config.types import masked
 
 At = tuple[str | int, ...]
@@ -24,21 +25,21 @@ class View(NamedTuple):
     origins: Any
 
 
-def view(seen: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
+def view(review: Examined, *, defaults: bool = True, environment: Collection[str] = ()) -> View:
     """The effective configuration.
 
     defaults: include default values. environment: settings from an environment variable, by their text.
     """
-    leaves: dict[At, Any] = {}
-    secrets = secrets_in(seen.recipe)
-    for section, attribute in FIELDS.items():
-        value = getattr(seen.recipe, attribute)
-        if value is not None and (defaults or section in seen.reading.sections):
-            shown = masked_document(msgspec.to_builtins(value, enc_hook=masked), secrets)
-            leaves.update(_leaves(shown, (section,)))
-    origins = _origins(seen.reading, leaves, environment)
-    kept = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
-    return View(_tree(kept), _tree({path: origins[path] for path in kept}))
+    secrets = secrets_in(review.recipe)
+    sections = {
+        section: masked_document(msgspec.to_builtins(value, enc_hook=masked), secrets)
+        for section, attribute in FIELDS.items()
+        if (value := getattr(review.recipe, attribute)) is not None and (defaults or section in review.reading.sections)
+    }
+    leaves = dict(_leaves(sections, ()))
+    origins = _origins(review.reading, leaves, environment)
+    values = {path: value for path, value in leaves.items() if defaults or origins[path] != DEFAULT}
+    return View(_like(sections, values) or {}, _like(sections, {path: origins[path] for path in values}) or {})
 
 
 def as_yaml(view: View, *, origins: bool) -> str:
@@ -79,20 +80,12 @@ def _origins(reading: Reading, leaves: Collection[At], environment: Collection[s
     return origins
 
 
-def _tree(leaves: dict[At, Any]) -> Any:
-    """Leaves by path as mappings and lists."""
-    root: dict[Any, Any] = {}
-    for path, value in leaves.items():
-        below = root
-        for step in path[:-1]:
-            below = below.setdefault(step, {})
-        below[path[-1]] = value
-    return _lists(root)
-
-
-def _lists(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if value and all(isinstance(key, int) for key in value):
-        return [_lists(value[key]) for key in sorted(value)]
-    return {key: _lists(item) for key, item in value.items()}
+def _like(shape: Any, leaves: Mapping[At, Any], path: At = ()) -> Any:
+    """Leaves by path, as mappings and lists in the given shape. Returns None for a part without leaves."""
+    if isinstance(shape, dict):
+        items = ((str(key), _like(item, leaves, (*path, str(key)))) for key, item in shape.items())
+        return {key: item for key, item in items if item is not None} or None
+    if isinstance(shape, (list, tuple)):
+        parts = (_like(item, leaves, (*path, number)) for number, item in enumerate(shape))
+        return [part for part in parts if part is not None] or None
+    return leaves.get(path)

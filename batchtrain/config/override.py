@@ -54,23 +54,23 @@ def _without(data: Any, branches: dict[str | int, Any]) -> Any:
         return items
     if not isinstance(data, dict):
         return data
-    kept = {key: item for key, item in data.items() if key not in branches or branches[key]}
-    return {key: _without(item, branches[key]) if key in branches else item for key, item in kept.items()}
+    remaining = {key: item for key, item in data.items() if key not in branches or branches[key]}
+    return {key: _without(item, branches[key]) if key in branches else item for key, item in remaining.items()}
 
 
 def put(data: Any, path: Path, value: Any) -> Any:
     """A copy of `data` with one value set at `path`, or removed (None); numbers index lists."""
     if not path:
         return value
-    step, rest = path[0], path[1:]
+    step, remaining = path[0], path[1:]
     if isinstance(data, list) or (isinstance(step, int) and not data):
         items = list(data or ())
         index = step if isinstance(step, int) else int(step) if re.fullmatch("[0-9]{1,6}", step) else len(items)
-        changed = put(items[index] if index < len(items) else None, rest, value)
+        changed = put(items[index] if index < len(items) else None, remaining, value)
         items[index : index + 1] = [] if changed is None else [changed]
         return items
     mapping = dict(data) if isinstance(data, dict) else {}
-    changed = put(mapping.get(str(step)), rest, value)
+    changed = put(mapping.get(str(step)), remaining, value)
     if changed is None:
         mapping.pop(str(step), None)
     else:

@@ -73,9 +73,9 @@ def path_of(path: tuple[str | int, ...]) -> PropertyPath:
     steps = []
     kind: Any = None
     for number, step in enumerate(path):
-        keyed = number > 0 and kind is not None and schema.free_keys(kind) is not None
+        has_keys = number > 0 and kind is not None and schema.free_keys(kind) is not None
         kind = schema.shape_of(path[: number + 1])
-        steps.append(ITEM if isinstance(step, int) else KEY if keyed else step)
+        steps.append(ITEM if isinstance(step, int) else KEY if has_keys else step)
     return tuple(steps)
 
 

@@ -38,6 +38,16 @@ SECTIONS: dict[str, Any] = {
 }
 """The top-level keys of all files, and the type of each."""
 
+FIELDS = {
+    "credentials": "credentials",
+    "batchtrain": "settings",
+    "global_resources": "resources",
+    "data_replication": "replication",
+    "pool_specification": "pool",
+    "job_specifications": "jobs",
+}
+"""Top-level sections, and the attribute of Recipe for each."""
+
 REFERENCE = "docs/reference/config.md"
 OLDER = "older word"
 """The `$comment` of a schema's names and values that the loader replaces before a section is judged."""
@@ -88,24 +98,24 @@ def _nulls(data: Any, path: Path, names: Mapping[int, list[str]]) -> Iterator[Fl
         for name in names.get(id(data), ()):
             message = f"`{shortened(name)}` has no value, so it is not set. Write `''` for an empty one"
             yield Flaw((*path, name), "variable-unset", message, at_key=True, level="warning")
-    known = fields_of(shape_of(path))
-    for name in names.get(id(data), ()) if known else ():
-        if name not in known and not any(rule.path[-1] == name for rule in types.RENAMED):
-            yield unknown_key((*path, name), known, data)
+    fields = fields_of(shape_of(path))
+    for name in names.get(id(data), ()) if fields else ():
+        if name not in fields and not any(rule.path[-1] == name for rule in types.RENAMED):
+            yield unknown_key((*path, name), fields, data)
         elif name in NOT_EMPTY:
             yield Flaw((*path, name), "value", f"`{name}` has no value; {NOT_EMPTY[name]}", at_key=True)
     for step, value in data.items() if isinstance(data, dict) else enumerate(data):
         yield from _nulls(value, (*path, step), names)
 
 
-def unknown_key(path: Path, known: tuple[str, ...], data: Any) -> Flaw:
-    """The mistake of a key that is not among the known ones; `data` is the mapping that it stands in."""
+def unknown_key(path: Path, candidates: tuple[str, ...], data: Any) -> Flaw:
+    """The mistake of a key that is not a candidate; `data` is its mapping."""
     key = str(path[-1])
-    hidden = path[0] == "credentials" and not (nearest(key, known)[0] or is_known(key))
+    hidden = path[0] == "credentials" and not (nearest(key, candidates)[0] or is_known(key))
     return Flaw(
         path, "unknown-key", f"{'this key' if hidden else f'`{shortened(key)}`'} is not known here",
-        at_key=True, word="" if hidden else key, known=known, taken=tuple(name for name in known if name in data),
-        hidden=hidden,
+        at_key=True, word="" if hidden else key, known=candidates,
+        taken=tuple(name for name in candidates if name in data), hidden=hidden,
     )  # fmt: skip
 
 
@@ -231,9 +241,9 @@ def _below(shape: Json, step: str | int) -> Json | None:
 
 def _options(shape: Json) -> tuple[Json, ...]:
     """The possible shapes of a value; null is not one of them."""
-    named = [definitions()[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
+    shapes = [definitions()[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
              for option in shape.get("anyOf", (shape,))]  # fmt: skip
-    return tuple(option for option in named if option.get("type") != "null")
+    return tuple(option for option in shapes if option.get("type") != "null")
 
 
 def _is_block(shape: Json) -> bool:
@@ -256,8 +266,8 @@ def advice(flaw: Flaw) -> Advice:
         return Advice("", flaw.fix)  # the message names it already
     if not flaw.word:
         return Advice(f"Did you mean `{flaw.fix}`?" if flaw.fix else "", flaw.fix)
-    left = tuple(name for name in flaw.known if name not in flaw.taken)
-    near, sure = nearest(flaw.word, left)
+    candidates = tuple(name for name in flaw.known if name not in flaw.taken)
+    near, sure = nearest(flaw.word, candidates)
     if near and sure and _flat(near) == _flat(flaw.word):
         return Advice(f"Did you mean `{near}`?", near)
     home = (_secret_home(flaw) or _home(flaw)) if flaw.rule == "unknown-key" else ""
@@ -267,8 +277,8 @@ def advice(flaw: Flaw) -> Advice:
         return Advice(f"Did you mean `{near}`?", near if sure else "")
     if flaw.fix:
         return Advice(f"Did you mean `{flaw.fix}`?", flaw.fix)
-    listed = flaw.rule == "unknown-key" and 0 < len(flaw.known) <= 12
-    return Advice(f"Known: {', '.join(flaw.known)}." if listed else "", "")
+    is_short = flaw.rule == "unknown-key" and 0 < len(flaw.known) <= 12
+    return Advice(f"Known: {', '.join(flaw.known)}." if is_short else "", "")
 
 
 def is_known(word: str) -> bool:
@@ -276,27 +286,27 @@ def is_known(word: str) -> bool:
     return word in _vocabulary()
 
 
-def did_you_mean(word: str, known: tuple[str, ...]) -> str:
+def did_you_mean(word: str, candidates: tuple[str, ...]) -> str:
     """The nearest valid name as a question, or all valid names if they are few, or an empty text."""
-    near, _ = nearest(word, known)
+    near, _ = nearest(word, candidates)
     if near:
         return f"Did you mean `{near}`?"
-    return f"Known: {', '.join(known)}." if 0 < len(known) <= 12 else ""
+    return f"Known: {', '.join(candidates)}." if 0 < len(candidates) <= 12 else ""
 
 
 @lru_cache(maxsize=1000)
-def nearest(word: str, known: tuple[str, ...]) -> tuple[str, bool]:
+def nearest(word: str, candidates: tuple[str, ...]) -> tuple[str, bool]:
     """The most similar name, and whether it is the only candidate; an empty text if there is none."""
     if len(word) > 80:
         return "", False
     flat = _flat(word)
-    ranked = sorted((_distance(flat, _flat(name)), name) for name in known)
-    if not ranked:
+    ranking = sorted((_distance(flat, _flat(name)), name) for name in candidates)
+    if not ranking:
         return "", False
-    distance, name = ranked[0]
+    distance, name = ranking[0]
     if distance > max(1, min(len(flat), len(name)) // 3) or distance >= len(flat):
         return "", False
-    alone = len(ranked) == 1 or ranked[1][0] > distance
+    alone = len(ranking) == 1 or ranking[1][0] > distance
     return name, alone and (distance * 3 <= len(flat))
 
 

@@ -59,24 +59,24 @@ class _Unfit(Exception):
 
 def surveys(recipe: Recipe) -> dict[str, Survey]:
     """The survey of every `source` of the recipe, by its name as written."""
-    limited = not travel.any_size(recipe)
-    packs = limited and not travel.through_storage(recipe)
+    has_limit = not travel.any_size(recipe)
+    packs = has_limit and not travel.through_storage(recipe)
     directory = Path(recipe.directory)
-    return {name: _survey(directory, name, packs=packs, limited=limited) for name in sorted(_named(recipe))}
+    return {name: _survey(directory, name, packs=packs, has_limit=has_limit) for name in sorted(_named(recipe))}
 
 
 def read_sources(recipe: Recipe) -> dict[str, AnySource]:
     """The files of every `source` of the recipe, by its name as written. Raises PlanError for files that cannot be
     sent."""
-    limited, largest = not travel.any_size(recipe), LARGE if travel.through_storage(recipe) else MOST_BYTES
+    has_limit, largest = not travel.any_size(recipe), LARGE if travel.through_storage(recipe) else MOST_BYTES
     directory = Path(recipe.directory)
-    return {name: _read_all(directory, name, largest, limited=limited) for name in sorted(_named(recipe))}
+    return {name: _read_all(directory, name, largest, has_limit=has_limit) for name in sorted(_named(recipe))}
 
 
-def _read_all(directory: Path, source: str, largest: int, *, limited: bool) -> AnySource:
+def _read_all(directory: Path, source: str, largest: int, *, has_limit: bool) -> AnySource:
     try:
-        files, left_out = _files(directory, source, limited=limited)
-        if limited or sum(file.size for file in files) <= largest:
+        files, left_out = _files(directory, source, has_limit=has_limit)
+        if has_limit or sum(file.size for file in files) <= largest:
             return Source(tuple(map(_read, files)), left_out)
         return _large(files, left_out)
     except (_Unfit, OSError) as error:
@@ -89,9 +89,9 @@ def _named(recipe: Recipe) -> set[str]:
     return {task.source for task in tasks if task.source is not None}
 
 
-def _survey(directory: Path, source: str, *, packs: bool, limited: bool) -> Survey:
+def _survey(directory: Path, source: str, *, packs: bool, has_limit: bool) -> Survey:
     try:
-        files, _ = _files(directory, source, limited=limited)
+        files, _ = _files(directory, source, has_limit=has_limit)
         fits = not packs or travel.surely_fits(file.size for file in files)
         too_large = "" if fits else travel.too_large(map(_read, files))
     except OSError as error:
@@ -109,11 +109,11 @@ def _read(file: _Found) -> File:
 
 
 def _large(files: list[_Found], left_out: tuple[LeftOut, ...]) -> LargeSource:
-    known = tuple(
+    entries = tuple(
         FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, _sha256(file.path)) for file in files
     )
-    digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in known).encode())
-    return LargeSource(known, sum(file.size for file in files), digest.hexdigest(), left_out)
+    digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in entries).encode())
+    return LargeSource(entries, sum(file.size for file in files), digest.hexdigest(), left_out)
 
 
 def _sha256(path: str) -> str:
@@ -128,7 +128,7 @@ def _unreadable(error: OSError) -> _Unfit:
     return _Unfit("source-unreadable", f"`{shortened(str(error.filename))}` cannot be read: {error.strerror or error}")
 
 
-def _files(directory: Path, source: str, *, limited: bool) -> tuple[list[_Found], tuple[LeftOut, ...]]:
+def _files(directory: Path, source: str, *, has_limit: bool) -> tuple[list[_Found], tuple[LeftOut, ...]]:
     """The files to send, in order, and what is left out. Raises _Unfit, OSError."""
     folder = directory / source
     if not source.strip():
@@ -141,7 +141,7 @@ def _files(directory: Path, source: str, *, limited: bool) -> tuple[list[_Found]
     for name, entry in walk.files():
         status = entry.stat()
         total += status.st_size
-        if limited and (total > MOST_BYTES or len(files) == MOST_FILES):
+        if has_limit and (total > MOST_BYTES or len(files) == MOST_FILES):
             most = f"{MOST_BYTES >> 20} MiB" if total > MOST_BYTES else f"{MOST_FILES:,} files"
             raise _Unfit(
                 "source-huge",
@@ -253,12 +253,12 @@ class _Walk:
                         yield name, entry
 
     def _leaves_out(self, name: str, last: str, rules: tuple[_Ignores, ...]) -> bool:
-        own = self._own[0].decision(name) if self._own else None
-        if own is None and (last in CACHES or last.endswith(".pyc") or name == IGNORE_FILE):
+        decision_here = self._own[0].decision(name) if self._own else None
+        if decision_here is None and (last in CACHES or last.endswith(".pyc") or name == IGNORE_FILE):
             return True
         decisions = (ignores.decision(name) for ignores in reversed(rules))  # the deepest file wins
-        if own is not None:
-            rule = IGNORE_FILE if own else ""
+        if decision_here is not None:
+            rule = IGNORE_FILE if decision_here else ""
         elif next((decision for decision in decisions if decision is not None), False):
             rule = GIT_IGNORE
         else:

@@ -22,9 +22,9 @@ def below(path: str | None) -> str:
 
 def beyond(path: str | None) -> str:
     """The path if Batch cannot write to it: absolute, with a variable, or upwards; empty if it can."""
-    wanted = below(path)
-    reachable = not wanted.startswith(("/", "~")) and "$" not in wanted and ".." not in wanted.split("/")
-    return "" if reachable else wanted
+    target = below(path)
+    reachable = not target.startswith(("/", "~")) and "$" not in target and ".." not in target.split("/")
+    return "" if reachable else target
 
 
 STRIPS = re.compile(r"--strip-components[ =](\d{1,2})(?!\S)")

@@ -35,17 +35,17 @@ def kind_of(symbol: str) -> str:
     return "low_priority" if symbol.endswith("low_priority") else "dedicated"
 
 
-def instances(wanted: str, pool: Pool | None) -> int | None:
+def instances(count_or_symbol: str, pool: Pool | None) -> int | None:
     """The nodes of a multi-instance task according to the files: a number, or the count of the pool file for a symbol.
 
     For an autoscale pool, `pool_current_*` is at least one node, because the job waits for one. None without a pool
     file.
     """
-    number = whole_number(wanted)
+    number = whole_number(count_or_symbol)
     if number is not None or pool is None:
         return number
-    count: int = getattr(pool.vm_count, kind_of(wanted))
-    return max(count, 1) if wanted.startswith("pool_current_") and pool.autoscale is not None else count
+    count: int = getattr(pool.vm_count, kind_of(count_or_symbol))
+    return max(count, 1) if count_or_symbol.startswith("pool_current_") and pool.autoscale is not None else count
 
 
 # --- GPUs -----------------------------------------------------------------------------------------------------------
@@ -65,8 +65,8 @@ def gpus_seen(word: str | None) -> tuple[str, ...] | None:
     number = whole_number(word)
     if number is not None:
         return tuple(str(gpu) for gpu in range(min(number, MOST_GPUS)))
-    listed = word.removeprefix('"').removesuffix('"').removeprefix("device=")
-    return tuple(gpu for gpu in listed.split(",") if gpu)
+    devices = word.removeprefix('"').removesuffix('"').removeprefix("device=")
+    return tuple(gpu for gpu in devices.split(",") if gpu)
 
 
 def gpus(job: Job, task: Task, size: VmSize | None) -> int:
@@ -76,10 +76,10 @@ def gpus(job: Job, task: Task, size: VmSize | None) -> int:
     """
     if size is None:
         return 0
-    seen = gpus_seen(gpus_word(job, task))
-    if seen is None or (seen and task.docker_image is None):
+    indices = gpus_seen(gpus_word(job, task))
+    if indices is None or (indices and task.docker_image is None):
         return size.gpus
-    return min(len(seen), size.gpus)
+    return min(len(indices), size.gpus)
 
 
 # --- options of the engine ------------------------------------------------------------------------------------------
@@ -109,26 +109,26 @@ class SharedMemory(NamedTuple):
 def shared_memory(job: Job, task: Task, size: VmSize | None) -> SharedMemory:
     """The shared memory that a task's container needs. Sources: NCCL, Shared memory; Batch Shipyard issue 8; measured
     with MPICH."""
-    own = gpus(job, task, size)
+    task_gpus = gpus(job, task, size)
     ranks = _ranks(task, size) if task.multi_instance is not None else 0
-    least = LEAST_MIB if max(own, ranks) > 1 else 0
-    chosen = max(ANY_MIB, RANK_MIB * ranks, GPU_MIB * own)
+    least = LEAST_MIB if max(task_gpus, ranks) > 1 else 0
+    size_mib = max(ANY_MIB, RANK_MIB * ranks, GPU_MIB * task_gpus)
     if size is not None:
-        chosen = min(chosen, int(size.memory_gib * 1024) // 2)
-    if size is not None and own:
-        because = f"{own} of {size.name}'s GPUs, whose processes share memory (NCCL, data loaders)"
+        size_mib = min(size_mib, int(size.memory_gib * 1024) // 2)
+    if size is not None and task_gpus:
+        because = f"{task_gpus} of {size.name}'s GPUs, whose processes share memory (NCCL, data loaders)"
     elif ranks:
         because = "ranks on a node share memory, and 64 MB end in a bus error"
     else:
         because = "workers of a data loader share memory, and 64 MB end in a bus error"
-    return SharedMemory(least, chosen, because)
+    return SharedMemory(least, size_mib, because)
 
 
 def _ranks(task: Task, size: VmSize | None) -> int:
     """Processes per node if they are written as a number; all cores for a command."""
     launches = task.multi_instance.launches if task.multi_instance else ()
-    given = next((block.processes_per_node for _, block in launches), None)
-    number = whole_number(given) if given not in (None, "auto") else 1
+    processes = next((block.processes_per_node for _, block in launches), None)
+    number = whole_number(processes) if processes not in (None, "auto") else 1
     if number is not None:
         return number
     return size.cores if size is not None else 1

@@ -22,7 +22,7 @@ MOST_PACKED = 192 * 1024
 """Bytes of a packed `source` that fit into a request (1 MB) as base64 with the files of the launch."""
 MOST_TEXT = 64 * 1024
 """Maximum bytes of a command; the kernel accepts 128 KiB in one argument."""
-DEPOT = "_local"
+BLOB_STORE = "_local"
 """Replaces a storage link if the emulator stores the files; no link has such a name."""
 EXITS = (
     "list what the program does not need in `.batchtrainignore`; send it through a storage account"
@@ -101,11 +101,11 @@ def digests(source: AnySource) -> list[tuple[str, str]]:
 
 def reserved(names: Iterable[str]) -> str:
     """Why files must not have these names: Batch or the launcher uses them in the task's directory."""
-    taken = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
-    if not taken:
+    tops = sorted({top for name in names if (top := name.split("/", 1)[0]) in RESERVED})
+    if not tops:
         return ""
-    listed = " and ".join(f"`{name}`" for name in taken)
-    return f"{listed} of it would replace files of the task directory; rename {'them' if len(taken) > 1 else 'it'}"
+    text = " and ".join(f"`{name}`" for name in tops)
+    return f"{text} of it would replace files of the task directory; rename {'them' if len(tops) > 1 else 'it'}"
 
 
 def archive(files: Iterable[File]) -> bytes:
@@ -134,10 +134,11 @@ def surely_fits(sizes: Iterable[int]) -> bool:
 
 def too_large(files: Iterable[File]) -> str:
     """Why the files of a source do not fit into a request, and what to do; empty if they fit."""
-    known = tuple(files)
-    if surely_fits(len(file.data) for file in known) or _packs(_tar(known)):
+    file_list = tuple(files)
+    if surely_fits(len(file.data) for file in file_list) or _packs(_tar(file_list)):
         return ""
-    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in _largest(known))
+    by_size = sorted(file_list, key=lambda file: -len(file.data))
+    largest = ", ".join(f"{file.name} ({len(file.data) // 1024:,} KiB)" for file in by_size[:3])
     return (
         f"it has more than the {MOST_PACKED // 1024} KiB that fit into a request when packed; the largest files are"
         f" {largest}: {EXITS}"
@@ -152,10 +153,6 @@ def _packs(data: bytes) -> bool:
         if size > MOST_PACKED:
             return False
     return size + len(packer.flush()) <= MOST_PACKED
-
-
-def _largest(files: tuple[File, ...]) -> tuple[File, ...]:
-    return tuple(sorted(files, key=lambda file: -len(file.data))[:3])
 
 
 def through_storage(recipe: Recipe) -> bool:

@@ -36,8 +36,8 @@ def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
 def filled_in(data: Any) -> Any:
     """Without empty values, which count as absent."""
     if isinstance(data, dict):
-        kept = {key: filled_in(value) for key, value in data.items()}
-        return {key: value for key, value in kept.items() if not (isinstance(value, str) and not value.strip())}
+        values = {key: filled_in(value) for key, value in data.items()}
+        return {key: value for key, value in values.items() if not (isinstance(value, str) and not value.strip())}
     return data
 
 
@@ -52,17 +52,17 @@ def require_credentials(
     part: the path of the values, such as `batch` or `storage`, NAME. warnings: those of the recipe, which have the
     positions. Raises ConfigError with every placeholder of that part.
     """
-    placed = {problem.path: problem for problem in warnings if problem.rule == "placeholder"}
+    located = {problem.path: problem for problem in warnings if problem.rule == "placeholder"}
     values: Any = msgspec.to_builtins(credentials, enc_hook=lambda secret: "" if is_unfilled(secret) else MASK)
     for step in part:
         values = (values or {}).get(step)
     flaws = placeholders(values, (*CREDENTIALS, *part))
-    unfilled = {dotted(flaw.path): flaw.path[-1] for flaw in flaws if not _BESIDES & set(flaw.path)}
+    placeholder_names = {dotted(flaw.path): flaw.path[-1] for flaw in flaws if not _BESIDES & set(flaw.path)}
     problems = tuple(
-        placed.get(at, Problem("placeholder", "", path=at))._replace(
+        located.get(at, Problem("placeholder", "", path=at))._replace(
             level="error", message=f"`{name}` is a placeholder, but it is needed to sign in."
         )
-        for at, name in unfilled.items()
+        for at, name in placeholder_names.items()
     )
     if problems:
         raise ConfigError(problems)

@@ -41,11 +41,11 @@ def load(environment: Mapping[str, str] | None = None) -> UserSettings:
         return UserSettings()
     if not content.strip():
         return UserSettings()
-    parsed, problems = document.parse(str(path), content)
+    yaml, problems = document.parse(str(path), content)
     try:
         if problems:
             raise msgspec.ValidationError(problems[0].message)
-        settings = msgspec.convert(parsed.data or {}, UserSettings)
+        settings = msgspec.convert(yaml.data or {}, UserSettings)
         for name, value in msgspec.structs.asdict(settings).items():
             checked(name, value)
     except (msgspec.ValidationError, UsageError) as error:

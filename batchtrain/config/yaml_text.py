@@ -54,8 +54,8 @@ def _scalar(value: Json) -> str:
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and not _LOOKS_ELSE.fullmatch(value) and value.isprintable():
         return value
-    quoted = json.dumps(value, ensure_ascii=False)
-    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in quoted)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in text)
 
 
 # --- types of the language ------------------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ def _differing(block: Block) -> list[FieldInfo]:
 
 
 def _rank(name: str, value: Any) -> int:
-    named: dict[str, int] = {"id": 0, "command": 3}
-    return named.get(name, 2 if _has_parts(value) else 1)
+    ranks: dict[str, int] = {"id": 0, "command": 3}
+    return ranks.get(name, 2 if _has_parts(value) else 1)
 
 
 def _has_parts(value: Any) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
+import functools
 import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from batchtrain.dashboard.board import News
 from batchtrain.errors import NotFound, ServiceError
-from batchtrain.runs.extract import Extractor, Point, of_json, split
+from batchtrain.metrics.extract import Pattern
+from batchtrain.metrics.stream import Batch, MetricStream
+from batchtrain.records import Point
 from batchtrain.service.downloads import PAST_THE_END
 from batchtrain.service.files import NO_FILE, NOT_YET
 
@@ -36,7 +40,6 @@ RECHECK = 10
 MOST_POINTS = 2000
 """Points of a curve that are sent."""
 KEPT_POINTS = 20 * MOST_POINTS
-MOST_RANKS = 4096
 MOST_SERIES = 400
 
 
@@ -63,7 +66,13 @@ class Output:
         self._kept = b""
         self._partial = b""
         self._empty = 0
+        self._has_begun = False
         self._last = float("-inf")
+
+    @property
+    def exists(self) -> bool:
+        """Whether the task had the file at the last read."""
+        return self._end is not None
 
     def read(self) -> int:
         """Read what is new, unless that was done just now. Returns the number of requests."""
@@ -97,7 +106,9 @@ class Output:
                 return 1
             raise
         if self._end is None or size < self._end:
-            self._forget()
+            if self._has_begun:
+                self._forget()
+            self._has_begun = True
             self._end = max(size - HISTORY, 0) if self._take else max(size - FIRST, 0)
             self._kept = self._partial = b""
         return 1
@@ -152,64 +163,65 @@ class Output:
 
 def _whole(content: bytes) -> bytes:
     """Without a character at the end that is cut: its rest comes later."""
-    for back in range(1, min(4, len(content) + 1)):
-        byte = content[-back]
-        if 0xC2 <= byte < 0xF5:  # the first byte of a character of several bytes
-            return content[:-back] if (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) > back else content
-        if not 0x80 <= byte < 0xC0:
-            break
-    return content
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(content)
+    rest, _ = decoder.getstate()
+    return content[: len(content) - len(rest)]
 
 
 # --- what the lines say ---------------------------------------------------------------------------------------------
 
 
-class RankState(NamedTuple):
-    """The last that a rank printed."""
-
-    node: str
-    lines: int
-    last: str
-    at: float
-
-
 class Numbers:
-    """The curves and the ranks of a task, from the lines of its stdout and of its metrics files."""
+    """The curves and the ranks of a task, from its records or its output."""
 
-    def __init__(self) -> None:
+    def __init__(self, patterns: Callable[[], tuple[Pattern, ...]] = tuple) -> None:
+        """patterns: those of the user, asked for once, before the first line."""
+        self._patterns = functools.cache(patterns)
         self.forget()
 
     def forget(self) -> None:
         """The task runs again: its numbers start anew."""
-        self._extractor = Extractor()
+        self._stream: MetricStream | None = None
         self._series: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
-        self._ranks: dict[int, RankState] = {}
 
-    def take(self, lines: Sequence[str]) -> None:
+    def forget_output(self) -> None:
+        """The same for the output alone: of a gang that is read by its records, it gives no numbers."""
+        if not self.has_records:
+            self.forget()
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the records of a gang are read."""
+        return self._stream is not None and self._stream.has_records
+
+    @property
+    def stream(self) -> MetricStream:
+        """What the lines of the task are read by."""
+        if self._stream is None:
+            self._stream = MetricStream(self._patterns())
+        return self._stream
+
+    def take_output(self, lines: Sequence[str]) -> None:
         """Lines of the merged stdout."""
         now = time.time()
-        for line in lines:
-            self._see(line, now)
-        for point in self._extractor.feed(lines, now):
+        self._take(self.stream.output(lines, now), now)
+
+    def take_records(self, lines: Sequence[str]) -> None:
+        """Lines of the records of a gang."""
+        now = time.time()
+        self._take(self.stream.records(lines, now), now)
+
+    def take_own(self, rank: int | None, lines: Sequence[str]) -> None:
+        """Lines of a file of $BATCHTRAIN_METRICS, or of the samples of a node."""
+        now = time.time()
+        self._take(self.stream.own(lines, now, rank), now)
+
+    def _take(self, batch: Batch, now: float) -> None:
+        for name in tuple(self._series) if batch.again else batch.hidden:
+            self._series.pop(name[:100], None)
+        for point in batch.points:
             self._add(point, now)
-
-    def take_json(self, rank: int | None, lines: Sequence[str]) -> None:
-        """Lines of a file of $BATCHTRAIN_METRICS."""
-        for line in lines:
-            try:
-                point = of_json(line.encode())
-            except (ValueError, RecursionError):
-                continue
-            if point is not None:
-                self._add(point if point.rank is not None else point._replace(rank=rank), time.time())
-
-    def _see(self, line: str, now: float) -> None:
-        rank, text = split(line)
-        if rank is None or (rank not in self._ranks and len(self._ranks) >= MOST_RANKS):
-            return
-        node = line[1 : line.index(":")] if line[1:2].isdigit() and ":" in line[:12] else ""
-        before = self._ranks.get(rank)
-        self._ranks[rank] = RankState(node, before.lines + 1 if before else 1, text[:300], now)
 
     def _add(self, point: Point, now: float) -> None:
         for name, value in point.values.items():
@@ -231,7 +243,10 @@ class Numbers:
 
     def ranks(self) -> list[dict[str, Any]]:
         """The state of each rank, in order."""
-        return [{"rank": rank, **state._asdict()} for rank, state in sorted(self._ranks.items())]
+        return [
+            {"rank": rank.number, "node": rank.node, "lines": rank.lines, "last": rank.last, "at": rank.heard}
+            for rank in (self._stream.seen() if self._stream else ())
+        ]
 
 
 Value = tuple[float | None, float, float]

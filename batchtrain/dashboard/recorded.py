@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from batchtrain import records
-from batchtrain.dashboard.output import columns
+from batchtrain.dashboard.output import Value, columns
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.runs import compare, directory
+from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord
 
 ROWS = 200
@@ -41,6 +42,7 @@ def shown(root: Path, name: str) -> dict[str, Any]:
         "card": record.failure.card if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
         "tasks": [records.shown(task, TASK) for task in run.tasks()[:ROWS]],
+        "attempts": [row._asdict() for row in compare.attempt_rows(record, run.attempts()[:ROWS])],
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),
@@ -49,15 +51,20 @@ def shown(root: Path, name: str) -> dict[str, Any]:
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
     """The curves of a run, by metric, then by task and rank."""
-    curves_of: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
+    curves_of: dict[str, dict[str, list[tuple[int, float | None, Value]]]] = {}
     for task, point in _run(root, name).points():
         who = point.node or ("" if point.rank is None else str(point.rank))
         key = f"{task} {who}".rstrip()
         step = point.epoch if point.step is None else point.step
         for metric, value in point.values.items():
             if value is not None:
-                curves_of.setdefault(metric, {}).setdefault(key, []).append((step, point.t or 0.0, value))
-    return {metric: {key: columns(values) for key, values in ranks.items()} for metric, ranks in curves_of.items()}
+                curves_of.setdefault(metric, {}).setdefault(key, []).append(
+                    (point.attempt, step, (step, point.t or 0.0, value))
+                )
+    return {
+        metric: {key: columns(continued(values)) for key, values in ranks.items()}
+        for metric, ranks in curves_of.items()
+    }
 
 
 def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from azure.batch import BatchClient
@@ -13,21 +12,23 @@ from azure.batch import BatchClient
 from batchtrain import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
 from batchtrain.errors import UsageError
+from batchtrain.metrics.extract import Pattern, patterns_of, split
+from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task, shown
-from batchtrain.runs.extract import split
 from batchtrain.service import downloads, read
 from batchtrain.service.failed import failed
 
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 SECONDS = {STDOUT: 5.0, STDERR: 10.0}
 """The time between two reads of a file on Azure."""
-OTHER_SECONDS, LISTED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
+OTHER_SECONDS, ASKED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
 NEAR_EVERY = 0.05
 """The least time between two reads of a file on the emulator."""
 LIMIT = 256 << 10
 """Bytes of a log in one answer."""
 MOST_LIMIT = 4 << 20
-METRICS = re.compile(r"wd/ranks/(?:rank-)?(\d+|node)\.metrics\.jsonl")
+SAMPLES = "wd/ranks/node.metrics.jsonl"
+"""The samples of the primary's node."""
 
 
 class TaskOutputs:
@@ -37,47 +38,55 @@ class TaskOutputs:
         self._reach, self._near = reach, near
         self._tree = downloads.task_tree(job_id, task_id)
         self.job_id, self.task_id = job_id, task_id
-        self.numbers = Numbers()
+        self.numbers = Numbers(self._patterns)
         self._files: dict[str, Output] = {}
-        self._listed = float("-inf")
+        self._asked = float("-inf")
         self._details: dict[str, Any] = {}
 
     def file(self, path: str) -> Output:
         """A file of the task, followed."""
         if path not in self._files:
-            take = self.numbers.take if path == STDOUT else self._json(path)
-            forget = self.numbers.forget if path == STDOUT else lambda: None
+            take = self._takers.get(path)
+            forget = {STDOUT: self.numbers.forget_output, RECORDS: self.numbers.forget}.get(path, lambda: None)
             size, read = functools.partial(self._size, path), functools.partial(self._read, path)
             seconds = SECONDS.get(path, OTHER_SECONDS)
             self._files[path] = Output(size, read, seconds, take, forget, NEAR_EVERY if self._near else seconds * 0.8)
         return self._files[path]
 
-    def _json(self, path: str) -> Callable[[Sequence[str]], None] | None:
-        match = METRICS.fullmatch(path)
-        if match is None:
-            return None
-        return functools.partial(self.numbers.take_json, int(match[1]) if match[1].isdigit() else None)
+    @functools.cached_property
+    def _takers(self) -> Mapping[str, Callable[[Sequence[str]], None]]:
+        return {
+            STDOUT: self.numbers.take_output,
+            RECORDS: self.numbers.take_records,
+            OWN: functools.partial(self.numbers.take_own, 0),
+            SAMPLES: functools.partial(self.numbers.take_own, None),
+        }
+
+    def _patterns(self) -> tuple[Pattern, ...]:
+        return patterns_of(read.fetch_settings(self._reach(), self.job_id, self.task_id).metrics)
 
     def ranks(self) -> Numbered:
         """The topic of the ranks."""
-        return Numbered(self._advance_stdout, self.numbers.ranks, SECONDS[STDOUT])
+        return Numbered(self._advance, self.numbers.ranks, SECONDS[STDOUT])
 
     def metrics(self) -> Numbered:
-        """The topic of the curves: what stdout says, and the metrics files of the primary."""
-        return Numbered(lambda: self._advance_stdout() + self._advance_metrics(), self.numbers.metrics, SECONDS[STDOUT])
+        """The topic of the curves."""
+        return Numbered(self._advance, self.numbers.metrics, SECONDS[STDOUT])
 
-    def _advance_stdout(self) -> int:
-        return self.file(STDOUT).read()
-
-    def _advance_metrics(self) -> int:
-        """Read the files of $BATCHTRAIN_METRICS; they are listed now and then."""
-        requests, now = 0, time.monotonic()
-        if now - self._listed > (2.0 if self._near else LISTED_SECONDS):
-            self._listed, requests = now, 1
-            for file in downloads.listed(self._reach(), self._tree):
-                if METRICS.fullmatch(file.path):
-                    self.file(file.path)
-        return requests + sum(file.read() for path, file in tuple(self._files.items()) if METRICS.match(path))
+    def _advance(self) -> int:
+        """Read what the task measures: the records of its gang, or its own file and its output; and the samples of the
+        primary's node. For files that it does not have, the service is asked only now and then."""
+        now = time.monotonic()
+        due = now - self._asked >= (2.0 if self._near else ASKED_SECONDS)
+        if due:
+            self._asked = now
+        requests = 0
+        for path in (RECORDS, SAMPLES, OWN, STDOUT):
+            if path in (OWN, STDOUT) and self.numbers.has_records:
+                break
+            if due or path == STDOUT or self.file(path).exists:
+                requests += self.file(path).read()
+        return requests
 
     def _size(self, path: str) -> int:
         return downloads.size_of(self._reach(), self._tree, path).size

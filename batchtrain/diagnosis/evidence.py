@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.records import Job, Node, Pool, Task
+from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.service.causes import Cause
 
 
@@ -23,6 +23,8 @@ class ExaminedTask(NamedTuple):
     """What its stderr tells: the rank that failed first, and its exception."""
     stderr: tuple[str, ...] = ()
     stdout: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    """All of its attempts, if it ran more than once."""
 
 
 class Evidence(NamedTuple):

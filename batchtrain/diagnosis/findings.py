@@ -8,15 +8,10 @@ from batchtrain.diagnosis import output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.errors import Finding
-from batchtrain.records import Job, Pool, Task
+from batchtrain.records import Attempt, Job, Pool, Task
 from batchtrain.service.causes import lines_of, of_the_program
 
 SHOWN_LINES = 5
-PREEMPTED = (
-    "spot-preempted",
-    "the task lost its node {} time(s) and was started again",
-    "keep a checkpoint (docs/how-to/checkpoints.md), or use dedicated nodes",
-)
 
 
 def judged(evidence: Evidence) -> Diagnosis:
@@ -122,14 +117,19 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
         yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
     tasks = [examined.task for examined in evidence.tasks]
+    attempts = (attempt for examined in evidence.tasks for attempt in examined.attempts)
+    yield from (_lost(attempt) for attempt in attempts if attempt.reason in service_rules.LOST)
     for task in tasks:
-        if task.requeues:
-            rule, cause, step = PREEMPTED
-            yield Finding(rule, f"task {task.id}", cause.format(task.requeues), "", step)
         if task.state == "active":
             yield from _of_waiting(job, evidence.pool, task, tasks)
     for hint in evidence.hints:
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
+
+
+def _lost(attempt: Attempt) -> Finding:
+    rule, cause, step = service_rules.LOST[attempt.reason]
+    node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
+    return Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
 
 
 def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:

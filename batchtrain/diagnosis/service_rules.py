@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from batchtrain.records import Failure, Job, Node, Pool, Task
+from batchtrain.records.attempt import Reason
 
 
 class Known(NamedTuple):
@@ -132,6 +134,26 @@ NODE_STATES = {
         " (docs/how-to/checkpoints.md)",
     ),
 }
+
+_CHECKPOINT = "keep a checkpoint (docs/how-to/checkpoints.md)"
+LOST: Mapping[Reason, Known] = {
+    "preempted": Known(
+        "spot-preempted",
+        "Azure preempted node {} in attempt {}, and the task was started again",
+        f"{_CHECKPOINT}, or use dedicated nodes",
+    ),
+    "node lost": Known(
+        "node-lost",
+        "node {} was lost in attempt {}, and the task was started again",
+        f"{_CHECKPOINT}; `batchtrain pool diagnose POOL` looks at the node",
+    ),
+    "requeued": Known(
+        "task-requeued",
+        "attempt {1} was ended on node {0}, and the task was started again; the service gives no reason",
+        f"{_CHECKPOINT}: the node was lost, or was rebooted or removed, or the job was disabled",
+    ),
+}
+"""Why the service started a task again, by the reason of the attempt before; with the node and the attempt's number."""
 
 
 def of_task(task: Task) -> tuple[Known, str] | None:

@@ -5,27 +5,26 @@ Every line fits the width and the number of lines never changes, so that the blo
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections import deque
 from datetime import datetime, timezone
 from statistics import median
-from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
-from batchtrain.records import Counts, Node, node_cost, node_hours
+from batchtrain.records import Counts, Node, Rank, node_cost, node_hours
 from batchtrain.records.events import (
+    AttemptEnded,
     Deleted,
     Event,
     JobAdded,
     JobAdding,
+    MetricsSeen,
     NodeReady,
     NodesSeen,
-    Output,
     PoolAdding,
     PoolResized,
     PoolWaits,
+    RanksFailed,
     ResultsFetching,
     Stderr,
     Stdout,
@@ -33,11 +32,8 @@ from batchtrain.records.events import (
     TasksSeen,
 )
 from batchtrain.runs.curves import spark
-from batchtrain.runs.extract import Extractor, Point
 
 MOST_RANKS = 12
-MOST_KNOWN = 10_000
-"""Ranks that are followed; lines of others are only printed."""
 WORST = 5
 """Rows of ranks of a larger gang: the ones that have been quiet for longest."""
 QUIET_SECONDS = 30.0
@@ -48,10 +44,6 @@ RECENT = 50
 RATES = ("images_per_second", "samples_per_second", "total_images_per_second", "total_samples_per_second")
 FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
 """Metrics that are shown first."""
-_TOTAL = re.compile(
-    r"\b(?P<unit>step|epoch|iter(?:ation)?|batch)\W{0,3}(?P<at>\d{1,12}) ?(?:/|of) ?(?P<of>\d{1,12})\b", re.IGNORECASE
-)
-_RANK = re.compile(r"^\[(?P<node>\d{1,9}):(?:rank )?(?P<rank>\d{1,9})\] ?(?P<text>.*)$")
 PHASES: dict[type[Event], str] = {
     PoolAdding: "adding the pool",
     PoolWaits: "waiting for nodes",
@@ -73,17 +65,6 @@ USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a fir
 Part = tuple[str, str]
 Line = tuple[Part, ...]
 """Parts of a line, each with its style in the words of rich."""
-
-
-class Rank(NamedTuple):
-    """One rank, as its lines tell it."""
-
-    number: int
-    node: int
-    step: int | None = None
-    rate: float | None = None
-    last: str = ""
-    heard: float = 0.0
 
 
 class View:
@@ -109,12 +90,15 @@ class View:
         self.wanted = 0
         self.counts: Counts | None = None
         self.ranks: dict[int, Rank] = {}
+        self.failed: frozenset[int] | None = None
+        """The ranks that failed, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
         self.values: dict[str, float] = {}
         self.history: dict[str, deque[float]] = {}
+        self._sources: dict[str, int] = {}
+        """The rank of each metric; -1 for the task."""
         self._paces: deque[float] = deque(maxlen=RECENT)
         self._stepped: tuple[int, float] | None = None
-        self._extractor = Extractor()
         self.answers: tuple[float, int] | None = None
         """The seconds since the service answered last, and its answers in the last minute."""
 
@@ -129,43 +113,38 @@ class View:
             self.wanted, self.nodes = event.target, event.nodes
         elif isinstance(event, TasksSeen):
             self.counts = event.counts
-        elif isinstance(event, Output):
-            with contextlib.suppress(ValueError, RecursionError):  # absurd numbers or depths: nothing to show
-                self._line(event.text, now)
+        elif isinstance(event, AttemptEnded):
+            self.ranks, self.failed = {}, None
+        elif isinstance(event, RanksFailed):
+            self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
+        elif isinstance(event, MetricsSeen):
+            self._measured(event, now)
 
-    def _line(self, text: str, now: float) -> None:
-        rank = self._rank_of(text, now)
-        if match := _TOTAL.search(text):
-            self._step(match["unit"].lower(), int(match["at"]), int(match["of"]), now)
-        for point in self._extractor.feed((text,), now):
-            self._point(point, rank)
+    def _measured(self, event: MetricsSeen, now: float) -> None:
+        for name in tuple(self.values) if event.again else event.hidden:
+            self.values.pop(name, None)
+            self.history.pop(name, None)
+            self._sources.pop(name, None)
+        self.ranks.update((rank.number, rank) for rank in event.ranks)
+        for point in event.points:
+            for name, value in point.values.items() if not point.node else ():
+                if value is not None:
+                    self._value(name, value, -1 if point.rank is None else point.rank)
+        if event.progress:
+            self._step(event.progress.unit, event.progress.at, event.progress.of, now)
 
-    def _rank_of(self, text: str, now: float) -> int | None:
-        match = _RANK.match(text)
-        if match is None:
-            return None
-        number = int(match["rank"])
-        if number not in self.ranks and len(self.ranks) >= MOST_KNOWN:
-            return None
-        known = self.ranks.get(number, Rank(number, int(match["node"])))
-        text = plain_text(match["text"]).strip()
-        self.ranks[number] = known._replace(last=text or known.last, heard=now)
-        return number
-
-    def _point(self, point: Point, rank: int | None) -> None:
-        values = {name: value for name, value in point.values.items() if value is not None}
-        rate = next((values[name] for name in RATES if name in values), None)
-        if rank is not None:
-            known = self.ranks[rank]
-            step = point.step if point.step is not None else known.step
-            self.ranks[rank] = known._replace(step=step, rate=rate if rate is not None else known.rate)
-        for name, value in values.items() if rank in (None, min(self.ranks, default=0)) else ():
-            self.values[name] = value
-            self.history.setdefault(name, deque(maxlen=self._recent)).append(value)
+    def _value(self, name: str, value: float, rank: int) -> None:
+        """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
+        lowest = self._sources.setdefault(name, rank)
+        if rank > lowest:
+            return
+        if rank < lowest:
+            self._sources[name] = rank
+            self.history.pop(name)
+        self.values[name] = value
+        self.history.setdefault(name, deque(maxlen=self._recent)).append(value)
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
-        if not of > 0 or at > of:
-            return
         if self.step is None or (unit, of) != (self.step[0], self.step[2]):
             self._paces.clear()
             self._stepped = (at, now)
@@ -269,24 +248,28 @@ class View:
         return f"{total:,.0f}" if total >= 10 else f"{total:.2g}"
 
     def _table(self, width: int, now: float) -> list[Line]:
-        rows = sorted(self.ranks.values())
+        rows = sorted(self.ranks.values(), key=lambda rank: rank.number)
         shown = rows
         if self.expected > MOST_RANKS:
-            shown = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST])
+            shown = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST], key=lambda rank: rank.number)
         head = "rank node    step      /s  quiet  last line" if width >= 60 else "rank  quiet  last line"
         lines: list[Line] = [((head, "dim"),)]
         lines += [_row(rank, now, width) for rank in shown]
         return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
 
     def _last(self, width: int, now: float) -> Line:
-        """How many ranks are fine or quiet, and how old what is shown is."""
+        """How many ranks are fine, quiet or failed, and how old what is shown is."""
         left: list[Part] = []
         if self.ranks:
-            quiet = len(self._silent(now))
+            quiet, failed = len(self._silent(now)), len(self.failed or ())
             fine = f"{len(self.ranks) - quiet} fine" + (f", {quiet} quiet" if quiet else "")
+            if self.failed is not None:
+                ended = max(len(self.ranks) - failed, 0)
+                fine = f"{failed} failed" + (f", {ended} ended" if ended else "")
             of = f" of {self.expected}" if self.expected > MOST_RANKS else ""
             name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
-            left = [(f"{name}{fine}", "yellow" if quiet else "dim")]
+            style = "red" if failed else "yellow" if quiet else "dim"
+            left = [(f"{name}{fine}", style)]
         if self.answers is None:
             return tuple(left)
         seconds, count = self.answers
@@ -294,6 +277,8 @@ class View:
         return _apart(tuple(left), ((right, "dim"),), width)
 
     def _silent(self, now: float) -> list[int]:
+        if self.failed is not None:
+            return []
         return [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
 
     def _quiet(self, now: float) -> Line:
@@ -309,11 +294,12 @@ def _row(rank: Rank, now: float, width: int) -> Line:
     style = "yellow" if silent > QUIET_SECONDS else ""
     step = "" if rank.step is None else str(rank.step)
     rate = "" if rank.rate is None else f"{rank.rate:,.0f}" if rank.rate >= 10 else f"{rank.rate:.2g}"
+    last = plain_text(rank.last)
     if width < 60:
-        return ((f"{rank.number:4} {span(silent):>6}  {rank.last}", style),)
+        return ((f"{rank.number:4} {span(silent):>6}  {last}", style),)
     return (
-        (f"{rank.number:4} n{rank.node:<3} {step:>7} {rate:>7} {span(silent):>6}  ", style),
-        (rank.last, style or "dim"),
+        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {span(silent):>6}  ", style),
+        (last, style or "dim"),
     )
 
 

@@ -49,7 +49,7 @@ class Alarms:
         return future
 
     async def sleep(self, seconds: float) -> None:
-        """The account's clock in seconds."""
+        """Wait for seconds of the account's clock."""
         await self.at(self.clock() + int(seconds * wire.SECOND))
 
     def look(self) -> None:

@@ -38,9 +38,9 @@ def _document(application: Application) -> Document:
 
 
 def _find(world: World, application_id: str) -> Application | None:
-    """Application ids are case-insensitive."""
-    wanted = application_id.lower()
-    return next((application for application in world.applications() if application.id.lower() == wanted), None)
+    """The application of an id, ignoring case. Returns None if there is none."""
+    key = application_id.lower()
+    return next((application for application in world.applications() if application.id.lower() == key), None)
 
 
 def check_references(world: World, references: list[Document]) -> None:
@@ -68,11 +68,11 @@ def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
     """The packages that references mean. A deleted package is kept in the list; the node then reports it as missing."""
     if not references:
         return ()
-    resolved = (
+    resolutions = (
         resolve(world, reference) or Package(reference["applicationId"], reference.get("version", ""))
         for reference in references
     )
-    return tuple(dict.fromkeys(resolved))
+    return tuple(dict.fromkeys(resolutions))
 
 
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:

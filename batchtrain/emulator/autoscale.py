@@ -9,9 +9,8 @@ from typing import Any
 from batchtrain import formula
 from batchtrain.emulator import documents, resizing, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, History
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault, invalid_property
-from batchtrain.emulator.records import Pool
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.reply import Call, Reply, accepted, element
 from batchtrain.emulator.world import Deadline, World
 
@@ -62,8 +61,8 @@ def _check_formula(text: str) -> None:
 def enable(world: World, call: Call) -> Reply:
     """Enable autoscale, or change its formula or interval. Settings that are not given are kept."""
     document = call.read("BatchPoolEnableAutoScaleOptions")
-    book = resizing.changeable(world, call)
-    pool = book.record
+    entry = resizing.changeable(world, call)
+    pool = entry.record
     on = pool.spec["enableAutoScale"]
     if not on and pool.allocation != "steady":
         raise Fault("PoolBeingResized")
@@ -74,81 +73,81 @@ def enable(world: World, call: Call) -> Reply:
     _check_settings(document)
     pool.spec = {"autoScaleEvaluationInterval": INTERVAL, **pool.spec, **document, "enableAutoScale": True}
     pool.autoscale_since = call.now
-    start(world, book, call.now)
+    start(world, entry, call.now)
     world.stamp(pool, call.now)
     return accepted(pool, documents.pool_url(call.base, pool), 200)
 
 
 def disable(world: World, call: Call) -> Reply:
     """Disable autoscale; the pool keeps its nodes."""
-    book = resizing.changeable(world, call)
-    pool = book.record
+    entry = resizing.changeable(world, call)
+    pool = entry.record
     pool.spec = {name: value for name, value in pool.spec.items() if name not in PROPERTIES} | {
         "enableAutoScale": False
     }
     pool.autoscale_next, pool.autoscale_run = 0, {}
-    book.history = None
+    entry.history = None
     world.stamp(pool, call.now)
-    world.save_pool(book)
+    world.save_pool(entry)
     return accepted(pool, documents.pool_url(call.base, pool), 200)
 
 
 def evaluate(world: World, call: Call) -> Reply:
     """Evaluate a formula without applying the result."""
     document = call.read("BatchPoolEvaluateAutoScaleOptions")
-    book = resizing.changeable(world, call)
-    if not book.record.spec["enableAutoScale"]:
+    entry = resizing.changeable(world, call)
+    if not entry.record.spec["enableAutoScale"]:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is not enabled on the pool.")
     _check_formula(document["autoScaleFormula"])
-    run, _ = _run(world, book, document["autoScaleFormula"], call.now)
+    run, _ = _run(world, entry, document["autoScaleFormula"], call.now)
     return element("autoscalerun", call.base, run)
 
 
 # On its interval -----------------------------------------------------------------------------------------------------
 
 
-def start(world: World, book: PoolBook, now: int) -> None:
+def start(world: World, entry: PoolEntry, now: int) -> None:
     """Evaluate now, and again after each interval."""
-    book.history = book.history or History()
-    _tick(world, book, now)
+    entry.history = entry.history or History()
+    _tick(world, entry, now)
 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
-    book = world.pools.get(deadline.key)
-    if book is None or book.record.seq != deadline.seq or book.record.state != "active":
+    entry = world.pools.get(deadline.key)
+    if entry is None or entry.record.seq != deadline.seq or entry.record.state != "active":
         return
-    if 0 < book.record.autoscale_next <= now:
-        _tick(world, book, now)
+    if 0 < entry.record.autoscale_next <= now:
+        _tick(world, entry, now)
 
 
-def _tick(world: World, book: PoolBook, now: int) -> None:
-    pool = book.record
+def _tick(world: World, entry: PoolEntry, now: int) -> None:
+    pool = entry.record
     pool.autoscale_next = now + wire.parse_duration(pool.spec["autoScaleEvaluationInterval"])
-    world.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", book.key))
-    pool.autoscale_run, result = _run(world, book, pool.spec["autoScaleFormula"], now)
+    world.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", entry.key))
+    pool.autoscale_run, result = _run(world, entry, pool.spec["autoScaleFormula"], now)
     if result is not None:
-        _carry_out(world, book, result, now)
-    world.save_pool(book)
+        _carry_out(world, entry, result, now)
+    world.save_pool(entry)
 
 
-def _carry_out(world: World, book: PoolBook, result: formula.Result, now: int) -> None:
+def _carry_out(world: World, entry: PoolEntry, result: formula.Result, now: int) -> None:
     """Apply the targets of a formula. A running resize continues with the new targets."""
-    pool = book.record
+    pool = entry.record
     if (pool.target_dedicated, pool.target_spot) == (result.dedicated, result.low_priority):
         return
     pool.target_dedicated, pool.target_spot = result.dedicated, result.low_priority
     pool.deallocation = result.option
     pool.resize_errors = []
     if pool.allocation != "stopping":
-        resizing.begin(world, book, now)
+        resizing.begin(world, entry, now)
 
 
-def _run(world: World, book: PoolBook, text: str, now: int) -> tuple[Document, formula.Result | None]:
+def _run(world: World, entry: PoolEntry, text: str, now: int) -> tuple[Document, formula.Result | None]:
     """The wire's autoScaleRun, and the targets if the pool can have them."""
-    pool = book.record
+    pool = entry.record
     run: Document = {"timestamp": wire.timestamp(now)}
     try:
-        result = formula.evaluate(text, seen(world, book, text, now))
+        result = formula.evaluate(text, seen(world, entry, text, now))
         resizing.check_targets(pool.spec, result.dedicated, result.low_priority)
     except formula.FormulaError as error:
         code = "AutoScalingFormulaSyntaxError" if error.syntax else "AutoScalingFormulaEvaluationError"
@@ -167,16 +166,14 @@ def _error(code: str, reason: str) -> Document:
     return {"code": code, "message": message, "values": [{"name": "Reason", "value": reason}]}
 
 
-def seen(world: World, book: PoolBook, text: str, now: int) -> formula.Seen:
+def seen(world: World, entry: PoolEntry, text: str, now: int) -> formula.Seen:
     """The samples that a formula can read: only the variables that it names."""
-    pool = book.record
-    history = book.history or History()
-    history.note(now, world.numbers(book))
-    named = set(re.findall(r"\$[A-Za-z]+", text))
-    samples = history.samples([name for name in NUMBERS if name in named], now)
+    pool = entry.record
+    history = entry.history or History()
+    history.note(now, world.numbers(entry))
+    names = set(re.findall(r"\$[A-Za-z]+", text))
+    samples = history.samples([name for name in NUMBERS if name in names], now)
     moment = wire.as_datetime(now).astimezone(timezone.utc)
-    return formula.Seen(moment, samples, pool.target_dedicated, pool.target_spot, seed=_seed(pool, now))
-
-
-def _seed(pool: Pool, now: int) -> int:
-    return pool.seq * 1_000_003 + now // wire.SECOND
+    return formula.Seen(
+        moment, samples, pool.target_dedicated, pool.target_spot, seed=pool.seq * 1_000_003 + now // wire.SECOND
+    )

@@ -61,11 +61,11 @@ class History:
 
     def samples(self, names: Iterable[str], now: int) -> Mapping[str, tuple[tuple[datetime, float], ...]]:
         """For each name, the samples of the last day in order of time. The last sample is taken now."""
-        wanted = {name: NUMBERS.index(name) for name in names}
-        if not wanted or not self._steps:
+        columns = {name: NUMBERS.index(name) for name in names}
+        if not columns or not self._steps:
             return {}
         rows = list(self._rows(now))
-        return {name: tuple((at, numbers[index]) for at, numbers in rows) for name, index in wanted.items()}
+        return {name: tuple((at, numbers[index]) for at, numbers in rows) for name, index in columns.items()}
 
     def _rows(self, now: int) -> Iterable[tuple[datetime, Numbers]]:
         last = now // PERIOD

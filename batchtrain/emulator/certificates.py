@@ -30,9 +30,9 @@ def ensure(data_dir: Path, names: Iterable[str], environment: Mapping[str, str])
     """The certificates of the last start if they have all the names and are valid for a month; otherwise new ones from
     a new authority."""
     files = trust.of(data_dir)
-    wanted = (*ALWAYS, *names)
-    if not _serves(files, wanted):
-        issue(data_dir, wanted)
+    all_names = (*ALWAYS, *names)
+    if not _serves(files, all_names):
+        issue(data_dir, all_names)
     usual = _usual(files, environment)
     mapped_images.write_atomically(files.usual, usual)
     mapped_images.write_atomically(files.bundle, usual + files.ca.read_text(encoding="utf-8"))
@@ -50,7 +50,7 @@ def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
         .add_extension(identifier, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    own = (
+    server_certificate = (
         _begun("localhost", CA_NAME, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
@@ -59,11 +59,11 @@ def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    return _written(trust.of(data_dir), own, key, ca)
+    return _written(trust.of(data_dir), server_certificate, key, ca)
 
 
 def _written(
-    files: Certificates, own: x509.Certificate, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
+    files: Certificates, server_certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
 ) -> Certificates:
     files.ca.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.certificate.unlink(missing_ok=True)  # written last: if this file exists, the others are complete
@@ -71,7 +71,7 @@ def _written(
     secret = key.private_bytes(pem, form, serialization.NoEncryption())
     mapped_images.write_atomically(files.private_key, secret.decode())
     mapped_images.write_atomically(files.ca, ca.public_bytes(pem).decode())
-    mapped_images.write_atomically(files.certificate, own.public_bytes(pem).decode())
+    mapped_images.write_atomically(files.certificate, server_certificate.public_bytes(pem).decode())
     return files
 
 
@@ -88,10 +88,10 @@ def _serves(files: Certificates, names: Iterable[str]) -> bool:
 def _usual(files: Certificates, environment: Mapping[str, str]) -> str:
     """The certificate authorities that are trusted in any case: the user's own file, or certifi's. If the variable
     names the emulator's bundle, the authorities of the previous start are used."""
-    named = [Path(path) for name in VARIABLES if (path := environment.get(name)) and Path(path).is_file()]
-    own = [path for path in named if files.bundle.exists() and files.bundle.samefile(path)]
-    others = [path for path in named if path not in own]
-    if not others and own and files.usual.is_file():
+    files_of_variables = [Path(path) for name in VARIABLES if (path := environment.get(name)) and Path(path).is_file()]
+    own_bundles = [path for path in files_of_variables if files.bundle.exists() and files.bundle.samefile(path)]
+    others = [path for path in files_of_variables if path not in own_bundles]
+    if not others and own_bundles and files.usual.is_file():
         others = [files.usual]
     return (others[0] if others else Path(certifi.where())).read_text(encoding="utf-8", errors="replace")
 

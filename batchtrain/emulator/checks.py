@@ -16,11 +16,11 @@ ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 def check_content_type(headers: Mapping[str, str]) -> None:
     """Check that the body is JSON and declared as JSON. Raises Fault 400."""
-    given = headers.get("content-type", "")
-    if not given:
+    content_type = headers.get("content-type", "")
+    if not content_type:
         raise Fault("MissingRequiredHeader", HeaderName="Content-Type")
-    if given.partition(";")[0].strip().lower() != "application/json":
-        raise Fault("InvalidHeaderValue", HeaderName="Content-Type", HeaderValue=given)
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Fault("InvalidHeaderValue", HeaderName="Content-Type", HeaderValue=content_type)
 
 
 def check_id(document: Document, path: str = "id") -> str:
@@ -37,8 +37,8 @@ def scrub_registry(document: Document) -> None:
 
 def passwords(registries: list[Document]) -> dict[str, str]:
     """Registry passwords by server, taken before they are replaced. An auto pool's are not stored."""
-    given = (registry for registry in registries if registry.get("password", "*") != "*")
-    return {registry.get("registryServer", ""): registry["password"] for registry in given}
+    with_password = (registry for registry in registries if registry.get("password", "*") != "*")
+    return {registry.get("registryServer", ""): registry["password"] for registry in with_password}
 
 
 def check_resource_files(files: list[Document], path: str) -> None:
@@ -52,16 +52,16 @@ _MODE = re.compile(r"(0o?)?[0-7]{1,4}")
 
 
 def _check_resource_file(file: Document, path: str) -> None:
-    given = [name for name in SOURCES if file.get(name)]
-    if len(given) != 1:
-        raise invalid_property(path, given, f"Exactly one of {', '.join(SOURCES)} is needed.")
+    sources = [name for name in SOURCES if file.get(name)]
+    if len(sources) != 1:
+        raise invalid_property(path, sources, f"Exactly one of {', '.join(SOURCES)} is needed.")
     refuse_identity(file, path)
-    if given == ["httpUrl"] and not file.get("filePath"):
+    if sources == ["httpUrl"] and not file.get("filePath"):
         raise Fault("MissingRequiredProperty", PropertyName=f"{path}/filePath")
-    if given == ["httpUrl"] and "blobPrefix" in file:
+    if sources == ["httpUrl"] and "blobPrefix" in file:
         raise invalid_property(f"{path}/blobPrefix", file["blobPrefix"], "A prefix goes with a container only.")
-    if given != ["autoStorageContainerName"]:
-        check_url(file[given[0]], f"{path}/{given[0]}")
+    if sources != ["autoStorageContainerName"]:
+        check_url(file[sources[0]], f"{path}/{sources[0]}")
     if not _MODE.fullmatch(file.get("fileMode", "0770")):
         raise invalid_property(f"{path}/fileMode", file["fileMode"], "A mode is an octal number such as 0770.")
 
@@ -82,10 +82,10 @@ def check_url(url: str, path: str) -> None:
     """The URL without its query, which may hold a signature."""
     try:
         where = urlsplit(url)
-        known = where.scheme.lower() in ("http", "https") and bool(where.hostname)
+        valid = where.scheme.lower() in ("http", "https") and bool(where.hostname)
     except ValueError:
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise invalid_property(path, url.partition("?")[0], "An http or https URL is needed.")
 
 

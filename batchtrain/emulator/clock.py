@@ -39,8 +39,8 @@ class Clock:
     def __call__(self) -> int:
         now = self.machine_time()
         reading = self._reading
-        passed = 0 if reading.mode == "real" else int((now - reading.at) * (reading.times - 1))
-        self._last = max(self._last, now + reading.shift + passed)
+        extra = 0 if reading.mode == "real" else int((now - reading.at) * (reading.times - 1))
+        self._last = max(self._last, now + reading.shift + extra)
         return self._last
 
     @property
@@ -71,8 +71,8 @@ class Clock:
 
     def seconds_to(self, at: int) -> float | None:
         """Seconds of the machine's time until the account's time is `at`; None if only a step leads there."""
-        left = at - self()
-        if left <= 0:
+        ticks = at - self()
+        if ticks <= 0:
             return 0.0
         times = self._reading.times
-        return max(left / wire.SECOND / times, FASTEST) if times else None
+        return max(ticks / wire.SECOND / times, FASTEST) if times else None

@@ -40,12 +40,12 @@ WORDS: Mapping[str, tuple[str, ...]] = {"state": STATES, "executionInfo/result":
 """The words of each property that has few values."""
 
 _KEEP: Mapping[str, Callable[[Any, Any, Positions], list[int]]] = {
-    "eq": lambda column, wanted, at: [i for i in at if column[i] == wanted],
-    "ne": lambda column, wanted, at: [i for i in at if column[i] != wanted],
-    "gt": lambda column, wanted, at: [i for i in at if column[i] > wanted],
-    "ge": lambda column, wanted, at: [i for i in at if column[i] >= wanted],
-    "lt": lambda column, wanted, at: [i for i in at if column[i] < wanted],
-    "le": lambda column, wanted, at: [i for i in at if column[i] <= wanted],
+    "eq": lambda column, value, at: [i for i in at if column[i] == value],
+    "ne": lambda column, value, at: [i for i in at if column[i] != value],
+    "gt": lambda column, value, at: [i for i in at if column[i] > value],
+    "ge": lambda column, value, at: [i for i in at if column[i] >= value],
+    "lt": lambda column, value, at: [i for i in at if column[i] < value],
+    "le": lambda column, value, at: [i for i in at if column[i] <= value],
 }
 
 
@@ -111,20 +111,20 @@ class Columns:
         self._note(at, task.state_time)
 
     def drop(self, seq: int) -> None:
-        """Leave a gap."""
+        """Remove a task; its position stays as a gap."""
         at = bisect_left(self.seqs, seq)
         self.state[at], self.ids[at] = 0, ""
 
     def compact(self) -> None:
-        """Close the gaps."""
+        """Remove the gaps that deleted tasks left."""
         self._keep([at for at, state in enumerate(self.state) if state])
 
-    def _keep(self, kept: Positions) -> None:
+    def _keep(self, positions: Positions) -> None:
         """Keep only these positions, in this order."""
         for name in COLUMNS:
             column = getattr(self, name)
-            rest = [column[at] for at in kept]
-            setattr(self, name, rest if name == "ids" else type(column)(*_kind(column), rest))
+            values = [column[at] for at in positions]
+            setattr(self, name, values if name == "ids" else type(column)(*_kind(column), values))
         starts = range(0, len(self.seqs), BLOCK)
         self.latest = array("q", [max(self.state_time[start : start + BLOCK]) for start in starts])
 
@@ -135,8 +135,8 @@ class Columns:
             block: Positions = range(max(first, number * BLOCK), min((number + 1) * BLOCK, len(self.seqs)))
             if condition is not None:
                 block = self.narrow(condition, block)
-            if kept := [at for at in block if self.state[at]]:
-                yield kept
+            if positions := [at for at in block if self.state[at]]:
+                yield positions
 
     def narrow(self, condition: Condition, at: Positions) -> Positions:
         """The positions that a filter accepts."""
@@ -152,22 +152,22 @@ class Columns:
         return sorted({i for term in condition.terms for i in self.narrow(term, at)})
 
     def _compare(self, condition: Comparison, at: Positions) -> Positions:
-        path, word, wanted, _ = condition
+        path, word, value, _ = condition
         if path in WORDS:
-            code = WORDS[path].index(wanted or "") if (wanted or "") in WORDS[path] else len(WORDS[path])
+            code = WORDS[path].index(value or "") if (value or "") in WORDS[path] else len(WORDS[path])
             column = self.state if path == "state" else self.result
             if word == "eq" and isinstance(at, range):
                 return _occurrences(column, code, at)
             return _KEEP[word](column, code, at)
         if path == "id":
-            return [] if wanted is None and word != "ne" else _KEEP[word](self.ids, wanted, at)
+            return [] if value is None and word != "ne" else _KEEP[word](self.ids, value, at)
         numbers = getattr(self, NUMBERS[path])
-        if wanted is None:
+        if value is None:
             return _KEEP[word](numbers, ABSENT, at) if word in ("eq", "ne") else []
-        if path == "stateTransitionTime" and word in ("gt", "ge") and at and self.latest[at[0] // BLOCK] < wanted:
+        if path == "stateTransitionTime" and word in ("gt", "ge") and at and self.latest[at[0] // BLOCK] < value:
             return []
-        kept = _KEEP[word](numbers, wanted, at)
-        return [i for i in kept if numbers[i] != ABSENT] if word in ("lt", "le") else kept
+        positions = _KEEP[word](numbers, value, at)
+        return [i for i in positions if numbers[i] != ABSENT] if word in ("lt", "le") else positions
 
     def row(self, at: int) -> TaskRow:
         return TaskRow(self.ids[at], STATES[self.state[at]], self.state_time[at], self.created[at], self.modified[at])
@@ -186,9 +186,9 @@ def _kind(column: Any) -> tuple[str, ...]:
 
 def _occurrences(column: bytearray, code: int, at: range) -> list[int]:
     """The positions of a byte, found without a loop over all bytes."""
-    kept = []
+    positions = []
     position = column.find(code, at.start, at.stop)
     while position >= 0:
-        kept.append(position)
+        positions.append(position)
         position = column.find(code, position + 1, at.stop)
-    return kept
+    return positions

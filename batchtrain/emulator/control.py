@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.emulator import injection, job_preparation, wire
-from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.interface import NodeLost, StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
@@ -44,7 +44,7 @@ class Control:
 
     async def answer(self, verb: str, path: str, body: bytes) -> Reply:
         """Answer a request; `path` has no prefix. Raises Fault."""
-        name, _, rest = path.partition("/")
+        name, _, subject = path.partition("/")
         match verb, name:
             case "GET", "status":
                 return Reply(200, self.status())
@@ -53,7 +53,7 @@ class Control:
             case "POST", "storage":
                 return await self._storage()
             case "GET", "login":
-                return self._login(rest)
+                return self._login(subject)
             case "GET", "hints":
                 return Reply(200, {"value": hints(self.driver.world)})
             case "POST", "reset":
@@ -71,15 +71,15 @@ class Control:
             case "POST", "faults":
                 return self._add_fault(_document(body))
             case "DELETE", "faults":
-                return self._remove_faults(rest)
+                return self._remove_faults(subject)
             case "POST", "nodes":
-                return await self._befall(rest, _document(body))
+                return await self._befall(subject, _document(body))
         raise Fault("ResourceNotFound")
 
     def status(self) -> dict[str, Any]:
         """What is running, the number of pools, jobs, nodes and tasks, and the memory in use."""
         world = self.driver.world
-        books = world.jobs.values()
+        entries = world.jobs.values()
         return {
             **self.identity._asdict(),
             "endpoint": world.endpoint,
@@ -88,9 +88,9 @@ class Control:
             "pools": len(world.pools),
             "nodes": len(world.pool_of_node),
             "jobs": len(world.jobs),
-            "activeTasks": sum(book.counts["active"] for book in books),
-            "runningTasks": sum(book.counts["running"] for book in books),
-            "completedTasks": sum(book.counts["completed"] for book in books),
+            "activeTasks": sum(entry.counts["active"] for entry in entries),
+            "runningTasks": sum(entry.counts["running"] for entry in entries),
+            "completedTasks": sum(entry.counts["completed"] for entry in entries),
             "faults": len(world.injections),
             "quotas": {name: most for name, most in world.quotas._asdict().items() if most is not None},
             "clock": self.clock(),
@@ -119,16 +119,16 @@ class Control:
             reason = f"{error}; `batchtrain pool show` lists the nodes and their states"
             raise Fault("InvalidPropertyValue", Reason=reason) from None
 
-    async def _turn(self, wanted: Mapping[str, Any]) -> Reply:
+    async def _turn(self, settings: Mapping[str, Any]) -> Reply:
         """Change the clock: `mode` and `times` set how it runs, `advance` (a duration) moves it. Each step waits up to
         `patience` seconds."""
         try:
-            ticks = wire.parse_duration(str(wanted["advance"])) if "advance" in wanted else 0
-            patience = float(wanted.get("patience", PATIENCE))
+            ticks = wire.parse_duration(str(settings["advance"])) if "advance" in settings else 0
+            patience = float(settings.get("patience", PATIENCE))
             if not math.isfinite(patience) or patience < 0:
                 raise ValueError("patience is a number of seconds")
-            if "mode" in wanted:
-                self.driver.clock.turn(str(wanted["mode"]), float(wanted.get("times", 1.0)))
+            if "mode" in settings:
+                self.driver.clock.turn(str(settings["mode"]), float(settings.get("times", 1.0)))
         except (ValueError, TypeError) as error:
             raise Fault("InvalidPropertyValue", Reason=str(error)) from None
         self.driver.turned()
@@ -157,10 +157,10 @@ class Control:
             raise Fault("InvalidPropertyValue", Reason=f"act is one of {', '.join(ACTS)}")
         if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < math.inf):
             raise Fault("InvalidPropertyValue", Reason="seconds is a number, 0 or more")
-        book = self.driver.world.pool_of_node.get(node_id)
-        if book is None:
+        entry = self.driver.world.pool_of_node.get(node_id)
+        if entry is None:
             raise Fault("NodeNotFound")
-        if act == "preempt" and book.nodes[node_id].dedicated:
+        if act == "preempt" and entry.nodes[node_id].dedicated:
             raise Fault("OperationNotValidOnNode", Reason="only a spot node is preempted")
         if notice := document.get("notice"):
             if act != "preempt" or not (isinstance(notice, (int, float)) and 0 < notice < math.inf):
@@ -192,23 +192,23 @@ def _memory_mb() -> float:
 def hints(world: World) -> list[dict[str, str]]:
     """Why tasks stay active. Azure does not report the reason."""
     rows = []
-    for book in world.jobs.values():
-        hinted = [seq for seq in book.ready if seq in world.hints] if world.hints else []
-        rows += [{"jobId": book.record.id, "taskId": book.tasks.at(seq).id, "text": world.hints[seq]} for seq in hinted]
-        if book.counts["active"] and (reason := _job_reason(world, book)):
-            rows.append({"jobId": book.record.id, "taskId": "", "text": reason})
+    for entry in world.jobs.values():
+        seqs = [seq for seq in entry.ready if seq in world.hints] if world.hints else []
+        rows += [{"jobId": entry.record.id, "taskId": entry.tasks.at(seq).id, "text": world.hints[seq]} for seq in seqs]
+        if entry.counts["active"] and (reason := _job_reason(world, entry)):
+            rows.append({"jobId": entry.record.id, "taskId": "", "text": reason})
     return rows
 
 
-def _job_reason(world: World, book: JobBook) -> str:
-    if book.record.error is not None:
-        return f"it could not be started: {book.record.error['message']}"
-    pool = world.pools.get(book.pool_key)
+def _job_reason(world: World, entry: JobEntry) -> str:
+    if entry.record.error is not None:
+        return f"it could not be started: {entry.record.error['message']}"
+    pool = world.pools.get(entry.pool_key)
     if pool is None:
-        return f"its pool {book.pool_key} does not exist"
-    barred = sum(job_preparation.barred(book, node) for node in pool.nodes.values())
-    if barred:
-        return f"its preparation task failed on {barred} of {len(pool.nodes)} nodes of pool {pool.record.id}"
+        return f"its pool {entry.pool_key} does not exist"
+    unprepared_nodes = sum(job_preparation.barred(entry, node) for node in pool.nodes.values())
+    if unprepared_nodes:
+        return f"its preparation task failed on {unprepared_nodes} of {len(pool.nodes)} nodes of pool {pool.record.id}"
     failed = [node for node in pool.nodes.values() if node.state in ("starttaskfailed", "unusable")]
     if failed:
         return f"{len(failed)} of {len(pool.nodes)} nodes of pool {pool.record.id} take no tasks: {failed[0].state}"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from batchtrain.emulator import endpoints, states, wire
-from batchtrain.emulator.books import JobBook, PoolBook, ScheduleBook
 from batchtrain.emulator.columns import TaskRow
+from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.records import Instance, Job, JobNode, JobSchedule, Node, NodeRun, Pool, Record, Task
 from batchtrain.emulator.world import World, task_document
 
@@ -68,8 +68,8 @@ def task_directory(job: Job, task: Task) -> str:
     return f"{job_directory(job)}/{task.id}"
 
 
-def pool_document(book: PoolBook, base: str) -> Document:
-    pool = book.record
+def pool_document(entry: PoolEntry, base: str) -> Document:
+    pool = entry.record
     spec = pool.spec
     document: Document = {
         "id": pool.id,
@@ -78,8 +78,8 @@ def pool_document(book: PoolBook, base: str) -> Document:
         **_history(pool),
         "allocationState": pool.allocation,
         "allocationStateTransitionTime": wire.timestamp(pool.allocation_time),
-        "currentDedicatedNodes": book.current(dedicated=True),
-        "currentLowPriorityNodes": book.current(dedicated=False),
+        "currentDedicatedNodes": entry.current(dedicated=True),
+        "currentLowPriorityNodes": entry.current(dedicated=False),
         "targetDedicatedNodes": pool.target_dedicated,
         "targetLowPriorityNodes": pool.target_spot,
     }
@@ -98,12 +98,12 @@ FORMER: Mapping[str, Any] = {
 """Properties that every pool has in answers of older service versions."""
 
 
-def node_document(world: World, book: PoolBook, node: Node, base: str) -> Document:
-    running = book.running[node.id]
-    spec = book.record.spec
+def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Document:
+    running = entry.running[node.id]
+    spec = entry.record.spec
     document: Document = {
         "id": node.id,
-        "url": node_url(base, book.record.id, node.id),
+        "url": node_url(base, entry.record.id, node.id),
         "state": node.state,
         "schedulingState": "enabled" if node.scheduling else "disabled",
         "stateTransitionTime": wire.timestamp(node.state_time),
@@ -113,17 +113,17 @@ def node_document(world: World, book: PoolBook, node: Node, base: str) -> Docume
         "vmSize": spec["vmSize"],
         "totalTasksRun": node.total_run,
         "runningTasksCount": len(running),
-        "runningTaskSlotsCount": book.used(node.id),
+        "runningTaskSlotsCount": entry.used(node.id),
         "totalTasksSucceeded": node.total_succeeded,
         "isDedicated": node.dedicated,
-        "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(book, node)},
+        "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(entry, node)},
         "nodeAgentInfo": {
             "version": AGENT_VERSION,
             "lastUpdateTime": wire.timestamp(node.booted or node.created),
         },
         "virtualMachineInfo": {"imageReference": spec["virtualMachineConfiguration"]["imageReference"]},
     }
-    if address := endpoints.ipv6_address(book, node):
+    if address := endpoints.ipv6_address(entry, node):
         document["ipv6Address"] = address
     if node.booted:
         document["lastBootTime"] = wire.timestamp(node.booted)
@@ -156,17 +156,17 @@ def _recent_tasks(world: World, node: Node, base: str) -> Iterable[Document]:
 
 def node_counts(nodes: Iterable[Node]) -> Document:
     """The number of nodes by state."""
-    counted = Counter(node.state for node in nodes)
-    return {**{name: counted[name.lower()] for name in NODE_STATES}, "total": counted.total()}
+    counts = Counter(node.state for node in nodes)
+    return {**{name: counts[name.lower()] for name in NODE_STATES}, "total": counts.total()}
 
 
-def job_document(book: JobBook, base: str) -> Document:
-    job = book.record
+def job_document(entry: JobEntry, base: str) -> Document:
+    job = entry.record
     execution: Document = {"startTime": wire.timestamp(job.started)}
     if job.ended:
         execution["endTime"] = wire.timestamp(job.ended)
-    if book.pool_id:
-        execution["poolId"] = book.pool_id
+    if entry.pool_id:
+        execution["poolId"] = entry.pool_id
     if job.error is not None:
         execution["schedulingError"] = job.error
     if job.reason:
@@ -194,13 +194,13 @@ def without_secrets(value: Any) -> Any:
     return {name: without_secrets(inner) for name, inner in value.items() if name not in SECRETS}
 
 
-def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
+def schedule_document(entry: ScheduleEntry, base: str, next_run: int) -> Document:
     """`next_run` is when the next job is due; 0 if no job is due."""
-    schedule = book.record
+    schedule = entry.record
     execution: Document = {}
     if next_run and schedule.state in ("active", "disabled"):
         execution["nextRunTime"] = wire.timestamp(next_run)
-    if latest := next(reversed(book.jobs.values()), None):
+    if latest := next(reversed(entry.jobs.values()), None):
         execution["recentJob"] = {"id": latest.record.id, "url": job_url(base, latest.record)}
     if schedule.ended:
         execution["endTime"] = wire.timestamp(schedule.ended)
@@ -214,28 +214,28 @@ def schedule_document(book: ScheduleBook, base: str, next_run: int) -> Document:
     }
 
 
-def job_node_document(book: JobBook, job_node: JobNode, base: str) -> Document:
+def job_node_document(entry: JobEntry, job_node: JobNode, base: str) -> Document:
     """The state of a job's preparation and release tasks on one node."""
     url = node_url(base, job_node.pool, job_node.id)
-    spec = book.record.spec
+    spec = entry.record.spec
     document: Document = {
         "poolId": job_node.pool,
         "nodeId": job_node.id,
         "nodeUrl": url,
         "jobPreparationTaskExecutionInfo": {
-            **_node_run(book, spec["jobPreparationTask"], job_node.preparation, url),
+            **_node_run(entry, spec["jobPreparationTask"], job_node.preparation, url),
             "retryCount": job_node.preparation.retries,
         },
     }
     if job_node.preparation.last_retry:
         document["jobPreparationTaskExecutionInfo"]["lastRetryTime"] = wire.timestamp(job_node.preparation.last_retry)
     if job_node.release is not None and job_node.release.start:
-        document["jobReleaseTaskExecutionInfo"] = _node_run(book, spec["jobReleaseTask"], job_node.release, url)
+        document["jobReleaseTaskExecutionInfo"] = _node_run(entry, spec["jobReleaseTask"], job_node.release, url)
     return document
 
 
-def _node_run(book: JobBook, spec: Document, run: NodeRun, url: str) -> Document:
-    directory = f"{job_directory(book.record)}/{spec['id']}"
+def _node_run(entry: JobEntry, spec: Document, run: NodeRun, url: str) -> Document:
+    directory = f"{job_directory(entry.record)}/{spec['id']}"
     document: Document = {
         "startTime": wire.timestamp(run.start),
         "state": "completed" if run.phase in ("ended", "lost") else "running",
@@ -262,26 +262,26 @@ def _outcome(run: NodeRun | Instance) -> Document:
     return document
 
 
-def task_document_of(book: JobBook, task: Task, base: str) -> Document:
+def task_document_of(entry: JobEntry, task: Task, base: str) -> Document:
     document: Document = {
         "id": task.id,
-        "url": task_url(base, book.record, task),
+        "url": task_url(base, entry.record, task),
         **_history(task),
         **task_document(task),
         "executionInfo": task_execution(task),
     }
     if task.instances and task.state != "active":
-        document["nodeInfo"] = _node_info(book, task, task.instances[0], base)
+        document["nodeInfo"] = _node_info(entry, task, task.instances[0], base)
     return document
 
 
-TASK_PARTS: Mapping[str, Callable[[JobBook, Task | TaskRow, str], Any]] = {
-    "id": lambda book, task, base: task.id,
-    "url": lambda book, task, base: task_url(base, book.record, task),
-    "lastModified": lambda book, task, base: wire.timestamp(task.modified),
-    "creationTime": lambda book, task, base: wire.timestamp(task.created),
-    "state": lambda book, task, base: task.state,
-    "stateTransitionTime": lambda book, task, base: wire.timestamp(task.state_time),
+TASK_PARTS: Mapping[str, Callable[[JobEntry, Task | TaskRow, str], Any]] = {
+    "id": lambda entry, task, base: task.id,
+    "url": lambda entry, task, base: task_url(base, entry.record, task),
+    "lastModified": lambda entry, task, base: wire.timestamp(task.modified),
+    "creationTime": lambda entry, task, base: wire.timestamp(task.created),
+    "state": lambda entry, task, base: task.state,
+    "stateTransitionTime": lambda entry, task, base: wire.timestamp(task.state_time),
 }
 """The properties of a task that are known without reading its record."""
 RECORD_PARTS: Mapping[str, Callable[[Task], Any]] = {
@@ -291,15 +291,16 @@ RECORD_PARTS: Mapping[str, Callable[[Task], Any]] = {
 """Those that are known without parsing the client's document, which is stored as text."""
 
 
-def row_part(book: JobBook, row: TaskRow, base: str, names: Iterable[str]) -> Document:
+def row_part(entry: JobEntry, row: TaskRow, base: str, names: Iterable[str]) -> Document:
     """Only these properties, all of TASK_PARTS."""
-    return {name: TASK_PARTS[name](book, row, base) for name in names}
+    return {name: TASK_PARTS[name](entry, row, base) for name in names}
 
 
-def task_part(book: JobBook, task: Task, base: str, names: Iterable[str]) -> Document:
+def task_part(entry: JobEntry, task: Task, base: str, names: Iterable[str]) -> Document:
     """Only these properties, all of TASK_PARTS or RECORD_PARTS."""
     return {
-        name: RECORD_PARTS[name](task) if name in RECORD_PARTS else TASK_PARTS[name](book, task, base) for name in names
+        name: RECORD_PARTS[name](task) if name in RECORD_PARTS else TASK_PARTS[name](entry, task, base)
+        for name in names
     }
 
 
@@ -307,16 +308,16 @@ def task_execution(task: Task) -> Document:
     """How the task runs or ran. The end of a run is recorded before its output files and nodes are done; as in the
     service, it is visible only with the state `completed`."""
     execution: Document = {}
-    ended = task.state == "completed"
+    completed = task.state == "completed"
     if task.start:
         execution["startTime"] = wire.timestamp(task.start)
-    if ended and task.end:
+    if completed and task.end:
         execution["endTime"] = wire.timestamp(task.end)
-    if ended and task.exit_code is not None:
+    if completed and task.exit_code is not None:
         execution["exitCode"] = task.exit_code
     if task.instances and task.instances[0].container is not None:
         execution["containerInfo"] = task.instances[0].container
-    if ended and task.failure is not None:
+    if completed and task.failure is not None:
         execution["failureInfo"] = task.failure
     execution["retryCount"] = task.retries
     if task.last_retry:
@@ -329,19 +330,19 @@ def task_execution(task: Task) -> Document:
     return execution
 
 
-def subtask_documents(book: JobBook, task: Task, base: str) -> list[Document]:
+def subtask_documents(entry: JobEntry, task: Task, base: str) -> list[Document]:
     """All instances except the primary."""
     return [
-        {"id": number, **_subtask(book, task, instance, base)}
+        {"id": number, **_subtask(entry, task, instance, base)}
         for number, instance in enumerate(task.instances)
         if number
     ]
 
 
-def _subtask(book: JobBook, task: Task, instance: Instance, base: str) -> Document:
+def _subtask(entry: JobEntry, task: Task, instance: Instance, base: str) -> Document:
     state = states.SUBTASK_STATE.get(instance.phase, "running")
     document: Document = {
-        "nodeInfo": _node_info(book, task, instance, base),
+        "nodeInfo": _node_info(entry, task, instance, base),
         "state": state,
         "stateTransitionTime": wire.timestamp(instance.phase_time),
     }
@@ -354,8 +355,8 @@ def _subtask(book: JobBook, task: Task, instance: Instance, base: str) -> Docume
     return {**document, **_outcome(instance)}
 
 
-def _node_info(book: JobBook, task: Task, instance: Instance, base: str) -> Document:
-    directory = task_directory(book.record, task)
+def _node_info(entry: JobEntry, task: Task, instance: Instance, base: str) -> Document:
+    directory = task_directory(entry.record, task)
     url = node_url(base, task.node_pool, instance.node)
     return {
         "affinityId": f"TVM:{instance.node}",

@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
-from batchtrain.emulator import job_preparation, node_reports, reports, scheduler, task_environment, waking
+from batchtrain.emulator import job_preparation, node_reports, recovery, reports, scheduler, task_environment
 from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.depot import Depot
+from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, Machine, NodeLost, NodeUnfit, Run
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.store import Store
@@ -44,9 +44,9 @@ class Driver:
     """Runs an emulated account."""
 
     def __init__(
-        self, world: World, store: Store, machine: Machine, alarms: Alarms, depot: Depot | None = None
+        self, world: World, store: Store, machine: Machine, alarms: Alarms, blob_store: BlobStore | None = None
     ) -> None:
-        self.depot = depot
+        self.blob_store = blob_store
         world.shelf.archive = store
         self.world, self.store, self.machine, self.alarms, self.clock = world, store, machine, alarms, alarms.clock
         self._acts: dict[type, Callable[[Any], Coroutine[Any, Any, None]]] = {
@@ -74,12 +74,12 @@ class Driver:
         self._settling = False
         self._stopped = False
 
-    def wake(self) -> None:
+    def recover(self) -> None:
         """Restore the state that an earlier process left."""
         for kind, owner, key, _ in self.world.restore(self.store.load()):
             logger.error("stored %s %s of %s belongs to nothing: passed over", kind, key, owner)
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
-        waking.wake(self.world, self.clock())
+        recovery.recover(self.world, self.clock())
         self._spawn(self._sweep_machine())
         self._sweep_depot()
         self.commit()
@@ -119,8 +119,8 @@ class Driver:
             self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AGAIN, self._give_back)
 
     def _sweep_depot(self) -> None:
-        if self.depot is not None:
-            self.depot.sweep(self.named)
+        if self.blob_store is not None:
+            self.blob_store.sweep(self.named)
 
     @property
     def named(self) -> frozenset[str]:
@@ -140,9 +140,9 @@ class Driver:
         try:
             self._carry_out()
             while effects := scheduler.due(self.world, self.world.take_touched(self.clock())):
-                whole = self._begin(effects)
+                all_begun = self._begin(effects)
                 self._carry_out()
-                if not whole:
+                if not all_begun:
                     break  # what could not start may be due again at once
             self.world.rest()
         except sqlite3.Error as error:
@@ -170,8 +170,8 @@ class Driver:
         """Store the started work, then let the machine act. Raises sqlite3.Error; then all of it stays to do."""
         self.commit()
         self._sweep()
-        wanted, self.world.log_uploads = self.world.log_uploads, []
-        for log in wanted:
+        log_uploads, self.world.log_uploads = self.world.log_uploads, []
+        for log in log_uploads:
             self._spawn(self._send_logs(log))
         begun, self._begun = self._begun, []
         for effect in begun:
@@ -210,8 +210,8 @@ class Driver:
     def _sweep(self) -> None:
         """Rename deleted directories at once, because a new task may get the same name, and delete them later."""
         rubbish, self.world.rubbish = self.world.rubbish, []
-        if moved := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
-            self._spawn(in_daemon_thread(lambda: _delete_all(moved)))
+        if rubbish_paths := [(root, away) for root, directory in rubbish if (away := _move_away(root, directory))]:
+            self._spawn(in_daemon_thread(lambda: _delete_all(rubbish_paths)))
 
     # The machine's part --------------------------------------------------------------------------------------------
 
@@ -225,8 +225,8 @@ class Driver:
             self.settle_soon()
 
     async def _boot(self, effect: scheduler.BootNode) -> None:
-        book = self.world.pools[effect.pool]
-        spec = task_environment.node_spec(self.world, book, book.nodes[effect.node])
+        entry = self.world.pools[effect.pool]
+        spec = task_environment.node_spec(self.world, entry, entry.nodes[effect.node])
         try:
             if self._struck("boot-fails", effect.node):
                 raise OSError("a fault was asked for (boot-fails)")
@@ -241,7 +241,7 @@ class Driver:
             self._report(node_reports.node_failed, effect.node, str(error))
             return
         address = up.address or spec.address
-        logger.info("node %s of pool %s is up at %s (%s)", effect.node, book.record.id, address, up.isolation)
+        logger.info("node %s of pool %s is up at %s (%s)", effect.node, entry.record.id, address, up.isolation)
         self._report(node_reports.node_up, effect.node, up)
 
     async def _take(self, seconds: float) -> None:
@@ -254,14 +254,14 @@ class Driver:
         self._report(node_reports.node_lost, node_id)
 
     async def _start(self, effect: scheduler.RunStartTask) -> None:
-        book = self.world.pools[effect.pool]
-        node = book.nodes[effect.node]
+        entry = self.world.pools[effect.pool]
+        node = entry.nodes[effect.node]
         boot = node.boots
         try:
             if struck := self._struck("start-task-fails", effect.node):
                 outcome = Exit(struck.exit_code)
             else:
-                outcome = await self._attempt(effect.node, task_environment.start_run(self.world, book, node))
+                outcome = await self._attempt(effect.node, task_environment.start_run(self.world, entry, node))
         except NodeLost:
             return  # reported by `lost`
         if (outcome.code, outcome.failure) != (0, None):
@@ -277,11 +277,11 @@ class Driver:
         await self.machine.remove(effect.node)
         self._report(node_reports.node_wiped, effect.node)
 
-    async def _send_logs(self, wanted: LogUpload) -> None:
+    async def _send_logs(self, log_upload: LogUpload) -> None:
         try:
-            await self.machine.send_logs(*wanted)
+            await self.machine.send_logs(*log_upload)
         except Exception as error:  # noqa: BLE001 - no caller waits for the result: the log gets every reason
-            logger.error("the logs of node %s were not uploaded: %s", wanted.node, error)
+            logger.error("the logs of node %s were not uploaded: %s", log_upload.node, error)
 
     async def _remove(self, effect: scheduler.RemoveNode) -> None:
         await self._take(self.world.pace.removal)
@@ -293,8 +293,8 @@ class Driver:
 
     async def _sweep_machine(self) -> None:
         """Delete everything without a record: nodes of deleted pools, and what a killed emulator could not delete."""
-        books = self.world.pools.values()
-        await self.machine.sweep({book.record.id: frozenset(book.nodes) for book in books})
+        entries = self.world.pools.values()
+        await self.machine.sweep({entry.record.id: frozenset(entry.nodes) for entry in entries})
 
     async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
         task, number = effect.task, effect.instance
@@ -364,8 +364,8 @@ class Driver:
     # Faults on request ---------------------------------------------------------------------------------------------
 
     def _struck(self, kind: str, node_id: str) -> Injection | None:
-        book = self.world.pool_of_node.get(node_id)
-        path = f"pools/{book.record.id}/nodes/{node_id}" if book else ""
+        entry = self.world.pool_of_node.get(node_id)
+        path = f"pools/{entry.record.id}/nodes/{node_id}" if entry else ""
         return self.world.injections.strike((kind,), path)
 
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
@@ -385,13 +385,13 @@ class Driver:
         await self.alarms.sleep(notice)
         if root := self._root_of(node_id):
             with contextlib.suppress(OSError):  # a task may have removed it
-                Below(root).remove(EVENTS)
+                RootedPath(root).remove(EVENTS)
             await self.befall(node_id, "preempt", seconds)
 
     def _root_of(self, node_id: str) -> str:
         """The directory of a node; empty for one that is gone or never was up."""
-        book = self.world.pool_of_node.get(node_id)
-        return book.nodes[node_id].root if book else ""
+        entry = self.world.pool_of_node.get(node_id)
+        return entry.nodes[node_id].root if entry else ""
 
     # Time ----------------------------------------------------------------------------------------------------------
 
@@ -419,18 +419,18 @@ class Driver:
         """Wait until only the clock could cause a change, for up to `patience` seconds."""
         end = asyncio.get_running_loop().time() + patience
         while (self._settling or len(self._running) > self.alarms.waiting) and not self._stopped:
-            left = end - asyncio.get_running_loop().time()
-            if left <= 0:
+            seconds = end - asyncio.get_running_loop().time()
+            if seconds <= 0:
                 return
             self._moved.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._moved.wait(), left)
+                await asyncio.wait_for(self._moved.wait(), seconds)
 
     # Ending --------------------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
         """Delete every node, job and pool, remove injected faults, and return the clock to the machine's time."""
-        nodes = [node.id for book in self.world.pools.values() for node in book.nodes.values()]
+        nodes = [node.id for entry in self.world.pools.values() for node in entry.nodes.values()]
         self.world.forget_all()
         self.world.injections.clear()
         self._begun = []
@@ -488,14 +488,14 @@ def _announce(root: str, node_id: str, notice: float) -> None:
             "EventStatus": "Scheduled", "NotBefore": moment, "Description": "", "EventSource": "Platform",
             "DurationInSeconds": -1,
         }  # fmt: skip
-        Below(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
+        RootedPath(root).write(EVENTS, json.dumps({"DocumentIncarnation": 1, "Events": [event]}).encode())
 
 
 def _move_away(root: str, directory: str) -> str:
     """The path that a node's directory is moved to; empty if it does not exist."""
     away = f"volatile/trash-{os.urandom(8).hex()}"
     try:
-        Below(root).rename(directory, away)
+        RootedPath(root).rename(directory, away)
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -504,14 +504,14 @@ def _move_away(root: str, directory: str) -> str:
     return away
 
 
-def _delete_all(moved: list[tuple[str, str]]) -> None:
-    for root, path in moved:
+def _delete_all(paths: list[tuple[str, str]]) -> None:
+    for root, path in paths:
         _delete(root, path)
 
 
 def _delete(root: str, path: str) -> None:
     try:
-        Below(root).remove(path)
+        RootedPath(root).remove(path)
     except FileNotFoundError:
         pass  # its node is deleted
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.emulator import documents, lines, states, wire
-from batchtrain.emulator.books import JobBook
+from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.world import Deadline, World, task_document
@@ -59,8 +59,8 @@ def container_of(outcome: Exit) -> Document | None:
 def condemn(world: World, task: Task, verdict: str, now: int, failure: Document | None = None) -> None:
     """Decide how the current run ends; its processes are still running. The first decision is final, except that a task
     to be run again can still be terminated."""
-    overruled = verdict == "terminate" and task.verdict in ("requeue", "retry", "unprepared")
-    if task.state not in states.UNDER_WAY or (task.verdict and not overruled):
+    overrules = verdict == "terminate" and task.verdict in ("requeue", "retry", "unprepared")
+    if task.state not in states.UNDER_WAY or (task.verdict and not overrules):
         return
     task.verdict = verdict
     if verdict == "terminate":
@@ -70,42 +70,42 @@ def condemn(world: World, task: Task, verdict: str, now: int, failure: Document 
     world.touch_task(task)
 
 
-def condemn_all(world: World, book: JobBook, verdict: str, now: int) -> None:
+def condemn_all(world: World, entry: JobEntry, verdict: str, now: int) -> None:
     """End every running task of a job."""
-    for task in tuple(book.running.values()):
+    for task in tuple(entry.running.values()):
         condemn(world, task, verdict, now)
 
 
-def conclude(world: World, book: JobBook, task: Task, now: int) -> None:
+def conclude(world: World, entry: JobEntry, task: Task, now: int) -> None:
     """The run has left nothing on any node: free the nodes, then retry, requeue or complete the task."""
-    release(world, book, task, now)
+    release(world, entry, task, now)
     verdict, task.verdict = task.verdict, ""
-    if not book.tasks.has(task):
-        _leave_nothing(world, book, task)
+    if not entry.tasks.has(task):
+        _leave_nothing(world, entry, task)
     elif verdict == "unprepared":
-        _again(world, book, task, now, first=True)
+        _again(world, entry, task, now, first=True)
     elif verdict == "requeue":
-        _again(world, book, task, now, first=True)
+        _again(world, entry, task, now, first=True)
         task.requeues += 1
         task.last_requeue = now
     elif verdict == "retry":
         task.retries += 1
         task.last_retry = now
-        _again(world, book, task, now, first=False)
+        _again(world, entry, task, now, first=False)
     else:
-        complete(world, book, task, now, failure=task.failure, exit_code=task.exit_code)
+        complete(world, entry, task, now, failure=task.failure, exit_code=task.exit_code)
     world.save_task(task)
-    world.touch_job(book.key)
+    world.touch_job(entry.key)
 
 
-def _again(world: World, book: JobBook, task: Task, now: int, *, first: bool) -> None:
-    world.set_task_state(book, task, "return", now)
+def _again(world: World, entry: JobEntry, task: Task, now: int, *, first: bool) -> None:
+    world.set_task_state(entry, task, "return", now)
     forget_run(task)
-    rest = 0 if first else _rest(task)
-    if rest:
-        world.add_deadline(Deadline(now + rest, task.seq, "again", book.key, task.id.lower(), task.run))
+    delay = 0 if first else _rest(task)
+    if delay:
+        world.add_deadline(Deadline(now + delay, task.seq, "again", entry.key, task.id.lower(), task.run))
     else:
-        lines.line_up(book, task, first=first)
+        lines.line_up(entry, task, first=first)
 
 
 AT_ONCE = 5
@@ -122,22 +122,22 @@ def _rest(task: Task) -> int:
 
 def rested(world: World, deadline: Deadline, now: int) -> None:
     """Queue a task again after its delay, if its state has not changed."""
-    book = world.jobs.get(deadline.key)
-    task = book.tasks.get(deadline.task) if book else None
-    if book is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "active"):
+    entry = world.jobs.get(deadline.key)
+    task = entry.tasks.get(deadline.task) if entry else None
+    if entry is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "active"):
         return
-    if task.seq not in book.ready and task.seq not in book.unmet:
-        lines.line_up(book, task)
-        world.touch_job(book.key)
+    if task.seq not in entry.ready and task.seq not in entry.unmet:
+        lines.line_up(entry, task)
+        world.touch_job(entry.key)
 
 
-def _leave_nothing(world: World, book: JobBook, task: Task) -> None:
+def _leave_nothing(world: World, entry: JobEntry, task: Task) -> None:
     """The run of a deleted task has ended. If the end of its job was forced, the job and its directories may be deleted
     already."""
-    if world.jobs.get(book.key) is book:
-        discard_files(world, book, task)
-    elif not book.running:
-        world.job_of.pop(book.record.seq, None)
+    if world.jobs.get(entry.key) is entry:
+        discard_files(world, entry, task)
+    elif not entry.running:
+        world.job_of.pop(entry.record.seq, None)
 
 
 def forget_run(task: Task) -> None:
@@ -148,45 +148,45 @@ def forget_run(task: Task) -> None:
     task.cleaned = False
 
 
-def discard_files(world: World, book: JobBook, task: Task) -> None:
+def discard_files(world: World, entry: JobEntry, task: Task) -> None:
     """Delete the directories of a deleted task, once no process writes there."""
-    if task.seq in book.running:
+    if task.seq in entry.running:
         return
-    directory = documents.task_directory(book.record, task)
+    directory = documents.task_directory(entry.record, task)
     for instance in task.instances:
         pool = world.pool_of_node.get(instance.node)
         if pool is not None and pool.nodes[instance.node].root:
             world.rubbish.append((pool.nodes[instance.node].root, directory))
 
 
-def release(world: World, book: JobBook, task: Task, now: int) -> None:
+def release(world: World, entry: JobEntry, task: Task, now: int) -> None:
     """Release the slots of a run."""
-    book.running.pop(task.seq, None)
+    entry.running.pop(task.seq, None)
     for number, instance in enumerate(task.instances):
         pool = world.pool_of_node.get(instance.node)
         if pool is None or pool.running[instance.node].pop(task.seq, None) is None:
             continue
         node = pool.nodes[instance.node]
         if task.verdict != "unprepared":
-            _remember(book, task, number, node)
+            _remember(entry, task, number, node)
         if node.state == "running" and not pool.running[node.id]:
             world.move(node, states.NODE, "free" if node.scheduling else "offline", now)
         world.save_node(node)
 
 
-def _remember(book: JobBook, task: Task, number: int, node: Node) -> None:
+def _remember(entry: JobEntry, task: Task, number: int, node: Node) -> None:
     """Update a node's number of tasks and its list of recent tasks."""
     node.total_run += 1
     if task.verdict in ("exit", "retry"):
         node.losses = 0
     node.total_succeeded += task.verdict == "exit" and task.exit_code == 0 and task.failure is None
-    entry = (book.record.id, task.id, number)
-    node.recent = [*(former for former in node.recent if former != entry), entry][-RECENT_TASKS:]
+    recent = (entry.record.id, task.id, number)
+    node.recent = [*(former for former in node.recent if former != recent), recent][-RECENT_TASKS:]
 
 
 def complete(
     world: World,
-    book: JobBook,
+    entry: JobEntry,
     task: Task,
     now: int,
     *,
@@ -197,22 +197,22 @@ def complete(
     result = "success" if failure is None and exit_code == 0 else "failure"
     task.end = task.end or now
     task.failure, task.exit_code = failure, exit_code
-    book.ready.pop(task.seq, None)
-    book.unmet.pop(task.seq, None)
+    entry.ready.pop(task.seq, None)
+    entry.unmet.pop(task.seq, None)
     world.hints.pop(task.seq, None)
-    world.set_task_state(book, task, "end", now, result)
+    world.set_task_state(entry, task, "end", now, result)
     document = task_document(task)
     options = exit_options(document.get("exitConditions", {}), exit_code, failure)
     task.satisfies = options["dependencyAction"] == "satisfy"
     if task.satisfies:
-        lines.satisfy(book, task)
-    retain(world, book, task)
+        lines.satisfy(entry, task)
+    retain(world, entry, task)
     world.save_task(task)
-    world.touch_job(book.key)
-    if book.record.spec["onTaskFailure"] == "performexitoptionsjobaction" and not _withdrawn(task):
-        _act_on_job(world, book, options["jobAction"], now)
-    if task.manager and book.record.spec["jobManagerTask"]["killJobOnCompletion"]:
-        terminate(world, book, "JMComplete", now)
+    world.touch_job(entry.key)
+    if entry.record.spec["onTaskFailure"] == "performexitoptionsjobaction" and not _withdrawn(task):
+        _act_on_job(world, entry, options["jobAction"], now)
+    if task.manager and entry.record.spec["jobManagerTask"]["killJobOnCompletion"]:
+        terminate(world, entry, "JMComplete", now)
 
 
 def _withdrawn(task: Task) -> bool:
@@ -220,23 +220,23 @@ def _withdrawn(task: Task) -> bool:
     return not task.start and task.failure is not None and task.failure["code"] == "TaskEnded"
 
 
-def retain(world: World, book: JobBook, task: Task) -> None:
+def retain(world: World, entry: JobEntry, task: Task) -> None:
     """Keep the files of a completed task for its retention time. Simulated nodes have no files."""
     pools = (world.pool_of_node.get(instance.node) for instance in task.instances)
     if task.cleaned or all(pool is None or pool.simulated for pool in pools):
         return
     at = task.end + wire.parse_duration(task_document(task)["constraints"]["retentionTime"])
     if at < wire.FOREVER:
-        world.add_deadline(Deadline(at, task.seq, "files", book.key, task.id.lower(), task.run))
+        world.add_deadline(Deadline(at, task.seq, "files", entry.key, task.id.lower(), task.run))
 
 
 def retained(world: World, deadline: Deadline, now: int) -> None:
     """Delete the directories of a task after its retention time."""
-    book = world.jobs.get(deadline.key)
-    task = book.tasks.get(deadline.task) if book else None
-    if book is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "completed"):
+    entry = world.jobs.get(deadline.key)
+    task = entry.tasks.get(deadline.task) if entry else None
+    if entry is None or task is None or (task.seq, task.run, task.state) != (deadline.seq, deadline.run, "completed"):
         return
-    discard_files(world, book, task)
+    discard_files(world, entry, task)
     task.cleaned = True
     world.save_task(task)
 
@@ -267,34 +267,34 @@ def _rule(conditions: Document, exit_code: int | None, failure: Document | None)
     return {} if exit_code == 0 else default
 
 
-def _act_on_job(world: World, book: JobBook, action: str, now: int) -> None:
+def _act_on_job(world: World, entry: JobEntry, action: str, now: int) -> None:
     if action == "terminate":
-        terminate(world, book, "TaskFailed", now)
-    elif action == "disable" and states.allows(states.JOB, book.record.state, "disable"):
-        disable(world, book, "requeue", now)
+        terminate(world, entry, "TaskFailed", now)
+    elif action == "disable" and states.allows(states.JOB, entry.record.state, "disable"):
+        disable(world, entry, "requeue", now)
 
 
-def delete(world: World, book: JobBook, now: int) -> None:
+def delete(world: World, entry: JobEntry, now: int) -> None:
     """Delete a job with its tasks and their files."""
-    world.move(book.record, states.JOB, "delete", now)
-    condemn_all(world, book, "terminate", now)
-    world.save_job(book)
+    world.move(entry.record, states.JOB, "delete", now)
+    condemn_all(world, entry, "terminate", now)
+    world.save_job(entry)
 
 
-def terminate(world: World, book: JobBook, reason: str, now: int) -> None:
+def terminate(world: World, entry: JobEntry, reason: str, now: int) -> None:
     """End the running tasks of a job. Active tasks stay active, as in the service."""
-    if not states.allows(states.JOB, book.record.state, "terminate"):
+    if not states.allows(states.JOB, entry.record.state, "terminate"):
         return
-    world.move(book.record, states.JOB, "terminate", now)
-    book.record.reason = reason
-    condemn_all(world, book, "terminate", now)
-    world.save_job(book)
+    world.move(entry.record, states.JOB, "terminate", now)
+    entry.record.reason = reason
+    condemn_all(world, entry, "terminate", now)
+    world.save_job(entry)
 
 
-def disable(world: World, book: JobBook, action: str, now: int) -> None:
+def disable(world: World, entry: JobEntry, action: str, now: int) -> None:
     """Requeue, terminate or wait for the running tasks of a job; a disabled job is not changed."""
-    world.move(book.record, states.JOB, "disable", now)
-    book.record.tasks_action = action
+    world.move(entry.record, states.JOB, "disable", now)
+    entry.record.tasks_action = action
     if action != "wait":
-        condemn_all(world, book, action, now)
-    world.save_job(book)
+        condemn_all(world, entry, action, now)
+    world.save_job(entry)

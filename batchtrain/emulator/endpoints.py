@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import invalid_property
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.records import Document, Node
 
@@ -22,16 +22,16 @@ def nat_pools(spec: Document) -> list[Document]:
     return list(network.get("endpointConfiguration", {}).get("inboundNATPools", []))
 
 
-def ipv6_address(book: PoolBook, node: Node) -> str:
+def ipv6_address(entry: PoolEntry, node: Node) -> str:
     """A node's IPv6 address; empty unless the pool is dual-stack. It is the IPv6 form of the node's IPv4 address, so
     that connections reach the node."""
-    addresses: Document = book.record.spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {})
+    addresses: Document = entry.record.spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {})
     return f"::ffff:{node.address}" if "IPv6" in addresses.get("ipFamilies", []) else ""
 
 
-def of_node(book: PoolBook, node: Node) -> list[Document]:
+def of_node(entry: PoolEntry, node: Node) -> list[Document]:
     """A node's inbound endpoints: one for each NAT pool and address family, within the port range of the pool."""
-    families = [("", node.address), (".IPv6", ipv6_address(book, node))]
+    families = [("", node.address), (".IPv6", ipv6_address(entry, node))]
     return [
         {
             "name": f"{pool['name']}.{node.number}{suffix}",
@@ -41,18 +41,18 @@ def of_node(book: PoolBook, node: Node) -> list[Document]:
             "frontendPort": pool["frontendPortRangeStart"] + node.number,
             "backendPort": pool["backendPort"],
         }
-        for pool in nat_pools(book.record.spec)
+        for pool in nat_pools(entry.record.spec)
         if pool["frontendPortRangeStart"] + node.number <= pool["frontendPortRangeEnd"]
         for suffix, address in families
         if address
     ]
 
 
-def forwards(book: PoolBook, node: Node) -> tuple[Forward, ...]:
+def forwards(entry: PoolEntry, node: Node) -> tuple[Forward, ...]:
     """The endpoints that the machine forwards: TCP, where the two ports differ. The kernel forwards IPv6."""
     return tuple(
         Forward(endpoint["frontendPort"], endpoint["backendPort"])
-        for endpoint in of_node(book, node)
+        for endpoint in of_node(entry, node)
         if endpoint["publicIPAddress"] == node.address
         and endpoint["protocol"] == "tcp"
         and endpoint["frontendPort"] != endpoint["backendPort"]
@@ -63,15 +63,15 @@ LOGIN_PORTS = (22, 3389)
 """The ports of ssh on Linux and of Remote Desktop on Windows."""
 
 
-def login(book: PoolBook, node: Node) -> Document:
+def login(entry: PoolEntry, node: Node) -> Document:
     """The log-in address: the endpoint of the log-in port, or the node's own port if the pool maps none."""
-    windows = "windows" in book.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
+    windows = "windows" in entry.record.spec["virtualMachineConfiguration"]["nodeAgentSKUId"].lower()
     ports = sorted(LOGIN_PORTS, reverse=windows)
-    tcp = [endpoint for endpoint in of_node(book, node) if endpoint["protocol"] == "tcp"]
-    mapped = (endpoint["frontendPort"] for port in ports for endpoint in tcp if endpoint["backendPort"] == port)
-    port = next(mapped, ports[0])
+    tcp = [endpoint for endpoint in of_node(entry, node) if endpoint["protocol"] == "tcp"]
+    frontend_ports = (endpoint["frontendPort"] for port in ports for endpoint in tcp if endpoint["backendPort"] == port)
+    port = next(frontend_ports, ports[0])
     settings: Document = {"remoteLoginIPAddress": node.address, "remoteLoginPort": port}
-    if address := ipv6_address(book, node):
+    if address := ipv6_address(entry, node):
         settings |= {"ipv6RemoteLoginIPAddress": address, "ipv6RemoteLoginPort": port}
     return settings
 
@@ -115,13 +115,13 @@ def _check_pool(pool: Document, path: str) -> None:
         raise invalid_property(f"{path}/frontendPortRangeStart", start, reason)
     if end - start + 1 < LEAST_PORTS:
         raise invalid_property(f"{path}/frontendPortRangeEnd", end, f"A range has at least {LEAST_PORTS} ports.")
-    seen = set()
+    priorities = set()
     for rule in pool.get("networkSecurityGroupRules", []):
         priority = rule["priority"]
-        if priority not in PRIORITIES or priority in seen:
+        if priority not in PRIORITIES or priority in priorities:
             reason = f"Priorities lie between {PRIORITIES.start} and {PRIORITIES.stop - 1}, and each is given once."
             raise invalid_property(f"{path}/networkSecurityGroupRules/priority", priority, reason)
-        seen.add(priority)
+        priorities.add(priority)
 
 
 def _check_pair(pool: Document, other: Document, path: str) -> None:

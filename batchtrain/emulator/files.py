@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from batchtrain.emulator import documents, nodes, wire
 from batchtrain.emulator.faults import Fault
-from batchtrain.emulator.machine.below import Below, LeadsOut
+from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk, Walks
 from batchtrain.emulator.query import Page, Row, is_whole
 from batchtrain.emulator.records import Node
@@ -36,7 +36,7 @@ _WALKS = Walks()
 class Tree(NamedTuple):
     """A directory of a node as the API shows it."""
 
-    node: Below
+    node: RootedPath
     """The node's directory. Nothing outside it is touched."""
     top: str
     """The directory that names are relative to, below `root`; empty for `root` itself."""
@@ -50,15 +50,15 @@ class Tree(NamedTuple):
 
 def node_tree(world: World, call: Call) -> Tree:
     """All files of a node."""
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if not node.root or node.phase not in REACHABLE:
         raise nodes.refusal(node)
-    return Tree(_below(node), "", f"{documents.node_url(call.base, book.record.id, node.id)}/files")
+    return Tree(_below(node), "", f"{documents.node_url(call.base, entry.record.id, node.id)}/files")
 
 
 def task_tree(world: World, call: Call) -> Tree:
     """A task's directory on the primary's node."""
-    book, task = world.task(*call.path[:2])
+    entry, task = world.task(*call.path[:2])
     if task.cleaned:
         raise Fault("TaskFilesCleanedup")
     if task.state == "active":
@@ -67,12 +67,12 @@ def task_tree(world: World, call: Call) -> Tree:
     pool = world.pool_of_node.get(node_id)
     if pool is None or not pool.nodes[node_id].root or pool.nodes[node_id].phase not in REACHABLE:
         raise Fault("TaskFilesUnavailable")
-    top = documents.task_directory(book.record, task)
-    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, book.record, task)}/files")
+    top = documents.task_directory(entry.record, task)
+    return Tree(_below(pool.nodes[node_id]), top, f"{documents.task_url(call.base, entry.record, task)}/files")
 
 
-def _below(node: Node) -> Below:
-    return Below(node.root, {node.root_inside: node.root})
+def _below(node: Node) -> RootedPath:
+    return RootedPath(node.root, {node.root_inside: node.root})
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ def _row(tree: Tree, entry: Entry, recursive: bool) -> Row:
 
 def _item(tree: Tree, name: str, status: os.stat_result) -> Document:
     # Of a name that is not UTF-8, only the URL is exact.
-    shown = os.fsencode(name).decode(errors="replace")
-    item: Document = {"name": shown, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
+    text = os.fsencode(name).decode(errors="replace")
+    item: Document = {"name": text, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
     if not item["isDirectory"]:
         item["properties"] = {
             "creationTime": wire.timestamp(wire.from_unix_ns(status.st_ctime_ns)),

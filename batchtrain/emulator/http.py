@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from batchtrain.emulator import (
+    blob_store,
     checks,
     control,
-    depot,
     identity,
     models,
     query,
@@ -79,7 +79,9 @@ class Application:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        request = _request(scope)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        raw_path = scope["raw_path"].decode("latin-1")
+        request = Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers, scope["scheme"])
         request_id = str(self.ids())
         now, date = self.driver.clock(), None
         try:
@@ -116,10 +118,10 @@ class Application:
             proof = wire.proof(self.key, self.driver.world.endpoint, challenge)
             return Reply(200, {**self.control.identity._asdict(), "proof": proof})
         if request.raw_path == identity.PATH:
-            asked = dict(wire.query_pairs(request.query))
-            return identity.answer(self.control.identity.account, self.key, request.headers, asked, self._now())
-        if request.raw_path.startswith(wire.DEPOT) and self.driver.depot is not None:
-            return await self._of_depot(self.driver.depot, request, receive)
+            parameters = dict(wire.query_pairs(request.query))
+            return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
+        if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
+            return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
             return await self.control.answer(
@@ -133,17 +135,17 @@ class Application:
             self._authenticate(request, 0.0)  # an unsigned request must not learn which paths exist
             raise
         signed_by = await self._befall(request, route.name)
-        asked = dict(wire.query_pairs(request.query))
-        revision = versions.check(asked)
+        parameters = dict(wire.query_pairs(request.query))
+        revision = versions.check(parameters)
         if revision > route.until:
             raise Fault("ResourceNotFound")
-        wanted = query.checked(route.query, route.answer, asked, revision)
+        options = query.checked(route.query, route.answer, parameters, revision)
         body = await _body(receive)
         operation = route.operation
         if operation is None:
             raise not_implemented(route.name)
         call = Call(
-            path, wanted, request.headers, body, request.raw_path, request.base, now, revision, asked, signed_by
+            path, options, request.headers, body, request.raw_path, request.base, now, revision, parameters, signed_by
         )
         if body.strip() and request.verb in ("POST", "PUT", "PATCH"):
             checks.check_content_type(request.headers)
@@ -156,29 +158,29 @@ class Application:
         reply = await self._carry_out(answer) if isinstance(answer, Work) else answer
         return self._cut_short(request, route.name, _translated(reply, route.answer, revision))
 
-    async def _of_depot(self, kept: depot.Depot, request: Request, receive: Receive) -> Reply:
+    async def _of_blob_store(self, blobs: blob_store.BlobStore, request: Request, receive: Receive) -> Reply:
         """Receive a file of a task from any client that has its signed link."""
-        path = request.raw_path.removeprefix(wire.DEPOT)
+        path = request.raw_path.removeprefix(wire.BLOB_STORE)
         now = time.time()
         if request.verb == "GET":
-            return Reply(200, content=kept.give(path, dict(wire.query_pairs(request.query)), now))
+            return Reply(200, content=blobs.give(path, dict(wire.query_pairs(request.query)), now))
         self._authenticate(request, 0.0)
         if request.verb != "PUT":
             raise Fault("UnsupportedHttpVerb")
-        await kept.keep(path, _parts(receive), self.driver.named)
-        return Reply(201, {"url": kept.link(self.driver.world.endpoint, path, now)})
+        await blobs.keep(path, _parts(receive), self.driver.named)
+        return Reply(201, {"url": blobs.link(self.driver.world.endpoint, path, now)})
 
     async def _of_resource_manager(self, request: Request, receive: Receive, now: int) -> Reply:
         """Answer azure-mgmt-batch: the account and its pools, with refusals in the form of Resource Manager."""
-        own = self.control.identity
-        host = own.host or urlsplit(self.driver.world.endpoint).netloc
-        account = resource_manager.Account(own.account, self.key, host)
-        asked = resource_manager.Request(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
+        identity_here = self.control.identity
+        host = identity_here.host or urlsplit(self.driver.world.endpoint).netloc
+        account = resource_manager.Account(identity_here.account, self.key, host)
+        arm_request = resource_manager.Request(request.verb, request.raw_path, dict(wire.query_pairs(request.query)),
                                        request.headers, b"", request.base, now)  # fmt: skip
         try:
             resource_manager.check_token(account, request.verb, request.headers, self._now())
-            asked = asked._replace(body=await _body(receive))
-            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, asked))
+            arm_request = arm_request._replace(body=await _body(receive))
+            return self.driver.change(lambda: resource_manager.answer(self.driver.world, account, arm_request))
         except Fault as fault:
             return resource_manager.refusal(fault)
 
@@ -196,9 +198,9 @@ class Application:
         signed_by = self._authenticate(request, skew.seconds if skew else 0.0)
         if late := self._strikes("latency", request, operation):
             await asyncio.sleep(late.seconds)
-        if refused := self._strikes("error", request, operation):
-            fault = Fault(refused.code)
-            fault.retry_after = refused.retry_after
+        if refusal := self._strikes("error", request, operation):
+            fault = Fault(refusal.code)
+            fault.retry_after = refusal.retry_after
             raise fault
         return signed_by
 
@@ -241,12 +243,6 @@ def _translated(reply: Reply, model: str, revision: int) -> Reply:
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
-
-
-def _request(scope: Mapping[str, Any]) -> Request:
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-    raw_path = scope["raw_path"].decode("latin-1")
-    return Request(scope["method"], raw_path, scope["query_string"].decode("latin-1"), headers, scope["scheme"])
 
 
 async def _parts(receive: Receive) -> AsyncIterator[bytes]:
@@ -324,11 +320,11 @@ def _cut(send: Send, fraction: float, connection: asyncio.BaseTransport | None) 
 async def _send_slice(content: Slice, receive: Receive, send: Send) -> None:
     """Exactly the announced number of bytes: zeros replace what a shrinking file lost, because a short answer would
     break the connection."""
-    gone = asyncio.ensure_future(_disconnected(receive))
+    disconnection = asyncio.ensure_future(_disconnected(receive))
     try:
-        await _send_parts(content, gone, send)
+        await _send_parts(content, disconnection, send)
     finally:
-        gone.cancel()
+        disconnection.cancel()
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -337,15 +333,15 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _send_parts(content: Slice, gone: asyncio.Future[None], send: Send) -> None:
+async def _send_parts(content: Slice, disconnection: asyncio.Future[None], send: Send) -> None:
     with content.file as file:
         file.seek(content.start)
-        left = content.length
-        while left and not gone.done():
-            part = file.read(min(left, CHUNK))
-            part = part or bytes(min(left, CHUNK))
-            left -= len(part)
-            await send({"type": "http.response.body", "body": part, "more_body": left > 0})
+        remaining = content.length
+        while remaining and not disconnection.done():
+            part = file.read(min(remaining, CHUNK))
+            part = part or bytes(min(remaining, CHUNK))
+            remaining -= len(part)
+            await send({"type": "http.response.body", "body": part, "more_body": remaining > 0})
             await asyncio.sleep(0)  # sending without waiting never yields to other tasks
         if not content.length:
             await send({"type": "http.response.body", "body": b""})

@@ -109,7 +109,10 @@ class Injections:
         if not self._all:
             return None
         for number, (injection, chance) in self._all.items():
-            if injection.kind not in kinds or not _about(injection, resource, operation):
+            if injection.kind not in kinds or not (
+                fnmatch.fnmatchcase(operation, injection.operation)
+                and fnmatch.fnmatchcase(resource.lower(), injection.resource.lower())
+            ):
                 continue
             if injection.count is not None and self._struck[number] >= injection.count:
                 continue
@@ -117,9 +120,3 @@ class Injections:
                 self._struck[number] += 1
                 return injection
         return None
-
-
-def _about(injection: Injection, resource: str, operation: str) -> bool:
-    return fnmatch.fnmatchcase(operation, injection.operation) and fnmatch.fnmatchcase(
-        resource.lower(), injection.resource.lower()
-    )

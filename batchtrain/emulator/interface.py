@@ -235,8 +235,8 @@ class Machine(Protocol):
     plain_nodes: str
     """Why nodes are plain processes of this machine, and how to change that; empty if they are not."""
 
-    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        """Boot a node. `lost(node_id)` is called once if the node dies without `shutdown`. Raises NodeUnfit."""
+    async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
+        """Boot a node. `on_lost(node_id)` is called once if the node dies without `shutdown`. Raises NodeUnfit."""
 
     async def run(self, node_id: str, run: Run) -> Exit:
         """Run one command to its end. Raises NodeLost if the node dies meanwhile."""
@@ -250,7 +250,7 @@ class Machine(Protocol):
     async def remove(self, node_id: str) -> None:
         """Shut the node down and delete its directory."""
 
-    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+    async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
         """Delete the directories of all pools and nodes except these: node ids by pool id."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from batchtrain.emulator import endings, states, wire
-from batchtrain.emulator.books import JobBook
+from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import JobNode, Node, NodeRun, Task
 from batchtrain.emulator.world import Deadline, World
@@ -26,9 +26,9 @@ COMING = ("creating", "starting", "waitingforstarttask", "unknown", "rebooting",
 """Node states that lead to one of those, so the release task waits."""
 
 
-def spec_of(book: JobBook, kind: str) -> Document | None:
+def spec_of(entry: JobEntry, kind: str) -> Document | None:
     """The job's preparation or release task as the client gave it."""
-    spec: Document | None = book.record.spec.get(SPECS[kind])
+    spec: Document | None = entry.record.spec.get(SPECS[kind])
     return spec
 
 
@@ -49,40 +49,42 @@ def runs_of(job_node: JobNode) -> Iterator[tuple[str, NodeRun]]:
 # Before a task -------------------------------------------------------------------------------------------------------
 
 
-def prepared(book: JobBook, node: Node) -> bool:
+def prepared(entry: JobEntry, node: Node) -> bool:
     """Whether a task of the job may start on a node now."""
-    if spec_of(book, PREPARATION) is None:
+    if spec_of(entry, PREPARATION) is None:
         return True
-    job_node = book.nodes.get(node.id)
+    job_node = entry.nodes.get(node.id)
     return (
-        job_node is not None and _passed(book, job_node.preparation) and not _outdated(book, job_node.preparation, node)
+        job_node is not None
+        and _passed(entry, job_node.preparation)
+        and not _outdated(entry, job_node.preparation, node)
     )
 
 
-def barred(book: JobBook, node: Node) -> bool:
+def barred(entry: JobEntry, node: Node) -> bool:
     """Whether the preparation failed on a node since its last boot. No task of the job runs there."""
-    job_node = book.nodes.get(node.id)
+    job_node = entry.nodes.get(node.id)
     if job_node is None:
         return False
     run = job_node.preparation
-    return run.phase == "ended" and run.boot == node.boots and not _passed(book, run)
+    return run.phase == "ended" and run.boot == node.boots and not _passed(entry, run)
 
 
-def _passed(book: JobBook, run: NodeRun) -> bool:
-    spec = spec_of(book, PREPARATION) or {}
+def _passed(entry: JobEntry, run: NodeRun) -> bool:
+    spec = spec_of(entry, PREPARATION) or {}
     return run.phase == "ended" and (run.failure is None or not spec.get("waitForSuccess", True))
 
 
-def _outdated(book: JobBook, run: NodeRun, node: Node) -> bool:
+def _outdated(entry: JobEntry, run: NodeRun, node: Node) -> bool:
     """Whether it runs again after a reboot; a failed one always does."""
-    spec = spec_of(book, PREPARATION) or {}
+    spec = spec_of(entry, PREPARATION) or {}
     again = spec.get("rerunOnNodeRebootAfterSuccess", True) or run.failure is not None
     return run.boot != node.boots and again
 
 
-def request(world: World, book: JobBook, node: Node, now: int) -> None:
+def request(world: World, entry: JobEntry, node: Node, now: int) -> None:
     """A task waits on a node for its preparation, which becomes due unless it is running."""
-    job_node = book.nodes.get(node.id)
+    job_node = entry.nodes.get(node.id)
     if job_node is None:
         pool = world.pool_of_node[node.id].record.id
         job_node = JobNode(
@@ -91,11 +93,11 @@ def request(world: World, book: JobBook, node: Node, now: int) -> None:
             state="",
             state_time=now,
             created=now,
-            job=book.record.seq,
+            job=entry.record.seq,
             pool=pool,
             preparation=NodeRun(),
         )
-        world.add_job_node(book, job_node)
+        world.add_job_node(entry, job_node)
     elif job_node.preparation.phase in ("ended", "lost"):
         _again(job_node.preparation)
         job_node.preparation.retries = job_node.preparation.last_retry = 0
@@ -111,14 +113,14 @@ def _again(run: NodeRun) -> None:
 # After the last task -------------------------------------------------------------------------------------------------
 
 
-def next_step(world: World, book: JobBook, job_node: JobNode) -> str:
+def next_step(world: World, entry: JobEntry, job_node: JobNode) -> str:
     """The next step of a node for an ending job: `stop` the preparation, `wait`, `start` the release, `done`."""
     before, after = job_node.preparation, job_node.release
     if before.phase in ("due", "running"):
         return "stop"
     if before.phase in ("exited", "ending"):
         return "wait"
-    if spec_of(book, RELEASE) is None or not before.start:
+    if spec_of(entry, RELEASE) is None or not before.start:
         return "done"
     if after is not None and after.phase != "lost":
         return "done" if after.phase == "ended" else "wait"
@@ -126,10 +128,10 @@ def next_step(world: World, book: JobBook, job_node: JobNode) -> str:
     return "start" if node.state in UP else "wait" if node.state in COMING else "done"
 
 
-def release(world: World, book: JobBook, now: int) -> None:
+def release(world: World, entry: JobEntry, now: int) -> None:
     """Take the next step on every node of an ending job."""
-    for job_node in book.nodes.values():
-        step = next_step(world, book, job_node)
+    for job_node in entry.nodes.values():
+        step = next_step(world, entry, job_node)
         if step == "stop":
             _stop(job_node.preparation, now)
         elif step == "start" and job_node.release is None:
@@ -154,12 +156,12 @@ def _stop(run: NodeRun, now: int) -> None:
 
 def begin(world: World, job_node: JobNode, kind: str, now: int) -> None:
     """The command is about to start."""
-    book, run = world.job_of[job_node.job], run_of(job_node, kind)
+    entry, run = world.job_of[job_node.job], run_of(job_node, kind)
     run.phase = states.after(states.NODE_RUN, run.phase, "run")
     run.run += 1
     run.boot = world.pool_of_node[job_node.id].nodes[job_node.id].boots
     run.start = now
-    if limit := _wall_clock(spec_of(book, kind) or {}):
+    if limit := _wall_clock(spec_of(entry, kind) or {}):
         world.add_deadline(Deadline(now + limit, job_node.seq, "noderun", job_node.id, kind, run.run))
     world.save_job_node(job_node)
 
@@ -184,12 +186,12 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 def _is(world: World, job_node: JobNode, kind: str, run_number: int, phase: str) -> bool:
     """Whether a report belongs to the current attempt, node and job."""
     run = run_of(job_node, kind)
-    known = world.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node
-    return known and (run.run, run.phase) == (run_number, phase)
+    current = world.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node
+    return current and (run.run, run.phase) == (run_number, phase)
 
 
 def ended(world: World, job_node: JobNode, kind: str, run_number: int, outcome: Exit, now: int) -> None:
-    """The command has ended."""
+    """Records that the command of a run has ended."""
     run = run_of(job_node, kind)
     if not _is(world, job_node, kind, run_number, "running"):
         return
@@ -211,55 +213,59 @@ def scope_ended(world: World, job_node: JobNode, kind: str, run_number: int, now
     """All its processes on the node have ended."""
     if not _is(world, job_node, kind, run_number, "ending"):
         return
-    book, run = world.job_of[job_node.job], run_of(job_node, kind)
+    entry, run = world.job_of[job_node.job], run_of(job_node, kind)
     run.phase = states.after(states.NODE_RUN, run.phase, "ended")
     if kind == PREPARATION:
-        _conclude(world, book, job_node, now)
+        _conclude(world, entry, job_node, now)
     world.save_job_node(job_node)
-    world.touch_job(book.key)
+    world.touch_job(entry.key)
 
 
-def _conclude(world: World, book: JobBook, job_node: JobNode, now: int) -> None:
+def _conclude(world: World, entry: JobEntry, job_node: JobNode, now: int) -> None:
     """Retry it; otherwise start or requeue the tasks that wait for it."""
     run = job_node.preparation
-    most = (spec_of(book, PREPARATION) or {}).get("constraints", {}).get("maxTaskRetryCount", 0)
+    most = (spec_of(entry, PREPARATION) or {}).get("constraints", {}).get("maxTaskRetryCount", 0)
     failed = run.failure is not None and run.exit_code is not None
-    if failed and (most < 0 or run.retries < most) and book.record.state not in states.JOB_OVER:
+    if failed and (most < 0 or run.retries < most) and entry.record.state not in states.JOB_OVER:
         _again(run)
         run.retries += 1
         run.last_retry = now
         return
-    for task, number in waiting(world, book, job_node.id):
-        if _passed(book, run):
-            _admit(world, book, task, number, now)
+    for task, number in waiting(world, entry, job_node.id):
+        if _passed(entry, run):
+            _admit(world, entry, task, number, now)
         else:
             endings.condemn(world, task, "unprepared", now)
 
 
-def waiting(world: World, book: JobBook, node_id: str) -> Iterator[tuple[Task, int]]:
+def waiting(world: World, entry: JobEntry, node_id: str) -> Iterator[tuple[Task, int]]:
     """The job's tasks that wait on a node for its preparation, each with its instance there."""
     for task in tuple(world.pool_of_node[node_id].running[node_id].values()):
         for number, instance in enumerate(task.instances):
-            if (instance.node, instance.phase, task.job) == (node_id, "preparing", book.record.seq):
+            if (instance.node, instance.phase, task.job) == (node_id, "preparing", entry.record.seq):
                 yield task, number
 
 
-def _admit(world: World, book: JobBook, task: Task, number: int, now: int) -> None:
+def _admit(world: World, entry: JobEntry, task: Task, number: int, now: int) -> None:
     instance = task.instances[number]
     instance.phase = states.after(states.INSTANCE, instance.phase, "prepared")
     instance.phase_time = now
-    if book.tasks.has(task) and task.state == "preparing" and all(item.phase != "preparing" for item in task.instances):
-        world.set_task_state(book, task, "prepared", now)
-        started(world, book, task, now)
+    if (
+        entry.tasks.has(task)
+        and task.state == "preparing"
+        and all(item.phase != "preparing" for item in task.instances)
+    ):
+        world.set_task_state(entry, task, "prepared", now)
+        started(world, entry, task, now)
     world.save_task(task)
     world.touch_task(task)
 
 
-def started(world: World, book: JobBook, task: Task, now: int) -> None:
+def started(world: World, entry: JobEntry, task: Task, now: int) -> None:
     """A task starts running, and with it its wall clock time."""
     task.start = now
     if task.wall_clock:
-        world.add_deadline(Deadline(now + task.wall_clock, task.seq, "task", book.key, task.id.lower(), task.run))
+        world.add_deadline(Deadline(now + task.wall_clock, task.seq, "task", entry.key, task.id.lower(), task.run))
 
 
 # Nodes die -----------------------------------------------------------------------------------------------------------
@@ -279,5 +285,5 @@ def lost(world: World, job_node: JobNode, kind: str, run_number: int | None = No
         return
     run.phase = states.after(states.NODE_RUN, run.phase, "lost")
     world.save_job_node(job_node)
-    if book := world.job_of.get(job_node.job):
-        world.touch_job(book.key)
+    if entry := world.job_of.get(job_node.job):
+        world.touch_job(entry.key)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from batchtrain.emulator import documents, endings, launching, quotas, schedules, states, statistics
-from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, World, job_wall_clock
@@ -25,8 +25,8 @@ def create_job(world: World, call: Call) -> Reply:
         raise Fault("JobScheduleWithSameIdExists")
     quotas.check_active_job(world, schedules.active(world))
     logins = launching.logins(document)
-    book = launching.make(world, job_id, launching.specification(world, document), call.now, logins=logins)
-    return created(book.record, f"{call.base}/jobs/job-1")
+    entry = launching.make(world, job_id, launching.specification(world, document), call.now, logins=logins)
+    return created(entry.record, f"{call.base}/jobs/job-1")
 
 
 def list_jobs(world: World, call: Call) -> Reply:
@@ -37,36 +37,36 @@ def list_jobs_from_schedule(world: World, call: Call) -> Reply:
     return listed(call, world.schedule(call.path[0]).jobs.values(), "jobsofschedule")
 
 
-def listed(call: Call, books: Iterable[JobBook], filters: str = "jobs") -> Reply:
+def listed(call: Call, entries: Iterable[JobEntry], filters: str = "jobs") -> Reply:
     """One page of jobs, oldest first."""
 
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for book in sorted(books, key=lambda book: book.record.seq):
-            if book.record.seq > after:
-                yield Row(str(book.record.seq), _document(book, call))
+        for entry in sorted(entries, key=lambda entry: entry.record.seq):
+            if entry.record.seq > after:
+                yield Row(str(entry.record.seq), _document(entry, call))
 
     return listing(call, "jobs", rows, filters=filters)
 
 
-def _document(book: JobBook, call: Call) -> Document:
-    document = documents.job_document(book, call.base)
-    return {**document, "stats": statistics.of_job(book, call.base, call.now)} if statistics.asked(call) else document
+def _document(entry: JobEntry, call: Call) -> Document:
+    document = documents.job_document(entry, call.base)
+    return {**document, "stats": statistics.of_job(entry, call.base, call.now)} if statistics.asked(call) else document
 
 
 def get_job(world: World, call: Call) -> Reply:
-    book = world.job(call.path[0])
-    call.check(book.record, reading=True)
+    entry = world.job(call.path[0])
+    call.check(entry.record, reading=True)
     return element(
-        "jobs", call.base, selected(_document(book, call), call.query.get("$select", "")), stamped(book.record)
+        "jobs", call.base, selected(_document(entry, call), call.query.get("$select", "")), stamped(entry.record)
     )
 
 
 def update_job(world: World, call: Call) -> Reply:
     """PATCH: change the given properties, keep the others."""
     document = call.read("BatchJobUpdateOptions")
-    book = _changeable(world, call)
-    return _respecified(world, call, book, {**book.record.spec, **document}, document)
+    entry = _changeable(world, call)
+    return _respecified(world, call, entry, {**entry.record.spec, **document}, document)
 
 
 RESET = ("priority", "maxParallelTasks", "allowTaskPreemption", "onAllTasksComplete")
@@ -76,130 +76,130 @@ RESET = ("priority", "maxParallelTasks", "allowTaskPreemption", "onAllTasksCompl
 def replace_job(world: World, call: Call) -> Reply:
     """PUT: properties that are not given get their defaults."""
     document = call.read("BatchJobReplaceOptions")
-    book = _changeable(world, call)
-    kept = {name: value for name, value in book.record.spec.items() if name not in ("constraints", "metadata")}
+    entry = _changeable(world, call)
+    unchanging = {name: value for name, value in entry.record.spec.items() if name not in ("constraints", "metadata")}
     reset = {name: launching.DEFAULTS[name] for name in RESET}
-    return _respecified(world, call, book, {**kept, **reset, **document}, document)
+    return _respecified(world, call, entry, {**unchanging, **reset, **document}, document)
 
 
-def _respecified(world: World, call: Call, book: JobBook, spec: Document, given: Document) -> Reply:
-    before = book.record.spec
+def _respecified(world: World, call: Call, entry: JobEntry, spec: Document, changes: Document) -> Reply:
+    before = entry.record.spec
     if before["onAllTasksComplete"] == "terminatejob" and spec["onAllTasksComplete"] == "noaction":
         reason = "A job that ends with its tasks (terminatejob) cannot be changed to noaction."
         raise invalid_property("onAllTasksComplete", "noaction", reason)
-    spec["poolInfo"] = _pool_info(book, before["poolInfo"], spec["poolInfo"])
+    spec["poolInfo"] = _pool_info(entry, before["poolInfo"], spec["poolInfo"])
     launching.checked(spec)
-    world.move_job(book, spec)
-    if "constraints" in given and (wall := job_wall_clock(book.record)):
-        world.add_deadline(Deadline(book.record.created + wall, book.record.seq, "job", book.key))
-    return _changed(world, call, book, 200)
+    world.move_job(entry, spec)
+    if "constraints" in changes and (wall := job_wall_clock(entry.record)):
+        world.add_deadline(Deadline(entry.record.created + wall, entry.record.seq, "job", entry.key))
+    return _changed(world, call, entry, 200)
 
 
-def _pool_info(book: JobBook, before: Document, wanted: Document) -> Document:
+def _pool_info(entry: JobEntry, before: Document, pool_info: Document) -> Document:
     """Move a job to another pool, which needs a disabled job. Of an auto pool only keepAlive can change."""
     auto = before.get("autoPoolSpecification")
     if auto is not None:
-        given: Document = wanted.get("autoPoolSpecification", {})
-        _check_same(given, auto)
-        keep = given.get("keepAlive", auto["keepAlive"])
+        auto_pool: Document = pool_info.get("autoPoolSpecification", {})
+        _check_same(auto_pool, auto)
+        keep = auto_pool.get("keepAlive", auto["keepAlive"])
         if keep != auto["keepAlive"] and auto["poolLifetimeOption"] != "job":
             path = "poolInfo/autoPoolSpecification/keepAlive"
             raise invalid_property(path, keep, "The pool is its schedule's, not the job's.")
-        if wanted.get("poolId"):
-            raise invalid_property("poolInfo/poolId", wanted["poolId"], "The job's pool was made for it.")
+        if pool_info.get("poolId"):
+            raise invalid_property("poolInfo/poolId", pool_info["poolId"], "The job's pool was made for it.")
         return {"autoPoolSpecification": {**auto, "keepAlive": keep}}
-    if not wanted.get("poolId"):
+    if not pool_info.get("poolId"):
         raise Fault("MissingRequiredProperty", PropertyName="poolInfo/poolId")
-    if "autoPoolSpecification" in wanted:
-        raise invalid_property("poolInfo", wanted["poolId"], "A job with a pool cannot ask for one to be made.")
-    if wanted != before and book.record.state != "disabled":
+    if "autoPoolSpecification" in pool_info:
+        raise invalid_property("poolInfo", pool_info["poolId"], "A job with a pool cannot ask for one to be made.")
+    if pool_info != before and entry.record.state != "disabled":
         raise Fault("OperationInvalidForCurrentState", PropertyName="poolInfo", Reason="The job is not disabled.")
-    return wanted
+    return pool_info
 
 
-def _check_same(given: Document, auto: Document) -> None:
+def _check_same(auto_pool: Document, auto: Document) -> None:
     """Check that only keepAlive of the auto pool changes. Secrets are ignored, because answers never contain them."""
-    for name in given.keys() - {"keepAlive"}:
-        if documents.without_secrets(given[name]) != documents.without_secrets(auto.get(name)):
+    for name in auto_pool.keys() - {"keepAlive"}:
+        if documents.without_secrets(auto_pool[name]) != documents.without_secrets(auto.get(name)):
             path = f"poolInfo/autoPoolSpecification/{name}"
-            raise invalid_property(path, given[name], "Only keepAlive can be changed.")
+            raise invalid_property(path, auto_pool[name], "Only keepAlive can be changed.")
 
 
 def delete_job(world: World, call: Call) -> Reply:
-    book = _existing(world, call)
+    entry = _existing(world, call)
     force = call.flag("force")
-    if book.record.state == "deleting" and not force:
+    if entry.record.state == "deleting" and not force:
         raise Fault("JobBeingDeleted")
-    book.record.forced = force
-    if book.record.state != "deleting":
-        endings.delete(world, book, call.now)
-    return _changed(world, call, book)
+    entry.record.forced = force
+    if entry.record.state != "deleting":
+        endings.delete(world, entry, call.now)
+    return _changed(world, call, entry)
 
 
 def disable_job(world: World, call: Call) -> Reply:
     """Disable a job. A disabled job is not changed, but a job that waits for its tasks can get another option."""
     options = call.read("BatchJobDisableOptions")
-    book = _changeable(world, call)
-    endings.disable(world, book, options["disableTasks"], call.now)
-    return _changed(world, call, book)
+    entry = _changeable(world, call)
+    endings.disable(world, entry, options["disableTasks"], call.now)
+    return _changed(world, call, entry)
 
 
 def enable_job(world: World, call: Call) -> Reply:
-    book = _changeable(world, call)
-    if not states.allows(states.JOB, book.record.state, "enable"):
-        raise Fault("OperationInvalidForCurrentState", JobState=book.record.state)
-    world.move(book.record, states.JOB, "enable", call.now)
-    return _changed(world, call, book)
+    entry = _changeable(world, call)
+    if not states.allows(states.JOB, entry.record.state, "enable"):
+        raise Fault("OperationInvalidForCurrentState", JobState=entry.record.state)
+    world.move(entry.record, states.JOB, "enable", call.now)
+    return _changed(world, call, entry)
 
 
 def terminate_job(world: World, call: Call) -> Reply:
     """Terminate a job. `force` ends it without waiting for its nodes, even if it is terminating already."""
     options = call.read("BatchJobTerminateOptions")
     force = call.flag("force")
-    book = _existing(world, call)
-    state = book.record.state
+    entry = _existing(world, call)
+    state = entry.record.state
     if (code := states.JOB_OVER.get(state)) and not (force and state == "terminating"):
         raise Fault(code)
-    book.record.forced = force
+    entry.record.forced = force
     if state != "terminating":
-        endings.terminate(world, book, options.get("terminateReason", "UserTerminate"), call.now)
-    return _changed(world, call, book)
+        endings.terminate(world, entry, options.get("terminateReason", "UserTerminate"), call.now)
+    return _changed(world, call, entry)
 
 
 def task_counts(world: World, call: Call) -> Reply:
-    book = world.job(call.path[0])
-    return element("taskcountsresult", call.base, {"taskCounts": book.counts, "taskSlotCounts": book.slot_counts})
+    entry = world.job(call.path[0])
+    return element("taskcountsresult", call.base, {"taskCounts": entry.counts, "taskSlotCounts": entry.slot_counts})
 
 
 def list_preparation_and_release(world: World, call: Call) -> Reply:
     """The state of the job's preparation and release tasks on each of its nodes."""
-    book = world.job(call.path[0])
-    if "jobPreparationTask" not in book.record.spec:
+    entry = world.job(call.path[0])
+    if "jobPreparationTask" not in entry.record.spec:
         raise Fault("JobPreparationTaskNotSpecified")
 
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for job_node in sorted(book.nodes.values(), key=lambda job_node: job_node.seq):
+        for job_node in sorted(entry.nodes.values(), key=lambda job_node: job_node.seq):
             if job_node.seq > after and job_node.preparation.start:
-                yield Row(str(job_node.seq), documents.job_node_document(book, job_node, call.base))
+                yield Row(str(job_node.seq), documents.job_node_document(entry, job_node, call.base))
 
     return listing(call, "jobpreparationandreleasetaskstatuslist", rows)
 
 
-def _existing(world: World, call: Call) -> JobBook:
-    book = world.job(call.path[0])
-    call.check(book.record)
-    return book
+def _existing(world: World, call: Call) -> JobEntry:
+    entry = world.job(call.path[0])
+    call.check(entry.record)
+    return entry
 
 
-def _changeable(world: World, call: Call) -> JobBook:
-    book = _existing(world, call)
-    if code := states.JOB_OVER.get(book.record.state):
+def _changeable(world: World, call: Call) -> JobEntry:
+    entry = _existing(world, call)
+    if code := states.JOB_OVER.get(entry.record.state):
         raise Fault(code)
-    return book
+    return entry
 
 
-def _changed(world: World, call: Call, book: JobBook, status: int = 202) -> Reply:
-    world.stamp(book.record, call.now)
-    world.save_job(book)
-    return accepted(book.record, documents.job_url(call.base, book.record), status)
+def _changed(world: World, call: Call, entry: JobEntry, status: int = 202) -> Reply:
+    world.stamp(entry.record, call.now)
+    world.save_job(entry)
+    return accepted(entry.record, documents.job_url(call.base, entry.record), status)

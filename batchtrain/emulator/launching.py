@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchtrain.emulator import documents, pools, tasks, wire
-from batchtrain.emulator.books import JobBook, ScheduleBook
 from batchtrain.emulator.checks import check_id, check_resource_files, passwords, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
 from batchtrain.emulator.records import Job
 from batchtrain.emulator.world import World
 
@@ -56,11 +56,11 @@ def logins(document: Document) -> dict[str, str] | None:
     return passwords([container["registry"] for container in settings if "registry" in container]) or None
 
 
-def specification(world: World, document: Document, *, scheduled: bool = False) -> Document:
+def specification(world: World, document: Document, *, by_schedule: bool = False) -> Document:
     """A job's document (of a request or a schedule) with the service's defaults, checked. Raises Fault."""
     spec = {name: value for name, value in {**DEFAULTS, **document}.items() if name != "id"}
     checked(spec)
-    _check_pool(world, spec["poolInfo"], scheduled=scheduled)
+    _check_pool(world, spec["poolInfo"], by_schedule=by_schedule)
     if "jobPreparationTask" in spec:
         spec["jobPreparationTask"] = _preparation(spec["jobPreparationTask"])
     if "jobReleaseTask" in spec:
@@ -133,20 +133,20 @@ def _task_of(manager: Document) -> Document:
 
 
 def _check_ids(spec: Document) -> None:
-    seen: set[str] = set()
+    ids: set[str] = set()
     for name in SPECIAL_TASKS:
         if name not in spec:
             continue
         task_id = check_id(spec[name], f"{name}/id").lower()
-        if task_id in seen:
+        if task_id in ids:
             raise invalid_property(f"{name}/id", spec[name]["id"], "Another special task of the job has this id.")
-        seen.add(task_id)
+        ids.add(task_id)
 
 
 # Its pool ------------------------------------------------------------------------------------------------------------
 
 
-def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
+def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
     """Check that the job names a pool or has an auto pool. It is not checked whether the named pool exists."""
     auto = info.get("autoPoolSpecification")
     if info.get("poolId") and auto is not None:
@@ -158,7 +158,7 @@ def _check_pool(world: World, info: Document, *, scheduled: bool) -> None:
     path = "poolInfo/autoPoolSpecification"
     if "pool" not in auto:
         raise Fault("MissingRequiredProperty", PropertyName=f"{path}/pool")
-    if auto["poolLifetimeOption"] == "jobschedule" and not scheduled:
+    if auto["poolLifetimeOption"] == "jobschedule" and not by_schedule:
         reason = "A job that no schedule made cannot share its pool with others of a schedule."
         raise invalid_property(f"{path}/poolLifetimeOption", auto["poolLifetimeOption"], reason)
     if not PREFIX.fullmatch(auto.get("autoPoolIdPrefix", "")):
@@ -186,14 +186,14 @@ def _auto_pool(spec: Document) -> Document:
     return auto
 
 
-def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) -> None:
+def _make_pool(world: World, job: Job, schedule: ScheduleEntry | None, now: int) -> None:
     """The auto pool of a job. If it cannot be created, the reason is the job's scheduling error."""
     auto = _auto_pool(job.spec)
     if not auto:
         return
-    shared = schedule if auto["poolLifetimeOption"] == "jobschedule" else None
-    if shared and shared.record.auto_pool.lower() in world.pools:
-        job.auto_pool = shared.record.auto_pool
+    sharing = schedule if auto["poolLifetimeOption"] == "jobschedule" else None
+    if sharing and sharing.record.auto_pool.lower() in world.pools:
+        job.auto_pool = sharing.record.auto_pool
         return
     pool_id = auto.get("autoPoolIdPrefix", "") + _guid(world)
     try:
@@ -204,8 +204,8 @@ def _make_pool(world: World, job: Job, schedule: ScheduleBook | None, now: int) 
         job.error = _scheduling_error(fault)
         return
     job.auto_pool = pool_id
-    if shared:
-        shared.record.auto_pool = pool_id
+    if sharing:
+        sharing.record.auto_pool = pool_id
 
 
 def _scheduling_error(fault: Fault) -> Document:
@@ -218,17 +218,17 @@ def _guid(world: World) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32])).upper()
 
 
-def end_pool(world: World, book: JobBook, now: int) -> None:
+def end_pool(world: World, entry: JobEntry, now: int) -> None:
     """Delete a job's auto pool, unless it is kept alive or belongs to the schedule."""
-    auto = _auto_pool(book.record.spec)
+    auto = _auto_pool(entry.record.spec)
     if auto.get("poolLifetimeOption") == "job" and not auto["keepAlive"]:
-        _end(world, book.record.auto_pool, now)
+        _end(world, entry.record.auto_pool, now)
 
 
-def end_shared_pool(world: World, book: ScheduleBook, now: int) -> None:
+def end_shared_pool(world: World, entry: ScheduleEntry, now: int) -> None:
     """Delete the auto pool of a schedule's jobs, unless it is kept alive."""
-    if not _auto_pool(book.record.spec["jobSpecification"]).get("keepAlive"):
-        _end(world, book.record.auto_pool, now)
+    if not _auto_pool(entry.record.spec["jobSpecification"]).get("keepAlive"):
+        _end(world, entry.record.auto_pool, now)
 
 
 def _end(world: World, pool_id: str, now: int) -> None:
@@ -245,9 +245,9 @@ def make(
     job_id: str,
     spec: Document,
     now: int,
-    schedule: ScheduleBook | None = None,
+    schedule: ScheduleEntry | None = None,
     logins: dict[str, str] | None = None,
-) -> JobBook:
+) -> JobEntry:
     """A new job with its pool and its job manager task, by a checked specification. Raises Fault."""
     job = Job(
         id=job_id,
@@ -262,19 +262,19 @@ def make(
     )
     _make_pool(world, job, schedule, now)
     world.stamp(job, now)
-    book = world.add_job(job)
+    entry = world.add_job(job)
     if "jobManagerTask" in spec:
-        _make_manager(world, book, now)
-    return book
+        _make_manager(world, entry, now)
+    return entry
 
 
-def _make_manager(world: World, book: JobBook, now: int) -> None:
+def _make_manager(world: World, entry: JobEntry, now: int) -> None:
     """Check again: the specification of a schedule may have become invalid since it was added."""
-    document = book.record.spec["jobManagerTask"]
+    document = entry.record.spec["jobManagerTask"]
     try:
-        task = tasks.add(world, book, copy.deepcopy(_task_of(document)), now)
+        task = tasks.add(world, entry, copy.deepcopy(_task_of(document)), now)
     except Fault as fault:
-        book.record.error = _scheduling_error(fault)
+        entry.record.error = _scheduling_error(fault)
         return
     task.manager, task.exclusive = True, document["runExclusive"]
     world.save_task(task)

@@ -44,7 +44,7 @@ class Bounded(logging.Handler):
     def _keep(self, start: int) -> None:
         aside = self._path.with_name(f".{self._path.name}{BEFORE}")
         aside.touch(0o600)
-        with self._path.open("rb") as log, aside.open("wb") as kept:
+        with self._path.open("rb") as log, aside.open("wb") as copy:
             log.seek(start)
-            kept.write(log.read(LIMIT))
+            copy.write(log.read(LIMIT))
         aside.replace(self._path.with_name(f"{self._path.name}{BEFORE}"))

@@ -34,9 +34,9 @@ def list_images(data_dir: Path) -> dict[str, Mapped]:
     return {image: _mapped(entry) for image, entry in entries.items()}
 
 
-def _mapped(stored: str | Mapping[str, str]) -> Mapped:
+def _mapped(entry: str | Mapping[str, str]) -> Mapped:
     """Reads both forms of an entry: the prefix alone (older versions, or without an entry point), and an object."""
-    return Mapped(Path(stored)) if isinstance(stored, str) else Mapped(Path(stored["prefix"]), stored["entrypoint"])
+    return Mapped(Path(entry)) if isinstance(entry, str) else Mapped(Path(entry["prefix"]), entry["entrypoint"])
 
 
 def map_image(data_dir: Path, image: str, prefix: Path, entrypoint: str = "") -> None:
@@ -55,19 +55,19 @@ def unmap(data_dir: Path, image: str) -> bool:
 
 def prefix_of(data_dir: Path, image: str) -> str | None:
     """The environment of an image, or None."""
-    mapped = _find(data_dir, image)
-    return str(mapped.prefix) if mapped else None
+    mapping = _find(data_dir, image)
+    return str(mapping.prefix) if mapping else None
 
 
 def entrypoint_of(data_dir: Path, image: str) -> str:
     """The command of a container task with an empty command line; empty if the mapping has none."""
-    mapped = _find(data_dir, image)
-    return mapped.entrypoint if mapped else ""
+    mapping = _find(data_dir, image)
+    return mapping.entrypoint if mapping else ""
 
 
 def _find(data_dir: Path, image: str) -> Mapped | None:
-    wanted = canonical(image)
-    return next((mapped for name, mapped in list_images(data_dir).items() if canonical(name) == wanted), None)
+    name_to_find = canonical(image)
+    return next((mapping for name, mapping in list_images(data_dir).items() if canonical(name) == name_to_find), None)
 
 
 def problem(prefix: Path) -> str:
@@ -97,26 +97,26 @@ def unusable(image: str, prefix: str, problem: str) -> str:
 
 
 def _others(data_dir: Path, image: str) -> dict[str, Mapped]:
-    unwanted = canonical(image)
-    return {name: mapped for name, mapped in list_images(data_dir).items() if canonical(name) != unwanted}
+    excluded_name = canonical(image)
+    return {name: mapping for name, mapping in list_images(data_dir).items() if canonical(name) != excluded_name}
 
 
 def canonical(image: str) -> str:
     """`ubuntu`, `docker.io/library/ubuntu` and `ubuntu:latest` are one image."""
     name = image.strip().removeprefix("docker.io/").removeprefix("library/")
-    tagged = ":" in name.rpartition("/")[2] or "@" in name
-    return name if tagged else f"{name}:latest"
+    has_tag = ":" in name.rpartition("/")[2] or "@" in name
+    return name if has_tag else f"{name}:latest"
 
 
 def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    stored = {
-        image: {"prefix": str(mapped.prefix), "entrypoint": mapped.entrypoint}
-        if mapped.entrypoint
-        else str(mapped.prefix)
-        for image, mapped in sorted(images.items())
+    entries = {
+        image: {"prefix": str(mapping.prefix), "entrypoint": mapping.entrypoint}
+        if mapping.entrypoint
+        else str(mapping.prefix)
+        for image, mapping in sorted(images.items())
     }
-    text = json.dumps(stored, indent=2)
+    text = json.dumps(entries, indent=2)
     write_atomically(data_dir / FILE, text + "\n")
 
 

@@ -80,11 +80,11 @@ def _unknown(model: str, name: str, path: str, revision: int) -> Fault:
     """The refusal of a property that the request's service version does not have."""
     full = f"{path}/{name}" if path else name
     reason = f"The property '{full}' does not exist."
-    known = [field for field in fields()[model] if field.name == name]
-    if known and known[0].since > revision:
-        reason += f" It came with service version {versions.name(known[0].since)}."
-    elif name in RETIRED or known:
-        reason += f" {RETIRED.get(name, f'Service version {versions.name(known[0].until)} was the last with it.')}"
+    namesakes = [field for field in fields()[model] if field.name == name]
+    if namesakes and namesakes[0].since > revision:
+        reason += f" It came with service version {versions.name(namesakes[0].since)}."
+    elif name in RETIRED or namesakes:
+        reason += f" {RETIRED.get(name, f'Service version {versions.name(namesakes[0].until)} was the last with it.')}"
     elif near := difflib.get_close_matches(name, shapes(revision)[model].readers, 1):
         reason += f" Is '{near[0]}' meant?"
     text = f"The specified Request Body is not syntactically valid. {reason}"
@@ -108,7 +108,7 @@ def shown(model: str, document: Document, revision: int) -> Document:
     """An answer in the form of a service version: without properties that it does not have, with its names for renamed
     ones."""
     shape = shapes(revision)[model]
-    kept = {
+    content = {
         name: _shown(shape.kinds.get(name, ""), value, revision)
         for name, value in document.items()
         if (name in shape.kinds and name not in shape.moved) or name.startswith(ANNOTATION)
@@ -118,8 +118,8 @@ def shown(model: str, document: Document, revision: int) -> Document:
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
         if path and value is not None:
-            kept[name] = value
-    return kept
+            content[name] = value
+    return content
 
 
 def _shown(kind: str, value: Any, revision: int) -> Any:
@@ -159,9 +159,9 @@ def _linking(model: str) -> tuple[Field, ...]:
 
 def field_at(model: str, path: str) -> Field | None:
     """The property of an answer under a nested name such as `executionInfo/exitCode`."""
-    name, _, rest = path.partition("/")
+    name, _, subpath = path.partition("/")
     field = next((field for field in fields().get(model, ()) if field.name == name), None)
-    return field_at(field.kind, rest) if field and rest else field
+    return field_at(field.kind, subpath) if field and subpath else field
 
 
 ANNOTATION = "odata."
@@ -222,12 +222,12 @@ def _int(value: Any, path: str) -> int:
     try:
         if isinstance(value, bool) or int(value) != float(value):
             raise ValueError
-        whole = int(value)
+        number = int(value)
     except (TypeError, ValueError, OverflowError):
         raise _mistyped(path, "Int32") from None
-    if not -MOST - 1 <= whole <= MOST:
+    if not -MOST - 1 <= number <= MOST:
         raise _mistyped(path, "Int32")
-    return whole
+    return number
 
 
 def _bool(value: Any, path: str) -> bool:
@@ -357,17 +357,17 @@ def fields() -> Mapping[str, tuple[Field, ...]]:
 
 def _entries(table: str, separator: str) -> list[tuple[str, str]]:
     """Name and text of each entry: an unindented line and the indented lines that continue it."""
-    joined = table.strip().replace("\n    ", " ")
-    lines = (line.partition(" ") for line in joined.splitlines())
+    one_line_entries = table.strip().replace("\n    ", " ")
+    lines = (line.partition(" ") for line in one_line_entries.splitlines())
     return [(name.removesuffix(separator), text) for name, _, text in lines]
 
 
 def _field(text: str) -> Field:
-    rest, _, effect = text.partition("=")
-    rest, _, into = rest.partition(">")
-    rest, _, span = rest.partition("@")
+    head, _, effect = text.partition("=")
+    head, _, into = head.partition(">")
+    head, _, span = head.partition("@")
     since, _, until = span.partition("-")
-    name, _, kind = rest.partition(":")
+    name, _, kind = head.partition(":")
     path = tuple(into.split("/")) if into else ()
     bare = kind.rstrip("*!")
     return Field(name, bare, "*" in kind, "!" in kind, int(since or 0), int(until or CURRENT), path, effect)
@@ -381,11 +381,11 @@ def shapes(revision: int) -> Mapping[str, Shape]:
 
 
 def _shape(every: tuple[Field, ...], revision: int, scalars: Mapping[str, Reader]) -> Shape:
-    known = [field for field in every if field.since <= revision <= field.until]
+    current = [field for field in every if field.since <= revision <= field.until]
     readers = {}
-    for field in known:
+    for field in current:
         reader = scalars.get(field.kind) or _model(field.kind, revision)
         readers[field.name] = _list(reader) if field.many else reader
-    required = tuple(field.name for field in known if field.required)
-    moved = {field.name: field.into for field in known if field.into or field.kind == "retired"}
-    return Shape(readers, required, {field.name: field.kind for field in known}, moved)
+    required = tuple(field.name for field in current if field.required)
+    new_paths = {field.name: field.into for field in current if field.into or field.kind == "retired"}
+    return Shape(readers, required, {field.name: field.kind for field in current}, new_paths)

@@ -29,29 +29,25 @@ def check(configurations: list[Document]) -> None:
     """Check that each entry has one file system at its own path. Raises Fault 400."""
     if len(configurations) > MOST:
         raise invalid_property(PROPERTY, len(configurations), f"A pool mounts at most {MOST} file systems.")
-    seen: set[str] = set()
+    paths: set[str] = set()
     for index, configuration in enumerate(configurations):
         path = f"{PROPERTY}[{index}]"
-        given = [kind for kind in KINDS if kind in configuration]
-        if len(given) != 1:
-            raise invalid_property(path, given, f"Exactly one of {', '.join(KINDS)} is needed.")
-        settings = configuration[given[0]]
+        kinds = [kind for kind in KINDS if kind in configuration]
+        if len(kinds) != 1:
+            raise invalid_property(path, kinds, f"Exactly one of {', '.join(KINDS)} is needed.")
+        settings = configuration[kinds[0]]
         relative = settings["relativeMountPath"]
         if not relative or any(part in ("", ".", "..") for part in relative.split("/")) or "\0" in relative:
             raise invalid_property(
                 f"{path}/relativeMountPath", relative, "The path must be relative and lead nowhere else."
             )
-        if any(f"{relative}/".startswith(f"{other}/") or f"{other}/".startswith(f"{relative}/") for other in seen):
+        if any(f"{relative}/".startswith(f"{other}/") or f"{other}/".startswith(f"{relative}/") for other in paths):
             raise invalid_property(f"{path}/relativeMountPath", relative, "Another file system is mounted there.")
-        seen.add(relative)
-        if given[0] == KINDS[0]:
-            _check_blob(settings, path)
-
-
-def _check_blob(settings: Document, path: str) -> None:
-    keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
-    if len(keys) != 1:
-        raise invalid_property(path, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
+        paths.add(relative)
+        if kinds[0] == KINDS[0]:
+            keys = [name for name in ("accountKey", "sasKey", "identityReference") if settings.get(name)]
+            if len(keys) != 1:
+                raise invalid_property(path, keys, "Exactly one of accountKey, sasKey and identityReference is needed.")
 
 
 def scrub(configurations: list[Document]) -> None:
@@ -67,8 +63,8 @@ def of_pool(spec: Document) -> tuple[Mount, ...]:
     mounts = []
     for configuration in spec.get("mountConfiguration", []):
         for kind, settings in configuration.items():
-            own = kind == KINDS[0] and settings["accountName"] == STORAGE_ACCOUNT
-            container = settings["containerName"] if own else ""
+            is_own_storage = kind == KINDS[0] and settings["accountName"] == STORAGE_ACCOUNT
+            container = settings["containerName"] if is_own_storage else ""
             mounts.append(Mount(settings["relativeMountPath"], directory(kind, settings), container))
     return tuple(mounts)
 

@@ -23,14 +23,14 @@ def node_up(world: World, node_id: str, up: NodeUp, now: int) -> None:
     pool_and_node = node_of(world, node_id)
     if pool_and_node is None or pool_and_node[1].phase != "booting":
         return
-    book, node = pool_and_node
+    entry, node = pool_and_node
     node.phase, node.booted = "up", now
     node.root, node.root_inside = str(up.root), up.root_inside
     node.environment, node.isolation = dict(up.environment), up.isolation
     node.address = up.address or node.address
     if node.state == "starting":
         world.move(node, states.NODE, "up", now)
-        if "startTask" not in book.record.spec:
+        if "startTask" not in entry.record.spec:
             _ready(world, node, now)
     world.save_node(node)
 
@@ -40,17 +40,17 @@ def node_failed(world: World, node_id: str, message: str, now: int) -> None:
     pool_and_node = node_of(world, node_id)
     if pool_and_node is None or pool_and_node[1].phase != "booting":
         return
-    book, node = pool_and_node
+    entry, node = pool_and_node
     node.phase = "down"
     if node.state == "leavingpool":
         world.save_node(node)
     elif node.boots == 1:
         error = {"code": "AllocationFailed", "message": f"Desired number of nodes could not be allocated: {message}"}
-        book.record.resize_errors = [error]
-        if book.record.state == "active":
-            book.record.allocation, book.record.allocation_time = "steady", now
-        world.drop_node(book, node)
-        world.save_pool(book)
+        entry.record.resize_errors = [error]
+        if entry.record.state == "active":
+            entry.record.allocation, entry.record.allocation_time = "steady", now
+        world.drop_node(entry, node)
+        world.save_pool(entry)
     else:
         _unusable(world, node, message, now)
 
@@ -73,11 +73,11 @@ def node_lost(world: World, node_id: str, now: int) -> None:
     pool_and_node = node_of(world, node_id)
     if pool_and_node is None or pool_and_node[1].phase in ("down", "unwiped", "removing", "stopping"):
         return
-    book, node = pool_and_node
+    entry, node = pool_and_node
     node.phase = "unwiped" if node.state == "reimaging" else "down"
     node.losses += 1
     job_preparation.node_lost(world, node_id)
-    for task in tuple(book.running[node.id].values()):
+    for task in tuple(entry.running[node.id].values()):
         endings.condemn(world, task, "requeue", now)
         for instance in task.instances:
             if instance.node == node.id:
@@ -97,19 +97,19 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
     pool_and_node = node_of(world, node_id)
     if pool_and_node is None or not states.allows(states.NODE, pool_and_node[1].state, "preempt"):
         return
-    book, node = pool_and_node
+    entry, node = pool_and_node
     world.move(node, states.NODE, "preempt", now)
     node.losses = 0
     node.start, node.errors = {}, []
     world.forget_preparations(node.id)
     node.not_before = wire.FOREVER if seconds is None else now + max(int(seconds * wire.SECOND), 1)
     if seconds is not None:
-        world.add_deadline(Deadline(node.not_before, book.record.seq, "boot", book.key))
+        world.add_deadline(Deadline(node.not_before, entry.record.seq, "boot", entry.key))
     world.save_node(node)
 
 
 def node_broken(world: World, node_id: str, now: int) -> None:
-    """A node became unusable."""
+    """Records that a node became unusable."""
     node_lost(world, node_id, now)
     if (pool_and_node := node_of(world, node_id)) and pool_and_node[1].state != "leavingpool":
         _unusable(world, pool_and_node[1], "The node is unusable: the emulator was asked to break it.", now)
@@ -137,10 +137,10 @@ def node_wiped(world: World, node_id: str, now: int) -> None:
 def node_down(world: World, node_id: str, now: int) -> None:
     """A node was shut down, to boot again or to be deallocated. A reimaged node is wiped next."""
     if pool_and_node := node_of(world, node_id):
-        book, node = pool_and_node
+        entry, node = pool_and_node
         node.phase = "unwiped" if node.state == "reimaging" else "down"
         if node.state == "deallocating":
-            usage.keep(world, book, node, now)
+            usage.keep(world, entry, node, now)
             world.move(node, states.NODE, "down", now)
         world.save_node(node)
 
@@ -148,10 +148,10 @@ def node_down(world: World, node_id: str, now: int) -> None:
 def node_removed(world: World, node_id: str, now: int) -> None:
     """Remove the records of a node."""
     if pool_and_node := node_of(world, node_id):
-        book, node = pool_and_node
-        usage.keep(world, book, node, now)
-        world.drop_node(book, node)
-        world.touch_pool(book.key)
+        entry, node = pool_and_node
+        usage.keep(world, entry, node, now)
+        world.drop_node(entry, node)
+        world.touch_pool(entry.key)
 
 
 def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:
@@ -159,8 +159,8 @@ def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: 
     pool_and_node = node_of(world, node_id)
     if pool_and_node is None or pool_and_node[1].boots != boot or pool_and_node[1].phase != "starting":
         return
-    book, node = pool_and_node
-    spec = book.record.spec.get("startTask", {})
+    entry, node = pool_and_node
+    spec = entry.record.spec.get("startTask", {})
     failure = endings.failure_of(outcome)
     node.phase = "up"
     node.start |= {"state": "completed", "endTime": wire.timestamp(now)}
@@ -175,15 +175,11 @@ def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: 
         most = spec.get("maxTaskRetryCount", 0)
         again = failure is not None and outcome.code is not None and (most < 0 or node.start["retryCount"] < most)
         if not again:
-            _after_start_task(world, node, failed=failure is not None and spec.get("waitForSuccess", True), now=now)
+            if failure is not None and spec.get("waitForSuccess", True):
+                world.move(node, states.NODE, "start task failed", now)
+            else:
+                _ready(world, node, now)
     world.save_node(node)
-
-
-def _after_start_task(world: World, node: Node, *, failed: bool, now: int) -> None:
-    if failed:
-        world.move(node, states.NODE, "start task failed", now)
-    else:
-        _ready(world, node, now)
 
 
 def _ready(world: World, node: Node, now: int) -> None:

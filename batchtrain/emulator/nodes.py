@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from batchtrain.emulator import documents, endings, states, wire
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.checks import check_url, refuse_identity
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, element
@@ -17,27 +17,27 @@ VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
 """What happens to the tasks of a leaving node. With taskcompletion and retaineddata the node waits for them."""
 
 
-def leave(world: World, book: PoolBook, node: Node, option: str, now: int) -> None:
+def leave(world: World, entry: PoolEntry, node: Node, option: str, now: int) -> None:
     """Make a node leave. Its tasks end first, as the option says. A node that waits for them can get another option."""
     if node.state != "leavingpool":
         world.move(node, states.NODE, "leave", now)
-    evict(world, book, node, option, now)
+    evict(world, entry, node, option, now)
     world.save_node(node)
 
 
-def evict(world: World, book: PoolBook, node: Node, option: str, now: int) -> None:
+def evict(world: World, entry: PoolEntry, node: Node, option: str, now: int) -> None:
     """End the tasks on a node, unless the option lets them finish; retaineddata also waits for their files."""
     node.hold = "retaineddata" if option == "retaineddata" else ""
     if verdict := VERDICTS.get(option):
-        for task in tuple(book.running[node.id].values()):
+        for task in tuple(entry.running[node.id].values()):
             endings.condemn(world, task, verdict, now)
 
 
 def retained_until(world: World, node: Node) -> int:
     """The end of the longest retention time of the tasks that ran on a node; 0 if none has one."""
     ends = [0]
-    for book in world.jobs.values():
-        for task in book.tasks.values():
+    for entry in world.jobs.values():
+        for task in entry.tasks.values():
             if (
                 task.state == "completed"
                 and not task.cleaned
@@ -49,20 +49,20 @@ def retained_until(world: World, node: Node) -> int:
 
 
 def list_nodes(world: World, call: Call) -> Reply:
-    book = world.pool(call.path[0])
+    entry = world.pool(call.path[0])
 
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for node in sorted(book.nodes.values(), key=lambda node: node.seq):
+        for node in sorted(entry.nodes.values(), key=lambda node: node.seq):
             if node.seq > after:
-                yield Row(str(node.seq), documents.node_document(world, book, node, call.base))
+                yield Row(str(node.seq), documents.node_document(world, entry, node, call.base))
 
     return listing(call, "nodes", rows)
 
 
 def get_node(world: World, call: Call) -> Reply:
-    book, node = world.node(*call.path[:2])
-    document = documents.node_document(world, book, node, call.base)
+    entry, node = world.node(*call.path[:2])
+    document = documents.node_document(world, entry, node, call.base)
     return element("nodes", call.base, selected(document, call.query.get("$select", "")))
 
 
@@ -100,53 +100,53 @@ def deallocate_node(world: World, call: Call) -> Reply:
 
 
 def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if not states.allows(states.NODE, node.state, event):
         raise refusal(node)
     world.move(node, states.NODE, event, call.now)
     if event == "reimage" and node.phase == "down":
         node.phase = "unwiped"
     node.losses = 0
-    evict(world, book, node, option, call.now)
+    evict(world, entry, node, option, call.now)
     world.save_node(node)
-    return _done(book, node, call, 202)
+    return _done(entry, node, call, 202)
 
 
 def start_node(world: World, call: Call) -> Reply:
     """Start a deallocated node."""
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if not states.allows(states.NODE, node.state, "start"):
         raise refusal(node)
     world.move(node, states.NODE, "start", call.now)
     node.billed = call.now
     world.save_node(node)
-    return _done(book, node, call, 202)
+    return _done(entry, node, call, 202)
 
 
 def disable_scheduling(world: World, call: Call) -> Reply:
     options = call.read("BatchNodeDisableSchedulingOptions")
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if not node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
     if not states.allows(states.NODE, node.state, "offline"):
         raise refusal(node)
     node.scheduling = False
-    evict(world, book, node, options.get("nodeDisableSchedulingOption", "requeue"), call.now)
-    if not book.running[node.id]:
+    evict(world, entry, node, options.get("nodeDisableSchedulingOption", "requeue"), call.now)
+    if not entry.running[node.id]:
         world.move(node, states.NODE, "offline", call.now)
     world.save_node(node)
-    return _done(book, node, call, 200)
+    return _done(entry, node, call, 200)
 
 
 def enable_scheduling(world: World, call: Call) -> Reply:
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
     node.scheduling = True
     if node.state == "offline":
         world.move(node, states.NODE, "online", call.now)
     world.save_node(node)
-    return _done(book, node, call, 200)
+    return _done(entry, node, call, 200)
 
 
 # Extensions ----------------------------------------------------------------------------------------------------------
@@ -164,10 +164,10 @@ SERVICES_OWN: Mapping[str, object] = {
 
 def list_extensions(world: World, call: Call) -> Reply:
     """The pool's extensions as this node has them, and the service's own."""
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
 
     def rows(token: str) -> Iterator[Row]:
-        for index, extension in enumerate(_extensions(book), 1):
+        for index, extension in enumerate(_extensions(entry), 1):
             if index > number(token):
                 yield Row(str(index), _extension(node, extension))
 
@@ -175,16 +175,16 @@ def list_extensions(world: World, call: Call) -> Reply:
 
 
 def get_extension(world: World, call: Call) -> Reply:
-    book, node = world.node(*call.path[:2])
-    for extension in _extensions(book):
+    entry, node = world.node(*call.path[:2])
+    for extension in _extensions(entry):
         if extension["name"] == call.path[2]:
             document = selected(_extension(node, extension), call.query.get("$select", ""))
             return element("extensions", call.base, document)
     raise Fault("NodeExtensionNotFound")
 
 
-def _extensions(book: PoolBook) -> list[Document]:
-    return [*book.record.spec["virtualMachineConfiguration"].get("extensions", []), dict(SERVICES_OWN)]
+def _extensions(entry: PoolEntry) -> list[Document]:
+    return [*entry.record.spec["virtualMachineConfiguration"].get("extensions", []), dict(SERVICES_OWN)]
 
 
 def _extension(node: Node, extension: Document) -> Document:
@@ -211,7 +211,7 @@ LOG_FILES = ("agent.log", "events.log")
 def upload_logs(world: World, call: Call) -> Reply:
     """Answers how many files will be uploaded; the upload runs in the background, as in the service."""
     document = call.read("UploadBatchServiceLogsOptions")
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     refuse_identity(document, "")
     check_url(document["containerUrl"], "containerUrl")
     start, end = (wire.parse_timestamp(document.get(name, "9999-01-01")) for name in ("startTime", "endTime"))
@@ -219,11 +219,11 @@ def upload_logs(world: World, call: Call) -> Reply:
         raise invalid_property("endTime", document.get("endTime", ""), "The end must be after the start.")
     if not node.booted:
         raise refusal(node)
-    directory = f"{book.record.id}/{node.id}/{wire.timestamp(call.now).replace(':', '').partition('.')[0]}"
+    directory = f"{entry.record.id}/{node.id}/{wire.timestamp(call.now).replace(':', '').partition('.')[0]}"
     world.log_uploads.append(LogUpload(node.id, document["containerUrl"], directory))
     value = {"virtualDirectoryName": directory, "numberOfFilesUploaded": len(LOG_FILES)}
     return element("uploadbatchservicelogs", call.base, value)
 
 
-def _done(book: PoolBook, node: Node, call: Call, status: int) -> Reply:
-    return Reply(status, headers={"DataServiceId": documents.node_url(call.base, book.record.id, node.id)})
+def _done(entry: PoolEntry, node: Node, call: Call, status: int) -> Reply:
+    return Reply(status, headers={"DataServiceId": documents.node_url(call.base, entry.record.id, node.id)})

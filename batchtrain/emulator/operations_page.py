@@ -64,14 +64,14 @@ def page() -> str:
 def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
     """The models of request bodies in the order of their tables, and the models that they contain through properties
     with one of these effects."""
-    reached: set[str] = set()
+    names: set[str] = set()
     waiting = [route.body for route in routes.ROUTES if route.body]
     while waiting:
         model = waiting.pop()
-        if model in models.fields() and model not in reached:
-            reached.add(model)
+        if model in models.fields() and model not in names:
+            names.add(model)
             waiting += [field.kind for field in models.fields()[model] if field.effect in effects]
-    return tuple(model for model in models.fields() if model in reached)
+    return tuple(model for model in models.fields() if model in names)
 
 
 def effect(model: str, field: Field) -> str:
@@ -106,9 +106,9 @@ def _model(model: str) -> str:
 def _rows(model: str) -> Iterator[str]:
     for field in models.fields()[model]:
         name = f"`{field.name}`{'!' if field.required else ''}{_span(field)}"
-        moved = f", as `{'/'.join(field.into)}`" if field.into else ""
+        target = f", as `{'/'.join(field.into)}`" if field.into else ""
         what = "refused unless empty" if field.kind == "retired" else EFFECTS[effect(model, field)]
-        yield f"| {name} | {_type(field)} | {what}{moved} |\n"
+        yield f"| {name} | {_type(field)} | {what}{target} |\n"
 
 
 def _type(field: Field) -> str:

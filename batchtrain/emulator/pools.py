@@ -23,7 +23,6 @@ from batchtrain.emulator import (
     usage,
     wire,
 )
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.checks import (
     check_accounts,
     check_id,
@@ -33,6 +32,7 @@ from batchtrain.emulator.checks import (
     scrub_registry,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
@@ -91,18 +91,18 @@ def make(world: World, pool_id: str, document: Document, now: int) -> Pool:
         logins=logins,
     )
     world.stamp(pool, now)
-    book = world.add_pool(pool)
+    entry = world.add_pool(pool)
     if spec["enableAutoScale"]:
         pool.autoscale_since = now
-        autoscale.start(world, book, now)
+        autoscale.start(world, entry, now)
     return pool
 
 
 def _logins(document: Document) -> dict[str, str]:
     """The passwords of a pool's registries, which no document contains."""
-    own = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
+    container_configuration = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
     registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
-    return passwords([*own.get("containerRegistries", []), *([registry] if registry else [])])
+    return passwords([*container_configuration.get("containerRegistries", []), *([registry] if registry else [])])
 
 
 def specification(world: World, document: Document) -> Document:
@@ -175,125 +175,125 @@ def _check_slots(world: World, spec: Document) -> None:
 def list_pools(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for book in sorted(world.pools.values(), key=lambda book: book.record.seq):
-            if book.record.seq > after:
-                yield Row(str(book.record.seq), _document(world, book, call))
+        for entry in sorted(world.pools.values(), key=lambda entry: entry.record.seq):
+            if entry.record.seq > after:
+                yield Row(str(entry.record.seq), _document(world, entry, call))
 
     return listing(call, "pools", rows)
 
 
-def _document(world: World, book: PoolBook, call: Call) -> Document:
-    document = documents.pool_document(book, call.base)
+def _document(world: World, entry: PoolEntry, call: Call) -> Document:
+    document = documents.pool_document(entry, call.base)
     if statistics.asked(call):
-        document["stats"] = usage.statistics(world, book, call.base, call.now)
+        document["stats"] = usage.statistics(world, entry, call.base, call.now)
     return document
 
 
 def get_pool(world: World, call: Call) -> Reply:
-    book = world.pool(call.path[0])
-    call.check(book.record, reading=True)
-    document = selected(_document(world, book, call), call.query.get("$select", ""))
-    return element("pools", call.base, document, stamped(book.record))
+    entry = world.pool(call.path[0])
+    call.check(entry.record, reading=True)
+    document = selected(_document(world, entry, call), call.query.get("$select", ""))
+    return element("pools", call.base, document, stamped(entry.record))
 
 
 def pool_exists(world: World, call: Call) -> Reply:
-    book = world.pool(call.path[0])
-    call.check(book.record, reading=True)
-    return Reply(200, headers=stamped(book.record))
+    entry = world.pool(call.path[0])
+    call.check(entry.record, reading=True)
+    return Reply(200, headers=stamped(entry.record))
 
 
 def update_pool(world: World, call: Call) -> Reply:
     document = call.read("BatchPoolUpdateOptions")
-    book = changeable(world, call)
+    entry = changeable(world, call)
     frozen = [name for name in document if name not in ALWAYS_CHANGEABLE]
-    if frozen and book.nodes:
+    if frozen and entry.nodes:
         raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
     logins = _logins(document)
-    spec = _canonical(world, {**book.record.spec, **document})
-    book.record.logins = {**book.record.logins, **logins}
-    check_targets(spec, book.record.target_dedicated, book.record.target_spot)
-    return _respecified(world, call, book, spec, 200)
+    spec = _canonical(world, {**entry.record.spec, **document})
+    entry.record.logins = {**entry.record.logins, **logins}
+    check_targets(spec, entry.record.target_dedicated, entry.record.target_spot)
+    return _respecified(world, call, entry, spec, 200)
 
 
-def put_pool(world: World, call: Call, book: PoolBook, identity: Document | None) -> None:
+def put_pool(world: World, call: Call, entry: PoolEntry, identity: Document | None) -> None:
     """Give a pool that exists the properties of a request that would create it. Only Azure Resource Manager does so.
     An equal request changes nothing. Raises Fault."""
     document = call.read("BatchPoolCreateOptions") | ({"identity": identity} if identity is not None else {})
-    call.check(book.record)
-    if book.record.state == "deleting":
+    call.check(entry.record)
+    if entry.record.state == "deleting":
         raise Fault("PoolBeingDeleted")
     logins, spec = _logins(document), specification(world, copy.deepcopy(document))
     scale = {name: spec.pop(name) for name in SCALE if name in spec}
-    former = {name: value for name, value in book.record.spec.items() if name not in SCALE}
+    former = {name: value for name, value in entry.record.spec.items() if name not in SCALE}
     changed = {name for name in spec.keys() | former.keys() if spec.get(name) != former.get(name)}
-    if (frozen := sorted(changed.difference(ALWAYS_CHANGEABLE))) and book.nodes:
+    if (frozen := sorted(changed.difference(ALWAYS_CHANGEABLE))) and entry.nodes:
         raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
-    book.record.logins = {**book.record.logins, **logins}
-    _put_scale(world, call, book, scale, {name: int(document.get(name, 0)) for name in TARGETS})
+    entry.record.logins = {**entry.record.logins, **logins}
+    _put_scale(world, call, entry, scale, {name: int(document.get(name, 0)) for name in TARGETS})
     if changed:
-        kept = {name: value for name, value in book.record.spec.items() if name in SCALE}
-        _respecified(world, call, book, {**spec, **kept}, 200)
+        scale_properties = {name: value for name, value in entry.record.spec.items() if name in SCALE}
+        _respecified(world, call, entry, {**spec, **scale_properties}, 200)
 
 
 SCALE = ("enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval", "resizeTimeout")
 
 
-def _put_scale(world: World, call: Call, book: PoolBook, scale: Document, targets: dict[str, int]) -> None:
+def _put_scale(world: World, call: Call, entry: PoolEntry, scale: Document, targets: dict[str, int]) -> None:
     def carry_out(operation: Callable[[World, Call], Reply], document: Document) -> None:
-        operation(world, call._replace(path=(book.key,), body=msgspec.json.encode(document)))
+        operation(world, call._replace(path=(entry.key,), body=msgspec.json.encode(document)))
 
-    former = book.record.spec
+    former = entry.record.spec
     if scale["enableAutoScale"]:
-        wanted = {name: scale[name] for name in SCALE[1:3] if name in scale}
-        if not former["enableAutoScale"] or any(former.get(name) != value for name, value in wanted.items()):
-            carry_out(autoscale.enable, wanted)
+        autoscaling = {name: scale[name] for name in SCALE[1:3] if name in scale}
+        if not former["enableAutoScale"] or any(former.get(name) != value for name, value in autoscaling.items()):
+            carry_out(autoscale.enable, autoscaling)
         return
     if former["enableAutoScale"]:
         carry_out(autoscale.disable, {})
-    if targets != dict(zip(TARGETS, (book.record.target_dedicated, book.record.target_spot), strict=True)):
+    if targets != dict(zip(TARGETS, (entry.record.target_dedicated, entry.record.target_spot), strict=True)):
         carry_out(resize_pool, {**targets, "resizeTimeout": scale["resizeTimeout"]})
 
 
 def replace_pool_properties(world: World, call: Call) -> Reply:
     """Replace start task, packages and metadata; an omitted start task is removed."""
     document = call.read("BatchPoolReplaceOptions")
-    book = changeable(world, call)
-    replaced = ("startTask", "metadata", "applicationPackageReferences")
-    kept = {name: value for name, value in book.record.spec.items() if name not in replaced}
-    return _respecified(world, call, book, _canonical(world, {**kept, **document}), 204)
+    entry = changeable(world, call)
+    names = ("startTask", "metadata", "applicationPackageReferences")
+    unchanging = {name: value for name, value in entry.record.spec.items() if name not in names}
+    return _respecified(world, call, entry, _canonical(world, {**unchanging, **document}), 204)
 
 
-def _respecified(world: World, call: Call, book: PoolBook, spec: Document, status: int) -> Reply:
-    book.record.spec = spec
-    world.stamp(book.record, call.now)
-    world.save_pool(book)
-    return accepted(book.record, documents.pool_url(call.base, book.record), status)
+def _respecified(world: World, call: Call, entry: PoolEntry, spec: Document, status: int) -> Reply:
+    entry.record.spec = spec
+    world.stamp(entry.record, call.now)
+    world.save_pool(entry)
+    return accepted(entry.record, documents.pool_url(call.base, entry.record), status)
 
 
 def delete_pool(world: World, call: Call) -> Reply:
-    book = changeable(world, call)
-    end(world, book, call.now)
-    world.stamp(book.record, call.now)
-    return accepted(book.record, documents.pool_url(call.base, book.record))
+    entry = changeable(world, call)
+    end(world, entry, call.now)
+    world.stamp(entry.record, call.now)
+    return accepted(entry.record, documents.pool_url(call.base, entry.record))
 
 
-def end(world: World, book: PoolBook, now: int) -> None:
+def end(world: World, entry: PoolEntry, now: int) -> None:
     """Delete a pool with all its nodes."""
-    world.move(book.record, states.POOL, "delete", now)
-    allocate(book.record, "delete", now)
-    book.record.target_dedicated = book.record.target_spot = 0
-    book.record.autoscale_next = 0
-    for node in tuple(book.nodes.values()):
-        nodes.leave(world, book, node, "requeue", now)
-    world.save_pool(book)
+    world.move(entry.record, states.POOL, "delete", now)
+    allocate(entry.record, "delete", now)
+    entry.record.target_dedicated = entry.record.target_spot = 0
+    entry.record.autoscale_next = 0
+    for node in tuple(entry.nodes.values()):
+        nodes.leave(world, entry, node, "requeue", now)
+    world.save_pool(entry)
 
 
 def resize_pool(world: World, call: Call) -> Reply:
     document = call.read("BatchPoolResizeOptions")
-    book = _steady(world, call)
+    entry = _steady(world, call)
     if not any(name in document for name in TARGETS):
         raise Fault("MissingRequiredProperty", PropertyName=TARGETS[0])
-    pool = book.record
+    pool = entry.record
     if pool.spec["enableAutoScale"]:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is enabled on the pool.")
     if "resizeTimeout" in document:
@@ -306,71 +306,71 @@ def resize_pool(world: World, call: Call) -> Reply:
     pool.resize_errors = []
     if "resizeTimeout" in document:
         pool.spec = {**pool.spec, "resizeTimeout": document["resizeTimeout"]}
-    return _resizing(world, call, book)
+    return _resizing(world, call, entry)
 
 
-def _resizing(world: World, call: Call, book: PoolBook) -> Reply:
-    begin(world, book, call.now)
-    world.stamp(book.record, call.now)
-    return accepted(book.record, documents.pool_url(call.base, book.record))
+def _resizing(world: World, call: Call, entry: PoolEntry) -> Reply:
+    begin(world, entry, call.now)
+    world.stamp(entry.record, call.now)
+    return accepted(entry.record, documents.pool_url(call.base, entry.record))
 
 
-def _steady(world: World, call: Call) -> PoolBook:
-    book = changeable(world, call)
-    if book.record.allocation != "steady":
+def _steady(world: World, call: Call) -> PoolEntry:
+    entry = changeable(world, call)
+    if entry.record.allocation != "steady":
         raise Fault("PoolBeingResized")
-    return book
+    return entry
 
 
 def stop_pool_resize(world: World, call: Call) -> Reply:
     """Stop the resize: the targets become the current numbers."""
-    book = changeable(world, call)
-    pool = book.record
+    entry = changeable(world, call)
+    pool = entry.record
     if pool.allocation != "resizing":
         raise Fault("OperationInvalidForCurrentState", Reason="The pool is not being resized.")
     allocate(pool, "stop", call.now)
     stopped = {"code": "ResizeStopped", "message": "Desired number of nodes could not be allocated: resize stopped."}
     pool.resize_errors = [stopped]
     world.stamp(pool, call.now)
-    world.save_pool(book)
+    world.save_pool(entry)
     return accepted(pool, documents.pool_url(call.base, pool))
 
 
 def remove_nodes(world: World, call: Call) -> Reply:
     document = call.read("BatchNodeRemoveOptions")
-    book = _steady(world, call)
+    entry = _steady(world, call)
     names = document["nodeList"]
     if not 1 <= len(names) <= REMOVE_LIMIT:
         raise invalid_property("nodeList", len(names), f"The list must have 1 to {REMOVE_LIMIT} node ids.")
     if "resizeTimeout" in document:
         _check_timeout(document["resizeTimeout"])
-        book.record.spec = {**book.record.spec, "resizeTimeout": document["resizeTimeout"]}
-    chosen = [world.node(book.key, name)[1] for name in dict.fromkeys(names)]
-    book.record.resize_errors = []
-    staying = [node for node in chosen if node.state != "leavingpool"]
-    for node in chosen:
-        nodes.leave(world, book, node, document.get("nodeDeallocationOption", "requeue"), call.now)
-    book.record.target_dedicated -= sum(node.dedicated for node in chosen if node in staying)
-    book.record.target_spot -= sum(not node.dedicated for node in chosen if node in staying)
-    book.record.target_dedicated = max(book.record.target_dedicated, 0)
-    book.record.target_spot = max(book.record.target_spot, 0)
-    return _resizing(world, call, book)
+        entry.record.spec = {**entry.record.spec, "resizeTimeout": document["resizeTimeout"]}
+    leaving = [world.node(entry.key, name)[1] for name in dict.fromkeys(names)]
+    entry.record.resize_errors = []
+    staying = [node for node in leaving if node.state != "leavingpool"]
+    for node in leaving:
+        nodes.leave(world, entry, node, document.get("nodeDeallocationOption", "requeue"), call.now)
+    entry.record.target_dedicated -= sum(node.dedicated for node in leaving if node in staying)
+    entry.record.target_spot -= sum(not node.dedicated for node in leaving if node in staying)
+    entry.record.target_dedicated = max(entry.record.target_dedicated, 0)
+    entry.record.target_spot = max(entry.record.target_spot, 0)
+    return _resizing(world, call, entry)
 
 
 def list_node_counts(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for book in sorted(world.pools.values(), key=lambda book: book.record.seq):
-            if book.record.seq > after:
-                yield Row(str(book.record.seq), _counts(book))
+        for entry in sorted(world.pools.values(), key=lambda entry: entry.record.seq):
+            if entry.record.seq > after:
+                yield Row(str(entry.record.seq), _counts(entry))
 
     return listing(call, "poolnodecounts", rows, COUNTS_PAGE)
 
 
-def _counts(book: PoolBook) -> Document:
-    every = book.nodes.values()
+def _counts(entry: PoolEntry) -> Document:
+    every = entry.nodes.values()
     return {
-        "poolId": book.record.id,
+        "poolId": entry.record.id,
         "dedicated": documents.node_counts(node for node in every if node.dedicated),
         "lowPriority": documents.node_counts(node for node in every if not node.dedicated),
     }

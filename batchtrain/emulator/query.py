@@ -119,14 +119,14 @@ class Comparison(NamedTuple):
     is_time: bool
 
     def __call__(self, document: Document) -> bool:
-        word, wanted = self.word, self.wanted
+        word, literal = self.word, self.wanted
         value = value_at(document, self.path)
         if self.is_time and isinstance(value, str):
             value = _time(value)
-        if value is None or wanted is None or isinstance(value, str) != isinstance(wanted, str):
-            return (word == "ne" and value is not wanted) or (word == "eq" and value is wanted)
+        if value is None or literal is None or isinstance(value, str) != isinstance(literal, str):
+            return (word == "ne" and value is not literal) or (word == "eq" and value is literal)
         try:
-            return _COMPARE[word](value, wanted)
+            return _COMPARE[word](value, literal)
         except TypeError:  # an object has no order
             return False
 
@@ -179,11 +179,11 @@ class _Parser:
         self.filters = filters
         self.text, self.tokens, self.at = text, [], 0  # type: tuple[str, list[_Token], int]
         position = 0
-        stripped = text.rstrip()
-        while position < len(stripped):
-            match = _TOKEN.match(stripped, position)
+        content = text.rstrip()
+        while position < len(content):
+            match = _TOKEN.match(content, position)
             if not match:
-                raise self.wrong(f"cannot read {stripped[position:]!r}")
+                raise self.wrong(f"cannot read {content[position:]!r}")
             self.tokens.append(_Token(str(match.lastgroup), match[str(match.lastgroup)]))
             position = match.end()
 
@@ -262,8 +262,8 @@ class _Parser:
         if self.filters is not None:
             operators = self.filters.operators.get(name, frozenset())
             if word not in operators:
-                known = f"{name} takes {', '.join(sorted(operators))} only" if operators else f"not by {name}"
-                raise self.wrong(f"the list cannot be filtered so: {known}")
+                explanation = f"{name} takes {', '.join(sorted(operators))} only" if operators else f"not by {name}"
+                raise self.wrong(f"the list cannot be filtered so: {explanation}")
         return ALIASES.get(name, name)
 
     def typed(self, path: str, kind: str, value: Any) -> Any:
@@ -271,9 +271,9 @@ class _Parser:
         field = models.field_at(self.filters.model, path) if self.filters else None
         if field is None or value is None:
             return value
-        wanted = LITERALS.get(field.kind, "text")
-        if kind != wanted:
-            raise self.wrong(f"{path} compares with a {wanted} only")
+        literal_kind = LITERALS.get(field.kind, "text")
+        if kind != literal_kind:
+            raise self.wrong(f"{path} compares with a {literal_kind} only")
         values = {member.lower(): member for member in models.enums().get(field.kind, ())}
         if values and value.lower() not in values:
             raise self.wrong(f"{path} is one of {', '.join(values)}")
@@ -336,15 +336,15 @@ COMMON = ("api-version", "timeOut")
 """Parameters of every operation."""
 
 
-def checked(names: tuple[str, ...], model: str, asked: Mapping[str, str], revision: int) -> dict[str, str]:
+def checked(names: tuple[str, ...], model: str, parameters: Mapping[str, str], revision: int) -> dict[str, str]:
     """A query in canonical form: lower-case names, properties as in the current version. Raises Fault 400."""
-    known = {name.lower(): name for name in (*COMMON, *names)}
+    names_by_key = {name.lower(): name for name in (*COMMON, *names)}
     canonical = {}
-    for name, value in asked.items():
-        if name.lower() not in known:
+    for name, value in parameters.items():
+        if name.lower() not in names_by_key:
             raise Fault("UnsupportedQueryParameter", QueryParameterName=name, QueryParameterValue=value)
         if value:
-            canonical[known[name.lower()]] = value
+            canonical[names_by_key[name.lower()]] = value
     for name in FLAGS & canonical.keys():
         if canonical[name].lower() not in ("true", "false"):
             raise _invalid(name, canonical[name], "The value must be true or false.")
@@ -369,8 +369,8 @@ def _selection(model: str, text: str, revision: int) -> str:
     shape = models.shapes(revision)[model]
     names = []
     for word in _words(text):
-        name, _, rest = word.partition("/")
-        if name not in shape.kinds or (rest and shape.kinds[name] not in ("any", *models.fields())):
+        name, _, subpath = word.partition("/")
+        if name not in shape.kinds or (subpath and shape.kinds[name] not in ("any", *models.fields())):
             raise _invalid("$select", text, f"There is no property {word}.")
         names.append(shape.moved.get(name, (name,))[0])
     return ",".join(names)
@@ -402,8 +402,8 @@ class Page:
         self, call: Call, kind: str, limit: int = MAX_PAGE, filters: str = "", *, is_filtered: bool = False
     ) -> None:
         self._call, self._kind, self._size = call, kind, page_size(call, limit)
-        wanted = "" if is_filtered else call.query.get("$filter")
-        self._keep = parse_filter(wanted, FILTERS[filters or kind]) if wanted else None
+        filter_text = "" if is_filtered else call.query.get("$filter")
+        self._keep = parse_filter(filter_text, FILTERS[filters or kind]) if filter_text else None
         self._rows: list[dict[str, Any]] = []
         self.last = ""
         """The token of the last row of the page."""
@@ -474,8 +474,8 @@ def page_size(call: Call, limit: int = MAX_PAGE) -> int:
 
 def next_link(call: Call, token: str) -> str:
     """The absolute URL of the next page; the client adds nothing to it."""
-    asked = (call.asked or call.query).items()
-    kept = {name: value for name, value in asked if name.lower() not in ("$skiptoken", "timeout")}
-    pairs = {**kept, "$skiptoken": token}
+    parameters = (call.asked or call.query).items()
+    filters = {name: value for name, value in parameters if name.lower() not in ("$skiptoken", "timeout")}
+    pairs = {**filters, "$skiptoken": token}
     text = "&".join(f"{quote(name, safe='$-')}={quote(value, safe='')}" for name, value in pairs.items())
     return f"{call.base}{call.raw_path}?{text}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.world import World
 
 MOST = 2**31 - 1
@@ -39,14 +39,14 @@ def check_active_job(world: World, schedules: int = 0) -> None:
     most = world.quotas.active_jobs
     if most is None:
         return
-    active = schedules + sum(book.record.state not in ENDED_JOBS for book in world.jobs.values())
+    active = schedules + sum(entry.record.state not in ENDED_JOBS for entry in world.jobs.values())
     if active >= most:
         raise Fault("ActiveJobAndScheduleQuotaReached", MaxLimit=str(most))
 
 
-def room(world: World, book: PoolBook) -> Room:
+def room(world: World, entry: PoolEntry) -> Room:
     """The account's remaining nodes and cores for a pool."""
-    cores = cores_of(world, book)
+    cores = cores_of(world, entry)
     nodes = max(world.quotas.nodes - len(world.pool_of_node), 0)
     return Room(
         min(_left(world, world.quotas.dedicated_cores, dedicated=True) // cores, nodes),
@@ -55,28 +55,28 @@ def room(world: World, book: PoolBook) -> Room:
     )
 
 
-def reached(world: World, left: Room, *, dedicated: bool) -> Reached:
+def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
     """Why a pool gets no nodes."""
-    if not left.nodes:
+    if not free_room.nodes:
         message = f"The specified account has reached its quota of {world.quotas.nodes} nodes."
         return Reached("AccountCoreQuotaReached", message)
-    if dedicated and not left.dedicated:
+    if dedicated and not free_room.dedicated:
         message = f"The specified account has reached its quota of {world.quotas.dedicated_cores} dedicated cores."
         return Reached("AccountCoreQuotaReached", message)
     message = f"The specified account has reached its quota of {world.quotas.low_priority_cores} low-priority cores."
     return Reached("AccountLowPriorityCoreQuotaReached", message)
 
 
-def cores_of(world: World, book: PoolBook) -> int:
+def cores_of(world: World, entry: PoolEntry) -> int:
     """Cores of each node of a pool; 1 for an unknown size."""
-    return max(world.size_of(book.record.spec["vmSize"]).cores, 1)
+    return max(world.size_of(entry.record.spec["vmSize"]).cores, 1)
 
 
 def _left(world: World, most: int | None, *, dedicated: bool) -> int:
     if most is None:
         return MOST
-    taken = 0
-    for book in world.pools.values():
-        count = sum(node.dedicated == dedicated for node in book.nodes.values())
-        taken += count * cores_of(world, book) if count else 0
-    return max(most - taken, 0)
+    cores = 0
+    for entry in world.pools.values():
+        count = sum(node.dedicated == dedicated for node in entry.nodes.values())
+        cores += count * cores_of(world, entry) if count else 0
+    return max(most - cores, 0)

@@ -78,7 +78,7 @@ class Work(NamedTuple):
 
 
 def stamped(record: Record) -> dict[str, str]:
-    """ETag and Last-Modified."""
+    """The headers ETag and Last-Modified of a record."""
     return {"ETag": record.etag, "Last-Modified": wire.http_date(record.modified)}
 
 
@@ -93,6 +93,6 @@ def accepted(record: Record, url: str, status: int = 202) -> Reply:
 
 
 def element(kind: str, base: str, document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
-    """200 with one entity."""
+    """The answer 200 with one entity."""
     metadata = {"odata.metadata": f"{base}/$metadata#{kind}/@Element"}
     return Reply(200, {**metadata, **document}, headers or {})

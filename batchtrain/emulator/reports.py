@@ -21,8 +21,8 @@ from batchtrain.emulator import (
     users,
     wire,
 )
-from batchtrain.emulator.books import JobBook, PoolBook
 from batchtrain.emulator.documents import job_directory
+from batchtrain.emulator.indexes import JobEntry, PoolEntry
 from batchtrain.emulator.interface import UPLOAD_FAILED, Exit
 from batchtrain.emulator.records import Instance, Node, Task
 from batchtrain.emulator.world import USABLE, Deadline, World, job_wall_clock, resize_end
@@ -36,8 +36,8 @@ def begin(world: World, effect: scheduler.Effect, now: int) -> None:
 
 
 def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None:
-    book = world.pools[effect.pool]
-    path = f"pools/{book.record.id}"
+    entry = world.pools[effect.pool]
+    path = f"pools/{entry.record.id}"
     if struck := world.injections.strike(("allocation-refused",), path):
         code = struck.code if struck.code != "ServerBusy" else "AllocationFailed"
         _fail_resize(world, scheduler.FailResize(effect.pool, code, NOT_ALLOCATED), now)
@@ -48,7 +48,7 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
         dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)
     slow = world.injections.strike(("allocation-slow",), path)
     _make_nodes(
-        world, book, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else world.pace.allocation
+        world, entry, (*(True,) * dedicated, *(False,) * spot), now, slow.seconds if slow else world.pace.allocation
     )
     if partly:
         message = f"{NOT_ALLOCATED} as the resize timeout was reached"
@@ -58,13 +58,13 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
 NOT_ALLOCATED = "Desired number of dedicated nodes could not be allocated"
 
 
-def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, delay: float) -> None:
+def _make_nodes(world: World, entry: PoolEntry, kinds: Iterable[bool], now: int, delay: float) -> None:
     """Add nodes, dedicated where a kind is true. They boot at once, or after `delay` seconds."""
     not_before = now + int(delay * wire.SECOND) if delay else 0
     if not_before:
-        world.add_deadline(Deadline(not_before, book.record.seq, "boot", book.key))
-    taken = {node.number for node in book.nodes.values()}
-    numbers = (number for number in itertools.count() if number not in taken)
+        world.add_deadline(Deadline(not_before, entry.record.seq, "boot", entry.key))
+    used_numbers = {node.number for node in entry.nodes.values()}
+    numbers = (number for number in itertools.count() if number not in used_numbers)
     for dedicated, number, address in zip(kinds, numbers, world.free_addresses(), strict=False):
         seq = world.new_seq()
         node_id = world.new_node_id(seq, dedicated=dedicated)
@@ -74,42 +74,42 @@ def _make_nodes(world: World, book: PoolBook, kinds: Iterable[bool], now: int, d
             state="creating",
             state_time=now,
             created=now,
-            pool=book.key,
+            pool=entry.key,
             address=address,
             hostname=f"{node_id[:16].replace('_', '-')}{node_id[-2:].replace('_', '-')}",
             dedicated=dedicated,
             not_before=not_before,
             number=number,
         )
-        world.add_node(book, node)
+        world.add_node(entry, node)
 
 
 def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
-    book = world.pools[effect.pool]
+    entry = world.pools[effect.pool]
     for node_id in effect.nodes:
-        nodes.leave(world, book, book.nodes[node_id], book.record.deallocation, now)
+        nodes.leave(world, entry, entry.nodes[node_id], entry.record.deallocation, now)
 
 
 def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
-    book = world.pools[effect.pool]
-    if book.record.state == "deleting":
+    entry = world.pools[effect.pool]
+    if entry.record.state == "deleting":
         return  # by an earlier effect: with its job
-    if book.record.allocation == "stopping":
-        book.record.target_dedicated = book.current(dedicated=True)
-        book.record.target_spot = book.current(dedicated=False)
-    book.record.allocation = states.after(states.ALLOCATION, book.record.allocation, "settle")
-    book.record.allocation_time = now
-    world.save_pool(book)
+    if entry.record.allocation == "stopping":
+        entry.record.target_dedicated = entry.current(dedicated=True)
+        entry.record.target_spot = entry.current(dedicated=False)
+    entry.record.allocation = states.after(states.ALLOCATION, entry.record.allocation, "settle")
+    entry.record.allocation_time = now
+    world.save_pool(entry)
 
 
 def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
     """Stop resizing: the pool keeps what it has."""
-    book = world.pools[effect.pool]
-    if book.record.state == "deleting":
+    entry = world.pools[effect.pool]
+    if entry.record.state == "deleting":
         return
-    book.record.resize_errors = [{"code": effect.code, "message": effect.message}]
-    book.record.allocation, book.record.allocation_time = "steady", now
-    world.save_pool(book)
+    entry.record.resize_errors = [{"code": effect.code, "message": effect.message}]
+    entry.record.allocation, entry.record.allocation_time = "steady", now
+    world.save_pool(entry)
 
 
 def _forget_pool(world: World, effect: scheduler.ForgetPool, now: int) -> None:
@@ -169,23 +169,23 @@ def set_phase(world: World, pool: str, node_id: str, phase: str) -> None:
 
 
 def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
-    book = world.jobs[effect.job]
-    task = book.tasks[effect.task]
-    if not _still_possible(world, book, task, effect.nodes):
-        world.touch_job(book.key)
+    entry = world.jobs[effect.job]
+    task = entry.tasks[effect.task]
+    if not _still_possible(world, entry, task, effect.nodes):
+        world.touch_job(entry.key)
         return
-    book.ready.pop(task.seq, None)
+    entry.ready.pop(task.seq, None)
     world.hints.pop(task.seq, None)
     task.run += 1
     task.start = task.end = 0
     task.exit_code = task.failure = None
-    task.instances = [_instance(world, book, node_id, now) for node_id in effect.nodes]
+    task.instances = [_instance(world, entry, node_id, now) for node_id in effect.nodes]
     if any(instance.phase == "preparing" for instance in task.instances):
-        world.set_task_state(book, task, "prepare", now)
+        world.set_task_state(entry, task, "prepare", now)
     else:
-        world.set_task_state(book, task, "assign", now)
-        job_preparation.started(world, book, task, now)
-    book.running[task.seq] = task
+        world.set_task_state(entry, task, "assign", now)
+        job_preparation.started(world, entry, task, now)
+    entry.running[task.seq] = task
     for node_id in effect.nodes:
         pool = world.pool_of_node[node_id]
         task.node_pool = pool.record.id
@@ -197,25 +197,25 @@ def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
     world.save_task(task)
 
 
-def _instance(world: World, book: JobBook, node_id: str, now: int) -> Instance:
+def _instance(world: World, entry: JobEntry, node_id: str, now: int) -> Instance:
     """Start one node's part; it waits if the job is not prepared there yet."""
     node = world.pool_of_node[node_id].nodes[node_id]
-    if job_preparation.prepared(book, node):
+    if job_preparation.prepared(entry, node):
         return Instance(node=node_id, phase_time=now)
-    job_preparation.request(world, book, node, now)
+    job_preparation.request(world, entry, node, now)
     return Instance(node=node_id, phase="preparing", phase_time=now)
 
 
-def _still_possible(world: World, book: JobBook, task: Task, node_ids: tuple[str, ...]) -> bool:
+def _still_possible(world: World, entry: JobEntry, task: Task, node_ids: tuple[str, ...]) -> bool:
     """The job or node may have ended by an earlier effect."""
     usable = all(world.pool_of_node[node_id].nodes[node_id].state in USABLE for node_id in node_ids)
-    return usable and book.record.state == "active" and task.state == "active"
+    return usable and entry.record.state == "active" and task.state == "active"
 
 
 def _refuse(world: World, effect: scheduler.Refuse, now: int) -> None:
-    book = world.jobs[effect.job]
+    entry = world.jobs[effect.job]
     failure = endings.failed_to_run(effect.code, effect.message)
-    endings.complete(world, book, book.tasks[effect.task], now, failure=failure)
+    endings.complete(world, entry, entry.tasks[effect.task], now, failure=failure)
 
 
 def _hint(world: World, effect: scheduler.Hint, now: int) -> None:
@@ -274,17 +274,17 @@ def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
 
 
 def _job_time_up(world: World, deadline: Deadline, now: int) -> None:
-    book = world.jobs.get(deadline.key)
-    if book is None or book.record.seq != deadline.seq:
+    entry = world.jobs.get(deadline.key)
+    if entry is None or entry.record.seq != deadline.seq:
         return
-    wall = job_wall_clock(book.record)
-    if wall and book.record.created + wall <= now:
-        endings.terminate(world, book, "MaxWallClockTimeExpiry", now)
+    wall = job_wall_clock(entry.record)
+    if wall and entry.record.created + wall <= now:
+        endings.terminate(world, entry, "MaxWallClockTimeExpiry", now)
 
 
 def _task_time_up(world: World, deadline: Deadline, now: int) -> None:
-    book = world.jobs.get(deadline.key)
-    task = book.tasks.get(deadline.task) if book else None
+    entry = world.jobs.get(deadline.key)
+    task = entry.tasks.get(deadline.task) if entry else None
     if task is None or (task.seq, task.run) != (deadline.seq, deadline.run):
         return
     if task.wall_clock and task.start + task.wall_clock <= now:  # the limit may have changed
@@ -294,16 +294,16 @@ def _task_time_up(world: World, deadline: Deadline, now: int) -> None:
 
 def _resize_time_up(world: World, deadline: Deadline, now: int) -> None:
     """A resize exceeded its timeout: nodes that are not allocated yet are given up."""
-    book = world.pools.get(deadline.key)
-    if book is None or book.record.seq != deadline.seq or book.record.state != "active":
+    entry = world.pools.get(deadline.key)
+    if entry is None or entry.record.seq != deadline.seq or entry.record.state != "active":
         return
-    if book.record.allocation != "resizing" or resize_end(book.record) > now:
+    if entry.record.allocation != "resizing" or resize_end(entry.record) > now:
         return
-    for node in tuple(book.nodes.values()):
+    for node in tuple(entry.nodes.values()):
         if node.state == "creating" and node.phase == "down":
-            nodes.leave(world, book, node, "requeue", now)
+            nodes.leave(world, entry, node, "requeue", now)
     message = f"{NOT_ALLOCATED} as the resize timeout was reached"
-    _fail_resize(world, scheduler.FailResize(book.key, "AllocationTimedOut", message), now)
+    _fail_resize(world, scheduler.FailResize(entry.key, "AllocationTimedOut", message), now)
 
 
 def _hold_over(world: World, deadline: Deadline, now: int) -> None:
@@ -314,8 +314,8 @@ def _hold_over(world: World, deadline: Deadline, now: int) -> None:
 
 
 def _may_boot(world: World, deadline: Deadline, now: int) -> None:
-    book = world.pools.get(deadline.key)
-    for node in tuple(book.nodes.values()) if book else ():
+    entry = world.pools.get(deadline.key)
+    for node in tuple(entry.nodes.values()) if entry else ():
         if 0 < node.not_before <= now:
             node.not_before = 0
             world.save_node(node)
@@ -337,14 +337,14 @@ _TIME_UP: dict[str, Callable[[World, Deadline, int], None]] = {
 
 
 def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
-    book = world.jobs[effect.job]
-    job = book.record
+    entry = world.jobs[effect.job]
+    job = entry.record
     if job.state == "deleting":
         directory = job_directory(job) if job.schedule else f"workitems/{job.id}"
         for pool in world.pools.values():
             world.rubbish += [(node.root, directory) for node in pool.nodes.values() if node.root]
-        launching.end_pool(world, book, now)
-        world.drop_job(book)
+        launching.end_pool(world, entry, now)
+        world.drop_job(entry)
         return
     previous = job.previous, job.previous_time
     world.move(job, states.JOB, "settle", now)
@@ -352,10 +352,10 @@ def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     job.previous, job.previous_time = previous
     if job.state == "completed":
         job.ended = now
-        launching.end_pool(world, book, now)
+        launching.end_pool(world, entry, now)
         if schedule := world.schedule_of.get(job.schedule):
             world.touch_schedule(schedule.key)
-    world.save_job(book)
+    world.save_job(entry)
 
 
 def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
@@ -393,9 +393,9 @@ _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
 }
 
 
-def node_of(world: World, node_id: str) -> tuple[PoolBook, Node] | None:
-    book = world.pool_of_node.get(node_id)
-    return (book, book.nodes[node_id]) if book else None
+def node_of(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:
+    entry = world.pool_of_node.get(node_id)
+    return (entry, entry.nodes[node_id]) if entry else None
 
 
 # Runs report ---------------------------------------------------------------------------------------------------------
@@ -483,8 +483,8 @@ def _stale(task: Task, run: int, number: int, phase: str) -> bool:
 
 
 def conclude_if_over(world: World, task: Task, now: int) -> None:
-    book = world.job_of.get(task.job)
-    if book is None or task.seq not in book.running:
+    entry = world.job_of.get(task.job)
+    if entry is None or task.seq not in entry.running:
         return
     if task.verdict and all(instance.phase == "ended" for instance in task.instances):
-        endings.conclude(world, book, task, now)
+        endings.conclude(world, entry, task, now)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.emulator import states
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call
 from batchtrain.emulator.world import Deadline, World, resize_end
@@ -17,13 +17,13 @@ TARGETS = ("targetDedicatedNodes", "targetLowPriorityNodes")
 INTER_NODE_LIMIT = 100
 
 
-def changeable(world: World, call: Call) -> PoolBook:
+def changeable(world: World, call: Call) -> PoolEntry:
     """The pool of a request that changes it. Raises Fault 404, 409 or 412."""
-    book = world.pool(call.path[0])
-    call.check(book.record)
-    if book.record.state == "deleting":
+    entry = world.pool(call.path[0])
+    call.check(entry.record)
+    if entry.record.state == "deleting":
         raise Fault("PoolBeingDeleted")
-    return book
+    return entry
 
 
 def check_targets(spec: Document, dedicated: int, spot: int) -> None:
@@ -44,15 +44,15 @@ def check_targets(spec: Document, dedicated: int, spot: int) -> None:
         raise invalid_property(TARGETS[bool(spot)], dedicated + spot, reason)
 
 
-def begin(world: World, book: PoolBook, now: int) -> None:
+def begin(world: World, entry: PoolEntry, now: int) -> None:
     """Resize to the pool's targets; give up after its resize timeout."""
-    pool = book.record
+    pool = entry.record
     if pool.allocation == "steady":
         allocate(pool, "resize", now)
     else:
         pool.allocation_time = now
-    world.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", book.key))
-    world.save_pool(book)
+    world.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", entry.key))
+    world.save_pool(entry)
 
 
 def allocate(pool: Pool, event: str, now: int) -> None:

@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from batchtrain.emulator import models, pools, quotas, tokens, wire
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
@@ -193,18 +193,18 @@ def check_token(account: Account, verb: str, headers: Mapping[str, str], now: in
     tokens.check(account.name, account.key, verb, headers, tokens.MANAGEMENT, now)
 
 
-def answer(world: World, account: Account, asked: Request) -> Reply:
+def answer(world: World, account: Account, arm_request: Request) -> Reply:
     """Carry out a request. Raises Fault."""
     for verb, path, operation in ROUTES:
-        if verb == asked.verb and (match := path.fullmatch(asked.path)):
+        if verb == arm_request.verb and (match := path.fullmatch(arm_request.path)):
             groups = {name: unquote(value) for name, value in match.groupdict().items()}
             if groups.get("account", account.name).lower() != account.name.lower():
-                raise _not_found(f"The Batch account '{groups['account']}' was not found.")
-            revision = _revision(asked)
+                raise Fault("ResourceNotFound", f"The Batch account '{groups['account']}' was not found.")
+            revision = _revision(arm_request)
             return operation(
-                world, account, asked._replace(path=groups.get("id", "")), groups.get("pool", ""), revision
+                world, account, arm_request._replace(path=groups.get("id", "")), groups.get("pool", ""), revision
             )
-    text = f"The emulator's Resource Manager does not have {asked.verb} {asked.path}."
+    text = f"The emulator's Resource Manager does not have {arm_request.verb} {arm_request.path}."
     raise Fault("NotImplementedByEmulator", text)
 
 
@@ -218,32 +218,28 @@ def refusal(fault: Fault) -> Reply:
     return Reply(fault.status, {"error": {"code": code, "message": f"{fault.text}{details}"}}, headers)
 
 
-def _revision(asked: Request) -> int:
-    given = asked.query.get("api-version", "")
-    if given not in VERSIONS:
-        reason = f"The API version '{given}' is not supported. Use one of {', '.join(VERSIONS)}."
+def _revision(arm_request: Request) -> int:
+    version = arm_request.query.get("api-version", "")
+    if version not in VERSIONS:
+        reason = f"The API version '{version}' is not supported. Use one of {', '.join(VERSIONS)}."
         raise Fault("InvalidQueryParameterValue", f"One of the query parameters is invalid. {reason}")
-    if others := set(asked.query) - {"api-version"}:
+    if others := set(arm_request.query) - {"api-version"}:
         raise Fault("NotImplementedByEmulator", f"The emulator's Resource Manager does not take {', '.join(others)}.")
-    return VERSIONS[given]
-
-
-def _not_found(text: str) -> Fault:
-    return Fault("ResourceNotFound", text)
+    return VERSIONS[version]
 
 
 # The account ---------------------------------------------------------------------------------------------------------
 
 
-def _list_accounts(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
+def _list_accounts(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     group = f"{PREFIX}/{tokens.TENANT}/resourceGroups/emulator"
-    where = asked._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
-    shown = _get_account(world, account, where, "", revision)
-    return Reply(200, {"value": [shown.document]})
+    where = arm_request._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
+    answer_of_account = _get_account(world, account, where, "", revision)
+    return Reply(200, {"value": [answer_of_account.document]})
 
 
-def _get_account(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
-    most, group = world.quotas, asked.path.partition("/providers/")[0]
+def _get_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    most, group = world.quotas, arm_request.path.partition("/providers/")[0]
     storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
         "accountEndpoint": account.host,
@@ -253,7 +249,7 @@ def _get_account(world: World, account: Account, asked: Request, _: str, revisio
         "publicNetworkAccess": "Enabled",
         "autoStorage": {
             "storageAccountId": storage,
-            "lastKeySync": wire.timestamp(asked.now),
+            "lastKeySync": wire.timestamp(arm_request.now),
             "authenticationMode": "StorageKeys",
         },
         "dedicatedCoreQuota": _limit(most.dedicated_cores),
@@ -264,7 +260,7 @@ def _get_account(world: World, account: Account, asked: Request, _: str, revisio
         "allowedAuthenticationModes": [tokens.SHARED_KEY, tokens.TOKEN],
     }
     kind = {"type": "Microsoft.Batch/batchAccounts", "location": "emulator", "identity": {"type": "None"}, "tags": {}}
-    return Reply(200, {"id": asked.path, "name": account.name, **kind, "properties": properties})
+    return Reply(200, {"id": arm_request.path, "name": account.name, **kind, "properties": properties})
 
 
 def _limit(most: int | None) -> int:
@@ -272,7 +268,7 @@ def _limit(most: int | None) -> int:
     return quotas.MOST if most is None else most
 
 
-def _list_keys(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
+def _list_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
     """The emulator has one key, shown as both."""
     return Reply(200, {"accountName": account.name, "primary": account.key, "secondary": account.key})
 
@@ -280,70 +276,72 @@ def _list_keys(world: World, account: Account, asked: Request, _: str, revision:
 # Pools ---------------------------------------------------------------------------------------------------------------
 
 
-def _put_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
+def _put_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     try:
-        given = msgspec.json.decode(asked.body, type=PoolBody)
+        pool_body = msgspec.json.decode(arm_request.body, type=PoolBody)
     except msgspec.DecodeError as error:
         raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
-    body = msgspec.json.encode({"id": pool_id, **request(given.properties)})
-    headers = {name: asked.headers[name] for name in ("if-match",) if name in asked.headers}
-    call = Call((), {}, headers, body, "/pools", asked.base, asked.now, revision, signed_by=tokens.TOKEN)
-    book = world.pools.get(pool_id.lower())
-    if book is None:
-        pools.create_pool(world, call, _identity(given.identity))
-    elif asked.headers.get("if-none-match") == "*":
+    body = msgspec.json.encode({"id": pool_id, **request(pool_body.properties)})
+    headers = {name: arm_request.headers[name] for name in ("if-match",) if name in arm_request.headers}
+    call = Call((), {}, headers, body, "/pools", arm_request.base, arm_request.now, revision, signed_by=tokens.TOKEN)
+    entry = world.pools.get(pool_id.lower())
+    if entry is None:
+        pools.create_pool(world, call, _identity(pool_body.identity))
+    elif arm_request.headers.get("if-none-match") == "*":
         raise Fault("ConditionNotMet")
     else:
-        pools.put_pool(world, call, book, _identity(given.identity))
-    return _pool(world.pool(pool_id), asked, revision)
+        pools.put_pool(world, call, entry, _identity(pool_body.identity))
+    return _pool(world.pool(pool_id), arm_request, revision)
 
 
-def _get_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
-    return _pool(world.pool(pool_id), asked, revision)
+def _get_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+    return _pool(world.pool(pool_id), arm_request, revision)
 
 
-def _list_pools(world: World, account: Account, asked: Request, _: str, revision: int) -> Reply:
-    books = sorted(world.pools.values(), key=lambda book: book.record.seq)
-    return Reply(200, {"value": [shown(book, asked, revision) for book in books]})
+def _list_pools(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    entries = sorted(world.pools.values(), key=lambda entry: entry.record.seq)
+    return Reply(200, {"value": [shown(entry, arm_request, revision) for entry in entries]})
 
 
-def _delete_pool(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
+def _delete_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
     """202 with the address that reports the end; 204 for a pool that does not exist."""
-    book = world.pools.get(pool_id.lower())
-    if book is None:
+    entry = world.pools.get(pool_id.lower())
+    if entry is None:
         return Reply(204)
-    if book.record.state != "deleting":
-        pools.delete_pool(world, Call((pool_id,), {}, {}, b"", "/pools", asked.base, asked.now, signed_by=tokens.TOKEN))
-    return _going_on(asked, book.record.id)
+    if entry.record.state != "deleting":
+        pools.delete_pool(
+            world, Call((pool_id,), {}, {}, b"", "/pools", arm_request.base, arm_request.now, signed_by=tokens.TOKEN)
+        )
+    return _going_on(arm_request, entry.record.id)
 
 
-def _deletion(world: World, account: Account, asked: Request, pool_id: str, revision: int) -> Reply:
-    return _going_on(asked, pool_id) if pool_id.lower() in world.pools else Reply(200)
+def _deletion(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+    return _going_on(arm_request, pool_id) if pool_id.lower() in world.pools else Reply(200)
 
 
-def _going_on(asked: Request, pool_id: str) -> Reply:
-    version = asked.query["api-version"]
-    where = f"{asked.base}{quote(asked.path)}/poolOperationResults/{quote(pool_id)}?api-version={version}"
+def _going_on(arm_request: Request, pool_id: str) -> Reply:
+    version = arm_request.query["api-version"]
+    where = f"{arm_request.base}{quote(arm_request.path)}/poolOperationResults/{quote(pool_id)}?api-version={version}"
     return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
 
 
-def _pool(book: PoolBook, asked: Request, revision: int) -> Reply:
-    return Reply(200, shown(book, asked, revision), {"ETag": book.record.etag})
+def _pool(entry: PoolEntry, arm_request: Request, revision: int) -> Reply:
+    return Reply(200, shown(entry, arm_request, revision), {"ETag": entry.record.etag})
 
 
-def request(wanted: Properties) -> Document:
+def request(properties: Properties) -> Document:
     """The service's own request for a pool in Resource Manager's form."""
-    passed = msgspec.to_builtins(wanted)
+    values = msgspec.to_builtins(properties)
     packages = [{**_only(package, "version"), "applicationId": str(package["id"]).rpartition("/")[2]}
-                for package in passed.get("applicationPackages") or ()]  # fmt: skip
-    former = {"certificateReferences": wanted.certificates, "applicationLicenses": wanted.applicationLicenses}
+                for package in values.get("applicationPackages") or ()]  # fmt: skip
+    former = {"certificateReferences": properties.certificates, "applicationLicenses": properties.applicationLicenses}
     return {
-        **_renamed({name: passed[name] for name in KEPT if passed.get(name) is not None}, RENAMED),
-        **_machine(wanted.deploymentConfiguration),
-        **_scale(wanted.scaleSettings),
+        **_renamed({name: values[name] for name in KEPT if values.get(name) is not None}, RENAMED),
+        **_machine(properties.deploymentConfiguration),
+        **_scale(properties.scaleSettings),
         **({"applicationPackageReferences": packages} if packages else {}),
         **{name: value for name, value in former.items() if value},
-        "enableInterNodeCommunication": wanted.interNodeCommunication == "Enabled",
+        "enableInterNodeCommunication": properties.interNodeCommunication == "Enabled",
     }
 
 
@@ -362,26 +360,26 @@ def _scale(scale: Scale) -> Document:
         auto = {"autoScaleFormula": scale.autoScale.formula}
         interval = scale.autoScale.evaluationInterval
         return {"enableAutoScale": True, **auto, **({"autoScaleEvaluationInterval": interval} if interval else {})}
-    fixed = msgspec.to_builtins(scale.fixedScale)
-    return {name: fixed[name] for name in FIXED if fixed[name] is not None}
+    sizes = msgspec.to_builtins(scale.fixedScale)
+    return {name: sizes[name] for name in FIXED if sizes[name] is not None}
 
 
 def _identity(identity: Identity | None) -> Document | None:
     """The pool as the service shows it."""
     if identity is None or identity.type == "None":
         return None
-    assigned = identity.userAssignedIdentities or {}
-    return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in assigned]}
+    identities = identity.userAssignedIdentities or {}
+    return {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": name} for name in identities]}
 
 
-def shown(book: PoolBook, asked: Request, revision: int) -> Document:
+def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
     """A pool in Resource Manager's form."""
-    pool = models.shown("BatchPool", pool_document(book, asked.base), revision)
+    pool = models.shown("BatchPool", pool_document(entry, arm_request.base), revision)
     back = {new: old for old, new in RENAMED.items()}
     machine = _renamed(pool["virtualMachineConfiguration"], {**back, "virtualMachineImageId": "id"})
     properties = {
         **_renamed({name: pool[name] for name in SHOWN if name in pool}, back),
-        "provisioningState": "Deleting" if book.record.state == "deleting" else "Succeeded",
+        "provisioningState": "Deleting" if entry.record.state == "deleting" else "Succeeded",
         "provisioningStateTransitionTime": pool["stateTransitionTime"],
         "allocationState": WORDS[pool["allocationState"]],
         "deploymentConfiguration": {"virtualMachineConfiguration": machine},
@@ -390,13 +388,13 @@ def shown(book: PoolBook, asked: Request, revision: int) -> Document:
         "resizeOperationStatus": {name: pool[name] for name in FIXED if name in pool}
         | {"errors": pool.get("resizeErrors", [])},
         "applicationPackages": [
-            {"id": f"{asked.path}/applications/{package['applicationId']}", **_only(package, "version")}
+            {"id": f"{arm_request.path}/applications/{package['applicationId']}", **_only(package, "version")}
             for package in pool.get("applicationPackageReferences", [])
         ],
     }
-    where = f"{asked.path}/pools/{book.record.id}"
-    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": book.record.etag}
-    return {"id": where, "name": book.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
+    where = f"{arm_request.path}/pools/{entry.record.id}"
+    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": entry.record.etag}
+    return {"id": where, "name": entry.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
 
 
 def _scale_shown(pool: Document) -> Document:
@@ -410,8 +408,8 @@ def _identity_shown(pool: Document) -> Document:
     identity = pool.get("identity")
     if not identity:
         return {"identity": {"type": "None"}}
-    assigned: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
-    return {"identity": {"type": "UserAssigned", "userAssignedIdentities": assigned}}
+    identities: Document = {assignment["resourceId"]: {} for assignment in identity["userAssignedIdentities"]}
+    return {"identity": {"type": "UserAssigned", "userAssignedIdentities": identities}}
 
 
 def _only(document: Document, name: str) -> Document:

@@ -186,13 +186,13 @@ def _match(shape: tuple[str, ...], segments: list[str]) -> tuple[str, ...] | Non
         segments = [*segments[:count], "/".join(segments[count:])]
     if len(shape) != len(segments):
         return None
-    taken = []
-    for wanted, segment in zip(shape, segments, strict=True):
-        if wanted in ("{}", "{file}"):
-            taken.append(unquote(segment) if wanted == "{}" else os.fsdecode(unquote_to_bytes(segment)))
-        elif wanted != segment.lower():
+    values = []
+    for part, segment in zip(shape, segments, strict=True):
+        if part in ("{}", "{file}"):
+            values.append(unquote(segment) if part == "{}" else os.fsdecode(unquote_to_bytes(segment)))
+        elif part != segment.lower():
             return None
-    return tuple(taken)
+    return tuple(values)
 
 
 def _table() -> dict[str, list[tuple[Route, tuple[str, ...]]]]:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from batchtrain.emulator import job_preparation, quotas, recurrence
-from batchtrain.emulator.books import JobBook, PoolBook, ScheduleBook
+from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.records import JobNode, Node, Task
 from batchtrain.emulator.world import USABLE, Deadline, Touched, World, task_document
 
@@ -209,20 +209,20 @@ Effect = (
 )
 
 
-def due(world: World, touched: Touched) -> tuple[Effect, ...]:
+def due(world: World, changes: Touched) -> tuple[Effect, ...]:
     """The effects of a change; applying them may cause more."""
     return (
-        *(TimeUp(deadline) for deadline in touched.expired),
-        *(effect for task in touched.tasks for effect in task_due(task)),
-        *(effect for job_node in touched.job_nodes for effect in job_node_due(job_node)),
-        *(effect for key in touched.jobs if key in world.jobs for effect in job_due(world, world.jobs[key])),
+        *(TimeUp(deadline) for deadline in changes.expired),
+        *(effect for task in changes.tasks for effect in task_due(task)),
+        *(effect for job_node in changes.job_nodes for effect in job_node_due(job_node)),
+        *(effect for key in changes.jobs if key in world.jobs for effect in job_due(world, world.jobs[key])),
         *(
             effect
-            for key in touched.schedules
+            for key in changes.schedules
             if key in world.schedules
-            for effect in schedule_due(world.schedules[key], touched.now)
+            for effect in schedule_due(world.schedules[key], changes.now)
         ),
-        *(effect for key in touched.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
+        *(effect for key in changes.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
     )
 
 
@@ -257,28 +257,28 @@ def task_due(task: Task) -> Iterator[Effect]:
 # Jobs ----------------------------------------------------------------------------------------------------------------
 
 
-def job_due(world: World, book: JobBook) -> Iterator[Effect]:
+def job_due(world: World, entry: JobEntry) -> Iterator[Effect]:
     """The next step of a job in transition: it settles when none of its tasks runs; a job that ends with its tasks
     ends."""
-    job = book.record
+    job = entry.record
     if job.state in ("terminating", "deleting"):
-        yield from _job_over(world, book)
-    elif (job.state == "disabling" and not book.running) or job.state == "enabling":
-        yield SettleJob(book.key)
-    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(book):
-        yield EndJob(book.key, "AllTasksComplete")
+        yield from _job_over(world, entry)
+    elif (job.state == "disabling" and not entry.running) or job.state == "enabling":
+        yield SettleJob(entry.key)
+    elif job.state == "active" and job.spec.get("onAllTasksComplete") == "terminatejob" and all_complete(entry):
+        yield EndJob(entry.key, "AllTasksComplete")
 
 
-def _job_over(world: World, book: JobBook) -> Iterator[Effect]:
+def _job_over(world: World, entry: JobEntry) -> Iterator[Effect]:
     """End its tasks first, then release every node that it was prepared on."""
-    if book.record.forced:
-        yield SettleJob(book.key)
-    elif not book.running:
-        steps = {job_preparation.next_step(world, book, job_node) for job_node in book.nodes.values()}
+    if entry.record.forced:
+        yield SettleJob(entry.key)
+    elif not entry.running:
+        steps = {job_preparation.next_step(world, entry, job_node) for job_node in entry.nodes.values()}
         if steps & {"stop", "start"}:
-            yield ReleaseJob(book.key)
+            yield ReleaseJob(entry.key)
         elif "wait" not in steps:
-            yield SettleJob(book.key)
+            yield SettleJob(entry.key)
 
 
 def job_node_due(job_node: JobNode) -> Iterator[Effect]:
@@ -290,104 +290,104 @@ def job_node_due(job_node: JobNode) -> Iterator[Effect]:
             yield EndOnNode(job_node, kind, run.run)
 
 
-def schedule_due(book: ScheduleBook, now: int) -> Iterator[Effect]:
+def schedule_due(entry: ScheduleEntry, now: int) -> Iterator[Effect]:
     """The next step of a job schedule: create a job, end, or be deleted after its last job."""
-    key, state = book.key, book.record.state
-    if (state == "terminating" and book.active_job is None) or (state == "deleting" and not book.jobs):
+    key, state = entry.key, entry.record.state
+    if (state == "terminating" and entry.active_job is None) or (state == "deleting" and not entry.jobs):
         yield SettleSchedule(key)
-    elif state == "active" and book.active_job is None:
-        match recurrence.next_step(book.record, now):
+    elif state == "active" and entry.active_job is None:
+        match recurrence.next_step(entry.record, now):
             case "make":
                 yield MakeJob(key)
             case "end":
                 yield EndSchedule(key)
 
 
-def all_complete(book: JobBook) -> bool:
+def all_complete(entry: JobEntry) -> bool:
     """Whether no task of a job waits or runs (true for a job without tasks)."""
-    return book.counts["active"] == 0 and book.counts["running"] == 0
+    return entry.counts["active"] == 0 and entry.counts["running"] == 0
 
 
 # Pools ---------------------------------------------------------------------------------------------------------------
 
 
-def pool_due(world: World, book: PoolBook) -> Iterator[Effect]:
-    resizing = tuple(_resize_due(world, book))
+def pool_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
+    resizing = tuple(_resize_due(world, entry))
     yield from resizing
     if any(isinstance(effect, DropNodes | ForgetPool) for effect in resizing):
         return  # what else is due depends on the nodes that stay
-    for node in book.nodes.values():
-        yield from node_due(book, node)
-    if book.record.state == "active":
-        yield from assignments(world, book)
+    for node in entry.nodes.values():
+        yield from node_due(entry, node)
+    if entry.record.state == "active":
+        yield from assignments(world, entry)
 
 
-def _resize_due(world: World, book: PoolBook) -> Iterator[Effect]:
-    pool = book.record
+def _resize_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
+    pool = entry.record
     if pool.allocation == "steady":
         return
-    if pool.state == "deleting" and not book.nodes:
-        yield ForgetPool(book.key)
+    if pool.state == "deleting" and not entry.nodes:
+        yield ForgetPool(entry.key)
         return
     if pool.allocation == "stopping":
-        yield SettlePool(book.key)
+        yield SettlePool(entry.key)
         return
     missing = {
-        True: pool.target_dedicated - book.current(dedicated=True),
-        False: pool.target_spot - book.current(dedicated=False),
+        True: pool.target_dedicated - entry.current(dedicated=True),
+        False: pool.target_spot - entry.current(dedicated=False),
     }
-    if extra := _surplus(book, missing):
-        yield DropNodes(book.key, extra)
+    if extra := _surplus(entry, missing):
+        yield DropNodes(entry.key, extra)
     elif any(count > 0 for count in missing.values()):
-        yield _grow(world, book, max(missing[True], 0), max(missing[False], 0))
-    elif not any(node.state in ("creating", "leavingpool") for node in book.nodes.values()):
-        yield SettlePool(book.key)
+        yield _grow(world, entry, max(missing[True], 0), max(missing[False], 0))
+    elif not any(node.state in ("creating", "leavingpool") for node in entry.nodes.values()):
+        yield SettlePool(entry.key)
 
 
-def _grow(world: World, book: PoolBook, dedicated: int, spot: int) -> Effect:
+def _grow(world: World, entry: PoolEntry, dedicated: int, spot: int) -> Effect:
     """As many nodes as the quotas allow."""
-    room = quotas.room(world, book)
+    room = quotas.room(world, entry)
     allowed = min(dedicated, room.dedicated), min(spot, room.spot)
     allowed = allowed[0], min(allowed[1], max(room.nodes - allowed[0], 0))
     if sum(allowed) > 0:
-        return CreateNodes(book.key, *allowed)
+        return CreateNodes(entry.key, *allowed)
     refusal = quotas.reached(world, room, dedicated=dedicated > 0)
-    return FailResize(book.key, refusal.code, refusal.message)
+    return FailResize(entry.key, refusal.code, refusal.message)
 
 
-def _surplus(book: PoolBook, missing: dict[bool, int]) -> tuple[str, ...]:
+def _surplus(entry: PoolEntry, missing: dict[bool, int]) -> tuple[str, ...]:
     """The nodes that a smaller target removes: idle nodes first, then the youngest."""
-    chosen: list[str] = []
+    node_ids: list[str] = []
     for dedicated, count in missing.items():
-        staying = [n for n in book.nodes.values() if n.dedicated == dedicated and n.state != "leavingpool"]
-        staying.sort(key=lambda node: (bool(book.running[node.id]), -node.seq))
-        chosen += [node.id for node in staying[: max(-count, 0)]]
-    return tuple(chosen)
+        staying = [n for n in entry.nodes.values() if n.dedicated == dedicated and n.state != "leavingpool"]
+        staying.sort(key=lambda node: (bool(entry.running[node.id]), -node.seq))
+        node_ids += [node.id for node in staying[: max(-count, 0)]]
+    return tuple(node_ids)
 
 
 GOING = ("leavingpool", "rebooting", "reimaging", "deallocating")
 
 
-def node_due(book: PoolBook, node: Node) -> Iterator[Effect]:
+def node_due(entry: PoolEntry, node: Node) -> Iterator[Effect]:
     """The machine's next step for a node."""
-    busy = bool(book.running[node.id])
+    busy = bool(entry.running[node.id])
     if node.hold and node.state in GOING:
         if node.hold == "retaineddata" and not busy:
-            yield HoldNode(book.key, node.id)
+            yield HoldNode(entry.key, node.id)
         return
     match node.state, node.phase:
         case ("creating" | "rebooting" | "reimaging" | "unknown" | "preempted" | "starting", "down") if (
             not node.not_before
         ):
-            yield BootNode(book.key, node.id)
+            yield BootNode(entry.key, node.id)
         case ("rebooting", "up" | "starting") | ("deallocating", "up" | "starting" | "down") if not busy:
-            yield ShutdownNode(book.key, node.id)
+            yield ShutdownNode(entry.key, node.id)
         case ("reimaging", "up" | "starting" | "unwiped") if not busy:
-            yield WipeNode(book.key, node.id)
+            yield WipeNode(entry.key, node.id)
         case ("waitingforstarttask", "up"):
-            yield RunStartTask(book.key, node.id)
+            yield RunStartTask(entry.key, node.id)
         case ("leavingpool", "down" | "up" | "starting" | "unwiped") if not busy:
-            yield RemoveNode(book.key, node.id)
+            yield RemoveNode(entry.key, node.id)
 
 
 # Who runs where ------------------------------------------------------------------------------------------------------
@@ -421,10 +421,10 @@ class Free:
             self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
         self.given.add(task.seq)
 
-    def coming(self, book: PoolBook, node: str) -> int:
+    def coming(self, entry: PoolEntry, node: str) -> int:
         """Slots of a node that will become free and are not reserved."""
         if node not in self._coming:
-            self._coming[node] = _coming(book, node)
+            self._coming[node] = _coming(entry, node)
         return self._coming[node]
 
     def claim(self, task: Task, node: str, victims: list[Task]) -> None:
@@ -434,12 +434,12 @@ class Free:
         self._coming[node] += sum(victim.slots for victim in victims) - (task.slots - at_once)
         self.leaving |= {victim.seq for victim in victims}
 
-    def _leave(self, node: str, left: int) -> None:
+    def _leave(self, node: str, slots: int) -> None:
         count = self.slots[node]
         del self._levels[count][node]
-        self.slots[node] = left
-        self._levels.setdefault(left, {})[node] = None
-        self.open -= count - left
+        self.slots[node] = slots
+        self._levels.setdefault(slots, {})[node] = None
+        self.open -= count - slots
 
     def close(self) -> None:
         """Reserve the remaining slots for a task that waits for more."""
@@ -452,26 +452,26 @@ class Free:
                 yield from self._levels[level]
 
 
-def assignments(world: World, book: PoolBook) -> Iterator[Effect]:
+def assignments(world: World, entry: PoolEntry) -> Iterator[Effect]:
     """Assign free slots to waiting tasks: jobs by priority, tasks in order; a multi-instance task gets all its nodes at
     once."""
-    jobs = world.waiting_jobs(book.key)
+    jobs = world.waiting_jobs(entry.key)
     if not jobs:
         return
-    free = Free(free_slots(book))
-    yielding = _yielding(world, book)
-    for rank in _ranks(book, jobs):
-        yield from _in_turns([_assign_job(world, book, job, free) for job in rank])
+    free = Free(free_slots(entry))
+    yielding = _yielding(world, entry)
+    for rank in _ranks(entry, jobs):
+        yield from _in_turns([_assign_job(world, entry, job, free) for job in rank])
         for job in rank if yielding else ():
-            yield from _claims(book, job, yielding, free)
+            yield from _claims(entry, job, yielding, free)
 
 
-def _ranks(book: PoolBook, jobs: list[JobBook]) -> Iterator[list[JobBook]]:
+def _ranks(entry: PoolEntry, jobs: list[JobEntry]) -> Iterator[list[JobEntry]]:
     """Jobs that share the nodes evenly: those of one priority, unless the pool prefers the oldest job."""
-    if book.record.spec["taskSchedulingPolicy"].get("jobDefaultOrder") == "creationtime":
+    if entry.record.spec["taskSchedulingPolicy"].get("jobDefaultOrder") == "creationtime":
         yield from ([job] for job in jobs)
         return
-    ranks: dict[int, list[JobBook]] = {}
+    ranks: dict[int, list[JobEntry]] = {}
     for job in jobs:
         ranks.setdefault(job.record.spec.get("priority", 0), []).append(job)
     for rank in ranks.values():
@@ -490,26 +490,27 @@ def _in_turns(lines: list[Iterator[Effect]]) -> Iterator[Effect]:
                 break
 
 
-def free_slots(book: PoolBook) -> dict[str, int]:
+def free_slots(entry: PoolEntry) -> dict[str, int]:
     """Free slots of each node that accepts tasks."""
-    slots = int(book.record.spec["taskSlotsPerNode"])
+    slots = int(entry.record.spec["taskSlotsPerNode"])
     return {
-        node.id: max(slots - book.claimed(node.id), 0)
-        for node in book.nodes.values()
+        node.id: max(slots - entry.claimed(node.id), 0)
+        for node in entry.nodes.values()
         if node.state in USABLE and node.scheduling
     }
 
 
-def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Iterator[Effect]:
+def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> Iterator[Effect]:
     room = job.record.spec.get("maxParallelTasks", -1)
     room = len(job.ready) if room < 0 else room - len(job.running)
-    ending = _ids_still_ending(job)
+    # A new task with the id of a deleted one, whose run is ending, would share its directory.
+    ending = {task.id.lower() for task in job.running.values() if not job.tasks.has(task)}
     misses = 0
-    for looked, seq in enumerate(job.ready):
-        if (free.open <= 0 and looked >= LOOK_AHEAD) or misses >= MISSES:
+    for position, seq in enumerate(job.ready):
+        if (free.open <= 0 and position >= LOOK_AHEAD) or misses >= MISSES:
             return
         task = job.tasks.at(seq)
-        if reason := never_fits(book, task):
+        if reason := never_fits(entry, task):
             if world.hints.get(task.seq) != reason:
                 yield Hint(job.key, task.id.lower(), reason)
             continue
@@ -519,69 +520,64 @@ def _assign_job(world: World, book: PoolBook, job: JobBook, free: Free) -> Itera
             return
         if free.open <= 0:
             continue
-        if nodes := choose(book, job, task, free):
-            if refusal := unfit(book, job, task):
+        if nodes := choose(entry, job, task, free):
+            if refusal := unfit(entry, job, task):
                 yield refusal
                 continue
             free.take(task, nodes)
             room -= 1
             yield Assign(job.key, task.id.lower(), nodes)
-        elif task.gang and _could_have(book, job, task, free):
+        elif task.gang and _could_have(entry, job, task, free):
             free.close()  # otherwise a stream of smaller tasks would delay it forever
         else:
             misses += 1
 
 
-def _ids_still_ending(job: JobBook) -> set[str]:
-    """Deleted tasks whose runs are ending: a new task with the same id would share their directory."""
-    return {task.id.lower() for task in job.running.values() if not job.tasks.has(task)}
-
-
-def choose(book: PoolBook, job: JobBook, task: Task, free: Free) -> tuple[str, ...]:
+def choose(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> tuple[str, ...]:
     """The nodes for one task, or none. A multi-instance task gets idle nodes; another task gets the node of its
     affinity, otherwise the emptiest (spread) or fullest (pack) with room."""
-    takes = _taker(book, job, task)
+    takes = _taker(entry, job, task)
     if task.gang:
-        idle = [node for node in free.fitting(1, pack=False) if not book.running[node] and takes(node)]
+        idle = [node for node in free.fitting(1, pack=False) if not entry.running[node] and takes(node)]
         return tuple(idle[: task.gang]) if len(idle) >= task.gang else ()
     if free.slots.get(task.affinity, 0) >= task.slots and takes(task.affinity):
         return (task.affinity,)
-    pack = book.record.spec["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
+    pack = entry.record.spec["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
     return next(((node,) for node in free.fitting(task.slots, pack=pack) if takes(node)), ())
 
 
-def _taker(book: PoolBook, job: JobBook, task: Task) -> Callable[[str], bool]:
+def _taker(entry: PoolEntry, job: JobEntry, task: Task) -> Callable[[str], bool]:
     """Whether a node with room may run a task."""
     dedicated = task.manager and not job.record.spec.get("jobManagerTask", {}).get("allowLowPriorityNode", True)
     if not (job.nodes or task.exclusive or dedicated):
         return lambda node: True
 
     def takes(node: str) -> bool:
-        if (dedicated and not book.nodes[node].dedicated) or (task.exclusive and book.running[node]):
+        if (dedicated and not entry.nodes[node].dedicated) or (task.exclusive and entry.running[node]):
             return False
-        return not job_preparation.barred(job, book.nodes[node])
+        return not job_preparation.barred(job, entry.nodes[node])
 
     return takes
 
 
-def _could_have(book: PoolBook, job: JobBook, task: Task, free: Free) -> bool:
+def _could_have(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> bool:
     """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
     may wait for it."""
-    takes = _taker(book, job, task)
-    managed = {node for node in free.slots if any(running.manager for running in book.running[node].values())}
-    return sum(takes(node) for node in free.slots if node not in managed) >= task.gang
+    takes = _taker(entry, job, task)
+    manager_nodes = {node for node in free.slots if any(running.manager for running in entry.running[node].values())}
+    return sum(takes(node) for node in free.slots if node not in manager_nodes) >= task.gang
 
 
 # Who gives way -------------------------------------------------------------------------------------------------------
 
 
-def _yielding(world: World, book: PoolBook) -> list[JobBook]:
+def _yielding(world: World, entry: PoolEntry) -> list[JobEntry]:
     """The jobs of a pool whose tasks can be preempted."""
-    on_pool = world.jobs_of_pool.get(book.key, {}).values()
+    on_pool = world.jobs_of_pool.get(entry.key, {}).values()
     return [job for job in on_pool if job.record.spec.get("allowTaskPreemption") and (job.running or job.ready)]
 
 
-def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -> Iterator[Effect]:
+def _claims(entry: PoolEntry, job: JobEntry, yielding: list[JobEntry], free: Free) -> Iterator[Effect]:
     """Preempt tasks of lower-priority jobs for a waiting job. The slots that become free are reserved for it; otherwise
     the lower-priority job would get them back."""
     lower = {other.record.seq: other for other in yielding if _priority(other) < _priority(job)}
@@ -592,9 +588,9 @@ def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -
         if seq in free.given:
             continue
         task = job.tasks.at(seq)
-        if never_fits(book, task) or unfit(book, job, task):
+        if never_fits(entry, task) or unfit(entry, job, task):
             continue
-        offers = _offers(book, job, task, lower, free)
+        offers = _offers(entry, job, task, lower, free)
         if room <= 0 or offers is None:
             return
         room -= 1
@@ -603,44 +599,44 @@ def _claims(book: PoolBook, job: JobBook, yielding: list[JobBook], free: Free) -
             yield from (Preempt(victim, victim.run) for victim in victims)
 
 
-def _may_start(job: JobBook, free: Free) -> int:
+def _may_start(job: JobEntry, free: Free) -> int:
     """How many more tasks of a job may run under maxParallelTasks."""
     most = job.record.spec.get("maxParallelTasks", -1)
-    given = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
-    return max(most - len(job.running) - given, 0) if most >= 0 else LOOK_AHEAD
+    starting = sum(seq in free.given for seq in job.ready) if most >= 0 else 0
+    return max(most - len(job.running) - starting, 0) if most >= 0 else LOOK_AHEAD
 
 
-def _priority(job: JobBook) -> int:
+def _priority(job: JobEntry) -> int:
     return int(job.record.spec.get("priority", 0))
 
 
-def _coming(book: PoolBook, node: str) -> int:
+def _coming(entry: PoolEntry, node: str) -> int:
     """Slots of a node that will become free."""
-    return sum(task.slots for task in book.running[node].values() if task.verdict)
+    return sum(task.slots for task in entry.running[node].values() if task.verdict)
 
 
 def _offers(
-    book: PoolBook, job: JobBook, task: Task, lower: dict[int, JobBook], free: Free
+    entry: PoolEntry, job: JobEntry, task: Task, lower: dict[int, JobEntry], free: Free
 ) -> dict[str, list[Task]] | None:
     """The nodes on which a task can start, each with the tasks to requeue there; None if even that is not enough."""
-    takes, wanted = _taker(book, job, task), task.gang or 1
+    takes, count = _taker(entry, job, task), task.gang or 1
     offers = {
         node: victims
         for node in free.slots
-        if takes(node) and (victims := _victims(book, node, task.slots, lower, free)) is not None
+        if takes(node) and (victims := _victims(entry, node, task.slots, lower, free)) is not None
     }
-    chosen = sorted(offers, key=lambda node: len(offers[node]))[:wanted]
-    return {node: offers[node] for node in chosen} if len(chosen) == wanted else None
+    nodes = sorted(offers, key=lambda node: len(offers[node]))[:count]
+    return {node: offers[node] for node in nodes} if len(nodes) == count else None
 
 
-def _victims(book: PoolBook, node: str, slots: int, lower: dict[int, JobBook], free: Free) -> list[Task] | None:
+def _victims(entry: PoolEntry, node: str, slots: int, lower: dict[int, JobEntry], free: Free) -> list[Task] | None:
     """The tasks of a node to requeue for so many slots: lowest priority first, then latest start."""
-    missing = slots - free.slots[node] - free.coming(book, node)
+    missing = slots - free.slots[node] - free.coming(entry, node)
     if missing <= 0:
         return []
     candidates = [
         task
-        for task in book.running[node].values()
+        for task in entry.running[node].values()
         if task.job in lower and not task.verdict and not task.manager and task.seq not in free.leaving
     ]
     candidates.sort(key=lambda task: (_priority(lower[task.job]), -task.start))
@@ -651,9 +647,9 @@ def _victims(book: PoolBook, node: str, slots: int, lower: dict[int, JobBook], f
     return None
 
 
-def never_fits(book: PoolBook, task: Task) -> str:
+def never_fits(entry: PoolEntry, task: Task) -> str:
     """Why a task can never start on this pool; the service leaves it active without a message."""
-    pool, spec = book.record, book.record.spec
+    pool, spec = entry.record, entry.record.spec
     if task.slots > spec["taskSlotsPerNode"]:
         return f"it needs {task.slots} slots, and a node of pool {pool.id} has {spec['taskSlotsPerNode']}"
     if not task.gang:
@@ -665,19 +661,19 @@ def never_fits(book: PoolBook, task: Task) -> str:
             f"a multi-instance task needs a pool with taskSlotsPerNode 1,"
             f" and pool {pool.id} has {spec['taskSlotsPerNode']}"
         )
-    wanted = pool.target_dedicated + pool.target_spot
-    if task.gang > wanted:
-        return f"it needs {task.gang} nodes at once, and pool {pool.id} is to have {wanted}"
+    target = pool.target_dedicated + pool.target_spot
+    if task.gang > target:
+        return f"it needs {task.gang} nodes at once, and pool {pool.id} is to have {target}"
     return ""
 
 
-def unfit(book: PoolBook, job: JobBook, task: Task) -> Refuse | None:
+def unfit(entry: PoolEntry, job: JobEntry, task: Task) -> Refuse | None:
     """Why a task would fail on a node: its pool does not have its user, or it has container settings and its pool runs
     no containers, or the reverse."""
-    if (user := _user(task)) and user not in (account["name"] for account in book.record.spec.get("userAccounts", [])):
+    if (user := _user(task)) and user not in (account["name"] for account in entry.record.spec.get("userAccounts", [])):
         message = f"The command could not be launched: the pool has no user account {user}."
         return Refuse(job.key, task.id.lower(), "CommandLaunchFailed", message)
-    wants = "containerConfiguration" in book.record.spec["virtualMachineConfiguration"]
+    wants = "containerConfiguration" in entry.record.spec["virtualMachineConfiguration"]
     if task.container == wants:
         return None
     message = (

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from batchtrain.emulator import documents, endings, launching, quotas, recurrence, states, statistics, wire
-from batchtrain.emulator.books import ScheduleBook
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import ScheduleEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import JobSchedule
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
@@ -51,12 +51,12 @@ def create_schedule(world: World, call: Call) -> Reply:
 
 def active(world: World) -> int:
     """The number of schedules that count towards the account's quota of active jobs and schedules."""
-    return sum(book.record.state != "completed" for book in world.schedules.values())
+    return sum(entry.record.state != "completed" for entry in world.schedules.values())
 
 
 def _specification(world: World, spec: Document) -> Document:
     launching.check_name(spec)
-    job = launching.specification(world, spec["jobSpecification"], scheduled=True)
+    job = launching.specification(world, spec["jobSpecification"], by_schedule=True)
     return {**spec, "jobSpecification": job}
 
 
@@ -74,169 +74,169 @@ def _check_times(times: Document, now: int) -> None:
 def list_schedules(world: World, call: Call) -> Reply:
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
-        for book in sorted(world.schedules.values(), key=lambda book: book.record.seq):
-            if book.record.seq > after:
-                yield Row(str(book.record.seq), _document(book, call))
+        for entry in sorted(world.schedules.values(), key=lambda entry: entry.record.seq):
+            if entry.record.seq > after:
+                yield Row(str(entry.record.seq), _document(entry, call))
 
     return listing(call, "jobschedules", rows)
 
 
-def _document(book: ScheduleBook, call: Call) -> Document:
-    document = documents.schedule_document(book, call.base, recurrence.following(book.record, call.now))
+def _document(entry: ScheduleEntry, call: Call) -> Document:
+    document = documents.schedule_document(entry, call.base, recurrence.following(entry.record, call.now))
     if not statistics.asked(call):
         return document
-    return {**document, "stats": statistics.of_schedule(book, call.base, call.now)}
+    return {**document, "stats": statistics.of_schedule(entry, call.base, call.now)}
 
 
 def get_schedule(world: World, call: Call) -> Reply:
-    book = world.schedule(call.path[0])
-    call.check(book.record, reading=True)
-    document = selected(_document(book, call), call.query.get("$select", ""))
-    return element("jobschedules", call.base, document, stamped(book.record))
+    entry = world.schedule(call.path[0])
+    call.check(entry.record, reading=True)
+    document = selected(_document(entry, call), call.query.get("$select", ""))
+    return element("jobschedules", call.base, document, stamped(entry.record))
 
 
 def schedule_exists(world: World, call: Call) -> Reply:
-    book = world.schedule(call.path[0])
-    call.check(book.record, reading=True)
-    return Reply(200, headers=stamped(book.record))
+    entry = world.schedule(call.path[0])
+    call.check(entry.record, reading=True)
+    return Reply(200, headers=stamped(entry.record))
 
 
 def update_schedule(world: World, call: Call) -> Reply:
     """PATCH: change the given properties, keep the others. Existing jobs are not changed."""
     document = call.read("BatchJobScheduleUpdateOptions")
-    book = _changeable(world, call)
-    return _respecified(world, call, book, {**book.record.spec, **document}, document)
+    entry = _changeable(world, call)
+    return _respecified(world, call, entry, {**entry.record.spec, **document}, document)
 
 
 def replace_schedule(world: World, call: Call) -> Reply:
     """PUT: a schedule or metadata that are not given are removed."""
     document = call.read("BatchJobScheduleReplaceOptions")
-    book = _changeable(world, call)
-    kept = {name: value for name, value in book.record.spec.items() if name == "displayName"}
-    return _respecified(world, call, book, {**kept, **document}, document)
+    entry = _changeable(world, call)
+    unchanging = {name: value for name, value in entry.record.spec.items() if name == "displayName"}
+    return _respecified(world, call, entry, {**unchanging, **document}, document)
 
 
-def _respecified(world: World, call: Call, book: ScheduleBook, spec: Document, given: Document) -> Reply:
-    _check_times(given.get("schedule", {}), call.now)
-    schedule = book.record
-    logins = launching.logins(given.get("jobSpecification", {}))
-    schedule.spec = _specification(world, spec) if "jobSpecification" in given else spec
+def _respecified(world: World, call: Call, entry: ScheduleEntry, spec: Document, changes: Document) -> Reply:
+    _check_times(changes.get("schedule", {}), call.now)
+    schedule = entry.record
+    logins = launching.logins(changes.get("jobSpecification", {}))
+    schedule.spec = _specification(world, spec) if "jobSpecification" in changes else spec
     schedule.logins = {**(schedule.logins or {}), **(logins or {})} or None
     schedule.next_run = recurrence.first_run(schedule)
-    remind(world, book, call.now)
-    return _changed(world, call, book, 200)
+    remind(world, entry, call.now)
+    return _changed(world, call, entry, 200)
 
 
 def disable_schedule(world: World, call: Call) -> Reply:
     """Disable: no more jobs are created; the running job continues."""
-    book = _changeable(world, call)
-    world.move(book.record, states.SCHEDULE, "disable", call.now)
-    return _changed(world, call, book, 204)
+    entry = _changeable(world, call)
+    world.move(entry.record, states.SCHEDULE, "disable", call.now)
+    return _changed(world, call, entry, 204)
 
 
 def enable_schedule(world: World, call: Call) -> Reply:
-    book = _changeable(world, call)
-    world.move(book.record, states.SCHEDULE, "enable", call.now)
-    remind(world, book, call.now)
-    return _changed(world, call, book, 204)
+    entry = _changeable(world, call)
+    world.move(entry.record, states.SCHEDULE, "enable", call.now)
+    remind(world, entry, call.now)
+    return _changed(world, call, entry, 204)
 
 
 def terminate_schedule(world: World, call: Call) -> Reply:
-    book = _existing(world, call)
-    force, state = call.flag("force"), book.record.state
+    entry = _existing(world, call)
+    force, state = call.flag("force"), entry.record.state
     if (code := states.SCHEDULE_OVER.get(state)) and not (force and state == "terminating"):
         raise Fault(code)
-    book.record.forced = force
+    entry.record.forced = force
     if state != "terminating":
-        world.move(book.record, states.SCHEDULE, "terminate", call.now)
-    job = book.active_job
+        world.move(entry.record, states.SCHEDULE, "terminate", call.now)
+    job = entry.active_job
     if job is not None:
         job.record.forced = job.record.forced or force
         endings.terminate(world, job, "TerminateJobSchedule", call.now)
         world.save_job(job)
-    return _changed(world, call, book)
+    return _changed(world, call, entry)
 
 
 def delete_schedule(world: World, call: Call) -> Reply:
     """Delete it with all its jobs."""
-    book = _existing(world, call)
+    entry = _existing(world, call)
     force = call.flag("force")
-    if book.record.state == "deleting" and not force:
+    if entry.record.state == "deleting" and not force:
         raise Fault("JobScheduleBeingDeleted")
-    book.record.forced = force
-    if book.record.state != "deleting":
-        world.move(book.record, states.SCHEDULE, "delete", call.now)
-    for job in tuple(book.jobs.values()):
+    entry.record.forced = force
+    if entry.record.state != "deleting":
+        world.move(entry.record, states.SCHEDULE, "delete", call.now)
+    for job in tuple(entry.jobs.values()):
         job.record.forced = job.record.forced or force
         if job.record.state != "deleting":
             endings.delete(world, job, call.now)
         world.save_job(job)
-    return _changed(world, call, book)
+    return _changed(world, call, entry)
 
 
-def _existing(world: World, call: Call) -> ScheduleBook:
-    book = world.schedule(call.path[0])
-    call.check(book.record)
-    return book
+def _existing(world: World, call: Call) -> ScheduleEntry:
+    entry = world.schedule(call.path[0])
+    call.check(entry.record)
+    return entry
 
 
-def _changeable(world: World, call: Call) -> ScheduleBook:
-    book = _existing(world, call)
-    if code := states.SCHEDULE_OVER.get(book.record.state):
+def _changeable(world: World, call: Call) -> ScheduleEntry:
+    entry = _existing(world, call)
+    if code := states.SCHEDULE_OVER.get(entry.record.state):
         raise Fault(code)
-    return book
+    return entry
 
 
-def _changed(world: World, call: Call, book: ScheduleBook, status: int = 202) -> Reply:
-    world.stamp(book.record, call.now)
-    world.save_schedule(book)
-    return accepted(book.record, documents.schedule_url(call.base, book.record), status)
+def _changed(world: World, call: Call, entry: ScheduleEntry, status: int = 202) -> Reply:
+    world.stamp(entry.record, call.now)
+    world.save_schedule(entry)
+    return accepted(entry.record, documents.schedule_url(call.base, entry.record), status)
 
 
 # Time ----------------------------------------------------------------------------------------------------------------
 
 
-def remind(world: World, book: ScheduleBook, now: int) -> None:
+def remind(world: World, entry: ScheduleEntry, now: int) -> None:
     """Check a schedule again when its next job is due, or its end is reached."""
-    if at := recurrence.deadline(book.record, now):
-        world.add_deadline(Deadline(at, book.record.seq, "schedule", book.key))
+    if at := recurrence.deadline(entry.record, now):
+        world.add_deadline(Deadline(at, entry.record.seq, "schedule", entry.key))
 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
-    """A job may be due."""
-    book = world.schedules.get(deadline.key)
-    if book is not None and book.record.seq == deadline.seq and book.record.state == "active":
-        world.touch_schedule(book.key)
-        remind(world, book, now)
+    """Checks an active schedule again, because a job may be due."""
+    entry = world.schedules.get(deadline.key)
+    if entry is not None and entry.record.seq == deadline.seq and entry.record.state == "active":
+        world.touch_schedule(entry.key)
+        remind(world, entry, now)
 
 
-def make_job(world: World, book: ScheduleBook, now: int) -> None:
+def make_job(world: World, entry: ScheduleEntry, now: int) -> None:
     """Create the job that is due now."""
-    schedule = book.record
+    schedule = entry.record
     slot = recurrence.opportunity(schedule, now)
     schedule.made += 1
     schedule.last_run, schedule.next_run = slot, recurrence.after(schedule, slot)
-    launching.make(world, f"{schedule.id}:job-{schedule.made}", dict(schedule.spec["jobSpecification"]), now, book)
-    world.save_schedule(book)
-    remind(world, book, now)
+    launching.make(world, f"{schedule.id}:job-{schedule.made}", dict(schedule.spec["jobSpecification"]), now, entry)
+    world.save_schedule(entry)
+    remind(world, entry, now)
 
 
-def end(world: World, book: ScheduleBook, now: int) -> None:
+def end(world: World, entry: ScheduleEntry, now: int) -> None:
     """Complete the schedule."""
-    world.move(book.record, states.SCHEDULE, "terminate", now)
-    world.save_schedule(book)
+    world.move(entry.record, states.SCHEDULE, "terminate", now)
+    world.save_schedule(entry)
 
 
-def settle(world: World, book: ScheduleBook, now: int) -> None:
-    """Its last job is completed, or all its jobs are deleted."""
-    launching.end_shared_pool(world, book, now)
-    if book.record.state == "deleting":
+def settle(world: World, entry: ScheduleEntry, now: int) -> None:
+    """Ends the shared pool of a schedule whose last job is completed, or whose jobs are all deleted."""
+    launching.end_shared_pool(world, entry, now)
+    if entry.record.state == "deleting":
         for pool in world.pools.values():
-            world.rubbish += [(node.root, f"workitems/{book.record.id}") for node in pool.nodes.values() if node.root]
-        world.drop_schedule(book)
+            world.rubbish += [(node.root, f"workitems/{entry.record.id}") for node in pool.nodes.values() if node.root]
+        world.drop_schedule(entry)
         return
-    previous = book.record.previous, book.record.previous_time
-    world.move(book.record, states.SCHEDULE, "settle", now)
-    book.record.previous, book.record.previous_time = previous
-    book.record.ended = now
-    world.save_schedule(book)
+    previous = entry.record.previous, entry.record.previous_time
+    world.move(entry.record, states.SCHEDULE, "settle", now)
+    entry.record.previous, entry.record.previous_time = previous
+    entry.record.ended = now
+    world.save_schedule(entry)

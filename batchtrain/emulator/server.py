@@ -119,14 +119,14 @@ class Status(NamedTuple):
         emulator."""
         from batchtrain.emulator import identity  # only some callers need this import
 
-        own = trust.of(self.data_dir)
-        trusted = own.variables if self.certificate == str(own.ca) else {}
+        files = trust.of(self.data_dir)
+        variables = files.variables if self.certificate == str(files.ca) else {}
         return {
             "AZURE_BATCH_ACCOUNT": self.account,
             "AZURE_BATCH_ACCESS_KEY": self.key,
             "AZURE_BATCH_ENDPOINT": self.endpoint,
             **identity.variables(self.endpoint, self.key),
-            **trusted,
+            **variables,
             **dict.fromkeys(("NO_PROXY", "no_proxy"), _past_proxies(os.environ)),
         }
 
@@ -241,16 +241,16 @@ async def _serve(
     """Serve until the end, and close everything that was opened."""
     # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.
     from batchtrain.emulator.alarms import Alarms
+    from batchtrain.emulator.blob_store import BlobStore
     from batchtrain.emulator.clock import Clock
     from batchtrain.emulator.control import Identity
-    from batchtrain.emulator.depot import Depot
     from batchtrain.emulator.drive import Driver
     from batchtrain.emulator.http import Application
     from batchtrain.emulator.machine.routing import RoutingMachine
     from batchtrain.emulator.machine.simulated import SimulatedMachine
     from batchtrain.emulator.store import Store, UnknownSchema
 
-    data_dir, asked = settings.data_dir.absolute(), settings
+    data_dir, original = settings.data_dir.absolute(), settings
     _make_directory(data_dir)
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
@@ -264,17 +264,17 @@ async def _serve(
         alarms = Alarms(Clock(clock, _reading(store)))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
-        driver = Driver(world, store, machine, alarms, Depot(data_dir, key))
+        driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
             with _writing(data_dir):
-                driver.wake()
+                driver.recover()
             plain = machine.plain_nodes
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, plain,
                             _trusted(settings))  # fmt: skip
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
-            announce = partial(_announce, status, asked, ready, own=stop.signals)
+            announce = partial(_announce, status, original, ready, alone=stop.signals)
             await _run_http(application, listener, stop, announce, settings)
         finally:
             try:
@@ -376,8 +376,8 @@ def _reading(store: Any) -> Any:
     """The state of the account's clock when the emulator last ran."""
     from batchtrain.emulator.clock import Reading
 
-    noted = store.meta("clock", "")
-    return Reading(*json.loads(noted)) if noted else None
+    record = store.meta("clock", "")
+    return Reading(*json.loads(record)) if record else None
 
 
 async def _process_machine(data_dir: Path) -> Machine:
@@ -401,23 +401,23 @@ def _with_certificates(settings: Settings) -> Settings:
     from batchtrain.emulator import certificates  # slow to import, and only https needs it
 
     host = trust.checked(settings.host)
-    made = certificates.ensure(settings.data_dir.absolute(), (host, *settings.names), os.environ)
-    return settings._replace(certificate=made.certificate, private_key=made.private_key)
+    files = certificates.ensure(settings.data_dir.absolute(), (host, *settings.names), os.environ)
+    return settings._replace(certificate=files.certificate, private_key=files.private_key)
 
 
 def _trusted(settings: Settings) -> str:
     """The file that clients must trust: the emulator's own authority, or the given certificate."""
-    own = trust.of(settings.data_dir.absolute())
-    if settings.certificate == own.certificate:
-        return str(own.ca)
+    files = trust.of(settings.data_dir.absolute())
+    if settings.certificate == files.certificate:
+        return str(files.ca)
     return str(settings.certificate.absolute()) if settings.certificate else ""
 
 
 def _host(settings: Settings, endpoint: str) -> str:
     """The account's host name for Azure Resource Manager: its own name if it has one."""
     where = urlsplit(endpoint)
-    own = (name for name in settings.names if name.startswith(f"{settings.account}.") and "*" not in name)
-    host = next(own, None)
+    own_names = (name for name in settings.names if name.startswith(f"{settings.account}.") and "*" not in name)
+    host = next(own_names, None)
     return where.netloc if host is None else host if where.port == 443 else f"{host}:{where.port}"
 
 
@@ -460,10 +460,10 @@ async def _run_http(
     await server.serve([listener])
 
 
-def _announce(status: Status, asked: Settings, ready: Callable[[Status], None], *, own: bool) -> None:
+def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": own, "certificate": status.certificate,
-                "plainNodes": status.plain_nodes, "settings": _plain(asked)}  # fmt: skip
+                "ownProcess": alone, "certificate": status.certificate,
+                "plainNodes": status.plain_nodes, "settings": _plain(original)}  # fmt: skip
     mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -471,8 +471,8 @@ def _announce(status: Status, asked: Settings, ready: Callable[[Status], None], 
 
 def _plain(settings: Settings) -> dict[str, Any]:
     """Settings as JSON has them, with absolute paths."""
-    named = {name: value.absolute() if isinstance(value, Path) else value for name, value in settings._asdict().items()}
-    plain: dict[str, Any] = json.loads(msgspec.json.encode(named, enc_hook=str))
+    pairs = {name: value.absolute() if isinstance(value, Path) else value for name, value in settings._asdict().items()}
+    plain: dict[str, Any] = json.loads(msgspec.json.encode(pairs, enc_hook=str))
     return plain
 
 
@@ -527,11 +527,11 @@ def _listen(settings: Settings) -> Iterator[socket.socket]:
         yield listener
 
 
-def _bind(listener: socket.socket, address: str, wanted: int, otherwise: int) -> None:
+def _bind(listener: socket.socket, address: str, port: int, otherwise: int) -> None:
     try:
-        listener.bind((address, wanted))
+        listener.bind((address, port))
     except OSError:
-        if wanted == otherwise:
+        if port == otherwise:
             raise
         listener.bind((address, otherwise))
 
@@ -605,8 +605,13 @@ READY_FD = 3
 def _start_process(settings: Settings, data_dir: Path, ready: int) -> int:
     """A session of its own with its output in the log, and one pipe that reports the start."""
     certificate, private_key = (file and file.absolute() for file in (settings.certificate, settings.private_key))
-    resolved = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
-    command = [sys.executable, "-m", "batchtrain.emulator", msgspec.json.encode(resolved, enc_hook=str).decode()]
+    process_settings = settings._replace(data_dir=data_dir, certificate=certificate, private_key=private_key)
+    command = [
+        sys.executable,
+        "-m",
+        "batchtrain.emulator",
+        msgspec.json.encode(process_settings, enc_hook=str).decode(),
+    ]
     log = os.open(data_dir / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return os.posix_spawn(
@@ -632,10 +637,10 @@ SECRETS = ("AZURE_BATCH_ACCESS_KEY", "AZURE_CLIENT_SECRET", "AZURE_STORAGE_KEY",
 
 def _importable(environment: dict[str, str]) -> dict[str, str]:
     """The child must import this package, installed or not."""
-    here = str(Path(__file__).parents[2])
-    known = environment.get("PYTHONPATH")
+    root = str(Path(__file__).parents[2])
+    python_path = environment.get("PYTHONPATH")
     environment = {name: value for name, value in environment.items() if name not in SECRETS}
-    return {**environment, "PYTHONPATH": f"{here}{os.pathsep}{known}" if known else here}
+    return {**environment, "PYTHONPATH": f"{root}{os.pathsep}{python_path}" if python_path else root}
 
 
 def _first_line(reader: int, timeout: float) -> dict[str, str]:
@@ -670,30 +675,30 @@ def status(data_dir: Path) -> Status | None:
     if it runs and does not answer."""
     data_dir = data_dir.absolute()
     try:
-        noted = _noted(data_dir)
+        record = _noted(data_dir)
     except (OSError, ValueError, KeyError):
         return None
     _check_owner(data_dir)
     _check_writers(data_dir)
     challenge = secrets.token_hex(16)
     try:
-        answer = _answered(noted, f"/_emulator/health?challenge={challenge}")
+        answer = _answered(record, f"/_emulator/health?challenge={challenge}")
     except (OSError, ValueError):
         return None
-    proof = wire.proof(noted.key, noted.endpoint, challenge)
-    proved = hmac.compare_digest(str(answer.get("proof", "")), proof)
-    return noted if proved and answer.get("pid") == noted.pid else None
+    proof = wire.proof(record.key, record.endpoint, challenge)
+    has_key = hmac.compare_digest(str(answer.get("proof", "")), proof)
+    return record if has_key and answer.get("pid") == record.pid else None
 
 
-def differences(running: Status, chosen: Settings) -> tuple[str, ...]:
+def differences(running: Status, settings: Settings) -> tuple[str, ...]:
     """The differences between an emulator and the settings; settings with their default value are ignored."""
-    noted = json.loads((running.data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("settings", {})
-    noted["port"] = urlsplit(running.endpoint).port
-    usual = _plain(Settings(chosen.data_dir, port=0 if chosen.port == 0 else 10010))
+    recorded_settings = json.loads((running.data_dir / STATUS_FILE).read_text(encoding="utf-8")).get("settings", {})
+    recorded_settings["port"] = urlsplit(running.endpoint).port
+    usual = _plain(Settings(settings.data_dir, port=0 if settings.port == 0 else 10010))
     return tuple(
-        f"{name.replace('_', '-')} is {_word(noted.get(name))}, not {_word(value)}"
-        for name, value in _plain(chosen).items()
-        if value not in (usual[name], noted.get(name))
+        f"{name.replace('_', '-')} is {_word(recorded_settings.get(name))}, not {_word(value)}"
+        for name, value in _plain(settings).items()
+        if value not in (usual[name], recorded_settings.get(name))
     )
 
 
@@ -717,10 +722,10 @@ def is_kept(data_dir: Path) -> bool:
 
 def _noted(data_dir: Path) -> Status:
     """What an emulator recorded at its start. Raises OSError, ValueError, KeyError."""
-    noted = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
+    record = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
     key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
-    return Status(noted["endpoint"], noted["account"], key, noted["pid"], data_dir, data_dir / LOG,
-                  noted.get("plainNodes", ""), noted.get("certificate", ""))  # fmt: skip
+    return Status(record["endpoint"], record["account"], key, record["pid"], data_dir, data_dir / LOG,
+                  record.get("plainNodes", ""), record.get("certificate", ""))  # fmt: skip
 
 
 def _answered(to: Status, path: str) -> dict[str, Any]:
@@ -745,7 +750,7 @@ def _busy(emulator: Status) -> Busy:
 def stop(data_dir: Path, timeout: float = 15.0) -> bool:
     """End the emulator of a data directory and all its nodes. Returns False if none was running. Raises Unsafe."""
     data_dir = data_dir.absolute()
-    own = _is_own_process(data_dir)
+    own_process = _is_own_process(data_dir)
     try:
         running = status(data_dir)
         if running is None:
@@ -759,7 +764,7 @@ def stop(data_dir: Path, timeout: float = 15.0) -> bool:
             if time.monotonic() > end:
                 os.kill(running.pid, signal.SIGKILL)  # its nodes notice the closed sockets and also end
             time.sleep(0.02)
-    while own and _lives(
+    while own_process and _lives(
         running.pid
     ):  # the lock is released a little before the process ends: threads may still be running
         if time.monotonic() > end:

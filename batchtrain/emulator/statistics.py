@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import documents, wire
-from batchtrain.emulator.books import JobBook, ScheduleBook
+from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
 from batchtrain.emulator.records import Job, Task
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import World
@@ -23,21 +23,21 @@ def asked(call: Call) -> bool:
     return expand is not None and "stats" in (name.strip() for name in expand.split(","))
 
 
-def of_job(book: JobBook, base: str, now: int) -> Document:
-    return _of_jobs([book], f"{documents.job_url(base, book.record)}/lifetimestats", book.record.created, now)
+def of_job(entry: JobEntry, base: str, now: int) -> Document:
+    return _of_jobs([entry], f"{documents.job_url(base, entry.record)}/lifetimestats", entry.record.created, now)
 
 
 def of_account(world: World, call: Call) -> Reply:
     """The answer of older service versions about all jobs that still exist."""
-    books = list(world.jobs.values())
-    start = min((book.record.created for book in books), default=call.now)
-    return element("jobstats", call.base, _of_jobs(books, f"{call.base}/lifetimejobstats", start, call.now))
+    entries = list(world.jobs.values())
+    start = min((entry.record.created for entry in entries), default=call.now)
+    return element("jobstats", call.base, _of_jobs(entries, f"{call.base}/lifetimejobstats", start, call.now))
 
 
-def of_schedule(book: ScheduleBook, base: str, now: int) -> Document:
+def of_schedule(entry: ScheduleEntry, base: str, now: int) -> Document:
     """The statistics of the existing jobs."""
-    url = f"{documents.schedule_url(base, book.record)}/lifetimestats"
-    return _of_jobs(book.jobs.values(), url, book.record.created, now)
+    url = f"{documents.schedule_url(base, entry.record)}/lifetimestats"
+    return _of_jobs(entry.jobs.values(), url, entry.record.created, now)
 
 
 def of_task(job: Job, task: Task, base: str, now: int) -> Document:
@@ -45,13 +45,13 @@ def of_task(job: Job, task: Task, base: str, now: int) -> Document:
     return _usage([_Times(task.created, task.start, task.end, task.retries)], url, task.created, now)
 
 
-def _of_jobs(books: Iterable[JobBook], url: str, created: int, now: int) -> Document:
-    books = list(books)
-    tasks = [times for book in books for times in _times(book)]
+def _of_jobs(entries: Iterable[JobEntry], url: str, created: int, now: int) -> Document:
+    entries = list(entries)
+    tasks = [times for entry in entries for times in _times(entry)]
     return {
         **_usage(tasks, url, created, now),
-        "numSucceededTasks": str(sum(book.counts["succeeded"] for book in books)),
-        "numFailedTasks": str(sum(book.counts["failed"] for book in books)),
+        "numSucceededTasks": str(sum(entry.counts["succeeded"] for entry in entries)),
+        "numFailedTasks": str(sum(entry.counts["failed"] for entry in entries)),
         "numTaskRetries": str(sum(task.retries for task in tasks)),
     }
 
@@ -65,8 +65,8 @@ class _Times(NamedTuple):
     retries: int
 
 
-def _times(book: JobBook) -> Iterator[_Times]:
-    columns = book.tasks.columns
+def _times(entry: JobEntry) -> Iterator[_Times]:
+    columns = entry.tasks.columns
     for block in columns.after(0, None):
         for at in block:
             start, end = max(columns.start[at], 0), max(columns.end[at], 0)
@@ -75,11 +75,11 @@ def _times(book: JobBook) -> Iterator[_Times]:
 
 def _usage(tasks: Iterable[_Times], url: str, created: int, now: int) -> Document:
     """`waitTime` is from a task's creation to its last start."""
-    wall = waited = 0
+    wall = wait = 0
     for task in tasks:
         if task.start:
             wall += (task.end or now) - task.start
-            waited += task.start - task.created
+            wait += task.start - task.created
     return {
         "url": url,
         "startTime": wire.timestamp(created),
@@ -91,5 +91,5 @@ def _usage(tasks: Iterable[_Times], url: str, created: int, now: int) -> Documen
         "writeIOps": "0",
         "readIOGiB": 0.0,
         "writeIOGiB": 0.0,
-        "waitTime": wire.duration(waited),
+        "waitTime": wire.duration(wait),
     }

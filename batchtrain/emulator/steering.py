@@ -53,5 +53,5 @@ def befall(to: Status, node_id: str, act: str, seconds: float | None = None, not
     """Make a node preempted (`preempt`, a spot node; it returns after `seconds`, or never), lost (`lose`) or unusable
     (`break`). With `notice`, the processes of the node are notified, and it is preempted that many seconds later.
     Raises Refused."""
-    given = {"act": act, "seconds": seconds, "notice": notice}
-    server.ask("POST", to, f"nodes/{node_id}", {name: value for name, value in given.items() if value is not None})
+    body = {"act": act, "seconds": seconds, "notice": notice}
+    server.ask("POST", to, f"nodes/{node_id}", {name: value for name, value in body.items() if value is not None})

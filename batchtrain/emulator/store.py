@@ -85,8 +85,8 @@ class Store:
             return
         self._database.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
         pages = self._number("page_count")
-        used = (pages - self._number("freelist_count")) * self._number("page_size")
-        if pages and used <= MOST_TO_REWRITE:
+        size = (pages - self._number("freelist_count")) * self._number("page_size")
+        if pages and size <= MOST_TO_REWRITE:
             with contextlib.suppress(sqlite3.OperationalError):
                 self._database.execute("VACUUM")
                 logger.info("%s was rewritten, so that it can give space back", path.name)
@@ -159,20 +159,20 @@ class Store:
     def commit(self, changes: Iterable[Change], last_seq: int) -> None:
         """All changes in one transaction."""
         encode = msgspec.msgpack.Encoder().encode
-        written: list[_Row] = []
+        rows: list[_Row] = []
         tasks: list[_TaskRow] = []
         self._database.execute("BEGIN IMMEDIATE")
         try:
             for change in changes:
                 if change.record is None:  # in order: what was written before its job was deleted is deleted with it
-                    self._write(written, tasks)
-                    written, tasks = [], []
+                    self._write(rows, tasks)
+                    rows, tasks = [], []
                     self._delete(change)
                 elif change.kind == "task":
                     tasks.append((int(change.owner), int(change.key), encode(change.record)))
                 else:
-                    written.append((change.kind, change.owner, change.key, encode(change.record)))
-            self._write(written, tasks)
+                    rows.append((change.kind, change.owner, change.key, encode(change.record)))
+            self._write(rows, tasks)
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('last_seq', ?)", (str(last_seq),))
             self._database.execute("COMMIT")
         except BaseException:

@@ -7,11 +7,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from batchtrain.emulator import applications, endpoints, job_preparation, mounts
-from batchtrain.emulator.books import JobBook, PoolBook
 from batchtrain.emulator.documents import job_directory, task_directory
+from batchtrain.emulator.indexes import JobEntry, PoolEntry
 from batchtrain.emulator.interface import BindMount, Container, Containers, Download, Login, NodeSpec, Run, Upload
 from batchtrain.emulator.records import JobNode, Node, Task
-from batchtrain.emulator.wire import DEPOT
+from batchtrain.emulator.wire import BLOB_STORE
 from batchtrain.emulator.world import World, task_document
 
 Document = dict[str, Any]
@@ -21,21 +21,21 @@ MASTER_PORT = 6000
 START_DIRECTORY = "startup"
 
 
-def node_spec(world: World, book: PoolBook, node: Node) -> NodeSpec:
+def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
     """A node for the machine to boot."""
-    size = world.size_of(book.record.spec["vmSize"])
+    size = world.size_of(entry.record.spec["vmSize"])
     return NodeSpec(
-        book.record.id,
+        entry.record.id,
         node.id,
         node.address,
         node.hostname,
-        book.record.spec["vmSize"],
+        entry.record.spec["vmSize"],
         size.gpus,
-        simulated=book.simulated,
-        packages=applications.packages(world, _references(book.record.spec)),
-        mounts=mounts.of_pool(book.record.spec),
-        forwards=endpoints.forwards(book, node),
-        containers=_containers(book),
+        simulated=entry.simulated,
+        packages=applications.packages(world, _references(entry.record.spec)),
+        mounts=mounts.of_pool(entry.record.spec),
+        forwards=endpoints.forwards(entry, node),
+        containers=_containers(entry),
         service=_service(world.endpoint),
     )
 
@@ -51,13 +51,13 @@ GANG_CONTAINERS = "batchtrain-gang-containers"
 """Metadata item: with the value `one`, all commands of a multi-instance task share a container on each node."""
 
 
-def _containers(book: PoolBook) -> Containers | None:
+def _containers(entry: PoolEntry) -> Containers | None:
     """The container settings of a pool; None if it has none."""
-    spec = book.record.spec
+    spec = entry.record.spec
     configuration = spec["virtualMachineConfiguration"].get("containerConfiguration")
     if configuration is None:
         return None
-    logins = (_login(registry, book.record.logins) for registry in configuration.get("containerRegistries", []))
+    logins = (_login(registry, entry.record.logins) for registry in configuration.get("containerRegistries", []))
     return Containers(
         tuple(configuration.get("containerImageNames", [])),
         tuple(logins),
@@ -75,13 +75,11 @@ def container(spec: Document, passwords: Mapping[str, str]) -> Container | None:
         image=document["imageName"],
         options=document.get("containerRunOptions", ""),
         image_directory=document.get("workingDirectory") == "containerImageDefault",
-        mounts=None if binds is None else tuple(_bind(bind) for bind in binds),
+        mounts=None
+        if binds is None
+        else tuple(BindMount(bind["source"], bind.get("isReadOnly", False)) for bind in binds),
         login=_login(document["registry"], passwords) if "registry" in document else None,
     )
-
-
-def _bind(document: Document) -> BindMount:
-    return BindMount(document["source"], document.get("isReadOnly", False))
 
 
 def _login(registry: Document, passwords: Mapping[str, str]) -> Login:
@@ -89,22 +87,22 @@ def _login(registry: Document, passwords: Mapping[str, str]) -> Login:
     return Login(server, registry.get("username", ""), passwords.get(server, ""))
 
 
-def start_run(world: World, book: PoolBook, node: Node) -> Run:
+def start_run(world: World, entry: PoolEntry, node: Node) -> Run:
     """The pool's start task on one node."""
-    spec = book.record.spec["startTask"]
+    spec = entry.record.spec["startTask"]
     return Run(
         scope=f"n{node.seq}-b{node.boots}-s{node.start.get('retryCount', 0)}",
         directory=START_DIRECTORY,
         command_line=spec["commandLine"],
-        environment={**settings(spec), **_node(world, book, node), **_directories(node, START_DIRECTORY)},
+        environment={**settings(spec), **_node(world, entry, node), **_directories(node, START_DIRECTORY)},
         downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, book),
-        container=container(spec, book.record.logins),
+        elevated=_elevated(spec, entry),
+        container=container(spec, entry.record.logins),
     )
 
 
-def coordination_run(world: World, job: JobBook, task: Task, number: int) -> Run:
+def coordination_run(world: World, job: JobEntry, task: Task, number: int) -> Run:
     """The coordination command on one instance; common resource files go to the task's root directory."""
     spec = task_document(task)
     gang = spec["multiInstanceSettings"]
@@ -113,28 +111,28 @@ def coordination_run(world: World, job: JobBook, task: Task, number: int) -> Run
     return run._replace(command_line=gang["coordinationCommandLine"], downloads=files, downloads_to="", stays=True)
 
 
-def application_run(world: World, job: JobBook, task: Task) -> Run:
+def application_run(world: World, job: JobEntry, task: Task) -> Run:
     """The task's own command, on the primary."""
     spec = task_document(task)
     files, outputs = downloads(spec.get("resourceFiles", []), world.endpoint), uploads(spec.get("outputFiles", []))
     return _run(world, job, task, 0, spec)._replace(downloads=files, uploads=outputs)
 
 
-def node_run(world: World, job: JobBook, job_node: JobNode, kind: str) -> Run:
+def node_run(world: World, job: JobEntry, job_node: JobNode, kind: str) -> Run:
     """The job's preparation or release task on one node."""
     spec = job_preparation.spec_of(job, kind) or {}
-    book = world.pool_of_node[job_node.id]
-    node = book.nodes[job_node.id]
+    entry = world.pool_of_node[job_node.id]
+    node = entry.nodes[job_node.id]
     directory = f"{job_directory(job.record)}/{spec['id']}"
     return Run(
         scope=node_scope(job_node, kind, job_preparation.run_of(job_node, kind).run),
         directory=directory,
         command_line=spec["commandLine"],
-        environment={**_of_job(world, book, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
+        environment={**_of_job(world, entry, node, job, spec, directory), "AZ_BATCH_TASK_ID": spec["id"]},
         downloads=downloads(spec.get("resourceFiles", []), world.endpoint),
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, book),
-        container=container(spec, {**book.record.logins, **(job.record.logins or {})}),
+        elevated=_elevated(spec, entry),
+        container=container(spec, {**entry.record.logins, **(job.record.logins or {})}),
     )
 
 
@@ -143,18 +141,20 @@ def node_scope(job_node: JobNode, kind: str, run: int) -> str:
     return f"j{job_node.seq}-{kind[0]}{run}"
 
 
-def _of_job(world: World, book: PoolBook, node: Node, job: JobBook, spec: Document, directory: str) -> dict[str, str]:
+def _of_job(
+    world: World, entry: PoolEntry, node: Node, job: JobEntry, spec: Document, directory: str
+) -> dict[str, str]:
     """Variables of every command of a job on a node."""
     variables = {
         **settings({"environmentSettings": job.record.spec.get("commonEnvironmentSettings", [])}),
         **settings(spec),
-        **_node(world, book, node),
+        **_node(world, entry, node),
         **_directories(node, directory),
         "AZ_BATCH_JOB_ID": job.record.id,
     }
     if before := job_preparation.spec_of(job, job_preparation.PREPARATION):
-        prepared = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
-        variables |= {"AZ_BATCH_JOB_PREP_DIR": prepared, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prepared}/wd"}
+        prep_dir = f"{node.root_inside}/{job_directory(job.record)}/{before['id']}"
+        variables |= {"AZ_BATCH_JOB_PREP_DIR": prep_dir, "AZ_BATCH_JOB_PREP_WORKING_DIR": f"{prep_dir}/wd"}
     return variables
 
 
@@ -163,12 +163,12 @@ def scope(task: Task, run: int, number: int) -> str:
     return f"t{task.seq}-r{run}-i{number}"
 
 
-def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) -> Run:
-    book = world.pool_of_node[task.instances[number].node]
-    node = book.nodes[task.instances[number].node]
+def _run(world: World, job: JobEntry, task: Task, number: int, spec: Document) -> Run:
+    entry = world.pool_of_node[task.instances[number].node]
+    node = entry.nodes[task.instances[number].node]
     directory = task_directory(job.record, task)
     environment = {
-        **_of_job(world, book, node, job, spec, directory),
+        **_of_job(world, entry, node, job, spec, directory),
         "AZ_BATCH_TASK_ID": task.id,
         **applications.environment(world, _references(spec), node.root_inside),
     }
@@ -182,9 +182,9 @@ def _run(world: World, job: JobBook, task: Task, number: int, spec: Document) ->
         command_line=spec["commandLine"],
         environment=environment,
         image=spec.get("containerSettings", {}).get("imageName"),
-        elevated=_elevated(spec, book),
+        elevated=_elevated(spec, entry),
         packages=applications.packages(world, _references(spec)),
-        container=container(spec, {**book.record.logins, **((job.record if task.manager else task).logins or {})}),
+        container=container(spec, {**entry.record.logins, **((job.record if task.manager else task).logins or {})}),
     )
 
 
@@ -193,11 +193,11 @@ def settings(spec: Document) -> dict[str, str]:
     return {setting["name"]: setting.get("value", "") for setting in spec.get("environmentSettings", [])}
 
 
-def _node(world: World, book: PoolBook, node: Node) -> dict[str, str]:
+def _node(world: World, entry: PoolEntry, node: Node) -> dict[str, str]:
     return {
         "AZ_BATCH_ACCOUNT_NAME": world.account,
         "AZ_BATCH_ACCOUNT_URL": world.endpoint,
-        "AZ_BATCH_POOL_ID": book.record.id,
+        "AZ_BATCH_POOL_ID": entry.record.id,
         "AZ_BATCH_NODE_ID": node.id,
         "AZ_BATCH_NODE_IS_DEDICATED": "true" if node.dedicated else "false",
         "AZ_BATCH_NODE_ROOT_DIR": node.root_inside,
@@ -206,7 +206,7 @@ def _node(world: World, book: PoolBook, node: Node) -> dict[str, str]:
         "AZ_BATCH_NODE_STARTUP_WORKING_DIR": f"{node.root_inside}/{START_DIRECTORY}/wd",
         "AZ_BATCH_NODE_MOUNTS_DIR": f"{node.root_inside}/fsmounts",
         "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
-        **applications.environment(world, _references(book.record.spec), node.root_inside),
+        **applications.environment(world, _references(entry.record.spec), node.root_inside),
     }
 
 
@@ -225,14 +225,14 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
     addresses = []
     cores = []
     for instance in task.instances:
-        book = world.pool_of_node[instance.node]
-        addresses.append(book.nodes[instance.node].address)
-        cores.append(world.size_of(book.record.spec["vmSize"]).cores or 1)
-    turned = [*addresses[1:], addresses[0]]
+        entry = world.pool_of_node[instance.node]
+        addresses.append(entry.nodes[instance.node].address)
+        cores.append(world.size_of(entry.record.spec["vmSize"]).cores or 1)
+    primary_last = [*addresses[1:], addresses[0]]
     pairs = [f"{address} {count}" for address, count in zip(addresses, cores, strict=True)]
     return {
-        "AZ_BATCH_HOST_LIST": ",".join(turned),
-        "AZ_BATCH_NODE_LIST": ";".join(turned),
+        "AZ_BATCH_HOST_LIST": ",".join(primary_last),
+        "AZ_BATCH_NODE_LIST": ";".join(primary_last),
         "AZ_BATCH_MASTER_NODE": f"{addresses[0]}:{MASTER_PORT}",
         "AZ_BATCH_IS_CURRENT_NODE_MASTER": "false" if number else "true",
         "CCP_NODES": " ".join([str(len(addresses)), *pairs]),
@@ -248,9 +248,9 @@ def _download(file: Document, endpoint: str) -> Download:
     path, mode = file.get("filePath", ""), file.get("fileMode", "0770")
     if url := file.get("httpUrl"):
         return Download(here(url, endpoint), path, mode)
-    own = file.get("autoStorageContainerName", "")
-    url, prefix = own or file["storageContainerUrl"], file.get("blobPrefix", "")
-    return Download(url, path, mode, container=True, prefix=prefix, own=bool(own))
+    own_container = file.get("autoStorageContainerName", "")
+    url, prefix = own_container or file["storageContainerUrl"], file.get("blobPrefix", "")
+    return Download(url, path, mode, container=True, prefix=prefix, own=bool(own_container))
 
 
 def uploads(files: list[Document]) -> tuple[Upload, ...]:
@@ -264,11 +264,11 @@ def _upload(file: Document, container: Document) -> Upload:
     return Upload(file["filePattern"], container["containerUrl"], container.get("path", ""), condition, headers)
 
 
-def _elevated(spec: Document, book: PoolBook) -> bool:
+def _elevated(spec: Document, entry: PoolEntry) -> bool:
     """The automatic user, or the account of the pool that runs the command."""
     identity = spec.get("userIdentity", {})
     if name := identity.get("username"):
-        accounts = book.record.spec.get("userAccounts", [])
+        accounts = entry.record.spec.get("userAccounts", [])
         return any(account["name"] == name and account["elevationLevel"] == "admin" for account in accounts)
     return bool(identity.get("autoUser", {}).get("elevationLevel") == "admin")
 
@@ -276,7 +276,7 @@ def _elevated(spec: Document, book: PoolBook) -> bool:
 def here(url: str, endpoint: str) -> str:
     """The current link of a file that the emulator keeps; any other link is unchanged."""
     where = urlsplit(url)
-    if not where.path.startswith(DEPOT):
+    if not where.path.startswith(BLOB_STORE):
         return url
     now = urlsplit(endpoint)
     return where._replace(scheme=now.scheme, netloc=now.netloc).geturl()

@@ -114,12 +114,12 @@ class TaskTable:
 
     def only(self, seqs: Iterable[int]) -> Iterator[Task]:
         """Tasks by their ascending numbers, only to be read."""
-        rest = iter(seqs)
-        while some := list(islice(rest, BATCH)):
-            here = [self._here.get(seq) for seq in some]
-            away = [seq for seq, task in zip(some, here, strict=True) if task is None]
+        numbers = iter(seqs)
+        while some := list(islice(numbers, BATCH)):
+            tasks = [self._here.get(seq) for seq in some]
+            away = [seq for seq, task in zip(some, tasks, strict=True) if task is None]
             read = self._shelf.read(self._job, away) if away else iter(())
-            for task in here:
+            for task in tasks:
                 yield next(read) if task is None else task
 
     # Changing --------------------------------------------------------------------------------------------------------

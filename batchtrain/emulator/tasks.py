@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from batchtrain.emulator import applications, documents, endings, lines, models, states, statistics, wire
-from batchtrain.emulator.books import JobBook
 from batchtrain.emulator.checks import (
     ID,
     check_id,
@@ -19,6 +18,7 @@ from batchtrain.emulator.checks import (
     scrub_registry,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
@@ -40,86 +40,86 @@ IDENTITY: Mapping[str, Any] = {"autoUser": {"scope": "pool", "elevationLevel": "
 
 
 def create_task(world: World, call: Call) -> Reply:
-    book = _open_job(world, call.path[0])
-    task = add(world, book, call.read("BatchTaskCreateOptions"), call.now)
-    return created(task, documents.task_url(call.base, book.record, task))
+    entry = _open_job(world, call.path[0])
+    task = add(world, entry, call.read("BatchTaskCreateOptions"), call.now)
+    return created(task, documents.task_url(call.base, entry.record, task))
 
 
 def create_task_collection(world: World, call: Call) -> Reply:
     """Add up to 100 tasks. Each succeeds or fails by itself, if the whole body is syntactically valid."""
-    book = _open_job(world, call.path[0])
-    entries = _entries(call)
-    read = [_read_one(entry, index, call) for index, entry in enumerate(entries)]
-    results = [_add_one(world, book, *pair, call) for pair in zip(entries, read, strict=True)]
+    entry = _open_job(world, call.path[0])
+    items = _items(call)
+    read = [_read_one(item, index, call) for index, item in enumerate(items)]
+    results = [_add_one(world, entry, *pair, call) for pair in zip(items, read, strict=True)]
     return Reply(200, {"odata.metadata": f"{call.base}/$metadata#taskaddresult", "value": results})
 
 
-def _entries(call: Call) -> list[Any]:
+def _items(call: Call) -> list[Any]:
     body = models.decode(call.body)
-    entries = body.pop("value", None)
+    items = body.pop("value", None)
     models.read("BatchTaskGroup", {"value": [], **body}, revision=call.revision)  # only the ids are known
-    if entries is None:
+    if items is None:
         raise Fault("MissingRequiredProperty", PropertyName="value")
-    if not isinstance(entries, list):
+    if not isinstance(items, list):
         raise Fault("InvalidRequestBody", PropertyName="value", Reason="A list was expected.")
-    if len(entries) > COLLECTION_LIMIT:
-        raise invalid_property("value", len(entries), f"At most {COLLECTION_LIMIT} tasks can be added at once.")
-    return entries
+    if len(items) > COLLECTION_LIMIT:
+        raise invalid_property("value", len(items), f"At most {COLLECTION_LIMIT} tasks can be added at once.")
+    return items
 
 
-def _read_one(entry: object, index: int, call: Call) -> Document | Fault:
+def _read_one(item: object, index: int, call: Call) -> Document | Fault:
     """A task of a collection, or why it cannot be added. Raises Fault if the whole body is refused."""
     try:
-        return models.read("BatchTaskCreateOptions", entry, revision=call.revision)
+        return models.read("BatchTaskCreateOptions", item, revision=call.revision)
     except Fault as fault:
         if fault.code != "InvalidRequestBody":
             return fault
-        models.read("BatchTaskCreateOptions", entry, f"value[{index}]", call.revision)  # refused with its position
+        models.read("BatchTaskCreateOptions", item, f"value[{index}]", call.revision)  # refused with its position
         raise
 
 
-def _add_one(world: World, book: JobBook, entry: Document, read: Document | Fault, call: Call) -> Document:
+def _add_one(world: World, entry: JobEntry, item: Document, read: Document | Fault, call: Call) -> Document:
     try:
         if isinstance(read, Fault):
             raise read
-        task = add(world, book, read, call.now)
+        task = add(world, entry, read, call.now)
     except Fault as fault:
         error = wire.error_document(fault, call.base, "", call.now)
         error.pop("odata.metadata")
-        return {"status": "clienterror", "taskId": str(entry.get("id") or ""), "error": error}
+        return {"status": "clienterror", "taskId": str(item.get("id") or ""), "error": error}
     return {
         "status": "Success",
         "taskId": task.id,
         "eTag": task.etag,
         "lastModified": wire.timestamp(task.modified),
-        "location": documents.task_url(call.base, book.record, task),
+        "location": documents.task_url(call.base, entry.record, task),
     }
 
 
-def _open_job(world: World, job_id: str) -> JobBook:
-    book = world.job(job_id)
-    if code := states.JOB_OVER.get(book.record.state):
+def _open_job(world: World, job_id: str) -> JobEntry:
+    entry = world.job(job_id)
+    if code := states.JOB_OVER.get(entry.record.state):
         raise Fault(code)
-    return book
+    return entry
 
 
-def add(world: World, book: JobBook, document: Document, now: int) -> Task:
+def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
     """A new task from a document in canonical form. Raises Fault."""
     task_id = check_id(document)
-    if task_id.lower() in book.tasks:
+    if task_id.lower() in entry.tasks:
         raise Fault("TaskExists")
     for name, code in SPECIAL.items():
-        if name in book.record.spec and book.record.spec[name]["id"].lower() == task_id.lower():
+        if name in entry.record.spec and entry.record.spec[name]["id"].lower() == task_id.lower():
             raise Fault(code)
     registry = document.get("containerSettings", {}).get("registry")
     logins = passwords([registry]) if registry else {}
-    spec = checked(world, book.record.spec, document)
+    spec = checked(world, entry.record.spec, document)
     gang = spec.get("multiInstanceSettings")
     constraints = spec["constraints"]
     task = Task(
         id=task_id,
         seq=world.new_seq(),
-        job=book.record.seq,
+        job=entry.record.seq,
         state="active",
         state_time=now,
         created=now,
@@ -129,22 +129,17 @@ def add(world: World, book: JobBook, document: Document, now: int) -> Task:
         container="containerSettings" in spec,
         max_retries=constraints["maxTaskRetryCount"],
         wall_clock=_limit(constraints["maxWallClockTime"]),
-        affinity=_node_of(spec.get("affinityInfo", {}).get("affinityId", "")),
+        affinity=spec.get("affinityInfo", {}).get("affinityId", "").removeprefix(AFFINITY).lower(),
         logins=logins or None,
     )
     world.stamp(task, now)
-    world.add_task(book, task)
-    lines.enqueue(book, task, spec)
-    world.touch_job(book.key)
+    world.add_task(entry, task)
+    lines.enqueue(entry, task, spec)
+    world.touch_job(entry.key)
     return task
 
 
 AFFINITY = "TVM:"
-
-
-def _node_of(affinity: str) -> str:
-    """The node of an affinity id; it need not exist."""
-    return affinity.removeprefix(AFFINITY).lower()
 
 
 def _limit(duration: str) -> int:
@@ -175,14 +170,14 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
     return spec
 
 
-def constraints_of(job_spec: Document, given: Document | None) -> Document:
+def constraints_of(job_spec: Document, task_constraints: Document | None) -> Document:
     """A task without constraints takes its number of retries from the job."""
-    retries = job_spec["constraints"]["maxTaskRetryCount"] if given is None else 0
+    retries = job_spec["constraints"]["maxTaskRetryCount"] if task_constraints is None else 0
     constraints = {
         "maxWallClockTime": wire.INFINITE,
         "retentionTime": RETENTION,
         "maxTaskRetryCount": retries,
-        **(given or {}),
+        **(task_constraints or {}),
     }
     if constraints["maxTaskRetryCount"] < -1:
         count = constraints["maxTaskRetryCount"]
@@ -241,101 +236,101 @@ def _all_options(conditions: Document) -> Iterator[Document]:
 
 
 def list_tasks(world: World, call: Call) -> Reply:
-    book = world.job(call.path[0])
+    entry = world.job(call.path[0])
     condition = parse_filter(call.query["$filter"], FILTERS["tasks"]) if call.query.get("$filter") else None
     names = selection(call.query.get("$select", ""))
 
     def rows(token: str) -> Iterator[Row]:
         if names and names <= documents.TASK_PARTS.keys():
-            for seq, row in book.tasks.rows(number(token), condition):
-                yield Row(str(seq), documents.row_part(book, row, call.base, names))
+            for seq, row in entry.tasks.rows(number(token), condition):
+                yield Row(str(seq), documents.row_part(entry, row, call.base, names))
             return
-        for task in book.tasks.only(book.tasks.after(number(token), condition)):
-            yield Row(str(task.seq), _part(book, task, call, names))
+        for task in entry.tasks.only(entry.tasks.after(number(token), condition)):
+            yield Row(str(task.seq), _part(entry, task, call, names))
 
     return listing(call, "tasks", rows, is_filtered=True)
 
 
-def _part(book: JobBook, task: Task, call: Call, names: frozenset[str]) -> Document:
+def _part(entry: JobEntry, task: Task, call: Call, names: frozenset[str]) -> Document:
     if names and names <= documents.TASK_PARTS.keys() | documents.RECORD_PARTS.keys():
-        return documents.task_part(book, task, call.base, names)
-    return _document(book, task, call)
+        return documents.task_part(entry, task, call.base, names)
+    return _document(entry, task, call)
 
 
-def _document(book: JobBook, task: Task, call: Call) -> Document:
-    document = documents.task_document_of(book, task, call.base)
+def _document(entry: JobEntry, task: Task, call: Call) -> Document:
+    document = documents.task_document_of(entry, task, call.base)
     if not statistics.asked(call):
         return document
-    return {**document, "stats": statistics.of_task(book.record, task, call.base, call.now)}
+    return {**document, "stats": statistics.of_task(entry.record, task, call.base, call.now)}
 
 
 def get_task(world: World, call: Call) -> Reply:
-    book, task = world.task(*call.path[:2])
+    entry, task = world.task(*call.path[:2])
     call.check(task, reading=True)
-    document = selected(_document(book, task, call), call.query.get("$select", ""))
+    document = selected(_document(entry, task, call), call.query.get("$select", ""))
     return element("tasks", call.base, document, stamped(task))
 
 
 def replace_task(world: World, call: Call) -> Reply:
     """PUT replaces the constraints; constraints that are not given get their defaults."""
-    given = call.read("BatchTaskReplaceOptions").get("constraints")
-    book, task = _existing(world, call)
+    new_constraints = call.read("BatchTaskReplaceOptions").get("constraints")
+    entry, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
-    constraints = constraints_of(book.record.spec, given or None)
+    constraints = constraints_of(entry.record.spec, new_constraints or None)
     task.spec = msgspec.json.encode({**task_document(task), "constraints": constraints})
     task.max_retries = constraints["maxTaskRetryCount"]
     task.wall_clock = _limit(constraints["maxWallClockTime"])
     if task.state == "running" and task.start and task.wall_clock:
         at = task.start + task.wall_clock
-        world.add_deadline(Deadline(at, task.seq, "task", book.key, task.id.lower(), task.run))
+        world.add_deadline(Deadline(at, task.seq, "task", entry.key, task.id.lower(), task.run))
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(task, documents.task_url(call.base, book.record, task), 200)
+    return accepted(task, documents.task_url(call.base, entry.record, task), 200)
 
 
 def delete_task(world: World, call: Call) -> Reply:
-    book, task = _existing(world, call)
+    entry, task = _existing(world, call)
     endings.condemn(world, task, "terminate", call.now)
-    world.drop_task(book, task)
-    endings.discard_files(world, book, task)
+    world.drop_task(entry, task)
+    endings.discard_files(world, entry, task)
     return Reply(200)
 
 
 def terminate_task(world: World, call: Call) -> Reply:
-    book, task = _existing(world, call)
+    entry, task = _existing(world, call)
     if task.state == "completed":
         raise Fault("TaskCompleted")
     if task.state in states.UNDER_WAY:
         endings.condemn(world, task, "terminate", call.now)
     else:
-        endings.complete(world, book, task, call.now, failure=endings.task_ended())
+        endings.complete(world, entry, task, call.now, failure=endings.task_ended())
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(task, documents.task_url(call.base, book.record, task), 204)
+    return accepted(task, documents.task_url(call.base, entry.record, task), 204)
 
 
 def reactivate_task(world: World, call: Call) -> Reply:
     """Only a failed task in a job that continues can be reactivated."""
-    book, task = _existing(world, call)
+    entry, task = _existing(world, call)
     _open_job(world, call.path[0])
     if task.state != "completed":
         raise Fault("TaskNotCompleted")
     if task.result == "success":
         raise Fault("TaskSucceeded")
-    world.set_task_state(book, task, "reactivate", call.now)
+    world.set_task_state(entry, task, "reactivate", call.now)
     endings.forget_run(task)
     task.retries = task.last_retry = 0
-    lines.enqueue_again(book, task, task_document(task))
+    lines.enqueue_again(entry, task, task_document(task))
     world.stamp(task, call.now)
     world.save_task(task)
-    world.touch_job(book.key)
-    return accepted(task, documents.task_url(call.base, book.record, task), 204)
+    world.touch_job(entry.key)
+    return accepted(task, documents.task_url(call.base, entry.record, task), 204)
 
 
 def list_subtasks(world: World, call: Call) -> Reply:
-    book, task = world.task(*call.path[:2])
-    value = documents.subtask_documents(book, task, call.base)
+    entry, task = world.task(*call.path[:2])
+    value = documents.subtask_documents(entry, task, call.base)
     select = call.query.get("$select", "")
     document = {
         "odata.metadata": f"{call.base}/$metadata#subtasks",
@@ -344,7 +339,7 @@ def list_subtasks(world: World, call: Call) -> Reply:
     return Reply(200, document)
 
 
-def _existing(world: World, call: Call) -> tuple[JobBook, Task]:
-    book, task = world.task(*call.path[:2])
+def _existing(world: World, call: Call) -> tuple[JobEntry, Task]:
+    entry, task = world.task(*call.path[:2])
     call.check(task)
-    return book, task
+    return entry, task

@@ -56,13 +56,14 @@ def check(
     account: str, key: str, method: str, headers: Mapping[str, str], audiences: tuple[str, ...], now: int
 ) -> None:
     """Raise NeedsToken unless the request has a valid token, and Fault 403 unless the token allows the request."""
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    body, _, signature = given.strip().rpartition(".")
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    body, _, signature = token.strip().rpartition(".")
     if scheme != "Bearer" or not body:
         raise NeedsToken("The request carries neither a shared-key signature nor an access token.")
     if not hmac.compare_digest(_signature(key, body).encode(), signature.encode()):
         raise NeedsToken("The access token was not issued by this emulator.")
-    claims = _decoded(body.partition(".")[2])
+    part = body.partition(".")[2]
+    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     _check_times(claims, seconds(now))
     if claims["aud"].rstrip("/") not in audiences:
         raise NeedsToken(f"The access token is for {claims['aud']}, not for {audiences[0]}/.")
@@ -100,11 +101,6 @@ def _signature(key: str, body: str) -> str:
 
 def _encoded(part: Mapping[str, object]) -> str:
     return _text(json.dumps(part, separators=(",", ":")).encode())
-
-
-def _decoded(part: str) -> dict[str, Any]:
-    claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return claims
 
 
 def _text(data: bytes) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from batchtrain.emulator import documents, quotas, wire
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing
 from batchtrain.emulator.records import Document, Node, Usage
 from batchtrain.emulator.reply import Call, Reply, element
@@ -18,25 +18,25 @@ ABSENT = ("deallocated",)
 """States in which a node costs nothing."""
 
 
-def keep(world: World, book: PoolBook, node: Node, now: int) -> None:
+def keep(world: World, entry: PoolEntry, node: Node, now: int) -> None:
     """Record the usage of a node that leaves or is deallocated."""
     if node.state in ABSENT:
         return
-    spec = book.record.spec
-    usage = world.usage.get((book.record.id, spec["vmSize"])) or Usage(
-        id=book.record.id,
+    spec = entry.record.spec
+    usage = world.usage.get((entry.record.id, spec["vmSize"])) or Usage(
+        id=entry.record.id,
         seq=world.new_seq(),
         state="kept",
         state_time=now,
         created=now,
         vm_size=spec["vmSize"],
-        cores=quotas.cores_of(world, book),
+        cores=quotas.cores_of(world, entry),
     )
     for begin, ticks in _spans(node.billed or node.created, now):
         usage.spans[begin] = usage.spans.get(begin, 0) + ticks
-    book.record.core_time += _core_time(node, usage.cores, now)
+    entry.record.core_time += _core_time(node, usage.cores, now)
     world.save_usage(usage)
-    world.save_pool(book)
+    world.save_pool(entry)
 
 
 def _core_time(node: Node, cores: int, now: int) -> int:
@@ -93,12 +93,12 @@ def _rows(world: World, start: int, end: int, now: int) -> Iterable[tuple[str, s
     for usage in world.usage.values():
         for begin, ticks in usage.spans.items():
             _add(spans, (usage.id, usage.vm_size, begin), ticks, usage.cores)
-    for book in world.pools.values():
-        cores = quotas.cores_of(world, book)
-        for node in book.nodes.values():
+    for entry in world.pools.values():
+        cores = quotas.cores_of(world, entry)
+        for node in entry.nodes.values():
             if node.state not in ABSENT:
                 for begin, ticks in _spans(node.billed or node.created, now):
-                    _add(spans, (book.record.id, book.record.spec["vmSize"], begin), ticks, cores)
+                    _add(spans, (entry.record.id, entry.record.spec["vmSize"], begin), ticks, cores)
     for (pool_id, vm_size, begin), (ticks, cores) in spans.items():
         if begin < end and begin + INTERVAL > start:
             token = f"{pool_id}/{begin:020d}/{vm_size}"
@@ -122,9 +122,9 @@ def _document(_token: str, pool_id: str, vm_size: str, begin: int, end: int, hou
 GIB = 2.0**30
 
 
-def statistics(world: World, book: PoolBook, base: str, now: int) -> Document:
+def statistics(world: World, entry: PoolEntry, base: str, now: int) -> Document:
     """The result of `$expand=stats` for a pool: its usage, and the current load of the machine that all nodes share."""
-    return _statistics(world, [book], f"{documents.pool_url(base, book.record)}/lifetimestats", now)
+    return _statistics(world, [entry], f"{documents.pool_url(base, entry.record)}/lifetimestats", now)
 
 
 def of_account(world: World, call: Call) -> Reply:
@@ -133,18 +133,18 @@ def of_account(world: World, call: Call) -> Reply:
     return element("poolstats", call.base, _statistics(world, list(world.pools.values()), url, call.now))
 
 
-def _statistics(world: World, books: list[PoolBook], url: str, now: int) -> Document:
-    used = sum(book.record.core_time + _present(world, book, now) for book in books)
-    start = min((book.record.created for book in books), default=now)
+def _statistics(world: World, entries: list[PoolEntry], url: str, now: int) -> Document:
+    core_time = sum(entry.record.core_time + _present(world, entry, now) for entry in entries)
+    start = min((entry.record.created for entry in entries), default=now)
     times = {"startTime": wire.timestamp(start), "lastUpdateTime": wire.timestamp(now)}
     load = world.load()
     return {
         "url": url,
         **times,
-        "usageStats": {**times, "dedicatedCoreTime": wire.duration(used)},
+        "usageStats": {**times, "dedicatedCoreTime": wire.duration(core_time)},
         "resourceStats": {
             **times,
-            "avgCPUPercentage": sum(world.numbers(book)[0] for book in books) / max(len(books), 1),
+            "avgCPUPercentage": sum(world.numbers(entry)[0] for entry in entries) / max(len(entries), 1),
             "avgMemoryGiB": load.memory / GIB,
             "peakMemoryGiB": load.memory / GIB,
             "avgDiskGiB": load.disk / GIB,
@@ -159,7 +159,7 @@ def _statistics(world: World, books: list[PoolBook], url: str, now: int) -> Docu
     }
 
 
-def _present(world: World, book: PoolBook, now: int) -> int:
+def _present(world: World, entry: PoolEntry, now: int) -> int:
     """The core time of the existing nodes."""
-    cores = quotas.cores_of(world, book)
-    return sum(_core_time(node, cores, now) for node in book.nodes.values() if node.state not in ABSENT)
+    cores = quotas.cores_of(world, entry)
+    return sum(_core_time(node, cores, now) for node in entry.nodes.values() if node.state not in ABSENT)

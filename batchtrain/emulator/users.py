@@ -7,8 +7,8 @@ are not stored.
 from __future__ import annotations
 
 from batchtrain.emulator import documents, endpoints, nodes, wire
-from batchtrain.emulator.books import PoolBook
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.records import Document, Node
 from batchtrain.emulator.reply import Call, Reply, element
 from batchtrain.emulator.world import Deadline, World
@@ -24,22 +24,22 @@ REACHED_BY_USERS = (*OPEN_TO_USERS, "offline", "starting", "waitingforstarttask"
 
 def create_user(world: World, call: Call) -> Reply:
     document = call.read("BatchNodeUserCreateOptions")
-    book, node = _open(world, call)
+    entry, node = _open(world, call)
     name = document["name"]
     if not 1 <= len(name) <= MOST_CHARACTERS or not name.isprintable() or "/" in name or ":" in name:
         raise invalid_property("name", name, f"A user's name has 1 to {MOST_CHARACTERS} characters.")
     if name in node.users:
         raise Fault("NodeUserExists")
     _keep(world, node, name, document, call.now)
-    url = f"{documents.node_url(call.base, book.record.id, node.id)}/users/{name}"
+    url = f"{documents.node_url(call.base, entry.record.id, node.id)}/users/{name}"
     return Reply(201, headers={"Location": url, "DataServiceId": url})
 
 
 def replace_user(world: World, call: Call) -> Reply:
     document = call.read("BatchNodeUserReplaceOptions")
-    book, node = _open(world, call)
+    entry, node = _open(world, call)
     _keep(world, node, _known(node, call), document, call.now)
-    return Reply(200, headers={"DataServiceId": documents.node_url(call.base, book.record.id, node.id)})
+    return Reply(200, headers={"DataServiceId": documents.node_url(call.base, entry.record.id, node.id)})
 
 
 def delete_user(world: World, call: Call) -> Reply:
@@ -49,11 +49,11 @@ def delete_user(world: World, call: Call) -> Reply:
     return Reply(200)
 
 
-def _open(world: World, call: Call) -> tuple[PoolBook, Node]:
-    book, node = world.node(*call.path[:2])
+def _open(world: World, call: Call) -> tuple[PoolEntry, Node]:
+    entry, node = world.node(*call.path[:2])
     if node.state not in OPEN_TO_USERS:
         raise nodes.refusal(node)
-    return book, node
+    return entry, node
 
 
 def _known(node: Node, call: Call) -> str:
@@ -74,16 +74,16 @@ def _keep(world: World, node: Node, name: str, document: Document, now: int) -> 
 
 def time_up(world: World, deadline: Deadline, now: int) -> None:
     """Remove expired accounts."""
-    book = world.pool_of_node.get(deadline.key)
-    if book is not None:
-        node = book.nodes[deadline.key]
+    entry = world.pool_of_node.get(deadline.key)
+    if entry is not None:
+        node = entry.nodes[deadline.key]
         node.users = {name: expiry for name, expiry in node.users.items() if expiry > now}
         world.save_node(node)
 
 
 def remote_login_settings(world: World, call: Call) -> Reply:
     """The log-in address of a node."""
-    book, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path[:2])
     if node.state not in REACHED_BY_USERS:
         raise nodes.refusal(node)
-    return element("remoteloginsettings", call.base, endpoints.login(book, node))
+    return element("remoteloginsettings", call.base, endpoints.login(entry, node))

@@ -34,14 +34,14 @@ def name(revision: int) -> str:
 
 def check(query: Mapping[str, str]) -> int:
     """The revision that a request asks for. Raises Fault 400."""
-    given = next((value for name, value in query.items() if name.lower() == "api-version"), "")
-    if not given:
+    version = next((value for name, value in query.items() if name.lower() == "api-version"), "")
+    if not version:
         raise Fault("MissingRequiredQueryParameter", QueryParameterName="api-version")
-    if given not in REVISIONS:
+    if version not in REVISIONS:
         raise Fault(
             "InvalidQueryParameterValue",
             QueryParameterName="api-version",
-            QueryParameterValue=given,
+            QueryParameterValue=version,
             Reason=f"The service version is not supported. Use one of {', '.join(REVISIONS)}.",
         )
-    return REVISIONS[given]
+    return REVISIONS[version]

@@ -29,7 +29,7 @@ INFINITE = "P10675199DT2H48M5.4775807S"
 """The longest duration, which the service prints for "no limit"."""
 FOREVER = 2**63 - 1
 """The same in ticks."""
-DEPOT = "/_emulator/depot/"
+BLOB_STORE = "/_emulator/depot/"
 """The prefix of paths of files that the emulator itself keeps for tasks."""
 MAX_SKEW = 15 * 60 * SECOND
 
@@ -61,9 +61,9 @@ def as_datetime(ticks: int) -> datetime:
 def timestamp(ticks: int) -> str:
     """`2026-11-21T10:00:00.1234567Z`; trailing zeros of the fraction are removed as in the service."""
     ticks = min(ticks, LAST_MOMENT)
-    whole = as_datetime(ticks).isoformat()[:19]  # strftime writes the year 1 as `1`
+    seconds = as_datetime(ticks).isoformat()[:19]  # strftime writes the year 1 as `1`
     fraction = f"{ticks % SECOND:07d}".rstrip("0")
-    return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"
+    return f"{seconds}.{fraction}Z" if fraction else f"{seconds}Z"
 
 
 def parse_timestamp(text: str) -> int:
@@ -102,24 +102,24 @@ def parse_duration(text: str) -> int:
     text = text.strip()
     if clock := _CLOCK.fullmatch(text):
         days, hours, minutes, seconds, fraction = (part or "0" for part in clock.groups())
-        whole = int(days) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
-        return min(whole * SECOND + int(fraction.ljust(7, "0")), FOREVER)
+        total_seconds = int(days) * 86_400 + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+        return min(total_seconds * SECOND + int(fraction.ljust(7, "0")), FOREVER)
     match = _DURATION.fullmatch(text)
     if not match or text in ("P", "PT") or text.endswith("T"):
         raise ValueError(f"not an ISO 8601 duration: {text}")
     part = {name: value or "0" for name, value in match.groupdict().items()}
     seconds, _, fraction = part["seconds"].partition(".")
-    whole = (int(part["weeks"]) * 7 + int(part["days"])) * 86_400
-    whole += int(part["hours"]) * 3600 + int(part["minutes"]) * 60 + int(seconds)
-    return min(whole * SECOND + int((fraction or "0").ljust(7, "0")[:7]), FOREVER)
+    total_seconds = (int(part["weeks"]) * 7 + int(part["days"])) * 86_400
+    total_seconds += int(part["hours"]) * 3600 + int(part["minutes"]) * 60 + int(seconds)
+    return min(total_seconds * SECOND + int((fraction or "0").ljust(7, "0")[:7]), FOREVER)
 
 
 def duration(ticks: int) -> str:
     """Ticks as the service writes a duration: `PT6M`, `P1DT12H`."""
-    days, rest = divmod(ticks, DAY)
-    hours, rest = divmod(rest, 3600 * SECOND)
-    minutes, rest = divmod(rest, 60 * SECOND)
-    seconds, fraction = divmod(rest, SECOND)
+    days, remainder = divmod(ticks, DAY)
+    hours, remainder = divmod(remainder, 3600 * SECOND)
+    minutes, remainder = divmod(remainder, 60 * SECOND)
+    seconds, fraction = divmod(remainder, SECOND)
     tail = f".{fraction:07d}".rstrip("0") if fraction else ""
     parts = ((hours, "H"), (minutes, "M"))
     clock = "".join(f"{count}{unit}" for count, unit in parts if count)
@@ -140,9 +140,9 @@ def check_conditions(headers: Mapping[str, str], tag: str, modified: int, *, rea
     """Raise Fault 412 or NotModified (304, only for reading) as the four conditional headers ask. The SDK quotes the
     ETag that it sends, and the service does not quote the one that it returns: quotes are removed."""
     seconds = modified - modified % SECOND
-    if (wanted := headers.get("if-match")) and not _names(wanted, tag):
+    if (matches := headers.get("if-match")) and not _names(matches, tag):
         raise Fault("ConditionNotMet")
-    if (unwanted := headers.get("if-none-match")) and _names(unwanted, tag):
+    if (non_matches := headers.get("if-none-match")) and _names(non_matches, tag):
         raise NotModified if reading else Fault("ConditionNotMet")
     if (since := _date(headers, "if-unmodified-since")) is not None and seconds > since:
         raise Fault("ConditionNotMet")
@@ -234,16 +234,16 @@ def authenticate(
 ) -> None:
     """Raise Fault 403 unless the request was signed with the account's key within the last 15 minutes."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
-    who, _, given = credential.strip().rpartition(":")
-    if scheme != "SharedKey" or not given:
+    who, _, credential_signature = credential.strip().rpartition(":")
+    if scheme != "SharedKey" or not credential_signature:
         raise _denied("The request carries no Authorization header of the form SharedKey account:signature.")
     if who != account:
         raise _denied(f"The account is {account}, the request was signed for {who}.")
     _check_date(headers, now)
     forms = ((pairs, form) for pairs in _query_forms(query) for form in _header_forms(headers))
     for pairs, form in forms:
-        expected = signature(key, _text_to_sign(method, raw_path, pairs, form, account))
-        if hmac.compare_digest(expected.encode(), given.encode()):
+        valid_signature = signature(key, _text_to_sign(method, raw_path, pairs, form, account))
+        if hmac.compare_digest(valid_signature.encode(), credential_signature.encode()):
             return
     raise _denied("The MAC signature found in the HTTP request is not the same as any computed signature.")
 

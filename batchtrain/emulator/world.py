@@ -16,8 +16,8 @@ import msgspec
 
 from batchtrain.emulator import states, wire
 from batchtrain.emulator.autoscale_samples import Load, Numbers
-from batchtrain.emulator.books import JobBook, PoolBook, ScheduleBook
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.injection import Injections
 from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.records import (
@@ -133,15 +133,15 @@ class World:
         self.account, self.endpoint, self.seed, self.network, self.size_of = account, endpoint, seed, network, size_of
         self.shelf = Shelf()
         """The tasks in memory, and where the others are read."""
-        self.pools: dict[str, PoolBook] = {}
-        self.jobs: dict[str, JobBook] = {}
-        self.schedules: dict[str, ScheduleBook] = {}
-        self.schedule_of: dict[int, ScheduleBook] = {}
+        self.pools: dict[str, PoolEntry] = {}
+        self.jobs: dict[str, JobEntry] = {}
+        self.schedules: dict[str, ScheduleEntry] = {}
+        self.schedule_of: dict[int, ScheduleEntry] = {}
         self.jobs_of_node: dict[str, dict[int, JobNode]] = {}
         """By node id and job number: the preparation and release tasks there."""
-        self.jobs_of_pool: dict[str, dict[str, JobBook]] = {}
-        self.pool_of_node: dict[str, PoolBook] = {}
-        self.job_of: dict[int, JobBook] = {}
+        self.jobs_of_pool: dict[str, dict[str, JobEntry]] = {}
+        self.pool_of_node: dict[str, PoolEntry] = {}
+        self.job_of: dict[int, JobEntry] = {}
         self.hints: dict[int, str] = {}
         """Why an active task (by number) cannot start, which the service does not report."""
         self.rubbish: list[tuple[str, str]] = []
@@ -165,43 +165,43 @@ class World:
 
     # Finding -------------------------------------------------------------------------------------------------------
 
-    def pool(self, pool_id: str) -> PoolBook:
+    def pool(self, pool_id: str) -> PoolEntry:
         """The pool, or Fault 404."""
-        if book := self.pools.get(pool_id.lower()):
-            return book
+        if entry := self.pools.get(pool_id.lower()):
+            return entry
         raise Fault("PoolNotFound")
 
-    def node(self, pool_id: str, node_id: str) -> tuple[PoolBook, Node]:
+    def node(self, pool_id: str, node_id: str) -> tuple[PoolEntry, Node]:
         """The pool and its node, or Fault 404."""
-        book = self.pool(pool_id)
-        if node := book.nodes.get(node_id.lower()):
-            return book, node
+        entry = self.pool(pool_id)
+        if node := entry.nodes.get(node_id.lower()):
+            return entry, node
         raise Fault("NodeNotFound")
 
-    def job(self, job_id: str) -> JobBook:
+    def job(self, job_id: str) -> JobEntry:
         """The job, or Fault 404."""
-        if book := self.jobs.get(job_id.lower()):
-            return book
+        if entry := self.jobs.get(job_id.lower()):
+            return entry
         raise Fault("JobNotFound")
 
-    def schedule(self, schedule_id: str) -> ScheduleBook:
+    def schedule(self, schedule_id: str) -> ScheduleEntry:
         """The job schedule, or Fault 404."""
-        if book := self.schedules.get(schedule_id.lower()):
-            return book
+        if entry := self.schedules.get(schedule_id.lower()):
+            return entry
         raise Fault("JobScheduleNotFound")
 
-    def task(self, job_id: str, task_id: str) -> tuple[JobBook, Task]:
+    def task(self, job_id: str, task_id: str) -> tuple[JobEntry, Task]:
         """The job and its task, or Fault 404."""
-        book = self.job(job_id)
-        if task := book.tasks.get(task_id.lower()):
-            return book, task
+        entry = self.job(job_id)
+        if task := entry.tasks.get(task_id.lower()):
+            return entry, task
         raise Fault("TaskNotFound")
 
-    def waiting_jobs(self, pool_key: str) -> list[JobBook]:
+    def waiting_jobs(self, pool_key: str) -> list[JobEntry]:
         """The active jobs of a pool with tasks that wait only for nodes, the highest priority first."""
-        books = self.jobs_of_pool.get(pool_key, {}).values()
-        waiting = [book for book in books if book.ready and book.record.state == "active"]
-        return sorted(waiting, key=lambda book: (-book.record.spec.get("priority", 0), book.record.seq))
+        entries = self.jobs_of_pool.get(pool_key, {}).values()
+        waiting = [entry for entry in entries if entry.ready and entry.record.state == "active"]
+        return sorted(waiting, key=lambda entry: (-entry.record.spec.get("priority", 0), entry.record.seq))
 
     # Adding and dropping -------------------------------------------------------------------------------------------
 
@@ -217,101 +217,103 @@ class World:
 
     def free_addresses(self) -> Iterator[str]:
         """The free addresses; a node on a container network keeps the last two bytes of its own."""
-        taken = {node.address.split(".", 2)[2] for book in self.pools.values() for node in book.nodes.values()}
+        used_addresses = {
+            node.address.split(".", 2)[2] for entry in self.pools.values() for node in entry.nodes.values()
+        }
         for number in range(FIRST_HOST, 1 << 16):
             high, low = divmod(number, 256)
-            if low not in (0, 255) and f"{high}.{low}" not in taken:
+            if low not in (0, 255) and f"{high}.{low}" not in used_addresses:
                 yield f"127.{self.network}.{high}.{low}"
 
-    def add_pool(self, pool: Pool) -> PoolBook:
-        book = self._index_pool(pool)
-        self.save_pool(book)
-        return book
+    def add_pool(self, pool: Pool) -> PoolEntry:
+        entry = self._index_pool(pool)
+        self.save_pool(entry)
+        return entry
 
-    def drop_pool(self, book: PoolBook) -> None:
-        del self.pools[book.key]
-        self._change("pool", "", book.key, None)
+    def drop_pool(self, entry: PoolEntry) -> None:
+        del self.pools[entry.key]
+        self._change("pool", "", entry.key, None)
 
-    def add_node(self, book: PoolBook, node: Node) -> None:
-        self._index_node(book, node)
+    def add_node(self, entry: PoolEntry, node: Node) -> None:
+        self._index_node(entry, node)
         self.save_node(node)
 
-    def drop_node(self, book: PoolBook, node: Node) -> None:
+    def drop_node(self, entry: PoolEntry, node: Node) -> None:
         self.forget_preparations(node.id)
-        del book.nodes[node.id], book.running[node.id], self.pool_of_node[node.id]
-        self._change("node", book.key, node.id, None)
-        self.touch_pool(book.key)
+        del entry.nodes[node.id], entry.running[node.id], self.pool_of_node[node.id]
+        self._change("node", entry.key, node.id, None)
+        self.touch_pool(entry.key)
 
-    def add_job(self, job: Job) -> JobBook:
-        book = self._index_job(job)
-        self.save_job(book)
-        return book
+    def add_job(self, job: Job) -> JobEntry:
+        entry = self._index_job(job)
+        self.save_job(entry)
+        return entry
 
-    def drop_job(self, book: JobBook) -> None:
+    def drop_job(self, entry: JobEntry) -> None:
         """Delete a job and all its tasks. If its end was forced, runs may still be ending (see `endings.conclude`)."""
-        self.jobs.pop(book.key)
-        self.jobs_of_pool.get(book.pool_key, {}).pop(book.key, None)
-        for seq in book.ready if self.hints else ():
+        self.jobs.pop(entry.key)
+        self.jobs_of_pool.get(entry.pool_key, {}).pop(entry.key, None)
+        for seq in entry.ready if self.hints else ():
             self.hints.pop(seq, None)
-        book.tasks.clear()
-        if not book.running:
-            self.job_of.pop(book.record.seq)
-        for node_id in book.nodes:
-            self.jobs_of_node.get(node_id, {}).pop(book.record.seq, None)
-        if schedule := self.schedule_of.get(book.record.schedule):
-            schedule.jobs.pop(book.key, None)
+        entry.tasks.clear()
+        if not entry.running:
+            self.job_of.pop(entry.record.seq)
+        for node_id in entry.nodes:
+            self.jobs_of_node.get(node_id, {}).pop(entry.record.seq, None)
+        if schedule := self.schedule_of.get(entry.record.schedule):
+            schedule.jobs.pop(entry.key, None)
             self.touch_schedule(schedule.key)
-        self._change("job", "", book.key, None)
-        self._change("tasks", str(book.record.seq), "", None)
+        self._change("job", "", entry.key, None)
+        self._change("tasks", str(entry.record.seq), "", None)
 
-    def add_schedule(self, schedule: JobSchedule) -> ScheduleBook:
-        book = self._index_schedule(schedule)
-        self.save_schedule(book)
-        return book
+    def add_schedule(self, schedule: JobSchedule) -> ScheduleEntry:
+        entry = self._index_schedule(schedule)
+        self.save_schedule(entry)
+        return entry
 
-    def drop_schedule(self, book: ScheduleBook) -> None:
-        del self.schedules[book.key], self.schedule_of[book.record.seq]
-        self._change("schedule", "", book.key, None)
+    def drop_schedule(self, entry: ScheduleEntry) -> None:
+        del self.schedules[entry.key], self.schedule_of[entry.record.seq]
+        self._change("schedule", "", entry.key, None)
 
-    def add_job_node(self, book: JobBook, job_node: JobNode) -> None:
-        self._index_job_node(book, job_node)
+    def add_job_node(self, entry: JobEntry, job_node: JobNode) -> None:
+        self._index_job_node(entry, job_node)
         self.save_job_node(job_node)
 
     def forget_preparations(self, node_id: str) -> None:
         """A node or its disk is lost: no job is prepared there any more."""
         for seq, job_node in self.jobs_of_node.pop(node_id, {}).items():
-            book = self.job_of[seq]
-            book.nodes.pop(node_id, None)
+            entry = self.job_of[seq]
+            entry.nodes.pop(node_id, None)
             self._change("jobnode", str(seq), job_node.id, None)
-            self.touch_job(book.key)
+            self.touch_job(entry.key)
 
-    def move_job(self, book: JobBook, spec: Document) -> None:
+    def move_job(self, entry: JobEntry, spec: Document) -> None:
         """Give a job another specification, possibly with another pool."""
-        self.jobs_of_pool.get(book.pool_key, {}).pop(book.key, None)
-        book.record.spec = spec
-        self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
+        self.jobs_of_pool.get(entry.pool_key, {}).pop(entry.key, None)
+        entry.record.spec = spec
+        self.jobs_of_pool.setdefault(entry.pool_key, {})[entry.key] = entry
 
-    def add_task(self, book: JobBook, task: Task) -> None:
-        _index_task(book, task)
+    def add_task(self, entry: JobEntry, task: Task) -> None:
+        _index_task(entry, task)
         self.shelf.use(task)
         self._note_task(task)
 
-    def drop_task(self, book: JobBook, task: Task) -> None:
+    def drop_task(self, entry: JobEntry, task: Task) -> None:
         self._tasks[task] = None
-        book.tasks.drop(task)
-        self._keep_met(book, task)
-        book.count(task, -1)
-        book.unmet.pop(task.seq, None)
-        book.ready.pop(task.seq, None)
+        entry.tasks.drop(task)
+        self._keep_met(entry, task)
+        entry.count(task, -1)
+        entry.unmet.pop(task.seq, None)
+        entry.ready.pop(task.seq, None)
         self.hints.pop(task.seq, None)
-        self._change("task", str(book.record.seq), str(task.seq), None)
-        self.touch_job(book.key)
+        self._change("task", str(entry.record.seq), str(task.seq), None)
+        self.touch_job(entry.key)
 
-    def _keep_met(self, book: JobBook, task: Task) -> None:
+    def _keep_met(self, entry: JobEntry, task: Task) -> None:
         """A satisfied dependency stays satisfied, also after a restart."""
-        if task.satisfies and book.record.spec.get("usesTaskDependencies"):
+        if task.satisfies and entry.record.spec.get("usesTaskDependencies"):
             met = Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
-            book.met.append(met.id)
+            entry.met.append(met.id)
             self._change("met", str(task.job), met.id, met)
 
     def forget_all(self) -> None:
@@ -337,16 +339,16 @@ class World:
         self._last_tag = max(now, self._last_tag + 1)
         record.modified, record.etag = now, wire.etag(self._last_tag)
 
-    def set_task_state(self, book: JobBook, task: Task, event: str, now: int, result: str = "") -> None:
+    def set_task_state(self, entry: JobEntry, task: Task, event: str, now: int, result: str = "") -> None:
         """One transition of a task; updates the job's counts."""
-        book.count(task, -1)
+        entry.count(task, -1)
         self.move(task, states.TASK, event, now)
         task.result = result
-        book.count(task, +1)
+        entry.count(task, +1)
 
-    def save_pool(self, book: PoolBook) -> None:
-        self._change("pool", "", book.key, book.record)
-        self.touch_pool(book.key)
+    def save_pool(self, entry: PoolEntry) -> None:
+        self._change("pool", "", entry.key, entry.record)
+        self.touch_pool(entry.key)
 
     def save_node(self, node: Node) -> None:
         self._change("node", node.pool, node.id, node)
@@ -358,13 +360,13 @@ class World:
         self.usage[usage.id, usage.vm_size] = usage
         self._change("usage", usage.id, usage.vm_size, usage)
 
-    def save_job(self, book: JobBook) -> None:
-        self._change("job", "", book.key, book.record)
-        self.touch_job(book.key)
+    def save_job(self, entry: JobEntry) -> None:
+        self._change("job", "", entry.key, entry.record)
+        self.touch_job(entry.key)
 
-    def save_schedule(self, book: ScheduleBook) -> None:
-        self._change("schedule", "", book.key, book.record)
-        self.touch_schedule(book.key)
+    def save_schedule(self, entry: ScheduleEntry) -> None:
+        self._change("schedule", "", entry.key, entry.record)
+        self.touch_schedule(entry.key)
 
     def save_job_node(self, job_node: JobNode) -> None:
         """Store it, unless its node or job is deleted."""
@@ -374,10 +376,10 @@ class World:
 
     def save_task(self, task: Task) -> None:
         """Store a task, unless it was deleted while its run was ending."""
-        book = self.job_of.get(task.job)
-        if book is None or not book.tasks.has(task):
+        entry = self.job_of.get(task.job)
+        if entry is None or not entry.tasks.has(task):
             return
-        book.tasks.change(task)
+        entry.tasks.change(task)
         self._note_task(task)
 
     def _note_task(self, task: Task) -> None:
@@ -401,16 +403,16 @@ class World:
             self._changes.pop(where, None)
             self._changes[where] = change
 
-    def rest(self, kept: int = KEPT) -> None:
+    def rest(self, most: int = KEPT) -> None:
         """Drop stored tasks that nothing acts on from memory, down to this number."""
         tasks = self.shelf.tasks
-        for seq in list(islice(tasks, max(len(tasks) - kept, 0))):
+        for seq in list(islice(tasks, max(len(tasks) - most, 0))):
             task = tasks.pop(seq)
             if (task.state == "active" and not task.instances) or task.state == "completed":
                 if task in self._tasks or ("task", str(task.job), str(seq)) in self._changes:
                     tasks[seq] = task
-                elif book := self.job_of.get(task.job):
-                    book.tasks.let_go(task)
+                elif entry := self.job_of.get(task.job):
+                    entry.tasks.let_go(task)
 
     # What to look at -----------------------------------------------------------------------------------------------
 
@@ -419,8 +421,8 @@ class World:
 
     def touch_job(self, key: str) -> None:
         self._jobs[key] = None
-        if book := self.jobs.get(key):
-            self.touch_pool(book.pool_key)
+        if entry := self.jobs.get(key):
+            self.touch_pool(entry.pool_key)
 
     def touch_schedule(self, key: str) -> None:
         self._schedules[key] = None
@@ -436,34 +438,34 @@ class World:
 
     def take_touched(self, now: int) -> Touched:
         """What changed since the last call, and the deadlines that have passed."""
-        expired = []
+        deadlines = []
         while self._deadlines and self._deadlines[0].at <= now:
-            expired.append(heapq.heappop(self._deadlines))
-        touched = Touched(
+            deadlines.append(heapq.heappop(self._deadlines))
+        changes = Touched(
             tuple(self._pools),
             tuple(self._jobs),
             tuple(self._tasks),
-            tuple(expired),
+            tuple(deadlines),
             tuple(self._schedules),
             tuple(self._job_nodes),
             now,
         )
-        for key in touched.pools:
+        for key in changes.pools:
             self._sample(key, now)
         self._pools, self._jobs, self._tasks, self._schedules, self._job_nodes = {}, {}, {}, {}, {}
-        return touched
+        return changes
 
     def _sample(self, pool_key: str, now: int) -> None:
         """Record the numbers of a pool with autoscale."""
-        book = self.pools.get(pool_key)
-        if book is not None and book.history is not None:
-            book.history.note(now, self.numbers(book))
+        entry = self.pools.get(pool_key)
+        if entry is not None and entry.history is not None:
+            entry.history.note(now, self.numbers(entry))
 
-    def numbers(self, book: PoolBook) -> Numbers:
+    def numbers(self, entry: PoolEntry) -> Numbers:
         """What an autoscale formula of the pool would read now."""
-        return _numbers(book, self.jobs_of_pool.get(book.key, {}).values(), self.load())
+        return _numbers(entry, self.jobs_of_pool.get(entry.key, {}).values(), self.load())
 
-    # Waking up -----------------------------------------------------------------------------------------------------
+    # Recovery ------------------------------------------------------------------------------------------------------
 
     def restore(self, changes: Iterator[Change]) -> list[Change]:
         """Restore stored records (pools before nodes, jobs before tasks) and rebuild every index. Returns the orphans,
@@ -518,67 +520,67 @@ class World:
                 return record.job not in self.job_of
         return False
 
-    def _index_pool(self, pool: Pool) -> PoolBook:
-        book = self.pools[pool.id.lower()] = PoolBook(pool)
+    def _index_pool(self, pool: Pool) -> PoolEntry:
+        entry = self.pools[pool.id.lower()] = PoolEntry(pool)
         if pool.autoscale_next:
-            self.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", book.key))
+            self.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", entry.key))
         if pool.allocation == "resizing":
-            self.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", book.key))
-        return book
+            self.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", entry.key))
+        return entry
 
-    def _index_node(self, book: PoolBook, node: Node) -> None:
-        book.nodes[node.id], book.running[node.id] = node, {}
-        self.pool_of_node[node.id] = book
+    def _index_node(self, entry: PoolEntry, node: Node) -> None:
+        entry.nodes[node.id], entry.running[node.id] = node, {}
+        self.pool_of_node[node.id] = entry
         if 0 < node.not_before < wire.FOREVER:
-            self.add_deadline(Deadline(node.not_before, book.record.seq, "boot", book.key))
+            self.add_deadline(Deadline(node.not_before, entry.record.seq, "boot", entry.key))
         for expiry in node.users.values():
             self.add_deadline(Deadline(expiry, node.seq, "user", node.id))
 
-    def _index_job(self, job: Job) -> JobBook:
-        book = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobBook(job, self.shelf)
-        self.jobs_of_pool.setdefault(book.pool_key, {})[book.key] = book
+    def _index_job(self, job: Job) -> JobEntry:
+        entry = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobEntry(job, self.shelf)
+        self.jobs_of_pool.setdefault(entry.pool_key, {})[entry.key] = entry
         if schedule := self.schedule_of.get(job.schedule):
-            schedule.jobs[book.key] = book
+            schedule.jobs[entry.key] = entry
         if wall := job_wall_clock(job):
-            self.add_deadline(Deadline(job.created + wall, job.seq, "job", book.key))
-        return book
+            self.add_deadline(Deadline(job.created + wall, job.seq, "job", entry.key))
+        return entry
 
-    def _index_schedule(self, schedule: JobSchedule) -> ScheduleBook:
-        book = self.schedules[schedule.id.lower()] = self.schedule_of[schedule.seq] = ScheduleBook(schedule)
-        return book
+    def _index_schedule(self, schedule: JobSchedule) -> ScheduleEntry:
+        entry = self.schedules[schedule.id.lower()] = self.schedule_of[schedule.seq] = ScheduleEntry(schedule)
+        return entry
 
-    def _index_job_node(self, book: JobBook, job_node: JobNode) -> None:
-        book.nodes[job_node.id] = job_node
+    def _index_job_node(self, entry: JobEntry, job_node: JobNode) -> None:
+        entry.nodes[job_node.id] = job_node
         self.jobs_of_node.setdefault(job_node.id, {})[job_node.job] = job_node
 
-    def _restore_task(self, book: JobBook, task: TaskFacts) -> None:
-        _index_task(book, task)
+    def _restore_task(self, entry: JobEntry, task: TaskFacts) -> None:
+        _index_task(entry, task)
         if isinstance(task, Task):
             self.shelf.use(task)
-        dependent = book.record.spec.get("usesTaskDependencies", False)
+        dependent = entry.record.spec.get("usesTaskDependencies", False)
         if task.satisfies and dependent:
-            book.satisfied.add(dependency_key(task.id))
+            entry.satisfied.add(dependency_key(task.id))
         if task.state == "active" and not dependent:
-            book.ready[task.seq] = max(task.gang, 1)
+            entry.ready[task.seq] = max(task.gang, 1)
         elif task.state != "completed" or (task.node_pool.lower() in self._on_disk and not task.cleaned):
-            book.waking.append(task.seq)
+            entry.to_recover.append(task.seq)
 
 
-def _index_task(book: JobBook, task: TaskFacts) -> None:
-    book.gangs = book.gangs or task.gang > 0
-    book.tasks.add(task)
-    book.count(task, +1)
+def _index_task(entry: JobEntry, task: TaskFacts) -> None:
+    entry.gangs = entry.gangs or task.gang > 0
+    entry.tasks.add(task)
+    entry.count(task, +1)
 
 
 USABLE = ("idle", "running")
 
 
-def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
+def _numbers(entry: PoolEntry, jobs: Iterable[JobEntry], load: Load) -> Numbers:
     """A pool's current numbers, in the order of samples.NUMBERS. A task that waits for other tasks does not count as
     active; each instance of a multi-instance task counts."""
-    slots = int(book.record.spec["taskSlotsPerNode"])
-    usable = [node.id for node in book.nodes.values() if node.state in USABLE]
-    used = sum(book.used(node) for node in usable)
+    slots = int(entry.record.spec["taskSlotsPerNode"])
+    usable = [node.id for node in entry.nodes.values() if node.state in USABLE]
+    used_slots = sum(entry.used(node) for node in usable)
     active = running = succeeded = failed = 0
     for job in jobs:
         running += job.counts["running"]
@@ -587,7 +589,7 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
         if job.record.state == "active":
             active += sum(job.ready.values()) if job.gangs else len(job.ready)
     return (
-        100 * used / (slots * len(usable)) if usable else 0.0,
+        100 * used_slots / (slots * len(usable)) if usable else 0.0,
         30.0 * len(usable),
         *load,
         len(usable),
@@ -596,9 +598,9 @@ def _numbers(book: PoolBook, jobs: Iterable[JobBook], load: Load) -> Numbers:
         active + running,
         succeeded,
         failed,
-        book.current(dedicated=True),
-        book.current(dedicated=False),
-        sum(node.state == "preempted" for node in book.nodes.values()),
+        entry.current(dedicated=True),
+        entry.current(dedicated=False),
+        sum(node.state == "preempted" for node in entry.nodes.values()),
         len(usable),
         slots,
     )

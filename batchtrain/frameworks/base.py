@@ -34,10 +34,10 @@ def says(description: str, wire: str = "", *, example: Any = None, **bounds: int
     `batchtrain:` how batchtrain itself uses it; empty for a block, whose properties have their own. bounds: `ge`, `le`
     of numbers, `min_length`, `max_length` of lists and texts.
     """
-    known: dict[str, Any] = {"description": description, "extra": {"wire": wire}, **bounds}
+    settings: dict[str, Any] = {"description": description, "extra": {"wire": wire}, **bounds}
     if example is not None:
-        known["examples"] = [example]
-    return Meta(**known)
+        settings["examples"] = [example]
+    return Meta(**settings)
 
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -228,7 +228,7 @@ class Nodes(Block, frozen=True, kw_only=True):
     """Every variable that the node launcher sets for a process of this framework."""
     passed_on: ClassVar[tuple[str, ...]] = ()
     """Properties that the node launcher receives."""
-    reserved: ClassVar[tuple[tuple[str, str], ...]] = ()
+    reserved_names: ClassVar[tuple[tuple[str, str], ...]] = ()
     """More variables that no recipe may set: a pattern, and what to do instead."""
     rules: ClassVar[tuple[FrameworkRule, ...]] = ()
     each: ClassVar[int | str] = 1
@@ -281,7 +281,7 @@ class Nodes(Block, frozen=True, kw_only=True):
 
     @property
     def meeting(self) -> dict[str, Any]:
-        """Where the processes meet."""
+        """The rendezvous of the processes: settings of their endpoint."""
         return {"port": self.port, "interface": self.interface}
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:
@@ -297,11 +297,11 @@ class Nodes(Block, frozen=True, kw_only=True):
 
     def _chosen(self, variable: Variable) -> Variable:
         """The variable with the value of its property; its value is empty if no property sets it."""
-        given = self.given(variable.option) if variable.option else None
-        if not given:
+        setting = self.given(variable.option) if variable.option else None
+        if not setting:
             return variable
         because = f"set by `{variable.option}`"
-        return variable._replace(value=str(given), because=because if variable.value else variable.because or because)
+        return variable._replace(value=str(setting), because=because if variable.value else variable.because or because)
 
     def given(self, option: str) -> Any:
         """The value of a property; None if the launch chooses it."""
@@ -326,13 +326,13 @@ class Nodes(Block, frozen=True, kw_only=True):
     @classmethod
     def why_reserved(cls) -> dict[str, str]:
         """Patterns of the names that no recipe may set, each with what to do instead."""
-        own = {
+        reasons = {
             name: variable.instead
             for variable in cls.variables
             for name in variable.names
             if not variable.keeps and re.fullmatch(r"[A-Z]\w+", name)
         }
-        return own | dict(cls.reserved)
+        return reasons | dict(cls.reserved_names)
 
 
 class OverMpi(NamedTuple):

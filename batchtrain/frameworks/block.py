@@ -18,17 +18,17 @@ class Spelled(msgspec.StructMeta):
 
     if not TYPE_CHECKING:  # type checkers read the properties of the block itself
 
-        def __call__(cls, **given: Any) -> Any:
-            for name in given:
+        def __call__(cls, **properties: Any) -> Any:
+            for name in properties:
                 if name not in cls.__struct_fields__:
                     raise TypeError(misspelt(cls.__name__, name, cls.__struct_fields__))
-            return super().__call__(**given)
+            return super().__call__(**properties)
 
         @property
         def __doc__(cls) -> str:
             """The text of `help()`: the block's description, and each property with its sentence."""
-            own = cls.__dict__.get("__doc__") or f"`{cls.__name__}`."
-            return "\n".join((own, "", *map(_sentence, _hints(cls).items())))
+            description = cls.__dict__.get("__doc__") or f"`{cls.__name__}`."
+            return "\n".join((description, "", *map(_sentence, _hints(cls).items())))
 
         @property
         def __signature__(cls) -> inspect.Signature:
@@ -39,10 +39,10 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A mapping of the language: immutable, and without unknown keys."""
 
 
-def misspelt(what: str, name: str, known: Collection[str]) -> str:
+def misspelt(what: str, name: str, keywords: Collection[str]) -> str:
     """The message about a keyword that does not exist."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(sorted(known))}."
+    near = difflib.get_close_matches(name, keywords, n=1)
+    hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(sorted(keywords))}."
     return f"{what} has no keyword `{name}`. {hint}"
 
 

@@ -10,17 +10,17 @@ import re
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-def number(wanted: int | str) -> int | None:
+def number(processes_per_node: int | str) -> int | None:
     """The number of processes; a quoted "2" is 2. None for `auto` and for a command."""
-    text = str(wanted).strip()
+    text = str(processes_per_node).strip()
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def fault(wanted: int | str) -> str:
+def fault(processes_per_node: int | str) -> str:
     """Why a node cannot have this number of processes; empty if it can."""
-    if not str(wanted).strip():
+    if not str(processes_per_node).strip():
         return "processes_per_node is empty; give a number, `auto`, or a command that prints one"
-    processes = number(wanted)
+    processes = number(processes_per_node)
     return (
         f"processes_per_node is {processes}; it must be at least 1" if processes is not None and processes < 1 else ""
     )

@@ -62,7 +62,7 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
         Variable("HOROVOD_HOSTNAME", "the node's address", "processes of one node share memory"),
         *SOCKETS,
     )  # fmt: skip
-    reserved: ClassVar[tuple[tuple[str, str], ...]] = (
+    reserved_names: ClassVar[tuple[tuple[str, str], ...]] = (
         (r"HOROVOD_GLOO_RENDEZVOUS_\w+", "take it out"),
         ("HOROVOD_SIZE", "`processes` or `processes_per_node` of the block chooses it"),
         ("HOROVOD_ELASTIC",
@@ -79,8 +79,8 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
     def over_mpi(self) -> OverMpi | None:
         if self.over == "gloo":
             return None
-        named = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
-        environment = tuple(Variable(name, "mpi", _WANTED) for name in named)
+        names = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
+        environment = tuple(Variable(name, "mpi", _WANTED) for name in names)
         return OverMpi(self.runtime, self.executable_path, self.options, environment)
 
     def faults(self, command: str, instances: int | None) -> Iterator[BlockFault]:

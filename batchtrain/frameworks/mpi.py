@@ -241,5 +241,5 @@ class MpiBlock(Block, frozen=True, kw_only=True):
 
 def named_in(image: str) -> str:
     """The MPI whose mark is in the name of an image; empty if there is none. Longer marks contain shorter ones."""
-    known = {word: name for name, mpi in MPIS.items() for word in mpi.in_names}
-    return next((known[word] for word in sorted(known, key=len, reverse=True) if word in image), "")
+    marks = {word: name for name, mpi in MPIS.items() for word in mpi.in_names}
+    return next((marks[word] for word in sorted(marks, key=len, reverse=True) if word in image), "")

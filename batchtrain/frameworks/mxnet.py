@@ -80,7 +80,7 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
                  instead="`interface` of the block chooses it"),
         Variable("PS_VERBOSE", "", "", keeps=True, option="verbose"),
     )  # fmt: skip
-    reserved: ClassVar[tuple[tuple[str, str], ...]] = (("DMLC_RANK|DMLC_TASK_ID", "take it out"),)
+    reserved_names: ClassVar[tuple[tuple[str, str], ...]] = (("DMLC_RANK|DMLC_TASK_ID", "take it out"),)
     rules: ClassVar[tuple[FrameworkRule, ...]] = (
         FrameworkRule("mxnet-rendezvous", "A rendezvous is written as DLBS writes it.",
                       "DLBS: distributed MXNet (mxnet.rendezvous)"),
@@ -90,8 +90,8 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
 
     @property
     def meeting(self) -> dict[str, Any]:
-        named = (rendezvous(self.rendezvous) if self.rendezvous else None) or Rendezvous()
-        return {"port": self.port or named.port, "interface": self.interface or named.interface}
+        endpoint = (rendezvous(self.rendezvous) if self.rendezvous else None) or Rendezvous()
+        return {"port": self.port or endpoint.port, "interface": self.interface or endpoint.interface}
 
     def roles(self, command: str, instances: int) -> tuple[Role, ...]:
         beside = self.server_command or command

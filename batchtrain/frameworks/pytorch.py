@@ -59,7 +59,7 @@ _OWN_STORE = Variable(
 class Torch(Nodes, frozen=True, kw_only=True):
     """Common properties of blocks that use torch.distributed."""
 
-    reserved: ClassVar[tuple[tuple[str, str], ...]] = OF_TORCHRUN
+    reserved_names: ClassVar[tuple[tuple[str, str], ...]] = OF_TORCHRUN
     each: ClassVar[int | str] = AUTO
 
     @property

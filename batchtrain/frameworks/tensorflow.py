@@ -169,12 +169,12 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
                 yield COMMAND, f"`{match[0]}` with `--variable_update={update}`: {why}"
         if update == "collective_all_reduce" and not re.search(r"--?all_reduce_spec[=\s]+\S", command):
             yield COMMAND, f"`--variable_update={update}` {NEEDS_SPEC}"
-        given = re.search(_ROLE_FLAG, command) if self.mode == "flags" else None
-        if given:
+        role_flag = re.search(_ROLE_FLAG, command) if self.mode == "flags" else None
+        if role_flag:
             yield (
                 COMMAND,
-                f"`--{given[1]}` is set for each process by the `tensorflow` launch; remove it, or write"
-                f" `--{given[1]}={{{given[1]}}}` where it belongs",
+                f"`--{role_flag[1]}` is set for each process by the `tensorflow` launch; remove it, or write"
+                f" `--{role_flag[1]}={{{role_flag[1]}}}` where it belongs",
             )
 
 

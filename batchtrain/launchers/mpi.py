@@ -59,7 +59,7 @@ def _payload(options: MpiLaunch, command: str) -> python.Payload:
 def _files(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
     looked = (steps.PREFLIGHT,) if options.setup.preflight else ()
     noted = (steps.VERDICT,) if _noted(options, payload, shape) else ()
-    return (steps.GANG, steps.NODE, steps.RANK, steps.SWEEP, steps.SSH, *looked, *noted)
+    return (steps.GANG, steps.NODE, steps.RANK, *steps.LINES, steps.SWEEP, steps.SSH, *looked, *noted)
 
 
 def _noted(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[Variable, ...]:
@@ -74,9 +74,7 @@ def _preflight(options: MpiLaunch, shape: Shape) -> tuple[str, ...]:
     port = steps.port_of(shape, options.setup.coordination_command)
     fast = fabric.needs_device(options.block, shape.fabric)
     memlock = fast or bool(variables.on_infiniband(shape))
-    given = options.block.processes_per_node
-    each = 1 if given is None and not _places_ranks(options) else given
-    return preflight.expected(shape, each, port, infiniband=fast, memlock=memlock)
+    return preflight.expected(shape, options.block.processes_per_node, port, infiniband=fast, memlock=memlock)
 
 
 def _inside(options: MpiLaunch, payload: python.Payload) -> python.Payload:
@@ -245,7 +243,7 @@ def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: 
     abort = options.block.mpi.abort
     if abort and abort not in options.setup.own:
         decisions.append(Implicit(abort, "1", "MPI_Abort is to end its rank so that the launch sees it", "mpich-abort"))
-    decisions += (Implicit(*each[:4]) for each in _added(options, ranks, shape))
+    decisions += (Implicit(each.what, each.value, each.because, each.rule) for each in _added(options, ranks, shape))
     if payload.hooked:
         because = (
             "ends all ranks if one raises an exception, so that none waits forever; only where mpi4py is installed"

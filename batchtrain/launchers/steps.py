@@ -23,8 +23,10 @@ def _with_ranks(script: bytes) -> bytes:
 
 
 GANG = File(".batchtrain/gang.sh", runtime.GANG)
+ATTEMPT = File(".batchtrain/attempt.sh", runtime.ATTEMPT)
 NODE = File(".batchtrain/node.sh", runtime.NODE)
 RANK = File(".batchtrain/rank.sh", _with_ranks(runtime.RANK), 0o755)
+LINES = (File(".batchtrain/lines.sh", runtime.LINES, 0o755), File(".batchtrain/lines.awk", runtime.LINES_AWK))
 SWEEP = File(".batchtrain/sweep.sh", runtime.SWEEP, 0o755)
 SSH = File(".batchtrain/bin/ssh", runtime.SSH, 0o755)
 PREFLIGHT = File(".batchtrain/preflight.sh", runtime.PREFLIGHT)
@@ -49,10 +51,24 @@ _METRICS = shell.block(
 
 
 def measured(launch: Launch, wanted: bool) -> Launch:
-    """The launch of a task on one node with a file for metrics; as it is for a task that is not measured."""
+    """The launch of a task on one node with a file for metrics and a record of its attempts; unchanged if that is not
+    wanted."""
     if not wanted:
         return launch
-    return launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files))
+    measured = launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files))
+    return recorded(measured)
+
+
+_ATTEMPT = shell.block(
+    "The number of this attempt of the task, and the record of its beginning and its end:",
+    'source "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/attempt.sh"',
+    "bt_begin_attempt",
+)
+
+
+def recorded(launch: Launch) -> Launch:
+    """The launch with a record of each attempt of the task."""
+    return launch._replace(application=f"{_ATTEMPT}\n\n{launch.application}", files=(ATTEMPT, *launch.files))
 
 
 def node_launcher(framework: str) -> tuple[File, ...]:

@@ -24,29 +24,29 @@ _SIGNED = re.compile(r"\?[^\s\"'?]*\bsig=[^\s\"']*")
 
 def digest(plan: Plan, job_id: str) -> str:
     """The digest of what a plan says about a job and its tasks; of a stream of tasks, of what is known without it."""
-    hashed = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     for step in plan.steps:
         if step.subject == job_id and step.action in ("job.add", "task.add", "job.complete"):
             document = step.body.rules() if isinstance(step.body, TaskStream) else step.document
-            shown = canonical(masked_document(document, plan.hidden), {})
-            hashed.update(step.action.encode() + msgspec.json.encode(shown, order="sorted"))
-    return hashed.hexdigest()
+            document_form = canonical(masked_document(document, plan.hidden), {})
+            hasher.update(step.action.encode() + msgspec.json.encode(document_form, order="sorted"))
+    return hasher.hexdigest()
 
 
 def mark(task: Mapping[str, Any], retries: int = 0) -> bytes:
     """Eight bytes that are equal for equal tasks. retries: those of the job, for a planned task without constraints."""
-    constrained = {"constraints": {"maxTaskRetryCount": retries}, **task} if retries else task
-    shown = canonical(constrained, FILLED_IN["task"])
-    return blake2b(msgspec.json.encode(shown, order="sorted"), digest_size=8).digest()
+    document = {"constraints": {"maxTaskRetryCount": retries}, **task} if retries else task
+    form = canonical(document, FILLED_IN["task"])
+    return blake2b(msgspec.json.encode(form, order="sorted"), digest_size=8).digest()
 
 
-def canonical(value: Any, filled: Any, key: str = "") -> Any:
-    """The canonical form of a part of a document; None for what says nothing. filled: the service's default for it."""
+def canonical(value: Any, default: Any, key: str = "") -> Any:
+    """The canonical form of a part of a document; None for what says nothing. default: the service's default for it."""
     if isinstance(value, dict):
-        return dict(_object(value, filled if isinstance(filled, dict) else {})) or None
+        return dict(_object(value, default if isinstance(default, dict) else {})) or None
     if isinstance(value, (list, tuple)):
         return _list(value, key) or None
-    if filled is not None and same(value, filled, key):
+    if default is not None and same(value, default, key):
         return None
     if not isinstance(value, str):
         return value
@@ -54,14 +54,14 @@ def canonical(value: Any, filled: Any, key: str = "") -> Any:
     return text.lower() if key in CASELESS else text
 
 
-def _object(value: Mapping[str, Any], filled: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _object(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     hidden = "value" in value and is_secret(str(value.get("name", "")))
     for name, item in value.items():
         if name in _LEFT_OUT or (hidden and name == "value"):
             continue
-        shown = canonical(item, filled.get(name), name)
-        if shown is not None:
-            yield name, shown
+        item_form = canonical(item, defaults.get(name), name)
+        if item_form is not None:
+            yield name, item_form
 
 
 def _list(value: list[Any] | tuple[Any, ...], key: str) -> list[Any]:

@@ -37,14 +37,14 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         *devices,
         *task.additional_docker_run_options,
     )
-    built = wire.ContainerSettings(
+    container = wire.ContainerSettings(
         image_name=task.docker_image or "",
         container_run_options=" ".join(options) or None,
         registry=image.registry(frame.recipe, task.container_registry) if task.container_registry else None,
         working_directory=where,
         container_host_batch_bind_mounts=_mounts(frame, task),
     )
-    return built, by_size + by_device + by_gang + by_default
+    return container, by_size + by_device + by_gang + by_default
 
 
 def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSettings | None:
@@ -71,51 +71,51 @@ def _shared_memory(frame: Frame, task: Task) -> tuple[str | None, tuple[Implicit
         return None, ()
     if size is not None:
         return shlex.quote(task_resources.plain_size(size)), ()
-    needed = task_resources.shared_memory(frame.job, task, frame.size)
+    memory = task_resources.shared_memory(frame.job, task, frame.size)
     if any(option.startswith(_OWN_SHM) for option in options):
         return None, ()
-    value = task_resources.mib(needed.chosen)
-    return value, (Implicit("--shm-size", value, needed.because, "shm-size"),)
+    value = task_resources.mib(memory.chosen)
+    return value, (Implicit("--shm-size", value, memory.because, "shm-size"),)
 
 
 def _devices(frame: Frame, task: Task, shape: Shape) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
-    added: list[tuple[tuple[str, ...], Implicit]] = []
+    flag_groups: list[tuple[tuple[str, ...], Implicit]] = []
     flags: tuple[str, ...]
     if shape.fabric is not Fabric.ETHERNET:
         flags = ("--ulimit", "memlock=-1:-1", "--device=/dev/infiniband")
         because = "the task uses InfiniBand, which pins memory"
-        added.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
-    if (described := described_gpus(frame, task, shape)) is not None:
+        flag_groups.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "infiniband-container")))
+    if (topology := described_gpus(frame, task, shape)) is not None:
         folder = variables.TOPOLOGY_FOLDER
         flags = (f"-v {folder}:{folder}:ro",)
-        added.append((flags, Implicit("containerRunOptions", " ".join(flags), described.because, described.rule)))
+        flag_groups.append((flags, Implicit("containerRunOptions", " ".join(flags), topology.because, topology.rule)))
     size = frame.size
     if size is not None and size.gpus and size.gpu_vendor == "amd" and task_resources.gpus(frame.job, task, size):
         flags = ("--device=/dev/kfd", "--device=/dev/dri")
         because = f"{size.name} has AMD GPUs, which the service adds to no container"
-        added.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
-    return tuple(flag for flags, _ in added for flag in flags), tuple(entry for _, entry in added)
+        flag_groups.append((flags, Implicit("containerRunOptions", " ".join(flags), because, "rocm-devices")))
+    return tuple(flag for flags, _ in flag_groups for flag in flags), tuple(entry for _, entry in flag_groups)
 
 
 def described_gpus(frame: Frame, task: Task, shape: Shape) -> Variable | None:
     """The topology file that NCCL reads in a gang's container. Returns None if the user mounts that folder, names
     another file or unsets the variable: an image's own folder of that name would be hidden for nothing."""
-    own = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
-    if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in option for option in own):
+    user_options = (*(bind.inside for bind in binds(frame, task)), *task.additional_docker_run_options)
+    if task.multi_instance is None or any(variables.TOPOLOGY_FOLDER in option for option in user_options):
         return None
-    described = variables.topology(shape)
-    if described is None or any(
-        described.name in block.leave_unset for _, block in task.multi_instance.launches if isinstance(block, Nodes)
+    topology = variables.topology(shape)
+    if topology is None or any(
+        topology.name in block.leave_unset for _, block in task.multi_instance.launches if isinstance(block, Nodes)
     ):
         return None
-    value = {**frame.job.environment_variables, **task.environment_variables}.get(described.name)
-    return described if value is None or value.startswith(variables.TOPOLOGY_FOLDER) else None
+    value = {**frame.job.environment_variables, **task.environment_variables}.get(topology.name)
+    return topology if value is None or value.startswith(variables.TOPOLOGY_FOLDER) else None
 
 
 def _pool_key(frame: Frame, task: Task) -> tuple[tuple[str, ...], tuple[Implicit, ...]]:
     """Mounts the key with which a gang's containers log in to each other; Batch itself mounts it into no container."""
-    own = (*binds(frame, task), *task.additional_docker_run_options)
-    if frame.windows or task.multi_instance is None or any(POOL_KEY in option for option in own):
+    user_options = (*binds(frame, task), *task.additional_docker_run_options)
+    if frame.windows or task.multi_instance is None or any(POOL_KEY in option for option in user_options):
         return (), ()
     option = f"-v {POOL_KEY}:{POOL_KEY}:ro"
     because = "the containers of a gang log in to each other with the pool's own key"
@@ -136,5 +136,5 @@ def _working_directory(frame: Frame, task: Task) -> tuple[str, tuple[Implicit, .
 def _mounts(frame: Frame, task: Task) -> tuple[wire.BindMount, ...]:
     if task.bind_mounts:
         return tuple(wire.BindMount(source=mount.source, is_read_only=mount.read_only) for mount in task.bind_mounts)
-    restricted = either(task.restrict_default_bind_mounts, frame.job.restrict_default_bind_mounts)
-    return (wire.BindMount(source="Task"),) if restricted else ()
+    task_only = either(task.restrict_default_bind_mounts, frame.job.restrict_default_bind_mounts)
+    return (wire.BindMount(source="Task"),) if task_only else ()

@@ -42,5 +42,5 @@ def hour_of(recipe: Recipe, region: str | None) -> Hour | None:
 def region_for(credentials: Credentials | None, environment: Mapping[str, str]) -> str:
     """The region of the account that would be used, by its endpoint; empty if that does not tell it."""
     batch = credentials.batch if credentials is not None else None
-    own = batch.account_service_url if batch is not None else None
-    return region_of(own or environment.get("AZURE_BATCH_ENDPOINT", ""))
+    service_url = batch.account_service_url if batch is not None else None
+    return region_of(service_url or environment.get("AZURE_BATCH_ENDPOINT", ""))

@@ -70,46 +70,46 @@ class PlanComparison(tuple[Compared, ...]):
 
 def compare(plan: Plan, living: Living) -> PlanComparison:
     """Every pool, job, schedule and task of a plan, in its order."""
-    compareds = []
+    comparisons = []
     retries: dict[str, int] = {}
-    for kind, name, planned, open_texts in _planned(plan):
+    for kind, name, document, open_texts in _planned(plan):
         if kind == "job":
-            retries[name[0]] = planned.get("constraints", {}).get("maxTaskRetryCount", 0)
-        filled = _filled_in(kind, 0 if "constraints" in planned else retries.get(name[0], 0))
-        compared = _compared(kind, name, planned, _standing(living, kind, name), filled, open_texts)
-        compareds.append(_veiled(compared, plan.hidden))
-    return PlanComparison(compareds)
+            retries[name[0]] = document.get("constraints", {}).get("maxTaskRetryCount", 0)
+        defaults = _filled_in(kind, 0 if "constraints" in document else retries.get(name[0], 0))
+        comparison = _compared(kind, name, document, _standing(living, kind, name), defaults, open_texts)
+        comparisons.append(_veiled(comparison, plan.hidden))
+    return PlanComparison(comparisons)
 
 
 COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"})
 """The current number of nodes: it makes no other pool, and a formula sets it if the pool scales itself."""
 
 
-def but_for_counts(compared: Compared) -> Compared:
+def but_for_counts(comparison: Compared) -> Compared:
     """The comparison of a pool with its plan, without the number of its nodes and its variables with secrets."""
-    left = tuple(
+    differences = tuple(
         difference
-        for difference in compared.differences
+        for difference in comparison.differences
         if difference.path not in COUNTS and not is_secret(_variable(difference))
     )
-    return compared._replace(state=compared.state if left else "same", differences=left)
+    return comparison._replace(state=comparison.state if differences else "same", differences=differences)
 
 
-def _veiled(compared: Compared, secrets: tuple[Secret, ...]) -> Compared:
+def _veiled(comparison: Compared, secrets: tuple[Secret, ...]) -> Compared:
     """The same with secrets masked on both sides."""
     differences = tuple(
         difference._replace(
             living=_shown_as(difference, difference.living, secrets),
             planned=_shown_as(difference, difference.planned, secrets),
         )
-        for difference in compared.differences
+        for difference in comparison.differences
     )
-    return compared._replace(differences=differences)
+    return comparison._replace(differences=differences)
 
 
 def _shown_as(difference: Difference, value: Any, secrets: tuple[Secret, ...]) -> Any:
-    shown, name = masked_document(value, secrets), _variable(difference)
-    return variable(name, shown) if name and isinstance(shown, str) else shown
+    masked_value, name = masked_document(value, secrets), _variable(difference)
+    return variable(name, masked_value) if name and isinstance(masked_value, str) else masked_value
 
 
 def _variable(difference: Difference) -> str:
@@ -120,10 +120,10 @@ def _variable(difference: Difference) -> str:
 
 def _filled_in(kind: str, retries: int) -> Document:
     """The service's defaults for omitted properties; without constraints, a task has the retries of its job."""
-    filled = FILLED_IN[kind]
+    defaults = FILLED_IN[kind]
     if kind != "task" or not retries:
-        return filled
-    return {**filled, "constraints": {**filled["constraints"], "maxTaskRetryCount": retries}}
+        return defaults
+    return {**defaults, "constraints": {**defaults["constraints"], "maxTaskRetryCount": retries}}
 
 
 def wanted(plan: Plan) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
@@ -157,11 +157,11 @@ CHANGES = frozenset({"pool.resize", "pool.autoscale", "job.complete"})
 
 def _grown(body: dict[str, Any], pool_id: str, changes: Mapping[tuple[Action, str], dict[str, Any]]) -> dict[str, Any]:
     """A pool that is created empty, as it is after it got its identities and nodes."""
-    scaled = changes.get(("pool.autoscale", pool_id))
+    formula = changes.get(("pool.autoscale", pool_id))
     return {
         **body,
         **changes.get(("pool.resize", pool_id), {}),
-        **({"enableAutoScale": True, **scaled} if scaled else {}),
+        **({"enableAutoScale": True, **formula} if formula else {}),
     }
 
 
@@ -180,16 +180,16 @@ def _standing(living: Living, kind: str, name: tuple[str, ...]) -> Document | No
 def _compared(
     kind: str,
     name: tuple[str, ...],
-    planned: Document,
-    standing: Document | None,
-    filled: Document,
+    document: Document,
+    existing: Document | None,
+    defaults: Document,
     open_texts: OpenTexts,
 ) -> Compared:
-    if standing is None:
+    if existing is None:
         return Compared(kind, "/".join(name), "make")
     differences = tuple(
         Difference(path, before, after, how(kind, path))
-        for path, before, after in _differences(standing, planned, filled)
+        for path, before, after in _differences(existing, document, defaults)
         if not _may_be(before, after, open_texts)
     )
     return Compared(kind, "/".join(name), "differs" if differences else "same", differences)
@@ -317,28 +317,28 @@ CASELESS = frozenset(
 _SPAN = re.compile(r"P(?=[0-9T])(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
 
 
-def _differences(standing: Document, planned: Document, filled: Document) -> Iterator[tuple[str, Any, Any]]:
-    if planned.get("enableAutoScale"):
-        standing = {key: value for key, value in standing.items() if key not in COUNTS}
-    yield from _objects(standing, planned, filled, "")
+def _differences(existing: Document, document: Document, defaults: Document) -> Iterator[tuple[str, Any, Any]]:
+    if document.get("enableAutoScale"):
+        existing = {key: value for key, value in existing.items() if key not in COUNTS}
+    yield from _objects(existing, document, defaults, "")
 
 
-def _objects(standing: Document, planned: Document, filled: Document, path: str) -> Iterator[tuple[str, Any, Any]]:
-    for key in dict.fromkeys((*planned, *standing)):
+def _objects(existing: Document, document: Document, defaults: Document, path: str) -> Iterator[tuple[str, Any, Any]]:
+    for key in dict.fromkeys((*document, *existing)):
         if key in READ_ONLY or key in NEVER_GIVEN_BACK:
             continue
         below = f"{path}.{key}" if path else key
-        yield from _values(standing.get(key), planned.get(key), filled.get(key), below, key)
+        yield from _values(existing.get(key), document.get(key), defaults.get(key), below, key)
 
 
-def _values(before: Any, after: Any, filled: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(filled, Mapping) or isinstance(before, Mapping) or isinstance(after, Mapping):
-        if before is None and after is not None and not filled:
+def _values(before: Any, after: Any, default: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(default, Mapping) or isinstance(before, Mapping) or isinstance(after, Mapping):
+        if before is None and after is not None and not default:
             yield path, None, after
             return
-        yield from _objects(before or {}, after or {}, filled or {}, path)
+        yield from _objects(before or {}, after or {}, default or {}, path)
         return
-    before, after = (filled if value is None else value for value in (before, after))
+    before, after = (default if value is None else value for value in (before, after))
     if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
         yield from _lists(before or (), after or (), path, key)
     elif not same(before, after, key):
@@ -390,18 +390,21 @@ ALIKE = 5
 """Tasks of one state that are named; the rest is counted."""
 
 
-def as_text(compared: Iterable[Compared]) -> str:
+def as_text(comparisons: Iterable[Compared]) -> str:
     """A line for each pool, job and task with what differs below it; tasks alike are one line."""
     lines: list[str] = []
     groups: dict[tuple[Any, ...], list[Compared]] = {}
-    for item in compared:
+    for item in comparisons:
         alone = item.kind != "task"
         key = (item.kind, item.id if alone else item.id.split("/")[0], item.state, repr(item.differences))
         groups.setdefault(key, []).append(item)
     for members in groups.values():
         first = members[0]
         lines.append(f"{_MARKS[first.state]} {first.kind} {_named(members)}: {_STATES[first.state]}")
-        lines += [f"    {_difference_text(difference)}" for difference in first.differences]
+        lines += [
+            f"    {item.path}: {_shown(item.living)} -> {_shown(item.planned)}   ({item.how})"
+            for item in first.differences
+        ]
     return "\n".join(lines)
 
 
@@ -410,12 +413,8 @@ _STATES = {"make": "to be made", "same": "as planned", "differs": "differs"}
 
 
 def _named(members: list[Compared]) -> str:
-    shown = ", ".join(item.id for item in members[:ALIKE])
-    return shown + (f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else "")
-
-
-def _difference_text(difference: Difference) -> str:
-    return f"{difference.path}: {_shown(difference.living)} -> {_shown(difference.planned)}   ({difference.how})"
+    names = ", ".join(item.id for item in members[:ALIKE])
+    return names + (f" and {len(members) - ALIKE:,} more" if len(members) > ALIKE else "")
 
 
 def _shown(value: Any) -> str:

@@ -23,7 +23,7 @@ def conditions(mine: ExitConditions | None, *, acting: bool, filling: bool) -> w
     if mine is None:
         return UNTOUCHED if filling else None
     default = _options(mine.default, acting, filling)
-    built = wire.ExitConditions(
+    exit_conditions = wire.ExitConditions(
         exit_codes=tuple(
             wire.ExitCode(code=code.code, exit_options=_given(code.exit_options, acting, filling))
             for code in mine.exit_codes
@@ -36,7 +36,7 @@ def conditions(mine: ExitConditions | None, *, acting: bool, filling: bool) -> w
         file_upload_error=_options(mine.file_upload_error, acting, filling),
         default=default or (UNTOUCHED.default if filling else None),
     )
-    return None if built == wire.ExitConditions() else built
+    return None if exit_conditions == wire.ExitConditions() else exit_conditions
 
 
 def mode(job: Job, tasks: Iterable[Task], path: str) -> tuple[str | None, tuple[Implicit, ...]]:
@@ -66,8 +66,8 @@ def _all(conditions: ExitConditions) -> Iterator[ExitOptions]:
 def _options(default: ExitDefault | None, acting: bool, filling: bool) -> wire.ExitOptions | None:
     if default is None:
         return None
-    given = _given(default.exit_options, acting, filling)
-    return None if given == wire.ExitOptions() else given
+    options = _given(default.exit_options, acting, filling)
+    return None if options == wire.ExitOptions() else options
 
 
 def _given(options: ExitOptions, acting: bool, filling: bool) -> wire.ExitOptions:

@@ -75,8 +75,8 @@ def decisions(implicit: Iterable[Implicit]) -> tuple[Decision, ...]:
 
 def _decision(kind: tuple[str, str, str, str], paths: list[str]) -> Decision:
     rule = RULES[kind[3]]
-    shown = tuple(path for path in dict.fromkeys(paths) if path)[:SHOWN]
-    return Decision(*kind, rule.sentence, rule.source, rule.off, shown, len(paths))
+    places = tuple(path for path in dict.fromkeys(paths) if path)[:SHOWN]
+    return Decision(*kind, rule.sentence, rule.source, rule.off, places, len(paths))
 
 
 def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = "") -> Explained:
@@ -91,15 +91,15 @@ def explain(plan: Plan, recipe: Recipe, values: Any, origins: Any, query: str = 
     steps = _from_the_top(read_path(query), values)
     if _beyond(steps, values):
         return Explained(())
-    decided = decisions(item for item in plan.implicit if _is_about(item, query, steps))
+    implied = decisions(item for item in plan.implicit if _is_about(item, query, steps))
     leaves = list(_leaves(values, origins, ()))
     matching = [leaf for leaf in leaves if _leads_to(steps, leaf[0]) or _is_named(leaf[0], query)]
-    wanted = [leaf for leaf in matching if leaf[2] != DEFAULT] or _of_the_job(steps, leaves)
-    wanted = wanted or (matching if len(matching) <= SHOWN else matching[:1])
-    settings = _grouped(plan, recipe, wanted)
-    if not decided and not settings:
+    leaves_to_show = [leaf for leaf in matching if leaf[2] != DEFAULT] or _of_the_job(steps, leaves)
+    leaves_to_show = leaves_to_show or (matching if len(matching) <= SHOWN else matching[:1])
+    settings = _grouped(plan, recipe, leaves_to_show)
+    if not implied and not settings:
         settings = tuple(_absent(pattern, item) for pattern, item in _properties_called(query, steps))
-    return Explained(decided, settings)
+    return Explained(implied, settings)
 
 
 def hint(plan: Plan, query: str, values: Any) -> str:
@@ -129,8 +129,8 @@ def _from_the_top(steps: Path, values: Any) -> Path:
     """A path whose first step is inside a section, with that section: `tasks[0]` is one of the jobs'."""
     if len(steps) < 2 or steps[0] in schema.SECTIONS:
         return steps
-    known = (section for section in values if steps[0] in schema.fields_of(_item_of(section)))
-    return next(((section, *steps) for section in known), steps)
+    sections = (section for section in values if steps[0] in schema.fields_of(_item_of(section)))
+    return next(((section, *steps) for section in sections), steps)
 
 
 def _item_of(section: str) -> Any:
@@ -176,15 +176,15 @@ def _is_about(item: Implicit, query: str, steps: Path) -> bool:
 
 def _leads_to(steps: Path, path: Path) -> bool:
     """Whether a path is the one that was asked for, or below it; numbers may be left out of the question."""
-    left = list(steps)
+    remaining = list(steps)
     for step in path:
-        if not left:
+        if not remaining:
             return True
-        if step == left[0]:
-            left.pop(0)
-        elif not isinstance(step, int) or isinstance(left[0], int):
+        if step == remaining[0]:
+            remaining.pop(0)
+        elif not isinstance(step, int) or isinstance(remaining[0], int):
             return False
-    return not left
+    return not remaining
 
 
 def _is_named(path: Path, query: str) -> bool:
@@ -193,10 +193,10 @@ def _is_named(path: Path, query: str) -> bool:
 
 def _properties_called(query: str, steps: Path) -> Iterator[tuple[reference.PropertyPath, reference.Property]]:
     """Properties that are not set, by place or by name."""
-    wanted = _pattern_of(steps)
-    for known, item in reference.properties().items():
-        if reference.anchor(known) == reference.anchor(wanted) or item.name == query:
-            yield known, item
+    pattern = _pattern_of(steps)
+    for path, item in reference.properties().items():
+        if reference.anchor(path) == reference.anchor(pattern) or item.name == query:
+            yield path, item
 
 
 # --- what a property became -----------------------------------------------------------------------------------------
@@ -234,22 +234,22 @@ def _setting(plan: Plan, recipe: Recipe, path: Path, members: list[tuple[Path, A
     item = reference.properties().get(pattern)
     if item is None:
         return Setting(dotted(path), _value(path, members), members[0][2], "", "", (), 0, schema.anchor(path))
-    planned = [] if is_hidden(path) else _distinct(on_wire(plan, recipe, path, item.wire))
-    planned = _of_the_volume(recipe, path, planned)
+    values = [] if is_hidden(path) else _distinct(on_wire(plan, recipe, path, item.wire))
+    values = _of_the_volume(recipe, path, values)
     return Setting(
-        dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(planned[:SHOWN]),
-        len(planned), schema.anchor(path), reference.gone(pattern),
+        dotted(path), _value(path, members), members[0][2], item.description, item.wire, tuple(values[:SHOWN]),
+        len(values), schema.anchor(path), reference.gone(pattern),
     )  # fmt: skip
 
 
-def _of_the_volume(recipe: Recipe, path: Path, planned: list[Any]) -> list[Any]:
+def _of_the_volume(recipe: Recipe, path: Path, values: list[Any]) -> list[Any]:
     """Of options that hold volumes, those with the volume that is asked about."""
     match path:
         case ("global_resources", "volumes", str(kind), str(name), *_):
             volume = getattr(recipe.resources.volumes, kind).get(name)
             inside = getattr(volume, "container_path", None)
-            return [value for value in planned if not isinstance(value, str) or not inside or inside in value]
-    return planned
+            return [value for value in values if not isinstance(value, str) or not inside or inside in value]
+    return values
 
 
 def _absent(pattern: reference.PropertyPath, item: reference.Property) -> Setting:
@@ -343,13 +343,13 @@ def _distinct(values: Iterable[Any]) -> list[Any]:
 def _rule_text(items: list[Decision]) -> str:
     """Decisions by one rule for the same blocks: what each is and why, then once what they share."""
     lines = [f"{item.what} = {item.value}\n  because {item.because}" for item in items]
-    shared = items[0]
-    if shared.where:
-        more = f" and {shared.times - len(shared.where):,} more" if shared.times > len(shared.where) else ""
-        lines.append(f"  for {', '.join(shared.where)}{more}")
-    lines += [f"  rule {shared.rule}: {shared.sentence}", f"  source: {shared.source}"]
+    first = items[0]
+    if first.where:
+        more = f" and {first.times - len(first.where):,} more" if first.times > len(first.where) else ""
+        lines.append(f"  for {', '.join(first.where)}{more}")
+    lines += [f"  rule {first.rule}: {first.sentence}", f"  source: {first.source}"]
     lines.append(
-        f"  to switch it off: {shared.off}" if shared.off else "  it cannot be switched off: nothing else could work"
+        f"  to switch it off: {first.off}" if first.off else "  it cannot be switched off: nothing else could work"
     )
     return "\n".join(lines)
 

@@ -28,9 +28,9 @@ Build = Callable[[Task, str], Built]
 class FactoryTasks:
     """The tasks of one factory, for a stream."""
 
-    def __init__(self, made: Made, span: ids.Span | None, build: Build) -> None:
+    def __init__(self, expansion: Made, span: ids.Span | None, build: Build) -> None:
         """span: the ids; None if the values make them."""
-        self._made, self._span, self._build = made, span, build
+        self._made, self._span, self._build = expansion, span, build
 
     @property
     def count(self) -> int | None:
@@ -102,7 +102,7 @@ class FactoryTasks:
         """None if the values of this factory change more than texts of the body."""
         row = next(iter(self._made.rows()))
         try:
-            cut = _cut(self._made, row, self._build, named=self._span is not None)
+            cut = _cut(self._made, row, self._build, with_id=self._span is not None)
         except (_NotPlain, PlanError, *FORMAT_ERRORS):
             return None
         return cut if cut and cut.filled(row, self.first.id) in (None, self.first) else None
@@ -203,19 +203,19 @@ def _recorded(value: Any) -> str:
     return factories.as_json(value).replace('"', '\\"')
 
 
-def _cut(made: Made, row: Row, build: Build, *, named: bool) -> _Cut | None:
+def _cut(expansion: Made, row: Row, build: Build, *, with_id: bool) -> _Cut | None:
     """Plan the task with a mark for each value, and cut its document there."""
-    spot, (values, words) = made.spot, made.arguments(row)
+    spot, (values, words) = expansion.spot, expansion.arguments(row)
     mark = "zq"
     while mark in repr(spot.task):
         mark += "q"
     uses = [f"{{{ID}}}"]
     fields = {name: _Field(name, mark, uses) for name in words}
-    recorded = {id(field): format(_Field(f"#{name}", mark, uses)) for name, field in fields.items()}
-    task = made.filled(
+    texts = {id(field): format(_Field(f"#{name}", mark, uses)) for name, field in fields.items()}
+    task = expansion.filled(
         tuple(_Field(str(index), mark, uses) for index in range(len(values))),
         fields,
-        lambda field: recorded[id(field)],
+        lambda field: texts[id(field)],
     )
     first = (task.command or "").split(maxsplit=1)[:1]
     body = build(task, f"{mark}0z").body
@@ -229,10 +229,10 @@ def _cut(made: Made, row: Row, build: Build, *, named: bool) -> _Cut | None:
         return None
     names = tuple(name for name in words if f"{{#{name}}}" in _format(plain.decode(), mark, uses))
     return _Cut(
-        made,
+        expansion,
         _format(plain.decode(), mark, uses),
         tuple(_part(piece, mark, uses) for piece in around),
-        "" if named else spot.task.id or "",
+        "" if with_id else spot.task.id or "",
         NAME if paths else PLAIN,
         names,
         frozenset(words) if factories.names(spot.factory) else _words_in(uses, words),

@@ -29,7 +29,7 @@ class Frame(NamedTuple):
     link: str | None
     """The storage account through which files travel; None: inside the request."""
     sources: Sources
-    depot: str = ""
+    blob_store: str = ""
     """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
     project: str = ""
     """The id of the recipe's project."""
@@ -54,7 +54,7 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         pool.inter_node if pool else bool(recipe.pool and recipe.pool.inter_node_communication_enabled),
         recipe.settings.storage_account_settings if travel.through_storage(recipe) else None,
         sources,
-        facts.depot,
+        facts.blob_store,
         facts.project or project_id(recipe.directory),
         _windows(recipe),
     )

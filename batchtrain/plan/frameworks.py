@@ -17,9 +17,9 @@ from batchtrain.launchers.launch import File, Launch, MpiLaunch, Setup
 
 
 def launch(
-    task: Task, gang: MultiInstance, shape: Shape, own: frozenset[str], image: apptainer.Apptainer | None
+    task: Task, gang: MultiInstance, shape: Shape, variable_names: frozenset[str], image: apptainer.Apptainer | None
 ) -> Launch:
-    """The launch of a multi-instance task. own: names of the variables that the task or its job sets.
+    """The launch of a multi-instance task. variable_names: names of the variables that the task or its job sets.
 
     Raises PlanError for two blocks at once, and for what a launcher refuses.
     """
@@ -33,7 +33,7 @@ def launch(
         preflight=gang.preflight,
         rank_logs=gang.rank_logs,
         inside=apptainer.CALL if image else "",
-        own=own,
+        own=variable_names,
         preemption=task.checkpoint.signal or "" if task.checkpoint else None,
     )
     for _, block in gang.launches:
@@ -73,12 +73,14 @@ def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[st
     all_set = msgspec.structs.replace(block, leave_unset=())
     gang = task.multi_instance
     setup = Setup(gang.pre_execution_command, gang.coordination_command)
-    made = node_launcher.launch(all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances))
-    words = (what for item in made.implicit for what in item.what.split(", "))
-    known = tuple(dict.fromkeys(what for what in words if re.fullmatch(r"[A-Z]\w+", what)))
+    full_launch = node_launcher.launch(
+        all_set, setup, (task.command or "").strip(), _EVERYTHING._replace(instances=instances)
+    )
+    words = (what for item in full_launch.implicit for what in item.what.split(", "))
+    names = tuple(dict.fromkeys(what for what in words if re.fullmatch(r"[A-Z]\w+", what)))
     for name in block.leave_unset:
-        if name not in known and not name.startswith("BATCHTRAIN_"):
-            near = schema.nearest(name, known)[0]
+        if name not in names and not name.startswith("BATCHTRAIN_"):
+            near = schema.nearest(name, names)[0]
             meant = f"did you mean `{near}`?" if near else "`config explain` lists those that it sets"
             yield "leave-unset", ".leave_unset", f"`leave_unset` has `{name}`, which this launch never sets; {meant}"
 
@@ -114,9 +116,9 @@ def one_node(task: Task, shape: Shape, files: Iterable[File], where: str, path: 
     """A warning for a program of the task's own files that trains on one node alone, in a task of several."""
     if task.multi_instance is None or shape.instances < 2:
         return ()
-    named = {file.name.rpartition("/")[2] for file in files}
+    names = {file.name.rpartition("/")[2] for file in files}
     words = re.finditer(r"\S+", task.command or "")
-    run = named.intersection(word[0].strip("\"'").rpartition("/")[2] for word in words)
+    run = names.intersection(word[0].strip("\"'").rpartition("/")[2] for word in words)
     return tuple(
         Problem(
             "one-node-strategy",

@@ -52,14 +52,14 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
 
 def image_of(pool: Pool) -> Image:
     """The pool's only image. Raises PlanError without an image, or with several."""
-    named = pool.vm_configuration.images
-    if len(named) != 1:
-        fault = "names no image" if not named else "names several images"
+    images = pool.vm_configuration.images
+    if len(images) != 1:
+        fault = "names no image" if not images else "names several images"
         raise PlanError(
             f"pool {pool.id} {fault}; give one of `platform_image`, `custom_image`, `shared_gallery_image` and"
             " `community_gallery_image`"
         )
-    return named[0]
+    return images[0]
 
 
 def node_agent(image: Image, catalog: Catalog) -> str:
@@ -68,13 +68,13 @@ def node_agent(image: Image, catalog: Catalog) -> str:
         return image.node_agent
     if isinstance(image, CustomImage | SharedGalleryImage | CommunityGalleryImage):
         raise PlanError("an image of your own needs `node_agent`, such as `batch.node.ubuntu 24.04`")
-    known = catalog.image(image.publisher, image.offer, image.sku)
-    if known is None:
+    entry = catalog.image(image.publisher, image.offer, image.sku)
+    if entry is None:
         raise PlanError(
             f"the image {image.publisher}:{image.offer}:{image.sku} is not in the catalogue, so its node agent"
             " is not known; say it with `node_agent`, or use a listed image (such as microsoft-dsvm:ubuntu-hpc:2404)"
         )
-    return known.node_agent
+    return entry.node_agent
 
 
 def is_windows(pool: Pool, catalog: Catalog) -> bool:
@@ -122,28 +122,30 @@ def containers(recipe: Recipe, pool: Pool) -> Containers:
     """
     if not uses_containers(recipe):
         return Containers()
-    listed = recipe.resources.docker_images
+    names = recipe.resources.docker_images
     delays = recipe.settings.delay_docker_image_preload and not is_windows(pool, recipe.catalog)
-    delayed = tuple(name for name in listed if delays and not _signed_in(recipe, name))
-    kept = tuple(name for name in listed if name not in delayed)
+    delayed_names = tuple(name for name in names if delays and not _signed_in(recipe, name))
+    preloaded_names = tuple(name for name in names if name not in delayed_names)
     configuration = wire.ContainerConfiguration(
-        type=pool.vm_configuration.container_type, container_image_names=kept, container_registries=registries(recipe)
+        type=pool.vm_configuration.container_type,
+        container_image_names=preloaded_names,
+        container_registries=registries(recipe),
     )
-    return Containers(configuration, delayed, _implicit(pool, kept if delays else ()))
+    return Containers(configuration, delayed_names, _implicit(pool, preloaded_names if delays else ()))
 
 
 def _implicit(pool: Pool, not_delayed: tuple[str, ...]) -> tuple[Implicit, ...]:
     native = Implicit(
         "native", "true", "there are container images, and Batch itself runs the containers", "native-containers", WHERE
     )
-    kept = Implicit(
+    exception = Implicit(
         "delay_docker_image_preload",
         f"false for {', '.join(not_delayed)}",
         "its registry wants a sign-in, and a password has no place in the start task's environment",
         "sign-in-not-delayed",
         WHERE,
     )
-    return (() if pool.vm_configuration.native else (native,)) + ((kept,) if not_delayed else ())
+    return (() if pool.vm_configuration.native else (native,)) + ((exception,) if not_delayed else ())
 
 
 def _signed_in(recipe: Recipe, name: str) -> bool:
@@ -158,12 +160,12 @@ def registries(recipe: Recipe) -> tuple[wire.Registry, ...]:
 
 def registry(recipe: Recipe, server: str) -> wire.Registry:
     """One registry by its name in credentials.yaml, with an identity of the pool, or a user name and a placeholder."""
-    known = recipe.credentials.docker_registry.get(server)
+    login = recipe.credentials.docker_registry.get(server)
     address = None if server in ("hub", "docker.io") else server
-    if known is not None and known.identity:
-        return wire.Registry(registry_server=address, identity_reference=inputs.identity(known.identity))
+    if login is not None and login.identity:
+        return wire.Registry(registry_server=address, identity_reference=inputs.identity(login.identity))
     return wire.Registry(
-        username=known.username if known is not None else None,
+        username=login.username if login is not None else None,
         password=wire.later("registry", server),
         registry_server=address,
     )

@@ -80,8 +80,8 @@ def _volume(recipe: Recipe, path: str, alias: str, below: str) -> str | LeftOut:
     at = f"{path}.destination.shared_data_volume"
     volume = recipe.resources.volumes.shared_data_volumes.get(alias)
     if volume is None:
-        known = ", ".join(recipe.resources.volumes.shared_data_volumes) or "none"
-        raise PlanError(f"{at}: there is no volume `{alias}` (known: {known})")
+        names = ", ".join(recipe.resources.volumes.shared_data_volumes) or "none"
+        raise PlanError(f"{at}: there is no volume `{alias}` (known: {names})")
     if volume.volume_driver == "azurefile":
         return LeftOut(at, FILE_SHARE)
     if volume.volume_driver != "azureblob":

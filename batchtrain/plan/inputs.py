@@ -63,13 +63,13 @@ def identity(resource_id: str | None) -> wire.IdentityReference | None:
     return wire.IdentityReference(resource_id=resource_id) if resource_id else None
 
 
-def packages(wanted: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
-    """Applications of the account."""
-    return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in wanted)
+def packages(references: tuple[ApplicationPackage, ...]) -> tuple[wire.ApplicationPackage, ...]:
+    """The references of a request to application packages of the account."""
+    return tuple(wire.ApplicationPackage(application_id=package.id, version=package.version) for package in references)
 
 
 def sas_days(recipe: Recipe) -> int:
-    """Days that links to storage are good."""
+    """The number of days that links to storage are valid."""
     return recipe.settings.generated_sas_expiry_days or SAS_DAYS
 
 
@@ -86,34 +86,34 @@ def container_link(recipe: Recipe, link: str, container: str, *, write: bool = F
 
 
 def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) -> tuple[Fetched, ...]:
-    """Blobs by prefix, which is all the service can filter by: the text of a pattern before its first wildcard.
+    """The blobs that a node fetches. Batch filters only by prefix: the text of a pattern before its first wildcard.
 
-    Blobs keep their names below the directory. What goes to an absolute path, or one with a variable, is brought below
-    `own_directory` first, and so is what the node must filter or rename. A file share cannot be read so; a check says
-    that.
+    Blobs keep their names below the directory. Blobs for an absolute path, or one with a variable, go below
+    `own_directory` first, as do blobs that the node must filter or rename. File shares are left out; a check reports
+    them.
     """
     return tuple(
         _input(recipe, item, f"{own_directory}/{number}") for number, item in enumerate(data) if not item.is_file_share
     )
 
 
-def moves(fetched: tuple[Fetched, ...]) -> tuple[Moved, ...]:
-    """What the node itself moves."""
-    return tuple(blobs.moved for blobs in fetched if blobs.moved is not None)
+def moves(downloads: tuple[Fetched, ...]) -> tuple[Moved, ...]:
+    """The downloads that the node itself moves to where Batch cannot write."""
+    return tuple(blobs.moved for blobs in downloads if blobs.moved is not None)
 
 
-def _input(recipe: Recipe, item: StorageInput, own: str) -> Fetched:
+def _input(recipe: Recipe, item: StorageInput, staging: str) -> Fetched:
     container, _, path = item.remote_path.strip("/").partition("/")
-    wanted, selected = task_paths.beyond(item.local_path), _selected(item, path)
+    target, patterns = task_paths.beyond(item.local_path), _selected(item, path)
     directory = task_paths.below(item.local_path).strip("/").removeprefix("./")
-    moved = Moved(own, wanted or directory or ".", selected) if wanted or selected else None
-    below = own if moved else directory
+    move = Moved(staging, target or directory or ".", patterns) if target or patterns else None
+    below = staging if move else directory
     url = container_link(recipe, item.storage_account_settings, container)
     files = tuple(
         wire.ResourceFile(storage_container_url=url, blob_prefix=prefix or None, file_path=below or None)
         for prefix in _prefixes(path, item.include)
     )
-    return Fetched(files, moved)
+    return Fetched(files, move)
 
 
 def _selected(item: StorageInput, path: str) -> Selected | None:

@@ -13,29 +13,29 @@ from batchtrain.plan.task import INPUT
 
 def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Implicit, ...]]:
     """What every node does before the job's first task there: its data, then its command."""
-    fetched = inputs.fetched(frame.recipe, frame.job.input_data.azure_storage, INPUT)
+    downloads = inputs.fetched(frame.recipe, frame.job.input_data.azure_storage, INPUT)
     job_preparation = frame.job.job_preparation
-    if job_preparation is None and not fetched:
+    if job_preparation is None and not downloads:
         return None, ()
     task = job_preparation or JobPreparation()
-    moved = inputs.moves(fetched)
-    if frame.windows and moved:
+    staged_moves = inputs.moves(downloads)
+    if frame.windows and staged_moves:
         raise PlanError(
             f"{frame.path}.input_data: on Windows nodes, data goes below the working directory, all of a prefix; give"
             " a relative `local_path`, and no patterns but those that end with `*`"
         )
-    moves = placing.moves(moved)
+    moves = placing.moves(staged_moves)
     nothing = "ver" if frame.windows else ":"
     text = "\n".join(part for part in (moves, (task.command or "").strip()) if part) or nothing
-    line, carried = command.carried(text, on_windows=frame.windows)
+    line, command_variables = command.carried(text, on_windows=frame.windows)
     where = f"{frame.path}.job_preparation" if job_preparation else f"{frame.path}.input_data"
     identity, by_identity = _admin(task, "what prepares a node installs and mounts", where)
-    built = wire.JobPreparationTask(
+    preparation_task = wire.JobPreparationTask(
         command_line=line,
         container_settings=container.of_a_job(task),
         resource_files=inputs.resource_files(task.resource_files)
-        + tuple(file for blobs in fetched for file in blobs.files),
-        environment_settings=inputs.environment(task.environment_variables, carried),
+        + tuple(file for blobs in downloads for file in blobs.files),
+        environment_settings=inputs.environment(task.environment_variables, command_variables),
         constraints=_constraints(task),
         wait_for_success=task.wait_for_success,
         user_identity=identity,
@@ -43,7 +43,7 @@ def preparation(frame: Frame) -> tuple[wire.JobPreparationTask | None, tuple[Imp
     )
     because = "the job has `input_data`, which every node needs before its first task"
     by_input = () if job_preparation else (Implicit("job_preparation", "made", because, "prep-for-input", where),)
-    return built, (*by_input, *by_identity)
+    return preparation_task, (*by_input, *by_identity)
 
 
 def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, ...]]:
@@ -51,19 +51,19 @@ def release(frame: Frame) -> tuple[wire.JobReleaseTask | None, tuple[Implicit, .
     job_release: JobRelease | None = frame.job.job_release
     if job_release is None:
         return None, ()
-    line, carried = command.carried(job_release.command, on_windows=frame.windows)
+    line, command_variables = command.carried(job_release.command, on_windows=frame.windows)
     path = f"{frame.path}.job_release"
     identity, by_identity = _admin(job_release, "what cleans up a node undoes what root did", path)
-    built = wire.JobReleaseTask(
+    release_task = wire.JobReleaseTask(
         command_line=line,
         container_settings=container.of_a_job(job_release),
         resource_files=inputs.resource_files(job_release.resource_files),
-        environment_settings=inputs.environment(job_release.environment_variables, carried),
+        environment_settings=inputs.environment(job_release.environment_variables, command_variables),
         max_wall_clock_time=wire_times.duration(job_release.max_wall_time) if job_release.max_wall_time else None,
         retention_time=wire_times.duration(job_release.retention_time) if job_release.retention_time else None,
         user_identity=identity,
     )
-    return built, by_identity
+    return release_task, by_identity
 
 
 def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, ...]]:
@@ -71,15 +71,15 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
     job_manager: JobManager | None = frame.job.job_manager
     if job_manager is None:
         return None, ()
-    line, carried = command.carried(job_manager.command, on_windows=frame.windows)
+    line, command_variables = command.carried(job_manager.command, on_windows=frame.windows)
     identity, by_identity = _leader(job_manager, f"{frame.path}.job_manager")
-    built = wire.JobManagerTask(
+    manager_task = wire.JobManagerTask(
         id=job_manager.id,
         display_name=job_manager.display_name,
         command_line=line,
         container_settings=container.of_a_job(job_manager),
         resource_files=inputs.resource_files(job_manager.resource_files),
-        environment_settings=inputs.environment(job_manager.environment_variables, carried),
+        environment_settings=inputs.environment(job_manager.environment_variables, command_variables),
         constraints=_constraints(job_manager),
         kill_job_on_completion=job_manager.kill_job_on_completion,
         output_files=outputs.outputs(frame.recipe, job_manager.output_data.azure_storage),
@@ -88,14 +88,14 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
         run_exclusive=job_manager.run_exclusive,
         allow_low_priority_node=job_manager.allow_low_priority_node,
     )
-    return built, by_identity
+    return manager_task, by_identity
 
 
 def _leader(task: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the default of tasks: the administrator only in a container."""
-    chosen = user_identity.chosen(task.user_identity)
-    if chosen is not None:
-        return chosen, ()
+    identity_choice = user_identity.chosen(task.user_identity)
+    if identity_choice is not None:
+        return identity_choice, ()
     because = "a container's processes are root" if task.docker_image else "it adds tasks, and asks for nothing more"
     value = "pool, admin" if task.docker_image else "pool, nonadmin"
     identity = wire.POOL_ADMIN if task.docker_image else wire.POOL_NONADMIN
@@ -106,9 +106,9 @@ def _admin(
     task: JobPreparation | JobRelease, because: str, where: str
 ) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the administrator."""
-    chosen = user_identity.chosen(task.user_identity)
-    if chosen is not None:
-        return chosen, ()
+    identity_choice = user_identity.chosen(task.user_identity)
+    if identity_choice is not None:
+        return identity_choice, ()
     return wire.POOL_ADMIN, (Implicit("user_identity", "pool, admin", because, "user-identity", where),)
 
 

@@ -16,7 +16,9 @@ DIGEST = "batchtrain:plan"
 """The digest of a job's plan, which is added when the job is sent."""
 COMPLETE = "batchtrain:tasks"
 """The number of tasks of a large job, which is added when all of them exist."""
-OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, lineage.VARIABLE})
+VARIABLE = "BATCHTRAIN_RUN"
+"""The run as a variable of a job's tasks. It separates their attempts from those of an earlier job of the same id."""
+OWN = frozenset({RUN, USER, HOST, DIGEST, COMPLETE, VARIABLE, lineage.VARIABLE})
 MARKED = frozenset({"pool.add", "job.add", "schedule.add"})
 """The actions whose requests carry marks."""
 
@@ -35,8 +37,8 @@ class Marks(NamedTuple):
     @property
     def metadata(self) -> list[dict[str, str]]:
         """The items of a request's metadata."""
-        named = {RUN: self.run, USER: self.user, HOST: self.host}
-        return [{"name": name, "value": value} for name, value in named.items() if value]
+        items = {RUN: self.run, USER: self.user, HOST: self.host}
+        return [{"name": name, "value": value} for name, value in items.items() if value]
 
 
 SHOWN = "(the name of the run)"
@@ -45,8 +47,8 @@ SHOWN = "(the name of the run)"
 
 def marks_of(metadata: Iterable[Document]) -> Marks:
     """The marks in the metadata of an answer; an empty `run` if batchtrain did not add the object."""
-    named = {item["name"]: item.get("value", "") for item in metadata}
-    return Marks(named.get(RUN, ""), named.get(USER, ""), named.get(HOST, ""))
+    items = {item["name"]: item.get("value", "") for item in metadata}
+    return Marks(items.get(RUN, ""), items.get(USER, ""), items.get(HOST, ""))
 
 
 def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:
@@ -75,10 +77,10 @@ def _of_job(job: Document, marks: Marks, variable_value: str) -> dict[str, Any]:
     if automatic := pool_info.get("autoPoolSpecification"):
         automatic = {**automatic, "pool": _with(automatic["pool"], marks)}
         job = {**job, "poolInfo": {**pool_info, "autoPoolSpecification": automatic}}
+    own = [{"name": VARIABLE, "value": marks.run}]
     if variable_value:
-        variable = {"name": lineage.VARIABLE, "value": variable_value}
-        job = {**job, "commonEnvironmentSettings": [*job.get("commonEnvironmentSettings", ()), variable]}
-    return _with(job, marks)
+        own.append({"name": lineage.VARIABLE, "value": variable_value})
+    return _with({**job, "commonEnvironmentSettings": [*job.get("commonEnvironmentSettings", ()), *own]}, marks)
 
 
 def _with(document: Document, marks: Marks) -> dict[str, Any]:

@@ -32,17 +32,17 @@ def host_path(alias: str, volume: SharedDataVolume) -> str:
 
 def mounts(recipe: Recipe) -> Mounts:
     """Every shared volume of config.yaml, each at its alias. Raises PlanError for a volume that lacks its source."""
-    built = Mounts()
+    result = Mounts()
     for alias, volume in recipe.resources.volumes.shared_data_volumes.items():
         if volume.volume_driver in GLUSTER:
             continue
         entry = volume.fstab_entry
         if volume.volume_driver == "custom_linux_mount" and entry is not None and not _by_batch(entry):
             line = Fstab(alias, entry.fs_spec, entry.fs_vfstype, entry.fs_mntops, entry.fs_freq, entry.fs_passno)
-            built = built._replace(own=(*built.own, line))
+            result = result._replace(own=(*result.own, line))
         else:
-            built = built._replace(mounts=(*built.mounts, _mount(recipe, alias, volume)))
-    return built
+            result = result._replace(mounts=(*result.mounts, _mount(recipe, alias, volume)))
+    return result
 
 
 def _by_batch(entry: FstabEntry) -> bool:
@@ -72,9 +72,9 @@ def _custom(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.Mount:
     options = tuple(part for part in entry.fs_mntops.split(",") if part and part != "defaults")
     if entry.fs_vfstype in _CIFS:
         return wire.Mount(cifs_mount_configuration=_cifs(recipe, alias, entry.fs_spec, options))
-    versioned = any(option.startswith(("vers=", "nfsvers=")) for option in options)
+    has_version = any(option.startswith(("vers=", "nfsvers=")) for option in options)
     older = {"nfs3": ("vers=3",), "nfs4": ("vers=4",)}.get(entry.fs_vfstype, ())
-    return wire.Mount(nfs_mount_configuration=_nfs(alias, entry.fs_spec, options if versioned else options + older))
+    return wire.Mount(nfs_mount_configuration=_nfs(alias, entry.fs_spec, options if has_version else options + older))
 
 
 def _blob(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.BlobMount:
@@ -92,13 +92,13 @@ def _blob(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.BlobMoun
 def _share(recipe: Recipe, alias: str, volume: SharedDataVolume) -> wire.FileShareMount:
     link = _needed(alias, volume.storage_account_settings, "storage_account_settings")
     share = _needed(alias, volume.azure_file_share_name, "azure_file_share_name")
-    known = recipe.credentials.storage.get(link)
+    account = recipe.credentials.storage.get(link)
     return wire.FileShareMount(
         account_name=_account(recipe, link),
         account_key=wire.later("storage", f"{link}:key"),
         azure_file_url=wire.Template(wire.Placeholder("storage", f"{link}:files"), f"/{share}")
-        if known is None
-        else f"{files_url(known)}/{share}",
+        if account is None
+        else f"{files_url(account)}/{share}",
         relative_mount_path=alias,
         mount_options=mount_options(volume.mount_options),
     )
@@ -138,8 +138,8 @@ def files_url(account: StorageCredentials) -> str:
 
 
 def _account(recipe: Recipe, link: str) -> wire.Text:
-    known = recipe.credentials.storage.get(link)
-    return known.account if known else wire.later("storage", f"{link}:account")
+    entry = recipe.credentials.storage.get(link)
+    return entry.account if entry else wire.later("storage", f"{link}:account")
 
 
 def _needed(alias: str, value: str | None, name: str) -> str:

@@ -25,18 +25,18 @@ class Network(NamedTuple):
 
 def network(recipe: Recipe, pool: Pool, *, windows: bool) -> Network:
     """The network of a pool; None by default. Raises PlanError for incomplete settings."""
-    ports, opened = _ports(pool, windows=windows)
-    addresses, provided = _addresses(pool)
+    ports, by_ports = _ports(pool, windows=windows)
+    addresses, by_addresses = _addresses(pool)
     settings = pool.network
-    built = wire.NetworkConfiguration(
+    network_settings = wire.NetworkConfiguration(
         subnet_id=_subnet(recipe, pool.virtual_network) if pool.virtual_network else None,
         dynamic_vnet_assignment_scope=settings.dynamic_vnet_assignment_scope,
         endpoint_configuration=wire.EndpointConfiguration(inbound_nat_pools=ports) if ports else None,
         public_ip_address_configuration=addresses,
         enable_accelerated_networking=settings.accelerated_networking,
     )
-    configuration = None if built == wire.NetworkConfiguration() else built
-    return Network(configuration, opened + provided)
+    configuration = None if network_settings == wire.NetworkConfiguration() else network_settings
+    return Network(configuration, by_ports + by_addresses)
 
 
 # --- the subnet -----------------------------------------------------------------------------------------------------
@@ -67,33 +67,35 @@ def _subnet(recipe: Recipe, network: VirtualNetwork) -> wire.Text:
 
 def _addresses(pool: Pool) -> tuple[wire.PublicIpAddressConfiguration | None, tuple[Implicit, ...]]:
     settings = pool.network
-    given = bool(pool.public_ips) and settings.public_ip is None
-    built = wire.PublicIpAddressConfiguration(
-        provision="usermanaged" if given else settings.public_ip,
+    has_ips = bool(pool.public_ips) and settings.public_ip is None
+    addresses = wire.PublicIpAddressConfiguration(
+        provision="usermanaged" if has_ips else settings.public_ip,
         ip_families=settings.ip_families,
         ip_address_ids=pool.public_ips,
         ip_tags=tuple(wire.IpTag(ip_tag_type=tag.type, tag=tag.tag) for tag in settings.ip_tags),
     )
     because = "`public_ips` gives addresses, and the service takes them only so"
-    implicit = (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if given else ()
-    return (None if built == wire.PublicIpAddressConfiguration() else built), implicit
+    implicit = (
+        (Implicit("network.public_ip", "usermanaged", because, "addresses-of-your-own", WHERE),) if has_ips else ()
+    )
+    return (None if addresses == wire.PublicIpAddressConfiguration() else addresses), implicit
 
 
 # --- ports ----------------------------------------------------------------------------------------------------------
 
 
 def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...], tuple[Implicit, ...]]:
-    own = tuple(_nat_pool(nat) for nat in pool.network.inbound_nat_pools)
+    nat_pools = tuple(_nat_pool(nat) for nat in pool.network.inbound_nat_pools)
     backend, name = (RDP_PORT, "rdp") if windows else (SSH_PORT, "ssh")
     login = pool.rdp if windows else pool.ssh
     if login is None or pool.network.public_ip == "nopublicipaddresses":
-        return own, ()
-    if any(nat.protocol == "tcp" and nat.backend_port == backend for nat in own):
-        return own, ()
+        return nat_pools, ()
+    if any(nat.protocol == "tcp" and nat.backend_port == backend for nat in nat_pools):
+        return nat_pools, ()
     remote_access_control = pool.remote_access_control or RemoteAccessControl()
     first = remote_access_control.starting_port
     last = min(first + LOGIN_PORTS - 1, LAST_PORT)
-    made = wire.InboundNatPool(
+    login_pool = wire.InboundNatPool(
         name=name,
         protocol="tcp",
         backend_port=backend,
@@ -102,8 +104,8 @@ def _ports(pool: Pool, *, windows: bool) -> tuple[tuple[wire.InboundNatPool, ...
         network_security_group_rules=access_rules(remote_access_control.allow, remote_access_control.deny),
     )
     because = f"`{name}` makes a login, and the service maps port {backend} only where it is asked to"
-    opened = Implicit("network.inbound_nat_pools", f"{name} {first}-{last}", because, "ssh-endpoint", WHERE)
-    return (*own, made), (opened,)
+    implicit = Implicit("network.inbound_nat_pools", f"{name} {first}-{last}", because, "ssh-endpoint", WHERE)
+    return (*nat_pools, login_pool), (implicit,)
 
 
 def access_rules(allow: tuple[str, ...], deny: tuple[str, ...]) -> tuple[wire.NetworkSecurityGroupRule, ...]:
@@ -111,11 +113,11 @@ def access_rules(allow: tuple[str, ...], deny: tuple[str, ...]) -> tuple[wire.Ne
 
     A denied address within an allowed range stays denied.
     """
-    named = [("deny", address) for address in deny if address != "*"]
-    ordered = named + [("allow", address) for address in allow] + ([("deny", "*")] if "*" in deny else [])
+    denials = [("deny", address) for address in deny if address != "*"]
+    rules = denials + [("allow", address) for address in allow] + ([("deny", "*")] if "*" in deny else [])
     return tuple(
         wire.NetworkSecurityGroupRule(priority=priority, access=access, source_address_prefix=address)
-        for priority, (access, address) in enumerate(ordered, FIRST_PRIORITY)
+        for priority, (access, address) in enumerate(rules, FIRST_PRIORITY)
     )
 
 

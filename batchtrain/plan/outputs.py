@@ -15,9 +15,9 @@ _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
 """The end of a path to one file: decided by the name, because the file cannot be inspected."""
 
 
-def outputs(recipe: Recipe, wanted: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
+def outputs(recipe: Recipe, storage_outputs: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
     """Each output of a task except those to file shares, which a check reports."""
-    return tuple(built for output in wanted if not output.is_file_share for built in _output(recipe, output))
+    return tuple(file for output in storage_outputs if not output.is_file_share for file in _output(recipe, output))
 
 
 def _output(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:

@@ -38,20 +38,20 @@ def refuse_reserved(names: Iterable[str], where: str) -> None:
         raise PlanError(f"{where}: {wrong}")
 
 
-def inside_request(packed: bytes, where: str) -> Carrier:
-    """The archive as environment variables."""
-    text = base64.b64encode(packed).decode()
+def inside_request(archive: bytes, where: str) -> Carrier:
+    """Carries the archive in environment variables of the request."""
+    text = base64.b64encode(archive).decode()
     if len(text) > LIMIT:
         raise PlanError(
-            f"{where}: its files and commands have {len(packed) // 1024:,} KiB when packed, and"
+            f"{where}: its files and commands have {len(archive) // 1024:,} KiB when packed, and"
             f" {LIMIT * 3 // 4096} KiB fit into a request; {travel.EXITS}"
         )
     chunks = [text[start : start + CHUNK] for start in range(0, len(text), CHUNK)]
     names = [f"{VARIABLE}{number}" for number in range(len(chunks))]
-    joined = "".join(f"${{{name}}}" for name in names)
+    references = "".join(f"${{{name}}}" for name in names)
     return Carrier(
         environment=tuple(wire.Environment(name=name, value=chunk) for name, chunk in zip(names, chunks, strict=True)),
-        unpack=f'printf %s "{joined}" | base64 -d | tar -xzf - -C "$AZ_BATCH_TASK_SHARED_DIR"',
+        unpack=f'printf %s "{references}" | base64 -d | tar -xzf - -C "$AZ_BATCH_TASK_SHARED_DIR"',
         forget="unset " + " ".join(names),
     )
 
@@ -68,15 +68,15 @@ def through_storage(url: wire.Text, name: str, *, everywhere: bool) -> Carrier:
 
 def joined(carriers: Iterable[Carrier]) -> Carrier:
     """All of them, unpacked in this order."""
-    known = tuple(carriers)
+    parts = tuple(carriers)
     return Carrier(
-        tuple(setting for carrier in known for setting in carrier.environment),
-        tuple(file for carrier in known for file in carrier.resource_files),
-        " && ".join(carrier.unpack for carrier in known),
-        known[-1].forget,
+        tuple(setting for carrier in parts for setting in carrier.environment),
+        tuple(file for carrier in parts for file in carrier.resource_files),
+        " && ".join(carrier.unpack for carrier in parts),
+        parts[-1].forget,
     )
 
 
-def blob_name(packed: bytes) -> str:
+def blob_name(archive: bytes) -> str:
     """A name by content, so that the same files are uploaded once."""
-    return f"{hashlib.sha256(packed).hexdigest()[:32]}.tar.gz"
+    return f"{hashlib.sha256(archive).hexdigest()[:32]}.tar.gz"

@@ -44,10 +44,10 @@ def plan(recipe: Recipe) -> Plan:
     pool = _pool(recipe)
     parts = _specification(recipe, pool)
     created = wire.created(wire.PoolCreate, pool.id, parts.body)
-    body, rest = _with_identities(pool, created) if pool.identities else (created, ())
-    brought = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
+    body, identity_steps = _with_identities(pool, created) if pool.identities else (created, ())
+    upload_steps = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
     logins = pool_users.logins(pool, windows=image.is_windows(pool, recipe.catalog))
-    steps = (*brought, Step("pool.add", pool.id, body), *rest, *logins)
+    steps = (*upload_steps, Step("pool.add", pool.id, body), *identity_steps, *logins)
     return Plan(steps, parts.plan.warnings, parts.plan.implicit)
 
 
@@ -85,32 +85,32 @@ class _Specified(NamedTuple):
 def _specification(recipe: Recipe, pool: Pool) -> _Specified:
     windows = image.is_windows(pool, recipe.catalog)
     containers = image.containers(recipe, pool)
-    mounted = mounts.mounts(recipe)
-    reached = network.network(recipe, pool, windows=windows)
-    started = start_task.start_task(recipe, pool, images=containers.delayed, mounts=mounted.own, windows=windows)
-    scaled = autoscale.formula(pool, recipe.jobs)
+    volumes = mounts.mounts(recipe)
+    pool_network = network.network(recipe, pool, windows=windows)
+    started = start_task.start_task(recipe, pool, images=containers.delayed, mounts=volumes.own, windows=windows)
+    formula = autoscale.formula(pool, recipe.jobs)
     body = wire.PoolSpecification(
         display_name=pool.display_name,
         vm_size=pool.vm_size,
         virtual_machine_configuration=image.machine(recipe, pool, containers),
         resize_timeout=wire_times.duration(pool.resize_timeout) if pool.resize_timeout else None,
-        target_dedicated_nodes=None if scaled else pool.vm_count.dedicated,
-        target_low_priority_nodes=None if scaled else pool.vm_count.low_priority,
-        enable_auto_scale=True if scaled else None,
-        auto_scale_formula=scaled,
-        auto_scale_evaluation_interval=_interval(pool) if scaled else None,
+        target_dedicated_nodes=None if formula else pool.vm_count.dedicated,
+        target_low_priority_nodes=None if formula else pool.vm_count.low_priority,
+        enable_auto_scale=True if formula else None,
+        auto_scale_formula=formula,
+        auto_scale_evaluation_interval=_interval(pool) if formula else None,
         enable_inter_node_communication=pool.inter_node_communication_enabled,
-        network_configuration=reached.configuration,
+        network_configuration=pool_network.configuration,
         start_task=started.task,
         application_package_references=inputs.packages(pool.application_packages),
         task_slots_per_node=pool.task_slots_per_node,
         task_scheduling_policy=_scheduling(pool),
         user_accounts=pool_users.user_accounts(recipe, pool),
         metadata=tuple(wire.Metadata(name=name, value=value) for name, value in pool.metadata.items()),
-        mount_configuration=mounted.mounts,
+        mount_configuration=volumes.mounts,
         upgrade_policy=_upgrades(pool),
     )
-    implicit = containers.implicit + reached.implicit + started.implicit + _to_zero(pool)
+    implicit = containers.implicit + pool_network.implicit + started.implicit + _to_zero(pool)
     remarks = Plan(warnings=started.warnings, implicit=implicit)
     return _Specified(body, remarks)
 
@@ -139,10 +139,10 @@ def _with_identities(pool: Pool, body: wire.PoolCreate) -> tuple[wire.PoolCreate
     nodes, gets its identities, and then grows."""
     empty = msgspec.structs.replace(body, **EMPTY)
     action, fields = SCALED if body.enable_auto_scale else RESIZED
-    sent = wire.document(body)
-    grows = Step(action, pool.id, {field: sent[field] for field in fields if field in sent})
-    given = {"identities": list(pool.identities)}
-    return empty, (Step("pool.identity", pool.id, given), grows)
+    document = wire.document(body)
+    grows = Step(action, pool.id, {field: document[field] for field in fields if field in document})
+    identities = {"identities": list(pool.identities)}
+    return empty, (Step("pool.identity", pool.id, identities), grows)
 
 
 # --- how it works ---------------------------------------------------------------------------------------------------

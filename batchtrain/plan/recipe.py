@@ -18,5 +18,5 @@ def plan(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None = None)
         plan = plan.joined(pool.plan(recipe))
     if recipe.jobs:
         plan = plan.joined(job.plan(recipe, facts, sources))
-    shown = tuple(warning for warning in plan.warnings if warning.rule not in recipe.silent)
-    return plan._replace(warnings=shown, hidden=masking.secrets_in(recipe))
+    warnings = tuple(warning for warning in plan.warnings if warning.rule not in recipe.silent)
+    return plan._replace(warnings=warnings, hidden=masking.secrets_in(recipe))

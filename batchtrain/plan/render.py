@@ -92,9 +92,9 @@ def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
             for body in bodies:
                 yield f"{method} {path}   ({_numbers(body)})", tasks.lines(body["tasks"])
         elif "value" in bodies[0]:
-            added = [task for body in bodies for task in body["value"]]
+            all_tasks = [task for body in bodies for task in body["value"]]
             requests = f" in {len(bodies):,} requests" if len(bodies) > 1 else ""
-            yield f"{method} {path}   ({len(added):,} tasks{requests})", tasks.lines(added)
+            yield f"{method} {path}   ({len(all_tasks):,} tasks{requests})", tasks.lines(all_tasks)
         else:
             for body in bodies:
                 yield f"{method} {path}", [_json(body)]
@@ -167,12 +167,12 @@ def _line(value: Any) -> str:
 
 
 def _implicit(plan: Shown) -> list[str]:
-    counted: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, str, str], int] = {}
     for item in plan.implicit:
-        counted[item[:3]] = counted.get(item[:3], 0) + 1
+        counts[item[:3]] = counts.get(item[:3], 0) + 1
     return [
         f"  {what} = {value}   because {because}{f' ({times:,} times)' if times > 1 else ''}"
-        for (what, value, because), times in counted.items()
+        for (what, value, because), times in counts.items()
     ]
 
 
@@ -182,12 +182,12 @@ def _launches(plan: Shown) -> Iterator[tuple[str, list[str]]]:
     for task, text in plan.launch:
         tasks.setdefault(text, []).append(task)
     for text, names in list(tasks.items())[:SHOWN]:
-        shown, *files = text.split(FILE_MARK)
+        script, *files = text.split(FILE_MARK)
         others = f" (and {len(names) - 1:,} more)" if len(names) > 1 else ""
-        lines = [f"  {line}" for line in shown.splitlines()]
+        lines = [f"  {line}" for line in script.splitlines()]
         if files:
-            listed = ", ".join(f".batchtrain/{part.split(maxsplit=1)[0]}" for part in files)
-            lines.append(f"  # with {listed}; `-o json` shows them in full")
+            names_of_files = ", ".join(f".batchtrain/{part.split(maxsplit=1)[0]}" for part in files)
+            lines.append(f"  # with {names_of_files}; `-o json` shows them in full")
         yield f"task {names[0]}{others} runs:", lines
     if len(tasks) > SHOWN:
         yield f"and {len(tasks) - SHOWN:,} other launches; `-o json` shows them", []

@@ -55,7 +55,7 @@ def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobMan
     recurrence = frame.job.recurrence
     assert recurrence is not None
     stays, completes = recurrence.job_manager.monitor_task_completion, frame.job.auto_complete
-    built = wire.JobManagerTask(
+    manager_task = wire.JobManagerTask(
         **{
             name: getattr(task, name)
             for name in wire.JobManagerTask.__struct_fields__
@@ -69,7 +69,7 @@ def manager(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[wire.JobMan
     if not stays and not completes:
         because = "the schedule's next job waits for the end of this one"
         implicit.append(Implicit("kill_job_on_completion", "true", because, "schedule-job-ends", frame.path))
-    return built, tuple(implicit)
+    return manager_task, tuple(implicit)
 
 
 def remarks(frame: Frame, task: wire.TaskCreate, path: str) -> tuple[Problem, ...]:

@@ -36,22 +36,23 @@ def start_task(
     """
     prep = pool.additional_node_prep
     data = inputs.fetched(recipe, pool.input_data.azure_storage, INPUT)
-    todo, given = _own(recipe, pool, images, mounts, data) if not windows else (Preparation(), ())
+    todo, variables = _own(recipe, pool, images, mounts, data) if not windows else (Preparation(), ())
     ours = preparation.own(todo)
     files = inputs.resource_files(pool.resource_files) + tuple(file for item in data for file in item.files)
     commands = (*prep.commands.pre, *prep.commands.post)
     if not (commands or ours or files):
         return Started()
-    _refuse_reserved(prep.environment_variables)
-    text = _text(pool, own=bool(ours), windows=windows)
-    waits, implicit = _waits(pool, own=bool(commands or files or _more_than_images(todo)))
+    if reserved := next((name for name in prep.environment_variables if name.startswith("BATCHTRAIN_")), None):
+        raise PlanError(f"`additional_node_prep` sets {reserved}; names with BATCHTRAIN_ are the product's own")
+    text = _text(pool, has_preparation=bool(ours), windows=windows)
+    waits, implicit = _waits(pool, has_preparation=bool(commands or files or _more_than_images(todo)))
     task = wire.StartTask(
         command_line=preparation.WINDOWS if windows else preparation.LINUX,
         user_identity=wire.POOL_ADMIN,
         environment_settings=inputs.environment(
             prep.environment_variables,
             (
-                *given,
+                *variables,
                 *((wire.Environment(name=preparation.OWN, value=_fitting(ours)),) if ours else ()),
                 wire.Environment(name=preparation.SCRIPT, value=text),
             ),
@@ -64,13 +65,13 @@ def start_task(
     return Started(task, implicit + _apptainer_by_itself(todo), _warnings(todo))
 
 
-def _text(pool: Pool, *, own: bool, windows: bool) -> str:
+def _text(pool: Pool, *, has_preparation: bool, windows: bool) -> str:
     commands = pool.additional_node_prep.commands
     if message := node_preparation.overlong(commands):
         raise PlanError(f"{WHERE}.additional_node_prep.commands: {message}")
     if windows:
         return preparation.windows(commands.pre, commands.post)
-    return preparation.linux(commands.pre, commands.post, own=own)
+    return preparation.linux(commands.pre, commands.post, own=has_preparation)
 
 
 def _fitting(text: str) -> str:
@@ -81,12 +82,6 @@ def _fitting(text: str) -> str:
             f" {node_preparation.LARGEST:,} fit into a request; list fewer of them"
         )
     return text
-
-
-def _refuse_reserved(environment: dict[str, str]) -> None:
-    for name in environment:
-        if name.startswith("BATCHTRAIN_"):
-            raise PlanError(f"`additional_node_prep` sets {name}; names with BATCHTRAIN_ are the product's own")
 
 
 # --- our part -------------------------------------------------------------------------------------------------------
@@ -118,26 +113,26 @@ def _copy_of(recipe: Recipe, image: str) -> str:
 
 
 def _logins(recipe: Recipe) -> tuple[tuple[Login, ...], tuple[wire.Environment, ...]]:
-    known = recipe.credentials.singularity_registry
-    servers = tuple(dict.fromkeys((*known, *recipe.resources.additional_registries.singularity)))
+    registries = recipe.credentials.singularity_registry
+    servers = tuple(dict.fromkeys((*registries, *recipe.resources.additional_registries.singularity)))
     logins, passwords = [], []
     for number, server in enumerate(servers):
         name = f"{node_preparation.GIVEN}PASSWORD_{number}"
-        username = (known[server].username if server in known else None) or ""
+        username = (registries[server].username if server in registries else None) or ""
         logins.append(Login(server, username, name))
         passwords.append(wire.Environment(name=name, value=wire.later("singularity", server)))
     return tuple(logins), tuple(passwords)
 
 
 def _sifs(recipe: Recipe) -> tuple[tuple[Sif, ...], tuple[wire.Environment, ...]]:
-    listed = recipe.resources.singularity_images
-    made = [Sif(image.image, copy=_sif_copy(recipe, image.image)) for image in listed.unsigned]
+    images = recipe.resources.singularity_images
+    sifs = [Sif(image.image, copy=_sif_copy(recipe, image.image)) for image in images.unsigned]
     keys: list[wire.Environment] = []
-    for image in listed.signed:
+    for image in images.signed:
         sif, key = _signed(image, len(keys))
-        made.append(sif)
+        sifs.append(sif)
         keys += key
-    return tuple(made), tuple(keys)
+    return tuple(sifs), tuple(keys)
 
 
 def _sif_copy(recipe: Recipe, uri: str) -> str:
@@ -161,10 +156,10 @@ def _more_than_images(todo: Preparation) -> bool:
     return todo._replace(docker_images=(), images=(), logins=(), fallback=False) != Preparation()
 
 
-def _waits(pool: Pool, *, own: bool) -> tuple[bool, tuple[Implicit, ...]]:
+def _waits(pool: Pool, *, has_preparation: bool) -> tuple[bool, tuple[Implicit, ...]]:
     """Whether tasks wait for the start task. Only the fetching of images may run in the background: tasks need
     everything that the user prepares, downloads or mounts."""
-    if pool.block_until_all_global_resources_loaded or not own:
+    if pool.block_until_all_global_resources_loaded or not has_preparation:
         return pool.block_until_all_global_resources_loaded, ()
     because = "tasks need the pool's own preparation"
     name = "block_until_all_global_resources_loaded"

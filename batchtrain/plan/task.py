@@ -53,7 +53,7 @@ def build(frame: Frame, task: Task, task_id: str, path: str) -> Built:
     body, by_request = _request(
         frame, task, way, carrier, wire.TaskCreate(id=task_id, command_line="", exit_conditions=ends)
     )
-    decided = (*by_nodes, *launch.implicit, *by_request)
+    implicit = (*by_nodes, *launch.implicit, *by_request)
     remarks = (
         *frameworks.one_node(task, shape, _read(_source(frame, task)), where, path),
         *frameworks.notes(task, shape, where, path),
@@ -61,7 +61,7 @@ def build(frame: Frame, task: Task, task_id: str, path: str) -> Built:
     return Built(
         body,
         _text(task, launch).replace(command.FROM_VARIABLE, (task.command or "").strip()),
-        tuple(item._replace(where=path) for item in decided),
+        tuple(item._replace(where=path) for item in implicit),
         (*warnings, *remarks),
         uploads,
     )
@@ -89,8 +89,8 @@ class _Way(NamedTuple):
 def _way(frame: Frame, task: Task, shape: Shape, where: str) -> _Way:
     """Raises PlanError for what needs Linux nodes on a pool of Windows nodes."""
     image = _apptainer(frame, task, shape)
-    fetched = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
-    way = _Way(shape, fetched, image, direct=False, bare=False)
+    downloads = inputs.fetched(frame.recipe, task.input_data.azure_storage, INPUT)
+    way = _Way(shape, downloads, image, direct=False, bare=False)
     brings = task.checkpoint is not None or sweep.wanted(task.command)
     if task.multi_instance or task.source or way.moved or image or brings:
         if frame.windows:
@@ -170,23 +170,23 @@ def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tu
     """How many nodes; symbols are resolved from the pool file, or for `pool_current_*` from the living pool."""
     if task.multi_instance is None:
         return 1, ()
-    wanted, pool = str(task.multi_instance.num_instances), frame.pool
-    kind = task_resources.kind_of(wanted)
-    if wanted.startswith("pool_current_") and pool is not None:
+    symbol, pool = str(task.multi_instance.num_instances), frame.pool
+    kind = task_resources.kind_of(symbol)
+    if symbol.startswith("pool_current_") and pool is not None:
         now: int = getattr(pool, kind)
         if now == 0:
-            raise PlanError(f"{where}: `{wanted}` is 0: pool {pool.id} has no {kind} nodes now")
+            raise PlanError(f"{where}: `{symbol}` is 0: pool {pool.id} has no {kind} nodes now")
         return _fitting(now, frame, where), ()
-    count = task_resources.instances(wanted, frame.recipe.pool)
+    count = task_resources.instances(symbol, frame.recipe.pool)
     if count is None:
-        raise PlanError(f"{where}: `{wanted}` needs a pool.yaml, or a number instead")
+        raise PlanError(f"{where}: `{symbol}` needs a pool.yaml, or a number instead")
     if count == 0:
-        raise PlanError(f"{where}: `num_instances` is 0 ({wanted}); a multi-instance task needs a node")
-    if not wanted.startswith("pool_current_") or frame.job.auto_pool is not None:
+        raise PlanError(f"{where}: `num_instances` is 0 ({symbol}); a multi-instance task needs a node")
+    if not symbol.startswith("pool_current_") or frame.job.auto_pool is not None:
         return _fitting(count, frame, where), ()
     note = Problem(
         "offline-count",
-        f"{where}: `{wanted}` is taken as the pool file's {count};"
+        f"{where}: `{symbol}` is taken as the pool file's {count};"
         " the living pool's count is used when the job is added",
         path=f"{path}.multi_instance.num_instances",
         level="info",
@@ -243,12 +243,12 @@ def _gpus_seen(frame: Frame, task: Task) -> tuple[wire.Environment, ...]:
 
     NVIDIA Container Toolkit: `void` for none. ROCm: ROCR_VISIBLE_DEVICES; without the devices there is nothing to hide.
     """
-    seen = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
-    if seen is None:
+    indices = task_resources.gpus_seen(task_resources.gpus_word(frame.job, task))
+    if indices is None:
         return ()
     if frame.size is not None and frame.size.gpu_vendor == "amd":
-        return (wire.Environment(name="ROCR_VISIBLE_DEVICES", value=",".join(seen)),) if seen else ()
-    return (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value=",".join(seen) or "void"),)
+        return (wire.Environment(name="ROCR_VISIBLE_DEVICES", value=",".join(indices)),) if indices else ()
+    return (wire.Environment(name="NVIDIA_VISIBLE_DEVICES", value=",".join(indices) or "void"),)
 
 
 # --- what runs ------------------------------------------------------------------------------------------------------
@@ -278,9 +278,9 @@ def _by_apptainer(frame: Frame, image: apptainer.Apptainer | None, shape: Shape)
     implicits = [_APPTAINER_MOUNTS]
     if image.gpus and frame.size is not None:
         implicits.append(Implicit("apptainer", image.gpus, f"{frame.size.name} has GPUs", "apptainer-gpus"))
-    if image.descriptions and (described := variables.topology(shape)):
+    if image.descriptions and (topology := variables.topology(shape)):
         option = f"--bind {image.descriptions}"
-        implicits.append(Implicit("apptainer", option, described.because, described.rule))
+        implicits.append(Implicit("apptainer", option, topology.because, topology.rule))
     return tuple(implicits)
 
 
@@ -294,23 +294,23 @@ _APPTAINER_MOUNTS = Implicit(
 
 def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
     try:
-        built = _launched(frame, task, way)
+        task_launch = _launched(frame, task, way)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
     if way.image is not None:
-        built = built._replace(files=(*built.files, apptainer.script(way.image)))
+        task_launch = task_launch._replace(files=(*task_launch.files, apptainer.script(way.image)))
     if way.moved:
-        built = built._replace(application=f"{placing.moves(way.moved)}\n\n{built.application}")
-    return built
+        task_launch = task_launch._replace(application=f"{placing.moves(way.moved)}\n\n{task_launch.application}")
+    return task_launch
 
 
 def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
     gang, files = task.multi_instance, _source(frame, task)
     if gang is None:
-        measured = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
-        return sweep.around(checkpoint.around(frame, task, way.shape, files, measured), task.command)
-    own = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    launch = frameworks.launch(task, gang, way.shape, own, way.image)
+        step_launch = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
+        return sweep.around(checkpoint.around(frame, task, way.shape, files, step_launch), task.command)
+    variable_names = frozenset((*task.environment_variables, *frame.job.environment_variables))
+    launch = steps.recorded(frameworks.launch(task, gang, way.shape, variable_names, way.image))
     return sweep.around(checkpoint.around(frame, task, way.shape, files, launch), task.command)
 
 
@@ -339,20 +339,22 @@ def _carrier(frame: Frame, task: Task, launch: Launch, where: str) -> tuple[payl
         ours.append(package_list.FILE)
     if task.multi_instance:
         ours.append(File(f"{OURS}/coordinate.sh", launch.coordination.encode()))
-    packed = travel.archive((*files, *ours, *launch.files))
-    directory = _storage_directory(frame, task, files, packed, where)
-    carried = [_stored(frame, task, large, where)] if large else []
-    carried.append(
-        (payload.inside_request(packed, where), ())
+    archive = travel.archive((*files, *ours, *launch.files))
+    directory = _storage_directory(frame, task, files, archive, where)
+    carriers = [_stored(frame, task, large, where)] if large else []
+    carriers.append(
+        (payload.inside_request(archive, where), ())
         if directory is None
-        else _linked(frame, task, Upload(f"{directory}/{payload.blob_name(packed)}", packed), payload.ARCHIVE)
+        else _linked(frame, task, Upload(f"{directory}/{payload.blob_name(archive)}", archive), payload.ARCHIVE)
     )
-    return payload.joined(carrier for carrier, _ in carried), tuple(part for _, uploads in carried for part in uploads)
+    return payload.joined(carrier for carrier, _ in carriers), tuple(
+        part for _, uploads in carriers for part in uploads
+    )
 
 
 def _stored(frame: Frame, task: Task, large: LargeSource, where: str) -> tuple[payload.Carrier, tuple[Upload, ...]]:
     """A large source in the storage account of the recipe. Raises PlanError where there is none."""
-    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.depot else None)
+    link = frame.link or (frame.recipe.settings.storage_account_settings if frame.blob_store else None)
     if link is None:
         raise PlanError(f"{where}: the source `{task.source}` needs the storage account of the recipe: {travel.EXITS}")
     path = f"{_container(frame, link)}/{large.digest[:32]}.source.tar.gz"
@@ -369,19 +371,19 @@ def _container(frame: Frame, link: str) -> str:
     return f"{link}/{frame.recipe.settings.storage_entity_prefix}-files"
 
 
-def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], packed: bytes, where: str) -> str | None:
+def _storage_directory(frame: Frame, task: Task, files: tuple[File, ...], archive: bytes, where: str) -> str | None:
     """Where in storage the packed files go; None for inside the request.
 
     Raises PlanError for a source that fits in neither.
     """
     if frame.link is not None:
         return _container(frame, frame.link)
-    too_large = travel.too_large(files) if len(packed) > travel.MOST_PACKED else ""
+    too_large = travel.too_large(files) if len(archive) > travel.MOST_PACKED else ""
     if not too_large:
         return None
-    if not frame.depot:
+    if not frame.blob_store:
         raise PlanError(f"{where}: the source `{task.source}`: {too_large}")
-    return f"{frame.depot}/{frame.job.id}"
+    return f"{frame.blob_store}/{frame.job.id}"
 
 
 _SHARED = 'export AZ_BATCH_TASK_SHARED_DIR="${AZ_BATCH_TASK_SHARED_DIR:-$AZ_BATCH_TASK_DIR}"'
@@ -455,10 +457,10 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice; by default the pool's automatic user, who is an administrator in a container."""
-    chosen = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
-    if chosen is not None:
-        return chosen, ()
-    if _elevated(task):
+    identity_choice = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
+    if identity_choice is not None:
+        return identity_choice, ()
+    if task.singularity_image is not None and task.singularity_execution.elevated:
         return wire.POOL_ADMIN, ()
     if task.docker_image is not None:
         return wire.POOL_ADMIN, _CONTAINER_USER
@@ -473,10 +475,6 @@ _HOST_USER = (
         "user_identity", "pool, nonadmin", "no command on the host needs more; the user owns the key", "user-identity"
     ),
 )
-
-
-def _elevated(task: Task) -> bool:
-    return task.singularity_image is not None and task.singularity_execution.elevated
 
 
 def _slots(task: Task) -> tuple[Implicit, ...]:

@@ -107,20 +107,20 @@ class TaskStream(msgspec.Struct, frozen=True):
 
         Raises PlanError for a repeated id, and UsageError if the user's function fails.
         """
-        seen = _Seen()
+        ids = _Seen()
         for part in self.parts:
             if part.numbered:
                 yield from part.documents()
                 continue
             for number, task in enumerate(part.documents()):
-                if not seen.add(task.id.lower()):
+                if not ids.add(task.id.lower()):
                     raise part.repeated(number, task.id)
                 yield task
 
     def shown(self) -> dict[str, Any]:
         """What a plan shows in place of all tasks: their number, the largest body, and the first and the last task of
         each factory."""
-        return self._described((*self.parts[: SHOWN - 1], *self.parts[SHOWN - 1 :][-1:]))
+        return self._described((*self.parts[: SHOWN - 1], self.parts[-1]))
 
     def rules(self) -> dict[str, Any]:
         """What is known about all tasks without `documents`."""
@@ -174,8 +174,8 @@ class ListedTasks(msgspec.Struct, frozen=True):
 
 def document(body: TaskCreate) -> TaskDocument:
     """The document of a planned task."""
-    shown, around = pieces(body)
-    return TaskDocument(body.id, shown, around)
+    text, around = pieces(body)
+    return TaskDocument(body.id, text, around)
 
 
 # --- repeated ids ---------------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class _Seen:
         self._hashes, self._used = array("q", bytes(8 * 1024)), 0
 
     def add(self, text: str) -> bool:
-        """Whether the text is new."""
+        """Adds a text. Returns whether it is new."""
         if self._used * 2 > len(self._hashes):
             self._grow()
         new = self._put(hash(text) or 1)

@@ -53,7 +53,7 @@ class Plan(NamedTuple):
         return render.as_html(self)
 
     def joined(self, other: Plan) -> Plan:
-        """This plan, then the other."""
+        """The steps of this plan, then those of the other."""
         return Plan(
             self.steps + other.steps,
             tuple(dict.fromkeys(self.warnings + other.warnings)),
@@ -83,7 +83,7 @@ class Facts(NamedTuple):
     Many names are listed anew by each iteration."""
     made: Mapping[tuple[str, int], Iterable[tuple[Any, ...]]] = {}
     """What custom factories give, by job id and the task's number in it. Many tasks are made anew by each iteration."""
-    depot: str = ""
+    blob_store: str = ""
     """Where the service itself keeps the files of tasks that do not fit into a request; Azure does not."""
     project: str = ""
     """The id of the recipe's project, below which its checkpoints are; empty: derived from the path of the recipe."""

@@ -38,26 +38,26 @@ def _with_variable(path: str) -> str:
 
 def binds(frame: Frame, task: Task) -> tuple[Bind, ...]:
     """Those of the job, then those of the task. Raises PlanError for an alias that config.yaml does not have."""
-    known = frame.recipe.resources.volumes
+    volumes = frame.recipe.resources.volumes
     if not (frame.job.data_volumes or frame.job.shared_data_volumes or task.data_volumes or task.shared_data_volumes):
         return ()
     bound = []
     for alias in dict.fromkeys((*frame.job.data_volumes, *task.data_volumes)):
-        volume = known.data_volumes.get(alias)
+        volume = volumes.data_volumes.get(alias)
         if volume is None:
-            raise PlanError(_unknown(frame, "data_volumes", alias, known.data_volumes))
+            raise PlanError(_unknown(frame, "data_volumes", alias, volumes.data_volumes))
         inside = volume.container_path or volume.host_path or ""
         bound.append(Bind(volume.host_path or "", inside, volume.bind_options or ""))
     for alias in dict.fromkeys((*frame.job.shared_data_volumes, *task.shared_data_volumes)):
-        shared = known.shared_data_volumes.get(alias)
-        if shared is None:
-            raise PlanError(_unknown(frame, "shared_data_volumes", alias, known.shared_data_volumes))
-        host = mounts.host_path(alias, shared)
+        shared_volume = volumes.shared_data_volumes.get(alias)
+        if shared_volume is None:
+            raise PlanError(_unknown(frame, "shared_data_volumes", alias, volumes.shared_data_volumes))
+        host = mounts.host_path(alias, shared_volume)
         if host:
-            bound.append(Bind(host, shared.container_path or host, shared.bind_options or ""))
+            bound.append(Bind(host, shared_volume.container_path or host, shared_volume.bind_options or ""))
     return tuple(bind for bind in bound if bind.inside)
 
 
-def _unknown(frame: Frame, kind: str, alias: str, known: dict[str, object] | object) -> str:
-    names = ", ".join(known) if isinstance(known, dict) and known else "none"
+def _unknown(frame: Frame, kind: str, alias: str, volumes: dict[str, object] | object) -> str:
+    names = ", ".join(volumes) if isinstance(volumes, dict) and volumes else "none"
     return f"job {frame.job.id}: `{alias}` is none of `global_resources.volumes.{kind}` ({names}); add it there"

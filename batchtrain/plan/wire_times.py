@@ -12,15 +12,15 @@ def duration(span: str) -> str:
     total = seconds_of(span)
     if total == 0:
         return "PT0S"
-    day, rest = divmod(total, 86400)
-    parts = ((rest // 3600, "H"), (rest % 3600 // 60, "M"), (rest % 60, "S"))
+    day, seconds = divmod(total, 86400)
+    parts = ((seconds // 3600, "H"), (seconds % 3600 // 60, "M"), (seconds % 60, "S"))
     clock = "".join(f"{value}{unit}" for value, unit in parts if value)
     return "P" + (f"{day}D" if day else "") + (f"T{clock}" if clock else "")
 
 
 def moment(text: str, where: str) -> str:
     """A time as ISO 8601 in UTC, the default zone. Raises PlanError if the text is not a time."""
-    known = times.moment(text)
-    if known is None:
+    time = times.moment(text)
+    if time is None:
         raise PlanError(f"{where}: `{text}` is no moment; write it as 2027-01-31T08:00:00Z")
-    return known.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")

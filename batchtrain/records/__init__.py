@@ -1,15 +1,18 @@
 """What is there: things of the service, and what happened to them. Pure; the only types that views know."""
 
+from batchtrain.records.attempt import Attempt, AttemptEvent
 from batchtrain.records.failure import Detail, Failure
 from batchtrain.records.files import File
 from batchtrain.records.jobs import Counts, Job, JobSchedule
-from batchtrain.records.metric import Metric
+from batchtrain.records.metric import Metric, Point
 from batchtrain.records.pools import Endpoint, Image, Node, Pool, RecentTask, node_cost, node_hours, nodes_called
+from batchtrain.records.rank import Rank, TrainingProgress
 from batchtrain.records.rows import MOST_ROWS, Table, aligned, cells, columns, shown
 from batchtrain.records.tasks import Task, TaskNode, TaskRequest
 
 __all__ = [
-    "MOST_ROWS", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job", "JobSchedule", "Metric", "Node",
-    "Pool", "RecentTask", "Table", "Task", "TaskNode", "TaskRequest", "aligned", "cells", "columns", "node_cost",
-    "node_hours", "nodes_called", "shown",
+    "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job",
+    "JobSchedule", "Metric", "Node", "Point", "Pool", "Rank", "RecentTask", "Table", "Task", "TaskNode",
+    "TaskRequest", "TrainingProgress", "aligned", "cells", "columns", "node_cost", "node_hours", "nodes_called",
+    "shown",
 ]  # fmt: skip

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records import Counts, Node
+from batchtrain.records import Attempt, Counts, Node, Point, Rank, TrainingProgress
+from batchtrain.records.rank_end import RankEnd
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -193,6 +194,27 @@ class TasksSeen(Observed, frozen=True):
     counts: Counts = Counts()
 
 
+class AttemptSeen(Observed, frozen=True):
+    """A run of a task was seen: what its task prints from now on is of this attempt."""
+
+    kind = "attempt.seen"
+    attempt: Attempt = Attempt("", 1)
+
+
+class AttemptEnded(Event, frozen=True):
+    """An attempt of a task is over, and the service starts the task again."""
+
+    kind = "attempt.ended"
+    attempt: Attempt = Attempt("", 1)
+
+
+class RanksFailed(Observed, frozen=True):
+    """A gang has failed: the ends of its ranks, the cause first."""
+
+    kind = "ranks.failed"
+    ends: tuple[RankEnd, ...] = ()
+
+
 class TasksChanged(Event, frozen=True):
     kind = "task.changed"
 
@@ -213,6 +235,25 @@ class Stdout(Output, frozen=True):
 
 class Stderr(Output, frozen=True):
     kind = "stderr"
+
+
+class MetricsSeen(Observed, frozen=True, kw_only=True):
+    """What a task measured since the last of these events, and its ranks now."""
+
+    job: str = ""
+    points: tuple[Point, ...] = ()
+    again: bool = False
+    """Whether the points replace all of this task before."""
+    hidden: frozenset[str] = frozenset()
+    """Metrics of which the values before are to be forgotten."""
+    ranks: tuple[Rank, ...] = ()
+    progress: TrainingProgress | None = None
+    ended: bool = False
+    """Whether they are the last of the task."""
+    has_records: bool = False
+    """Whether they are those of the records of a gang, which have all that its ranks measure."""
+    notes: tuple[str, ...] = ()
+    """What was not read, and why."""
 
 
 class OutputShown(Event, frozen=True):

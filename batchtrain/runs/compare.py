@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.prices import money
-from batchtrain.records import Metric
+from batchtrain.errors import shortened
+from batchtrain.records import Attempt, Metric
 from batchtrain.runs import source_copy
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.runs.phases import PHASES
@@ -136,6 +137,53 @@ def metric_rows(record: RunRecord) -> list[MetricRow]:
         MetricRow(name, f"{metric.last:.6g}", f"{metric.best:.6g}", metric.step, metric.unit)
         for name, metric in ranked(record.summary)
     ]
+
+
+class AttemptRow(NamedTuple):
+    """An attempt in `runs show`."""
+
+    task: str
+    attempt: int
+    nodes: tuple[str, ...]
+    started: datetime | None
+    seconds: float | None
+    ended_by: str
+    last_step: int | None
+    next_from: str
+    node_hours: float | None
+    cost: str
+
+
+def attempt_rows(record: RunRecord, attempts: Sequence[Attempt]) -> list[AttemptRow]:
+    """The attempts of the tasks that ran more than once."""
+    following = {(attempt.task, attempt.number - 1): attempt for attempt in attempts}
+    return [_attempt_row(record, attempt, following.get((attempt.task, attempt.number))) for attempt in attempts]
+
+
+def _attempt_row(record: RunRecord, attempt: Attempt, following: Attempt | None) -> AttemptRow:
+    lost = f" ({shortened(attempt.lost)})" if attempt.lost else ""
+    code = f" {attempt.exit_code}" if attempt.exit_code else ""
+    return AttemptRow(
+        attempt.task,
+        attempt.number,
+        attempt.nodes,
+        attempt.started,
+        attempt.seconds,
+        f"{attempt.reason}{code}{lost}",
+        attempt.step,
+        following.checkpoint if following else "",
+        attempt.node_hours,
+        _cost_of(record, attempt),
+    )
+
+
+def _cost_of(record: RunRecord, attempt: Attempt) -> str:
+    """What the nodes cost while an attempt ran; empty if that is unknown."""
+    cost, hours = record.cost, attempt.node_hours
+    if cost is None or hours is None or attempt.dedicated is None:
+        return ""
+    price = cost.dedicated if attempt.dedicated else cost.spot
+    return "" if price is None else money(price * hours, cost.currency)
 
 
 class PhaseRow(NamedTuple):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from batchtrain import markup
+
+Value = TypeVar("Value")
 
 BARS = "▁▂▃▄▅▆▇█"
 SHOWN = 24
@@ -30,6 +32,20 @@ class Plot(NamedTuple):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def continued(values: Sequence[tuple[int, float | None, Value]]) -> list[Value]:
+    """The values of all attempts as one curve. values: each with its attempt and its step. Where a later attempt begins
+    at an earlier step, as from a checkpoint, its values replace those of the attempts before."""
+    firsts: dict[int, float] = {}
+    for attempt, step, _ in values:
+        if step is not None:
+            firsts[attempt] = min(step, firsts.get(attempt, step))
+    if len(firsts) < 2:
+        return [value for _, _, value in values]
+    ends = {number: min((step for later, step in firsts.items() if later > number), default=None) for number in firsts}
+    ordered = sorted(values, key=lambda value: value[0])
+    return [v for number, step, v in ordered if step is None or (end := ends[number]) is None or step < end]
 
 
 def spark(values: Iterable[float], width: int) -> str:

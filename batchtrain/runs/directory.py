@@ -7,9 +7,12 @@
   events.jsonl          EventRecord, one per line
   nodes.json            RunNode, a list
   tasks.jsonl           Task, one per task at its end
+  attempts.jsonl        Attempt, one per attempt of the tasks that ran more than once; in a run, what was seen of all
+                        attempts, the newest line about an attempt last
   files.jsonl           FileRecord, one per file that was to be fetched
   metrics/TASK.jsonl    one JSON object per line
-  logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ...
+  logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ... of the last attempt
+  logs/TASK/attempt-1/  what is known of the output of an earlier attempt
   outputs/TASK/         the fetched results
   report.html
 """
@@ -28,9 +31,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
-from batchtrain.records import Metric, Task
+from batchtrain.metrics.point import COUNTERS, of_json
+from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.runs import lease
-from batchtrain.runs.extract import COUNTERS, Point, of_json
 from batchtrain.runs.local_names import safe_path
 from batchtrain.service.downloads import PRIVATE, make_directory
 
@@ -164,6 +167,7 @@ COUNTED: Mapping[str, set[type]] = {
     "node": {str},
     "step": {int},
     "epoch": {int, float},
+    "attempt": {int},
 }
 """The position of a line of metrics/TASK.jsonl, and the types that need no conversion."""
 NUMBERS = {float, type(None)}
@@ -181,6 +185,7 @@ class Columns(NamedTuple):
     node: list[str]
     step: list[int | None]
     epoch: list[float | None]
+    attempt: list[int]
     values: dict[str, list[float | None]]
     """By metric; None in rows without it, and for a value that was NaN or infinite."""
 
@@ -221,9 +226,9 @@ class RunDirectory(NamedTuple):
         """The numbers of a task, a JSON object per line."""
         return self.path / "metrics" / f"{safe_path(task)}.jsonl"
 
-    def logs(self, task: str) -> Path:
-        """The directory of a task's stdout.txt, stderr.txt and ranks/."""
-        return self.path / "logs" / safe_path(task)
+    def logs(self, task: str, attempt: int | None = None) -> Path:
+        """The directory of a task's stdout.txt, stderr.txt and ranks/: of the last attempt, or of an earlier one."""
+        return self.path / "logs" / safe_path(task) / (f"attempt-{attempt}" if attempt else "")
 
     def outputs(self, task: str) -> Path:
         """The directory of the fetched results of a task."""
@@ -242,6 +247,19 @@ class RunDirectory(NamedTuple):
     def write_tasks(self, tasks: Iterable[Task]) -> None:
         """Replace tasks.jsonl."""
         replace_lines(self.path / "tasks.jsonl", map(line_of, tasks))
+
+    def write_attempts(self, attempts: Sequence[Attempt]) -> None:
+        """Replace attempts.jsonl; without attempts there is none."""
+        path = self.path / "attempts.jsonl"
+        if attempts:
+            replace_lines(path, map(line_of, attempts))
+        else:
+            path.unlink(missing_ok=True)
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        """Append a line to attempts.jsonl."""
+        with open_private(self.path / "attempts.jsonl", "ab") as file:
+            file.write(line_of(attempt))
 
     def write_files(self, files: Iterable[FileRecord]) -> None:
         """Replace files.jsonl."""
@@ -277,7 +295,7 @@ class RunDirectory(NamedTuple):
 
     def metrics(self) -> Columns:
         """All values of all metrics."""
-        columns = Columns([], [], [], [], [], [], {})
+        columns = Columns([], [], [], [], [], [], [], {})
         for path in sorted((self.path / "metrics").glob("*.jsonl")):
             for block in _blocks_of(path):
                 columns.add(path.stem, block)
@@ -297,6 +315,11 @@ class RunDirectory(NamedTuple):
     def each_task(self) -> Iterator[Task]:
         """The same, one by one."""
         return _lines(self.path / "tasks.jsonl", Task, _with_failure)
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts of attempts.jsonl by task and number; of several lines about one, the last."""
+        newest = {(attempt.task, attempt.number): attempt for attempt in _lines(self.path / "attempts.jsonl", Attempt)}
+        return tuple(newest[key] for key in sorted(newest))
 
     def files(self) -> tuple[FileRecord, ...]:
         """The lines of files.jsonl."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from batchtrain.errors import UsageError
+from batchtrain.metrics.extract import split
 from batchtrain.runs.directory import RunDirectory, replace
-from batchtrain.runs.extract import split
 from batchtrain.runs.local_names import safe_path
 
 _KEY = re.compile(r"^[ \t]*__(.+?)__[ \t]*=(.+)")

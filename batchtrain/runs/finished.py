@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from batchtrain import markup
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
-from batchtrain.records import MOST_ROWS, Table, Task, aligned
+from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
 from batchtrain.runs import compare, directory, report, restore
 from batchtrain.runs.continuations import LineageRecord, continuations
 from batchtrain.runs.curves import Plot
@@ -42,7 +42,8 @@ class Metrics(dict[str, list[Any]]):
     def rows(self, most: int) -> list[dict[str, Any]]:
         """The first rows for a display, without the time and columns that have no value."""
         filled = (name for name, column in self.items() if any(value not in (None, "") for value in column))
-        names = [name for name in filled if name != "t"]
+        several = any(number > 1 for number in self.get("attempt", ()))
+        names = [name for name in filled if name != "t" and (name != "attempt" or several)]
         count = min(most, len(self["t"]) if self else 0)
         return [{name: _number(self[name][row]) for name in names} for row in range(count)]
 
@@ -106,6 +107,11 @@ class Run:
         return Table(self.directory.each_task())
 
     @property
+    def attempts(self) -> Table[Attempt]:
+        """The attempts of the tasks that ran more than once."""
+        return Table(self.directory.attempts())
+
+    @property
     def metrics(self) -> Metrics:
         """Every value of every metric."""
         return Metrics(self.directory.metrics().table())
@@ -165,7 +171,7 @@ class Run:
     def _repr_html_(self) -> str:
         record = self.record
         parts = report.sections(self.directory, record)
-        folded = [markup.fold(name, parts[name]) for name in ("Tasks", "Files", "About") if name in parts]
+        folded = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
             markup.head(record.job, record.state, record.id),
             report.failure(record),

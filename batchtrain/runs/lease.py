@@ -1,7 +1,7 @@
 """Who runs batchtrain here, and which process records a run: a file in its directory, locked while that process lives.
 
 The operating system drops the lock when the process ends, however it ends. Where files cannot be locked, and for a
-process of another host, the time of the file decides.
+process of another host, the time of the file decides: `touch` sets it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
     host: str
     process: int
-    keep: tuple[str, ...] = ()
+    kept_kinds: tuple[str, ...] = msgspec.field(default=(), name="keep")
     """The kinds of things that are not deleted at the end of the run."""
 
 
@@ -59,31 +59,42 @@ class Lease:
     """The lease of this process on a run."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
+        self.path = path
         self._descriptor: int | None = descriptor
-        self._touched = time.monotonic()
-
-    def touch(self) -> None:
-        """Say that the process is alive, at most once in EVERY_SECONDS."""
-        if self._descriptor is not None and time.monotonic() - self._touched >= EVERY_SECONDS:
-            self._touched = time.monotonic()
-            with contextlib.suppress(OSError):
-                os.utime(self._path)
+        self.touched = time.monotonic()
+        """When the time of the file was set."""
+        _LEASES.add(self)
 
     def release(self) -> None:
         """End the lease. The file stays: once run.json has the end of the run, it says nothing more."""
+        _LEASES.discard(self)
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def take(run: Path, keep: tuple[str, ...] | None = None) -> Lease | None:
-    """Take the lease of a run directory; None if a living process of this host has it. keep: by default what the last
-    lease says. Raises OSError."""
+_LEASES: set[Lease] = set()
+"""The leases of this process."""
+
+
+def touch() -> None:
+    """Say that this process is alive, at most once in EVERY_SECONDS, for all of its runs: one that waits for another
+    one is alive, too."""
+    now = time.monotonic()
+    for lease in tuple(_LEASES):
+        if now - lease.touched >= EVERY_SECONDS:
+            lease.touched = now
+            with contextlib.suppress(OSError):
+                os.utime(lease.path)
+
+
+def take(run: Path, kept_kinds: tuple[str, ...] | None = None) -> Lease | None:
+    """Take the lease of a run directory; None if a living process of this host has it. kept_kinds: by default what the
+    last lease says. Raises OSError."""
     path = run / FILE
-    if keep is None:
+    if kept_kinds is None:
         before = read(run)
-        keep = before.keep if before else ()
+        kept_kinds = before.kept_kinds if before else ()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     attempts = 0
     while _lock(descriptor) is False:
@@ -93,7 +104,7 @@ def take(run: Path, keep: tuple[str, ...] | None = None) -> Lease | None:
         attempts += 1
         time.sleep(0.01)
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, msgspec.json.encode(LeaseRecord(socket.gethostname(), os.getpid(), keep)))
+    os.write(descriptor, msgspec.json.encode(LeaseRecord(socket.gethostname(), os.getpid(), kept_kinds)))
     return Lease(path, descriptor)
 
 

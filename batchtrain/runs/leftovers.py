@@ -81,8 +81,9 @@ def delete(client: BatchClient, things: Iterable[Leftover]) -> Iterator[tuple[Le
     for item in things:
         failure: BatchtrainError | None = None
         try:
-            if read_marks(client, item.thing) == item.marks:
-                remove[item.thing.kind](client, item.thing.id)
+            if read_marks(client, item.thing) != item.marks:
+                continue  # another run replaced it
+            remove[item.thing.kind](client, item.thing.id)
         except NotFound:
             continue  # it is gone
         except BatchtrainError as error:

@@ -1,19 +1,22 @@
-"""Writes metrics/TASK.jsonl of a run from the output of its tasks and the files of $BATCHTRAIN_METRICS."""
+"""Writes metrics/TASK.jsonl of a run: the points of its tasks as they come, or those of the files that were fetched."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.records import Metric
+from batchtrain.metrics.extract import Pattern, patterns_of
+from batchtrain.metrics.point import of_json
+from batchtrain.metrics.stream import Batch, MetricStream
+from batchtrain.metrics.summary import Summary
+from batchtrain.records import Metric, Point
+from batchtrain.records.events import MetricsSeen
 from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace
-from batchtrain.runs.extract import Extractor, Pattern, Point, of_json
-from batchtrain.runs.summary import Summary
 
 MOST_BYTES = 64 << 20
 """Most bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer file, every k-th line is read."""
@@ -22,24 +25,11 @@ Patterns = Callable[[str], Iterable[MetricPattern]]
 """The `metrics` of a task."""
 
 
-class Numbers(Protocol):
-    """Makes metrics/TASK.jsonl of a run."""
+class MetricsFile(NamedTuple):
+    """A file of $BATCHTRAIN_METRICS that an attempt of a task wrote."""
 
-    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Take lines of the merged output of a task. Each may begin with the prefix of its rank."""
-
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
-        """Finish: all output has come. files: the fetched files of $BATCHTRAIN_METRICS, by task. Returns the summary of
-        each task that has metrics."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Remarks about the numbers: sampled, refused or not finite."""
-
-
-def numbers_of(run: RunDirectory, patterns: Patterns) -> Numbers:
-    """Returns an object that collects the metrics of a run."""
-    return Recorded(run, patterns)
+    attempt: int
+    path: Path
 
 
 class Recorded:
@@ -49,29 +39,40 @@ class Recorded:
         self._run, self._patterns, self._clock = run, patterns, clock
         self._tasks: dict[str, _Task] = {}
 
-    def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Write the numbers of lines."""
-        self._task(task).lines(lines, self._clock())
+    def see(self, event: MetricsSeen, attempt: int = 1) -> None:
+        """Write what came of a task that is followed. attempt: the one that prints; the records of a gang name it."""
+        self._task(event.subject).see(event, self._clock(), attempt)
 
-    def end(self, files: Mapping[str, tuple[Path, ...]]) -> dict[str, dict[str, Metric]]:
-        """Add the program's own metrics, and make the summary."""
-        for task, paths in files.items():
-            self._task(task).add(paths, self._clock())
+    def is_whole(self, task: str) -> bool:
+        """Whether a task was followed to its end."""
+        return task in self._tasks and self._tasks[task].is_whole
+
+    def lines(self, task: str, stream: str, lines: Sequence[str], attempt: int = 1) -> None:
+        """Write the numbers of lines of the output of an attempt of a task that was not followed to its end."""
+        now = self._clock()
+        self._task(task).read(lambda source: source.output(lines, now), now, attempt)
+
+    def records(self, task: str, lines: Sequence[str]) -> None:
+        """Write the numbers of lines of the records of a gang that was not followed to its end."""
+        now = self._clock()
+        self._task(task).read(lambda source: source.records(lines, now), now)
+
+    def end(self, files: Mapping[str, tuple[MetricsFile, ...]]) -> dict[str, dict[str, Metric]]:
+        """Add the metrics files that were fetched, by task. Returns the summary of each task that has metrics."""
+        for task, of_task in files.items():
+            self._task(task).add(of_task, self._clock())
         summaries = {name: task.end() for name, task in self._tasks.items()}
         return {name: summary for name, summary in summaries.items() if summary}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The remarks about all tasks."""
+        """Remarks about the metrics of all tasks: sampled, refused or not finite."""
         return tuple(f"{name}: {note}" for name, task in self._tasks.items() for note in task.notes)
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            self._tasks[name] = _Task(self._run.metrics_file(name), self._own(name))
+            self._tasks[name] = _Task(self._run.metrics_file(name), patterns_of(self._patterns(name)))
         return self._tasks[name]
-
-    def _own(self, name: str) -> tuple[Pattern, ...]:
-        return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in self._patterns(name))
 
 
 class _Task:
@@ -79,41 +80,87 @@ class _Task:
 
     def __init__(self, path: Path, patterns: tuple[Pattern, ...]) -> None:
         self.notes: list[str] = []
+        self.is_whole = False
+        self._recorded_attempts = set[int]()
+        """The attempts whose records were read: they have what the ranks measured."""
         self._path, self._patterns = path, patterns
-        self._extractor = Extractor(patterns)
+        self._stream: MetricStream | None = None
         self._file: BinaryIO | None = None
-        self._now = 0.0
 
-    def lines(self, lines: Sequence[str], now: float) -> None:
-        for point in self._extractor.feed(lines, now):
-            with contextlib.suppress(ValueError):  # a name that is no text
-                self._write(point, now)
+    def see(self, event: MetricsSeen, now: float, attempt: int) -> None:
+        points = self._of_attempt(event.points, attempt, has_records=event.has_records)
+        self._add(points, now, again=event.again, hidden=event.hidden)
+        self.is_whole = event.ended
+        if event.ended:
+            self.notes.extend(event.notes)
+
+    def read(self, take: Callable[[MetricStream], Batch], now: float, attempt: int = 1) -> None:
+        if self._stream is None:
+            self._stream = MetricStream(self._patterns)
+            self._close()
+        batch = take(self._stream)
+        points = self._of_attempt(batch.points, attempt, has_records=self._stream.has_records)
+        self._add(points, now, again=batch.again, hidden=batch.hidden)
+
+    def _of_attempt(self, points: Sequence[Point], attempt: int, *, has_records: bool) -> Sequence[Point]:
+        if has_records:
+            self._recorded_attempts.update(point.attempt for point in points)
+            return points
+        return points if attempt == 1 else [point._replace(attempt=attempt) for point in points]
+
+    def _add(self, points: Sequence[Point], now: float, *, again: bool, hidden: Set[str]) -> None:
+        if again:
+            self._begin(points[0].attempt if points else 1, now)
+        self._drop(hidden)
+        for point in points:
+            self._write(point, now)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _begin(self, attempt: int, now: float) -> BinaryIO:
+        """Forget the points of an attempt; those of attempts before are kept, if only this command saw them."""
+        self._close()
+        earlier = [line_of(old.line(now)) for old in points_of(self._path) if old.attempt < attempt]
+        self._file = open_private(self._path, "wb")
+        self._file.writelines(earlier)
+        return self._file
 
     def _write(self, point: Point, now: float) -> None:
-        if self._file is None:
-            self._file = open_private(self._path, "wb")  # the whole output is read again by a later `jobs fetch`
-        self._file.write(line_of(point.line(now)))
+        file = self._file or self._begin(point.attempt, now)
+        with contextlib.suppress(ValueError):  # a name that is no text
+            file.write(line_of(point.line(now)))
 
-    def add(self, paths: tuple[Path, ...], now: float) -> None:
-        """Values that the program wrote itself replace those of the same name in its output."""
+    def add(self, files: tuple[MetricsFile, ...], now: float) -> None:
+        """Values that the program wrote itself replace those of the same name in the output of the same attempt. The
+        records of a gang have those of its ranks already."""
+        files = tuple(
+            file for file in files if file.attempt not in self._recorded_attempts or not _RANK.fullmatch(file.path.stem)
+        )
         noted = len(self.notes)
-        self._drop({name for path in paths for point in self._read(path) for name in point.values})
+        own: dict[int, set[str]] = {}
+        for file in files:
+            own.setdefault(file.attempt, set()).update(name for point in self._read(file.path) for name in point.values)
+        for attempt, names in own.items():
+            self._drop(names, attempt)
         del self.notes[noted:]
-        for path in paths:  # read twice, because the files of all ranks may not fit into memory
-            for point in self._read(path):
-                with contextlib.suppress(ValueError):  # a name that is not a text
-                    self._write(point, now)
+        for file in files:  # read twice, because the files of all ranks may not fit into memory
+            for point in self._read(file.path):
+                self._write(point._replace(attempt=file.attempt), now)
 
-    def _drop(self, names: set[str]) -> None:
+    def _drop(self, names: Set[str], attempt: int | None = None) -> None:
+        """Take the values of some names out of the file: of one attempt, or of all."""
         if self._file is None or not names:
             return
         self._file.close()
         kept = []
         for line in self._path.read_bytes().splitlines(keepends=True):
             point = of_json(line)
-            if point is not None and not names.intersection(point.values):
+            if point is None or (attempt not in (None, point.attempt)) or names.isdisjoint(point.values):
                 kept.append(line)
-            elif point is not None and (rest := {k: v for k, v in point.values.items() if k not in names}):
+            elif rest := {name: value for name, value in point.values.items() if name not in names}:
                 kept.append(line_of(point._replace(values=rest).line(0)))
         replace(self._path, b"".join(kept))
         self._file = self._path.open("ab")
@@ -142,10 +189,9 @@ class _Task:
         """Close the file, and read it once for the summary."""
         if self._file is None:
             return {}
-        self._file.close()
-        self._file = None
-        if self._extractor.skipped:
-            self.notes.append(f"{self._extractor.skipped:,} lines came too fast and were not searched for metrics")
+        self._close()
+        if self._stream is not None:
+            self.notes.extend(self._stream.notes)
         summary = Summary({pattern.name: pattern.unit for pattern in self._patterns})
         for point in points_of(self._path):
             summary.add(point)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import NamedTuple
 
-from batchtrain.records import Task
+from batchtrain.records import Attempt, Task
+
+Span = tuple[datetime, datetime]
+"""A beginning and an end."""
 
 PHASES = {
     "pool": "until all nodes are there",
     "preparation": "the start task of the slowest node",
     "start": "until the first task runs: scheduling, images, input data",
     "training": "from the start of the first task to the end of the last one",
+    "restarts": "after the loss of a node or a failure, until the next attempt runs",
     "fetch": "logs and results",
 }
 """The parts of a run in their order."""
@@ -30,23 +35,70 @@ class Moments(NamedTuple):
     """All tasks had ended."""
 
 
-def phases(moments: Moments, tasks: Iterable[Task], preparation: float | None, fetch: float) -> dict[str, float]:
+def phases(
+    moments: Moments,
+    tasks: Iterable[Task],
+    preparation: float | None,
+    fetch: float,
+    attempts: Mapping[str, Sequence[Attempt]] = {},
+) -> dict[str, float]:
     """The seconds of each known part. Times of the service are compared only with each other.
 
-    preparation: seconds of the slowest start task, if the nodes started in this run.
+    preparation: seconds of the slowest start task, if the nodes started in this run. attempts: those of the tasks that
+    ran more than once.
     """
-    training = _span(tasks)
+    gaps = [gap for of_task in attempts.values() for gap in _gaps(of_task)]
+    whole, beside = _whole(tasks, attempts, gaps)
+    restarts = _outside(gaps, beside) if gaps else None
+    training = None if whole is None else whole - (restarts or 0.0)
     seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
+    seconds["restarts"] = restarts
     if moments.ready is not None:
         seconds["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
-    if moments.added is not None and moments.ended is not None and training is not None:
-        seconds["start"] = (moments.ended - moments.added).total_seconds() - training
+    if moments.added is not None and moments.ended is not None and whole is not None:
+        seconds["start"] = (moments.ended - moments.added).total_seconds() - whole
     return {name: round(max(value, 0.0), 3) for name in PHASES if (value := seconds.get(name)) is not None}
 
 
-def _span(tasks: Iterable[Task]) -> float | None:
+def _whole(
+    tasks: Iterable[Task], attempts: Mapping[str, Sequence[Attempt]], gaps: Sequence[Span]
+) -> tuple[float | None, list[Span]]:
+    """The seconds from the first start of a task to the last end, and the runs during gaps. There may be a million
+    tasks."""
     first = last = None
+    from_, to = min((start for start, _ in gaps), default=None), max((end for _, end in gaps), default=None)
+    beside = []
     for task in tasks:
-        if task.started and (end := task.ended):
-            first, last = min(first or task.started, task.started), max(last or end, end)
-    return (last - first).total_seconds() if first and last else None
+        for start, end in _runs(task, attempts.get(task.id, ())):
+            first, last = min(first or start, start), max(last or end, end)
+            if from_ and to and start < to and end > from_:
+                beside.append((start, end))
+    return (last - first).total_seconds() if first and last else None, beside
+
+
+def _runs(task: Task, attempts: Sequence[Attempt]) -> Iterator[Span]:
+    """The times in which a task ran. An attempt whose end is unknown is left out."""
+    if attempts:
+        yield from ((run.started, run.ended) for run in attempts if run.started and run.ended)
+    elif task.started and (end := task.ended):
+        yield task.started, end
+
+
+def _gaps(attempts: Sequence[Attempt]) -> Iterator[Span]:
+    """The times between the attempts of a task."""
+    for before, after in pairwise(attempts):
+        if before.ended and after.started and after.started > before.ended:
+            yield before.ended, after.started
+
+
+def _outside(gaps: Iterable[Span], runs: Iterable[Span]) -> float:
+    """The seconds of gaps in which nothing ran."""
+    changes = [(moment, change) for start, end in gaps for moment, change in ((start, (1, 0)), (end, (-1, 0)))]
+    changes += [(moment, change) for start, end in runs for moment, change in ((start, (0, 1)), (end, (0, -1)))]
+    changes.sort()
+    seconds, waiting, running = 0.0, 0, 0
+    for (moment, (gap, run)), (following, _) in pairwise(changes):
+        waiting, running = waiting + gap, running + run
+        if waiting and not running:
+            seconds += (following - moment).total_seconds()
+    return seconds

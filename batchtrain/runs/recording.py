@@ -29,17 +29,31 @@ from batchtrain.config.masking import (
     secrets_sent,
 )
 from batchtrain.config.projects import project_of
-from batchtrain.config.types import FETCH_VARIABLE, FetchSettings, Recipe, Results, Secret
+from batchtrain.config.types import FetchSettings, Recipe, Results, Secret
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Task as TaskSettings
 from batchtrain.config.types.secret import masked
 from batchtrain.errors import BatchtrainError, NotFound, ResultsLeft, ServiceError, TaskFailed, UsageError, printable
+from batchtrain.metrics.stream import RECORDS
+from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
-from batchtrain.records.events import Event, JobAdded, NodeReady, Output, PoolReused, TasksAdded
+from batchtrain.records.events import (
+    AttemptEnded,
+    AttemptSeen,
+    Event,
+    JobAdded,
+    MetricsSeen,
+    NodeReady,
+    NodesSeen,
+    Output,
+    PoolReused,
+    TasksAdded,
+)
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
+from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
 from batchtrain.runs.directory import (
     Cost,
@@ -49,9 +63,8 @@ from batchtrain.runs.directory import (
     RunNode,
     RunRecord,
 )
-from batchtrain.runs.numbers import numbers_of
+from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
-from batchtrain.runs.summary import Summary
 from batchtrain.service import read, tasks
 from batchtrain.service.connect import Account, loopback, patience
 from batchtrain.version import __version__
@@ -66,6 +79,7 @@ NAMED = 3
 """Files with the same reason that the last lines of a command name; files.jsonl names all."""
 ENDED = frozenset({"completed", "failed"})
 _RANK = re.compile(r"logs/[^/]+/ranks/(\d+)\.stdout\.txt")
+_EARLIER = re.compile(r"^wd/ranks/attempt-(\d+)/")
 
 
 class Origin(NamedTuple):
@@ -108,14 +122,14 @@ class Recording:
         job: JobSettings | None = None,
         *,
         ended: datetime | None = None,
-        keeps: tuple[str, ...] | None = None,
+        kept_kinds: tuple[str, ...] | None = None,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
         """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
-        did. keeps: the kinds of things that the run does not delete, for a new run. secrets: masked in everything that
-        is recorded."""
+        did. kept_kinds: the kinds of things that the run does not delete, for a new run. secrets: masked in everything
+        that is recorded."""
         self.run = run
-        self._lease = lease.take(run.path, keeps)
+        self._lease = lease.take(run.path, kept_kinds)
         self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
         self._job, self._job_ended, self._secrets = job, ended, secrets
@@ -137,9 +151,10 @@ class Recording:
         """Whether a fetch did not come to its end."""
         self.has_fetched = False
         """Whether a fetch came to its end."""
-        self._followed: set[str] = set()
-        """The tasks whose output was followed line by line."""
-        self._numbers = numbers_of(run, lambda task_id: self._settings(task_id).metrics)
+        self._attempts = AttemptRecord(run)
+        self._addresses: dict[str, str] = {}
+        """The ids of the nodes that were seen, by address."""
+        self._numbers = Recorded(run, lambda task_id: self._settings(task_id).metrics)
 
     @property
     def job_id(self) -> str:
@@ -158,27 +173,33 @@ class Recording:
     # --- while it runs ----------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        """Record an event; an output line of a task is only searched for metrics."""
+        """Record an event: of the output of a task only what it measures."""
         if isinstance(event, (NodeReady, PoolReused)):
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (JobAdded, TasksAdded)):
             self._moments = self._moments._replace(added=now())
+        elif isinstance(event, NodesSeen):
+            self._addresses.update((node.address, node.id) for node in event.nodes)
+        elif isinstance(event, (AttemptSeen, AttemptEnded)):
+            with self._written():
+                self._attempts.see(event.attempt)
+        elif isinstance(event, MetricsSeen) and event.job == self.job_id:
+            with self._written():
+                self._numbers.see(event, self._attempts.current(event.subject))
         if event.text and not isinstance(event, Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
-        """Lines of the output of a task."""
-        self._followed.add(task)
+        """Lines of the output of a task, which are kept as its node may be lost."""
         with self._written():
-            self._numbers.lines(task, stream, lines)
+            self._attempts.keep(task, stream, lines)
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[None]:
         """Something is written while the tasks run: a full disk ends no training, and is reported at its end."""
-        if self._lease is not None:
-            self._lease.touch()
+        lease.touch()
         try:
             yield
         except OSError as error:
@@ -202,8 +223,14 @@ class Recording:
         """Fetch the results of tasks that have run, and their logs. all_tasks: also the logs of many. everything:
         results of any size. free: the free bytes of a disk."""
         began, known = now(), tuple(ended)
+
+        def moved(size: int) -> None:
+            lease.touch()
+            progress.moved(size)
+
         self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(known))
         self.run.write_tasks(self._records(known))
+        self._attempts.prepare(known)
         fetcher = results.Fetcher(
             self._client,
             self.run,
@@ -211,7 +238,7 @@ class Recording:
             everything=everything,
             patience=self._patience,
             begin=progress.begin,
-            moved=progress.moved,
+            moved=moved,
             free=free,
         )
         self._interrupted, self._again = True, {}
@@ -222,6 +249,7 @@ class Recording:
             for done in fetcher.bring(
                 [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in rest]
             ):
+                lease.touch()
                 key = done.record.task, done.record.node, done.record.path
                 self._files[key] = done.record
                 if done.again:
@@ -235,6 +263,7 @@ class Recording:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
+            self._attempts.conclude(known, self._addresses, self._nodes.values())
             self._moments = self._moments._replace(ended=began)
             self._fetching += (now() - began).total_seconds()
 
@@ -282,13 +311,9 @@ class Recording:
         return {}
 
     @functools.cached_property
-    def _settings_of_service(self) -> dict[str, FetchSettings]:
-        """The settings with which the tasks were added. Ignores a variable of another program or of a later version."""
-        settings = {}
-        for task_id, text in read.variables(self._client, self.job_id, FETCH_VARIABLE):
-            with contextlib.suppress(msgspec.DecodeError):
-                settings[task_id] = msgspec.json.decode(text, type=FetchSettings)
-        return settings
+    def _settings_of_service(self) -> Mapping[str, FetchSettings]:
+        """The settings with which the tasks were added."""
+        return read.all_fetch_settings(self._client, self.job_id)
 
     def _write_nodes(self) -> None:
         """Name the nodes n0, n1, … in the order in which the tasks name them."""
@@ -297,7 +322,8 @@ class Recording:
         seen = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                seen.update({node.id: node for node in read.nodes(self._client, pool)})
+                seen.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
+        self._addresses.update((node.address, node.id) for node in seen.values())
         self.run.write_nodes(
             RunNode(
                 f"n{number}",
@@ -327,7 +353,7 @@ class Recording:
             self._record = replace(self._record, summary=self._record.summary | self._added_metrics())
         else:
             self._record = replace(self._record, summary={})
-            self._read_lines(self._followed)
+            self._read_lines(frozenset())
             ended = None if state == "fetched" else self._job_ended or now()
             self._record = replace(
                 self._record,
@@ -336,10 +362,14 @@ class Recording:
                 failure=_failure(error, self._secrets) if error is not None else None,
                 node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
                 cost=self._cost(ended),
-                phases=phases(self._moments, self.run.each_task(), self._preparation(), self._fetching),
+                phases=phases(
+                    self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
+                ),
                 summary=self._summary(frozenset()),
-                results="complete" if self.has_fetched and self.missing is None else "partial",
             )
+            self._attempts.write()
+        complete = self.has_fetched and self.missing is None
+        self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
 
     def close(self, state: str) -> None:
@@ -354,12 +384,12 @@ class Recording:
         self._record = msgspec.structs.replace(self._record, state=state, ended=last_event, summary=_joined(metrics))
         self._finish(self._lease)
 
-    def _finish(self, held: lease.Lease) -> None:
+    def _finish(self, run_lease: lease.Lease) -> None:
         try:
             self.run.write(self._record)
             directory.replace(self.run.report, report.html(self.run).encode())
         finally:
-            held.release()
+            run_lease.release()
         if self._unwritten is not None:
             raise self._unwritten
 
@@ -398,21 +428,31 @@ class Recording:
         return _joined(self.metrics, several=bool(self._record.summary))
 
     def _read_lines(self, known: Set[str]) -> None:
-        """Read the output of the tasks that this command did not follow. known: tasks that already have metrics."""
-        for record in self._files.values():
-            if record.task in known:
+        """Read what the tasks measured that this command did not follow to their ends: their output, and then the
+        records of a gang, which replace that of its attempts. known: tasks that already have metrics."""
+        fetched = {record.task: None for record in self._files.values() if record.fetched.startswith("logs/")}
+        for task in fetched:
+            if task in known or self._numbers.is_whole(task):
                 continue
-            if record.fetched.startswith("logs/") and record.path in ("stdout.txt", "stderr.txt"):
-                with (self.run.path / record.fetched).open(encoding="utf-8", errors="replace") as file:
-                    while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
-                        self._numbers.lines(record.task, record.path.removesuffix(".txt"), some)
+            for stream in STREAMS:
+                for output in self._attempts.outputs(task, stream):
+                    self._read_output(task, stream, output)
+            records = self.run.logs(task) / RECORDS.removeprefix("wd/")
+            for lines in _line_groups(records) if records.is_file() else ():
+                self._numbers.records(task, lines)
 
-    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[Path, ...]]:
-        paths_of: dict[str, list[Path]] = {}
+    def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
+        for lines in _line_groups(output.path, output.start):
+            self._numbers.lines(task, stream, lines, output.attempt)
+
+    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
+        files_of: dict[str, list[MetricsFile]] = {}
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
-                paths_of.setdefault(record.task, []).append(self.run.path / record.fetched)
-        return {task: tuple(paths) for task, paths in paths_of.items()}
+                match = _EARLIER.search(record.path)
+                attempt = int(match[1]) if match else len(self._attempts.attempts.get(record.task, (None,)))
+                files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
+        return {task: tuple(sorted(files)) for task, files in files_of.items()}
 
     # --- the events -----------------------------------------------------------------------------------------------
 
@@ -441,8 +481,8 @@ class Recording:
     def conclusion(self) -> str:
         """The last lines of a command: where the results are, and what is missing."""
         outputs = [record for record in self._files.values() if record.fetched.startswith("outputs/")]
-        held = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
-        lines = [f"results: {self.run.path}{'' if not outputs else f': {held}'}"]
+        size = f"{_counted(len(outputs))}, {results.size(sum(record.size for record in outputs))} in outputs/"
+        lines = [f"results: {self.run.path}{f': {size}' if outputs else ''}"]
         reasons: dict[str, list[str]] = {}
         for record in self._files.values():
             if not record.fetched:
@@ -463,6 +503,14 @@ class Recording:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
         lines.extend(self._numbers.notes)
         return "\n  ".join(lines)
+
+
+def _line_groups(path: Path, start: int = 0) -> Iterator[list[str]]:
+    """The lines of a file from a position on, AT_ONCE at a time."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        while some := [line.rstrip("\n") for line in itertools.islice(file, AT_ONCE)]:
+            yield some
 
 
 def _joined(metrics: Mapping[str, dict[str, Metric]], *, several: bool = False) -> dict[str, Metric]:
@@ -503,13 +551,13 @@ def begin(
     job: JobSettings,
     plan: Plan,
     origin: Origin,
-    keeps: tuple[str, ...] = (),
+    kept_kinds: tuple[str, ...] = (),
     sources: Sources | None = None,
     blobs: source_copy.Blobs | None = None,
 ) -> Recording:
-    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made. keeps: the
-    kinds of things that the run does not delete. sources: the files of each `source`, of which a copy is kept. blobs:
-    lists the input data in storage accounts, for its digests."""
+    """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made.
+    kept_kinds: the kinds of things that the run does not delete. sources: the files of each `source`, of which a copy
+    is kept. blobs: lists the input data in storage accounts, for its digests."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
@@ -532,7 +580,7 @@ def begin(
         cost=_planned_cost(recipe, account),
     )
     try:
-        recording = Recording(client, account, run, record, job, keeps=keeps, secrets=secrets)
+        recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
         recording.of(recipe, plan, origin)
         run.write(record)
         dirty = record.commit is not None and record.commit.dirty

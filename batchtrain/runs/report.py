@@ -11,11 +11,15 @@ import msgspec
 
 from batchtrain.errors import shortened
 from batchtrain.markup import RED, Point, figure, short, table, text
-from batchtrain.records import Task
+from batchtrain.records import Task, cells, columns
+from batchtrain.runs import compare
+from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
-_PLACES = frozenset({"t", "rank", "step", "epoch"})
+_PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
+_Values = dict[int, list[tuple[int, float | None, Point]]]
+"""By rank, each with its attempt and its step."""
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
 table{border-collapse:collapse;margin:.5rem 0}td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}
@@ -38,12 +42,14 @@ def html(run: RunDirectory) -> str:
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     """The parts of a report that have content, by their titles."""
     tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
+    attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
     numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
     parts = {
         "About": table((), _facts(record)),
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(_curves(run, task) for task in tasks),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
+        "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
         "Files": _files(run.files()),
     }
     return {title: part for title, part in parts.items() if part}
@@ -96,29 +102,31 @@ def _curves(run: RunDirectory, task: Task) -> str:
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     """The curve of each metric of a task: its values over steps, else over epochs, else over time; the lowest rank's
-    where several have it."""
+    where several have it. Several attempts are one curve."""
     path = run.metrics_file(task)
-    curves: dict[str, dict[int, list[Point]]] = {}
+    curves: dict[str, _Values] = {}
     if not path.exists():
         return {}
     with path.open("rb") as file:
         for number, line in enumerate(file):
             _take(curves, number, line)
-    return {name: ranks[min(ranks)] for name, ranks in curves.items() if len(ranks[min(ranks)]) > 1}
+    lines = {name: continued(ranks[min(ranks)]) for name, ranks in curves.items()}
+    return {name: line for name, line in lines.items() if len(line) > 1}
 
 
-def _take(curves: dict[str, dict[int, list[Point]]], number: int, line: bytes) -> None:
+def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:
     try:
         values = msgspec.json.decode(line, type=dict[str, object])
     except msgspec.DecodeError:
         return
     at = next((values[name] for name in ("step", "epoch", "t") if isinstance(values.get(name), (int, float))), number)
-    rank = values.get("rank")
+    rank, attempt = values.get("rank"), values.get("attempt")
     for name, value in values.items():
         plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         if name not in _PLACES and plain and isinstance(at, (int, float)) and isinstance(value, (int, float)):
             ranks = curves.setdefault(name, {})
-            ranks.setdefault(rank if isinstance(rank, int) else -1, []).append((float(at), float(value)))
+            point = attempt if isinstance(attempt, int) else 1, float(at), (float(at), float(value))
+            ranks.setdefault(rank if isinstance(rank, int) else -1, []).append(point)
 
 
 def _moment(value: datetime | None) -> str:

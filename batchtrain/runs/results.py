@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.metrics.stream import RECORDS
 from batchtrain.records import File, TaskNode
+from batchtrain.records.attempt import ATTEMPTS
 from batchtrain.records.rank_end import ENDS
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
@@ -29,12 +31,14 @@ OUTPUT = "output"
 _OWN = ("stdout.txt", "stderr.txt")
 _ABOUT = {
     ENDS: "ranks/ends.jsonl",
+    ATTEMPTS: "ranks/attempts.jsonl",
+    RECORDS: "ranks/stream.jsonl",
     ".batchtrain-lineage.json": "lineage.json",
     ".batchtrain-packages.json": "packages.json",
 }
 """Records that the launch leaves on the primary, with their names among the logs."""
 _RANK = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.(stdout|stderr)\.txt")
-_METRICS = re.compile(r"wd/ranks/(?:rank-)?([\w-]+)\.metrics\.jsonl")
+_METRICS = re.compile(r"wd/ranks/(attempt-\d+/)?(?:rank-)?([\w-]+)\.metrics\.jsonl")
 
 
 def selects(patterns: Iterable[str], path: str) -> bool:
@@ -96,7 +100,7 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
     if match := _RANK.fullmatch(path):
         return f"logs/{task}/ranks/{match[1]}.{match[2]}.txt"
     if match := _METRICS.fullmatch(path):
-        return f"metrics/{task}/{match[1]}.jsonl"
+        return f"metrics/{task}/{match[1] or ''}{match[2]}.jsonl"
     inside = path.removeprefix("wd/")
     if inside == path or (part.name != "n0" and results.from_ == "primary"):
         return ""
@@ -278,8 +282,8 @@ class _Room:
     def reserve(self, task_id: str, files: Sequence[Wanted]) -> str:
         """Reserve the space of files; returns why not if there is too little."""
         with self._lock:
-            held = self._small + sum(map(_still_needed, self._large.values()))
-            free, need = max(self._free(self._directory) - held, 0), sum(map(_still_needed, files))
+            reserved = self._small + sum(map(_still_needed, self._large.values()))
+            free, need = max(self._free(self._directory) - reserved, 0), sum(map(_still_needed, files))
             if need > free:
                 self._refusal = self._refusal or (  # the first one, so that many files have the same reason
                     f"the disk of {self._directory} has {size(free)} free, and the files of task {task_id} need"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import math
 import re
@@ -13,13 +14,15 @@ from typing import Any, NamedTuple
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
+from batchtrain.config.types import FetchSettings
 from batchtrain.errors import BatchtrainError, NotFound
+from batchtrain.metrics.extract import RATE, Pattern, patterns_of
+from batchtrain.metrics.stream import OWN, RECORDS, MetricStream
+from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Table, Task
 from batchtrain.records.events import Event, SweepCut
 from batchtrain.runs.directory import RunDirectory, points_of
-from batchtrain.runs.extract import RATE, Extractor, Pattern
 from batchtrain.runs.recording import recorded_job
-from batchtrain.runs.summary import Summary
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 from batchtrain.service import files, read, tasks
 from batchtrain.service.connect import Account
@@ -27,8 +30,8 @@ from batchtrain.service.downloads import task_tree
 
 MOST_READ = 500
 """Most tasks whose output is read from their nodes."""
-END = 64 * 1024
-"""Bytes of the end of stdout that are read."""
+END, RECORDS_END = 64 * 1024, 1024 * 1024
+"""Bytes of the end of stdout, and of the records of all ranks of a gang, that are read."""
 THREADS = 8
 
 
@@ -103,7 +106,7 @@ def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metri
         return metrics
     with stdout.open("rb") as file:
         file.seek(max(stdout.stat().st_size - END, 0))
-        return {**_printed(file.read(), metric), **metrics}
+        return {**_measured({"stdout.txt": file.read()}, (), metric), **metrics}
 
 
 def _read(
@@ -111,32 +114,42 @@ def _read(
 ) -> Iterator[tuple[str, Mapping[str, Metric]]]:
     """The metrics at the end of the output of tasks that have run."""
     ran = [task.id for task in missing if task.state not in ("active", "preparing")]
+    settings = read.all_fetch_settings(client, job_id) if ran else {}
     if len(ran) > MOST_READ:
         text = f"the output of {len(ran) - MOST_READ:,} tasks was not read; `batchtrain jobs fetch {job_id}` does"
         tell(SweepCut(job_id, text))
     contexts = [contextvars.copy_context() for _ in ran[:MOST_READ]]
     with ThreadPoolExecutor(THREADS) as workers:
-        ends = workers.map(lambda task_id, context: context.run(_end, client, job_id, task_id), ran, contexts)
-        yield from ((task_id, _printed(end, metric)) for task_id, end in zip(ran, ends, strict=False))
+        ends = workers.map(lambda task_id, context: context.run(_ends, client, job_id, task_id), ran, contexts)
+        for task_id, contents in zip(ran, ends, strict=False):
+            patterns = patterns_of(settings.get(task_id, FetchSettings()).metrics)
+            yield task_id, _measured(contents, patterns, metric)
 
 
-def _end(client: BatchClient, job_id: str, task_id: str) -> bytes:
-    try:
-        return files.end_of(client, task_tree(job_id, task_id), "stdout.txt", END)
-    except BatchtrainError:
-        return b""  # a task that never ran, or whose node is gone
+def _ends(client: BatchClient, job_id: str, task_id: str) -> Mapping[str, bytes]:
+    """The ends of the files that say what a task measured: the records of its gang, or else its own file and its
+    output. Nothing of a task that never ran, or whose node is gone."""
+    tree, contents = task_tree(job_id, task_id), dict[str, bytes]()
+    for path, size in ((RECORDS, RECORDS_END), (OWN, END), ("stdout.txt", END)):
+        if RECORDS not in contents:
+            with contextlib.suppress(BatchtrainError):
+                contents[path] = files.end_of(client, tree, path, size)
+    return contents
 
 
-def _printed(output: bytes, metric: str) -> Mapping[str, Metric]:
-    """The metrics in the output of a task. The wanted metric is also found as `NAME=VALUE`, `NAME: VALUE` and `NAME
-    VALUE`."""
-    summary = Summary()
-    extractor = Extractor(
-        [Pattern(metric, rf"(?<![\w/.-]){re.escape(metric)}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)")]
-    )
-    for number, line in enumerate(output.decode("utf-8", "replace").splitlines()):
-        for point in extractor.feed((line,), number // RATE):
-            summary.add(point)
+def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric: str) -> Mapping[str, Metric]:
+    """What a task measured last. In lines that no program reads, the metric is found as `NAME=VALUE`, `NAME: VALUE`
+    and `NAME VALUE`, unless a word stands before its name."""
+    name = re.escape(metric).replace("_", "[_ ]")
+    by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)"
+    stream, summary = MetricStream(patterns, [Pattern(metric, by_name)]), Summary()
+    takes = {RECORDS: stream.records, OWN: stream.own, "stdout.txt": stream.output}
+    for path, content in contents.items():
+        lines = content.decode("utf-8", "replace").splitlines()
+        at_once = RATE if path == "stdout.txt" else max(len(lines), 1)
+        for second, start in enumerate(range(0, len(lines), at_once), 1):
+            for point in takes[path](lines[start : start + at_once], second).points:
+                summary.add(point)
     return summary.metrics()
 
 

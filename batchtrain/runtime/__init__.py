@@ -1,9 +1,9 @@
 """The files that run on a node, read here once, so that pure packages can carry them as values.
 
 Nothing here imports the rest of batchtrain. The files need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or bash 4.2
-(gang.sh, node.sh, preflight.sh, inside.sh) and common commands. Only launch/, verdict.py, ends.py, torchrun.py,
-batchtrain_checkpoint.py, batchtrain_lineage.py, package_versions.py, batchtrain_sweep.py and preemption.py need Python
-(3.6 or later); torchrun.py also needs PyTorch.
+(attempt.sh, gang.sh, lines.sh, node.sh, preflight.sh, inside.sh) and common commands. Only launch/, verdict.py,
+ends.py, torchrun.py, batchtrain_checkpoint.py, batchtrain_lineage.py, package_versions.py, batchtrain_sweep.py and
+preemption.py need Python (3.6 or later); torchrun.py also needs PyTorch.
 """
 
 from __future__ import annotations
@@ -28,10 +28,16 @@ def _package(folder: str) -> Iterator[tuple[str, bytes]]:
 
 GANG = _read("gang.sh")
 """Functions of the shell that launches a gang on the primary; sourced by the launch text."""
+ATTEMPT = _read("attempt.sh")
+"""Counts the attempts of a task, and records their beginnings and ends."""
 NODE = _read("node.sh")
 """What both launch engines read on a node: its GPUs, its InfiniBand ports, the order of the hosts."""
 RANK = _read("rank.sh")
 """Wraps every rank: sets the AZ_BATCH_* values of its own node and reports how it failed."""
+LINES = _read("lines.sh")
+"""Prints what the ranks of a node print and measure, as records that a client can follow."""
+LINES_AWK = _read("lines.awk")
+"""Makes records of the lines of a rank."""
 SWEEP = _read("sweep.sh")
 """Ends what is left of a gang on one node and prints the failures noted there."""
 SSH = _read("ssh.sh")

@@ -3,7 +3,8 @@
 #
 # All names start with bt_, because the user's text runs in the same shell. The code needs no `set -e` and works with
 # any options that this text has set. While the line runs, fd 9 has the events of the gang, one per line; 8 its stderr,
-# which passes through bt_tap; 7 the records of the nodes; 6 the stderr of the task, wherever the line sends its own.
+# which passes through bt_tap; 7 the records of the nodes; 6 the stderr of the task, wherever the line sends its own; 5
+# and 4 keep lines.sh running.
 
 bt_home=$AZ_BATCH_TASK_SHARED_DIR/.batchtrain
 bt_grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} # from SIGTERM to SIGKILL, when ranks are ended
@@ -33,21 +34,29 @@ bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its 
 
 # --- every instance: coordination
 
-# Keep this node's own AZ_BATCH_* values for its ranks, as shell text. Files of an earlier attempt are deleted, but the
-# attempts in this directory are counted: the service tells a task nothing of its retries.
+# Keep this node's own AZ_BATCH_* values for its ranks, as shell text. Files of an earlier attempt are deleted.
 bt_keep_environment() {
-  local name value attempt=0 quote="'\\''"
+  local name value quote="'\\''"
   rm -rf "$bt_home/ranks" "${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks/ends.jsonl"
   mkdir -p "$bt_home/ranks"
-  [ ! -r "$bt_home/attempt" ] || read -r attempt <"$bt_home/attempt"
-  echo "$((attempt + 1))" >"$bt_home/attempt"
   (
     umask 077
-    for name in ${!AZ_BATCH_@}; do
+    bt_find_awk
+    for name in ${!AZ_BATCH_@} BATCHTRAIN_AWK; do
       value=${!name}
       printf "export %s='%s'\n" "$name" "${value//\'/$quote}"
     done >"$bt_home/environment"
   )
+}
+
+# Sets BATCHTRAIN_AWK to the awk that writes the lines of the ranks, or to nothing. mawk waits for blocks of its input
+# otherwise; an old one does not know systime().
+bt_find_awk() {
+  local version
+  export BATCHTRAIN_AWK=''
+  version=$(awk -W version 2>&1 </dev/null)
+  case $version in mawk*) set -- -W interactive ;; *) set -- ;; esac
+  ! awk "$@" 'BEGIN { exit systime() < 1 }' >/dev/null 2>&1 </dev/null || BATCHTRAIN_AWK="awk${*:+ $*}"
 }
 
 # The ssh server of a container, on port 23 as Batch Shipyard's image contract has it (22 is the host's).
@@ -284,14 +293,62 @@ bt_find_prefix() { # EXECUTABLE
 # Before the line: job control gives each background job a process group, which can be ended as a whole.
 bt_begin() {
   set +euET -m -o pipefail
+  bt_find_awk
   [ ! -t 0 ] || exec </dev/null # a background job that reads a terminal is stopped
   exec 6>&2 9<> <(:)
 }
 
-# Runs the launcher (the arguments) to its end. When a rank fails, ends the gang at once, names the rank and returns
+# Runs the launcher (the arguments) to its end, while stream.jsonl gets what all ranks print and measure.
+bt_gang() {
+  local code remote=() local=''
+  bt_begin_stream
+  bt_run_gang "$@"
+  code=$?
+  bt_end_stream
+  return "$code"
+}
+
+# Starts lines.sh on every node. All end when fd 5 is closed, and then the primary's, which also passes on what the
+# others sent, when fd 4 is.
+bt_begin_stream() { # sets remote and local to the processes
+  local host hosts number=0 attempt=${BATCHTRAIN_ATTEMPT:-1} folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks command
+  [ -n "$BATCHTRAIN_AWK" ] && mkdir -p "$folder" "$bt_home/ranks" && mkfifo "$bt_home/ranks/stream.pipe" || return 0
+  IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
+  for host in "${hosts[@]:1}"; do
+    number=$((number + 1))
+    printf -v command '%q ' bash "$bt_home/lines.sh" "n$number" "$attempt" "${AZ_BATCH_NODE_ROOT_DIR-}"
+    ssh -o BatchMode=yes -o ConnectTimeout=10 -o StrictHostKeyChecking=no -o ServerAliveInterval=5 "$host" "$command" \
+      <"$bt_home/ranks/stream.pipe" >"$bt_home/ranks/n$number.node" 2>/dev/null 6>&- 9>&- &
+    remote+=("$!")
+  done
+  exec 4> >(exec bash "$bt_home/lines.sh" n0 "$attempt" >>"$folder/stream.jsonl" 2>/dev/null 6>&- 9>&-)
+  local=$!
+  [ "${#remote[@]}" -eq 0 ] || exec 5>"$bt_home/ranks/stream.pipe"
+}
+
+bt_end_stream() {
+  [ -n "$local" ] || return 0
+  [ "${#remote[@]}" -eq 0 ] || exec 5>&-
+  bt_wait_shortly 3 "${remote[@]}"
+  exec 4>&-
+  bt_wait_shortly 3 "$local"
+  rm -f "$bt_home/ranks/stream.pipe"
+}
+
+# Waits for processes to end, and kills those that do not.
+bt_wait_shortly() { # SECONDS [PROCESS]...
+  local deadline=$((SECONDS + $1)) process
+  shift
+  for process; do
+    while kill -0 "$process" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do read -r -t 0.02 <> <(:); done
+    bt_end_process "$process"
+  done
+}
+
+# The launcher. When a rank fails, ends the gang at once, names the rank and returns
 # its code: Intel MPI alone would give 255, and MPICH 5 would never end. A message of ours on the launcher's stderr is
 # only the hint to look whether a rank has failed; how it failed is what the nodes have noted.
-bt_gang() {
+bt_run_gang() {
   local event='' hint='' abort='' code='' told='' gone='' launcher watch
   set -m
   exec 8> >(bt_tap)
@@ -299,7 +356,7 @@ bt_gang() {
     trap : TERM INT
     "$@" 2>&8 6>&- 8>&- 9>&-
     echo "ended $?" >&9
-  } <&0 &
+  } <&0 4>&- 5>&- &
   launcher=$!
   set +m
   exec 8>&-
@@ -386,7 +443,7 @@ bt_watch_launch() {
 }
 
 # stdin stays empty, and the gang's streams are not held open.
-bt_be_quiet() { exec 6>&- 8>&- <> <(:) >/dev/null 2>&1; }
+bt_be_quiet() { exec 4>&- 5>&- 6>&- 8>&- <> <(:) >/dev/null 2>&1; }
 
 bt_end_process() { # PROCESS, of whose end the shell says nothing
   kill -s KILL "$1" 2>/dev/null
@@ -467,9 +524,8 @@ bt_is_signal() { [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; } # CODE
 
 # The ends of ranks as the client reads them, a line of JSON each: that of the cause first.
 bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
-  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 attempt=1 names=() end
+  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 names=() end
   shift
-  [ ! -r "$bt_home/attempt" ] || read -r attempt <"$bt_home/attempt"
   mkdir -p "$folder" && {
     # shellcheck disable=SC2086 # its fields
     bt_print_end $cause
@@ -481,7 +537,7 @@ bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
   } >"$folder/ends.jsonl.new" && mv "$folder/ends.jsonl.new" "$folder/ends.jsonl"
 }
 
-bt_print_end() { # TIME RANK CODE NODE ADDRESS, with attempt, by and names (of signals) of its caller
+bt_print_end() { # TIME RANK CODE NODE ADDRESS, with by and names (of signals) of its caller
   local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${1%.*}"
   case $fraction in *[!0-9]*) ;; *) time+=.${fraction:0:6} ;; esac
@@ -492,7 +548,7 @@ bt_print_end() { # TIME RANK CODE NODE ADDRESS, with attempt, by and names (of s
     ends="\"exit_code\": $3"
   fi
   printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s}\n' \
-    "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "$attempt" \
+    "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "${BATCHTRAIN_ATTEMPT:-1}" \
     "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}"
 }
 
@@ -523,6 +579,7 @@ bt_sweep() { # GRACE, or look
 # that prints our tag again and again is not heard for ever.
 bt_tap() {
   trap '' TERM INT
+  exec 4>&- 5>&-
   tee >(
     for _ in {1..100}; do
       LC_ALL=C grep -a -o -m 1 -e "$bt_tag " -e 'Abort([0-9]*) on node [0-9]*[ :]' -e "$bt_gone" >&9 || break

@@ -3,7 +3,8 @@
 It asks Azure's Instance Metadata Service for the scheduled events of the machine, every second. Then it prints one
 line: {"node": "tvmps_…", "not_before": 1764000000.0} (seconds since 1970, UTC). With PROCESS it writes the line to FILE
 instead, sends SIGNAL to every process below PROCESS except shells, and ends when PROCESS has ended. With RANKS, the
-directory where rank.sh notes its ranks, these get SIGNAL, with the processes below them.
+directory where rank.sh notes its ranks, these get SIGNAL, with the processes below them. The record of the attempt gets
+the announcement as well (attempt.sh).
 
 The emulator has no such service. It writes the same document to a file of the node. Standard library, Python 3.6 or
 later.
@@ -89,6 +90,19 @@ def write(path: str, line: str) -> None:
     os.replace(path + ".new", path)
 
 
+def note(node: str, at: float) -> None:
+    """The announcement among the records of the attempt, if this node reaches their directory."""
+    folder = os.environ.get("BATCHTRAIN_ATTEMPT_DIR", "")
+    if not os.path.isdir(folder):
+        return
+    now, number = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), int(os.environ["BATCHTRAIN_ATTEMPT"])
+    record = {"event": "preempted", "attempt": number, "time": now, "node": node, "not_before": at}
+    try:
+        write(os.path.join(folder, f"preempted.{node}.json"), json.dumps(record))
+    except OSError:  # the volume is full or gone; the processes are told all the same
+        pass
+
+
 def ranks_in(directory: str) -> "list[int]":
     """The processes of the ranks of this node."""
     processes = []
@@ -127,7 +141,9 @@ def main(arguments: "list[str]") -> None:
     at = wait(process)
     if at is None:
         return
-    line = json.dumps({"node": os.environ.get("AZ_BATCH_NODE_ID", ""), "not_before": at})
+    node = os.environ.get("AZ_BATCH_NODE_ID", "")
+    note(node, at)
+    line = json.dumps({"node": node, "not_before": at})
     if not arguments:
         os.write(1, line.encode() + b"\n")
         return

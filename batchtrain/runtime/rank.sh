@@ -18,6 +18,7 @@
 #     R.failed  TIME RANK CODE NODE ADDRESS: when and how it ended, as a shell reports it; - for what is unknown
 #     R.life    the pipe
 #     R.out, R.err  what COMMAND prints, on its way
+#     R.stdout.lines, R.stderr.lines  its lines as records for stream.jsonl, and .pipe of each, on their way
 #
 # What COMMAND prints is also kept, up to 64 MiB for each stream, as rank-R.stdout.txt and rank-R.stderr.txt in ranks/
 # of the task's working directory. `tee` does it in a session of its own: it ends by itself when the last writer has
@@ -179,11 +180,24 @@ start_copies() { # sets copies to their processes; none where they cannot be
   copies="$copies $!"
 }
 
-# A file at its limit is an error that tee ignores, when the signal is ignored.
+# A file at its limit, or an awk that is gone, is an error that tee ignores, when the signal is ignored.
 copy() { # STREAM
-  trap '' XFSZ TERM
+  trap '' XFSZ TERM PIPE
+  stream=$1 pipe=$record.$1.lines.pipe
+  set --
+  if [ -n "${BATCHTRAIN_AWK-}" ] && mkfifo "$pipe" 2>/dev/null; then
+    write_lines </dev/null >/dev/null 2>&1 &
+    set -- "$pipe"
+  fi
   ulimit -f 131072 2>/dev/null
-  exec $new_session tee "$folder/rank-$rank.$1.txt" 2>/dev/null
+  exec $new_session tee "$folder/rank-$rank.$stream.txt" "$@" 2>/dev/null
+}
+
+write_lines() {
+  export LC_ALL=C
+  # shellcheck disable=SC2016,SC2086 # for the inner shell; a command with its options
+  exec $new_session sh -c 'pipe=$1; shift; "$@" <"$pipe" >"${pipe%.pipe}"; rm -f "$pipe"' - "$pipe" \
+    $BATCHTRAIN_AWK -v head="\"rank\": $rank, \"file\": \"$stream\"" -f "${record%/ranks/*}/lines.awk"
 }
 
 # The last output of the rank comes before the message about it. A process that it left may write on: wait 0.3 s.

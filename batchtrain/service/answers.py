@@ -41,6 +41,8 @@ class _Run(_Part, frozen=True):
     failure_info: Failure = Failure()
     retry_count: int = 0
     requeue_count: int = 0
+    last_retry_time: datetime | None = None
+    last_requeue_time: datetime | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -59,6 +61,7 @@ class _Run(_Part, frozen=True):
 
 class _Constraints(_Part, frozen=True):
     max_wall_clock_time: timedelta | None = None
+    max_task_retry_count: int = 0
 
     @property
     def seconds(self) -> float | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 from collections import deque
 from collections.abc import Iterator
+from typing import TypeVar
 
 import msgspec
 from azure.batch import BatchClient
@@ -15,6 +17,7 @@ from batchtrain.service import downloads
 from batchtrain.service.downloads import PAST_THE_END, RANGE, Tree
 from batchtrain.service.failed import SEARCHED_LINES
 
+Line = TypeVar("Line")
 COMPARED = 64
 """Bytes before the current position that are read again: they show whether it is still the same file."""
 END = 256 * 1024
@@ -62,12 +65,24 @@ def stderr_end(client: BatchClient, job_id: str, task_id: str) -> tuple[str, ...
 
 def first_end(client: BatchClient, job_id: str, task_id: str) -> RankEnd:
     """The end of the rank that failed first in a task's gang; without a record, nothing is known."""
+    return next(iter(records(client, job_id, task_id, ENDS, RankEnd)), RankEnd())
+
+
+def records(client: BatchClient, job_id: str, task_id: str, path: str, kind: type[Line]) -> tuple[Line, ...]:
+    """The records of a file of a task, a line of JSON each; none if they cannot be read. A line that is cut off, or
+    that another version wrote, is left out."""
     try:
-        return msgspec.json.decode(
-            block(client, downloads.task_tree(job_id, task_id), ENDS, 0, PIECE).partition(b"\n")[0], type=RankEnd
-        )
-    except (BatchtrainError, msgspec.DecodeError):
-        return RankEnd()
+        content = block(client, downloads.task_tree(job_id, task_id), path, 0)
+    except BatchtrainError:
+        return ()
+    return tuple(decoded_lines(content, kind))
+
+
+def decoded_lines(content: bytes, kind: type[Line]) -> Iterator[Line]:
+    """The records of the lines of a file."""
+    for line in content.splitlines():
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield msgspec.json.decode(line, type=kind)
 
 
 def last_lines(content: bytes, count: int) -> tuple[str, ...]:
@@ -97,8 +112,9 @@ class Follower:
     """Reads a task's growing file from its last position and returns complete lines."""
 
     def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
-        self._client, self._tree, self._path = client, downloads.task_tree(job_id, task_id), path
+        self._client, self._tree, self.path = client, downloads.task_tree(job_id, task_id), path
         self.missing: NotFound | None = None
+        """The error of the last call, if there is no such file yet."""
         self._node = ""
         self._begin()
 
@@ -142,7 +158,7 @@ class Follower:
         """The next RANGE bytes that were added to the file; None if it is not the file that was read before."""
         start = self._offset - len(self._end)
         try:
-            content = block(self._client, self._tree, self._path, start, len(self._end) + RANGE)
+            content = block(self._client, self._tree, self.path, start, len(self._end) + RANGE)
         except NotFound as error:
             if error.code not in NO_FILE:
                 raise

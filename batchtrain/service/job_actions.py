@@ -1,4 +1,4 @@
-"""What is done with a whole job: its failed tasks run again, and it moves to another pool."""
+"""What is done with a whole job: its failed tasks run again, it moves to another pool, and its tasks are stopped."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from batchtrain.service.task_actions import ACTIONS, Changed, change
 from batchtrain.service.watch import Deadline, Pace
 
 OVER = frozenset({"completed", "terminating", "deleting"})
+STOPPED = frozenset({"completed", "disabled"})
+"""The states of a job none of whose tasks runs."""
 
 
 def resubmit_failed(client: BatchClient, job_id: str, progress: Callable[[int], None]) -> Changed:
@@ -52,7 +54,7 @@ def migrate(
         submit.disable_job(client, job_id, running)
     try:
         with deadline:
-            _until_disabled(client, job_id, deadline, pace)
+            _until(client, job_id, frozenset({"disabled"}), deadline, pace)
             body = {"poolInfo": {"poolId": pool_id}}
             ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"move job {job_id} to pool {pool_id}", body)
             former = pool_id
@@ -82,9 +84,22 @@ def _movable(document: dict[str, Any], pool_id: str) -> str:
     return str(info.get("poolId", ""))
 
 
-def _until_disabled(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> None:
+def stop(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> None:
+    """End the running tasks of a job, start no more, and wait until they have ended. Their files stay on their nodes: a
+    job with a pool of its own is only disabled, because the service deletes that pool as soon as its job has ended."""
+    document = read.job_document(client, job_id)
+    with deadline:
+        if document["state"] not in STOPPED:
+            if "autoPoolSpecification" in document.get("poolInfo", {}):
+                submit.disable_job(client, job_id, "terminate")
+            else:
+                submit.terminate_job(client, job_id)
+            _until(client, job_id, STOPPED, deadline, pace)
+
+
+def _until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
     for pause in pace.steps():
         state = read.job(client, job_id).state
-        if state == "disabled":
+        if state in states:
             return
         deadline.pause(pause, f"the job is {state}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from azure.core.rest import HttpRequest
 from msgspec.structs import replace
 
 from batchtrain.config.masking import masked_request
+from batchtrain.config.types import FETCH_VARIABLE, FetchSettings
 from batchtrain.errors import NotFound, ServiceError
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
@@ -38,6 +40,7 @@ POOL = (
 )
 EXAMINED_POOL = f"{POOL},enableAutoScale,autoScaleRun"
 NODE = "id,state,ipAddress,startTaskInfo,errors,allocationTime,isDedicated"
+LOST_NODE = f"{NODE},lastBootTime,stateTransitionTime"
 WORKING_NODE = (
     f"{NODE},vmSize,lastBootTime,stateTransitionTime,runningTasksCount,runningTaskSlotsCount,totalTasksRun,recentTasks"
 )
@@ -208,6 +211,22 @@ def task(client: BatchClient, job_id: str, task_id: str, select: str = TASK) -> 
     return answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer).record
 
 
+class Repeats(NamedTuple):
+    """How often a task may be retried (-1: without a limit), and when the service last started it again."""
+
+    retries: int
+    retried: datetime | None
+    requeued: datetime | None
+
+
+def repeats(client: BatchClient, job_id: str, task_id: str) -> Repeats:
+    """Why a task runs again. Raises NotFound."""
+    url = _url("jobs", job_id, "tasks", task_id, select="id,executionInfo,constraints")
+    item = answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer)
+    run = item.execution_info
+    return Repeats(item.constraints.max_task_retry_count, run.last_retry_time, run.last_requeue_time)
+
+
 def masked_task(client: BatchClient, job_id: str, task_id: str) -> Task:
     """One task with all properties, without secrets. Raises NotFound."""
     return msgspec.convert(masked_request(task_document(client, job_id, task_id)), TaskAnswer).record
@@ -244,6 +263,26 @@ def variables(client: BatchClient, job_id: str, name: str) -> Iterator[tuple[str
     items = _tasks(client, job_id, "", "id,environmentSettings")
     pairs = ((item.id, variable) for item in items for variable in item.environment_settings)
     return ((task_id, variable.value) for task_id, variable in pairs if variable.name == name)
+
+
+def fetch_settings(client: BatchClient, job_id: str, task_id: str) -> FetchSettings:
+    """The `results` and `metrics` with which a task was added; nothing for a task of another program. Raises
+    NotFound."""
+    url = _url("jobs", job_id, "tasks", task_id, select="id,environmentSettings")
+    item = answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer)
+    value = next((one.value for one in item.environment_settings if one.name == FETCH_VARIABLE), "{}")
+    return _settings(value)
+
+
+def all_fetch_settings(client: BatchClient, job_id: str) -> dict[str, FetchSettings]:
+    """The same for all tasks of a job that have some."""
+    return {task_id: _settings(value) for task_id, value in variables(client, job_id, FETCH_VARIABLE)}
+
+
+def _settings(value: str) -> FetchSettings:
+    with contextlib.suppress(msgspec.DecodeError):  # of another program, or of a later version
+        return msgspec.json.decode(value, type=FetchSettings)
+    return FetchSettings()
 
 
 def task_nodes(client: BatchClient, job_id: str, task_id: str) -> tuple[TaskNode, ...]:

@@ -54,38 +54,40 @@ Own = Callable[[], StorageCredentials]
 """Gives the emulator's storage account, which replaces every link without an account."""
 
 
-def account_of(credentials: Credentials, link: str, own: Own | None = None) -> StorageCredentials:
+def account_of(credentials: Credentials, link: str, own_account: Own | None = None) -> StorageCredentials:
     """The account behind a link. A link that is not there is a UsageError, one that is not filled in a ConfigError,
     unless there is an account of the emulator's."""
-    known = credentials.storage.get(link)
-    if own is not None and (known is None or is_unfilled(known.account)):
-        return own()
-    if known is None:
+    credentials_entry = credentials.storage.get(link)
+    if own_account is not None and (credentials_entry is None or is_unfilled(credentials_entry.account)):
+        return own_account()
+    if credentials_entry is None:
         names = ", ".join(credentials.storage) or "none"
         raise UsageError(
             f"credentials.yaml has no storage account called `{link}` (it has: {names}); write `storage.{link}` there"
         )
     require_credentials(credentials, part=("storage", link))
-    return known
+    return credentials_entry
 
 
-def accounts(credentials: Credentials, sign_in: Callable[[], TokenCredential], own: Own | None = None) -> Connect:
+def accounts(
+    credentials: Credentials, sign_in: Callable[[], TokenCredential], own_account: Own | None = None
+) -> Connect:
     """The accounts of credentials.yaml, each made once; `sign_in` gives a token for those without a key."""
-    made: dict[str, Storage] = {}
+    clients: dict[str, Storage] = {}
 
     def account(link: str) -> Storage:
-        if link not in made:
-            known = account_of(credentials, link, own)
-            made[link] = connect(link, known, None if known.account_key else sign_in())
-        return made[link]
+        if link not in clients:
+            entry = account_of(credentials, link, own_account)
+            clients[link] = connect(link, entry, None if entry.account_key else sign_in())
+        return clients[link]
 
     return account
 
 
 def place_of(path: str) -> tuple[str, str, str]:
     """The link, container and path of `LINK/CONTAINER[/PATH]`. Raises UsageError if the container is missing."""
-    link, _, rest = path.strip("/").partition("/")
-    container, _, name = rest.partition("/")
+    link, _, remote_path = path.strip("/").partition("/")
+    container, _, name = remote_path.partition("/")
     if not link or not container:
         raise UsageError(f"`{path}` names no container; write LINK/CONTAINER/PATH, with a link of credentials.yaml")
     return link, container, name
@@ -107,7 +109,7 @@ def exists(storage: Storage, container: str, name: str) -> bool:
 
 
 def upload(storage: Storage, container: str, name: str, data: bytes) -> None:
-    """Put bytes under a name."""
+    """Upload bytes as a blob."""
     operation, path = f"upload {container}/{name}", blob_path(container, name)
     make_container(storage, container)
     storage.send(operation, Request("PUT", path, headers={"x-ms-blob-type": "BlockBlob"}, body=data))
@@ -124,8 +126,8 @@ def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Store
     query = {"restype": "container", "comp": "list", **({"prefix": prefix} if prefix else {})}
     marker: str | None = ""
     while marker is not None:
-        paged = {**query, "marker": marker} if marker else query
-        answer = storage.send(f"list {container}/{prefix}", Request("GET", blob_path(container), paged))
+        page_query = {**query, "marker": marker} if marker else query
+        answer = storage.send(f"list {container}/{prefix}", Request("GET", blob_path(container), page_query))
         page = ElementTree.fromstring(answer.body)
         yield from map(_stored, page.iterfind("Blobs/Blob"))
         marker = page.findtext("NextMarker") or None
@@ -136,10 +138,10 @@ def _stored(item: ElementTree.Element) -> Stored:
     text = "" if name is None else name.text or ""
     if name is not None and name.get("Encoded") == "true":
         text = unquote(text)
-    known = {entry.tag: entry.text or "" for entry in item.iterfind("Properties/*")}
-    md5, etag = known.get("Content-MD5"), known.get("Etag", "").strip('"')
-    changed = parsedate_to_datetime(known["Last-Modified"])
-    return Stored(text, int(known["Content-Length"]), changed, b64decode(md5) if md5 else None, f'"{etag}"')
+    properties = {entry.tag: entry.text or "" for entry in item.iterfind("Properties/*")}
+    md5, etag = properties.get("Content-MD5"), properties.get("Etag", "").strip('"')
+    changed = parsedate_to_datetime(properties["Last-Modified"])
+    return Stored(text, int(properties["Content-Length"]), changed, b64decode(md5) if md5 else None, f'"{etag}"')
 
 
 def is_directory(item: Stored) -> bool:
@@ -163,13 +165,13 @@ def link(
     """A URL that can read one blob for a number of days."""
     from azure.storage.blob import BlobSasPermissions, generate_blob_sas  # see below
 
-    signed = _signature(storage, credentials, days)
+    signature = _signature(storage, credentials, days)
     token = generate_blob_sas(
         account_name=credentials.account,
         container_name=container,
         blob_name=name,
         permission=BlobSasPermissions(read=True),
-        **signed,
+        **signature,
     )
     return f"{storage.url}/{container}/{quote(name)}?{token}"
 
@@ -189,9 +191,9 @@ def container_link(
     if write:
         make_container(storage, container)
     permission = ContainerSasPermissions(read=True, list=True, write=write, create=write, add=write)
-    signed = _signature(storage, credentials, days)
+    signature = _signature(storage, credentials, days)
     token = generate_container_sas(
-        account_name=credentials.account, container_name=container, permission=permission, **signed
+        account_name=credentials.account, container_name=container, permission=permission, **signature
     )
     return f"{storage.url}/{container}?{token}"
 

@@ -162,7 +162,7 @@ class Storage:
         except (OSError, HTTPException) as error:
             what = "`account` and `endpoint` in credentials.yaml, and this machine's network"
             raise unreachable(operation, self._split.netloc, self.url, error, what) from error
-        if answer.status >= 400 and answer.status not in allow:
+        if answer.status >= 300 and answer.status not in allow:
             raise fault(operation, answer)
         return answer
 
@@ -184,14 +184,14 @@ class Storage:
     def answer(self, request: Request) -> Iterator[HTTPResponse]:
         """The answer to one attempt, whose body the caller reads; the connection is kept if it was read completely."""
         connection = self._connection()
-        kept = False
+        reusable = False
         try:
             response = self._exchange(connection, request)
             self._met = True
             yield response
-            kept = response.isclosed() and not response.will_close
+            reusable = response.isclosed() and not response.will_close
         finally:
-            if kept:
+            if reusable:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -255,7 +255,9 @@ class Storage:
 
     def _signature(self, key: bytes, request: Request, path: str, headers: Mapping[str, str]) -> str:
         """SharedKey, as the service prescribes it: the order of these lines is fixed."""
-        own = sorted((name.lower(), value) for name, value in headers.items() if name.lower().startswith("x-ms-"))
+        x_ms_headers = sorted(
+            (name.lower(), value) for name, value in headers.items() if name.lower().startswith("x-ms-")
+        )
         text = "\n".join(
             [
                 request.method,
@@ -265,13 +267,13 @@ class Storage:
                 "",  # x-ms-date replaces the date
                 *(headers.get(name, "") for name in ("If-Modified-Since", "If-Match", "If-None-Match")),
                 *(headers.get(name, "") for name in ("If-Unmodified-Since", "Range")),
-                *(f"{name}:{value}" for name, value in own),
+                *(f"{name}:{value}" for name, value in x_ms_headers),
                 f"/{self.account}{path}",
                 *(f"{name.lower()}:{value}" for name, value in sorted(request.query.items())),
             ]
         )
-        signed = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
-        return f"SharedKey {self.account}:{signed}"
+        signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
+        return f"SharedKey {self.account}:{signature}"
 
 
 def _key(key: Secret, account: str) -> bytes:
@@ -301,8 +303,8 @@ def _proxy(url: str) -> tuple[str, int, dict[str, str]]:
 
 
 def _trust() -> ssl.SSLContext:
-    chosen = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
-    return ssl.create_default_context(cafile=chosen or certifi.where())
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
+    return ssl.create_default_context(cafile=bundle or certifi.where())
 
 
 class _Tokens:

@@ -53,7 +53,7 @@ class _Ranges(msgspec.Struct):
 
 
 class _Download:
-    """One blob on its way."""
+    """The download of one blob."""
 
     def __init__(self, moving: Moving, storage: Storage, container: str, blob: Stored, target: Path) -> None:
         self._moving, self._storage, self._blob, self._target = moving, storage, blob, target
@@ -86,10 +86,10 @@ class _Download:
             return Moved(self._blob.name)
         self._target.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self._part, "r+b", buffering=0, opener=_opener)  # noqa: SIM115 - pieces of it share it
-        there = _resumed(self._notes, self._blob)
-        if there and self._part.stat().st_size < max(end for _, end in there):
-            there = set()
-        return self._cut(there)
+        ranges = _resumed(self._notes, self._blob)
+        if ranges and self._part.stat().st_size < max(end for _, end in ranges):
+            ranges = set()
+        return self._cut(ranges)
 
     def _same(self) -> bool:
         """Whether the file is there already."""
@@ -109,16 +109,16 @@ class _Download:
 
     # --- ranges -----------------------------------------------------------------------------------------------------
 
-    def _cut(self, there: set[tuple[int, int]]) -> Moved | None:
+    def _cut(self, ranges: set[tuple[int, int]]) -> Moved | None:
         """Fetch the only range, or add the ranges of a large blob that are not there."""
         size = self._blob.size
         self._spans = [(start, min(start + RANGE, size)) for start in range(0, size, RANGE)]
-        self._there = there.intersection(self._spans)
+        self._there = ranges.intersection(self._spans)
         self._hashed, self._digest = 0, hashlib.md5(usedforsecurity=False)
         if len(self._spans) > 1:
-            due = [span for span in self._spans if span not in self._there]
-            self._due = len(due) + 1
-            self._moving.add(self._piece(span) for span in due)
+            missing = [span for span in self._spans if span not in self._there]
+            self._due = len(missing) + 1
+            self._moving.add(self._piece(span) for span in missing)
             return self._take(None)
         for span in self._spans:
             self._fetch(span)
@@ -191,9 +191,9 @@ class _Download:
         except OSError as error:
             raise LocalFault(error) from error
 
-    def _hash(self, *, rest: bool = False) -> None:
-        """Hash what follows without a gap; one thread does it while the others fetch. rest: wait for that thread."""
-        if not self._hashing.acquire(blocking=rest):
+    def _hash(self, *, wait: bool = False) -> None:
+        """Hash the ranges that follow without a gap. One thread does it while the others fetch. wait: wait for it."""
+        if not self._hashing.acquire(blocking=wait):
             return
         try:
             while self._hashed < len(self._spans) and self._spans[self._hashed] in self._there:
@@ -209,7 +209,7 @@ class _Download:
         """Give the file its name, or fetch it again if its bytes are not those of the blob."""
         if not self._there.issuperset(self._spans):
             return None  # the download was stopped
-        self._hash(rest=True)
+        self._hash(wait=True)
         if self._blob.md5 is not None and self._digest.digest() != self._blob.md5:
             self._notes.unlink(missing_ok=True)
             self._tries_left -= 1
@@ -237,16 +237,16 @@ def _opener(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
-def _keep(path: Path, blob: Stored, there: set[tuple[int, int]]) -> None:
+def _keep(path: Path, blob: Stored, ranges: set[tuple[int, int]]) -> None:
     aside = path.with_name(f"{path.name}~")
-    aside.write_bytes(msgspec.json.encode(_Ranges(blob.version, sorted(there))))
+    aside.write_bytes(msgspec.json.encode(_Ranges(blob.version, sorted(ranges))))
     aside.replace(path)
 
 
 def _resumed(path: Path, blob: Stored) -> set[tuple[int, int]]:
     """The ranges that an earlier download left of the same version of a blob."""
     try:
-        there = msgspec.json.decode(path.read_bytes(), type=_Ranges)
+        notes = msgspec.json.decode(path.read_bytes(), type=_Ranges)
     except (OSError, msgspec.DecodeError):
         return set()
-    return set(there.ranges) if there.version == blob.version else set()
+    return set(notes.ranges) if notes.version == blob.version else set()

@@ -35,42 +35,42 @@ def bring(storage: Storage, box: str, prefix: str, files: Sequence[Local], watch
     container = box.partition("/")[2]
     base = f"{prefix.rstrip('/')}/" if prefix else ""
     blob.make_container(storage, container)
-    there = {known.name: known for known in blob.stored(storage, container, base)}
+    existing_blobs = {stored_blob.name: stored_blob for stored_blob in blob.stored(storage, container, base)}
     tally = Tally(f"{box}/{base}".rstrip("/"), len(files), sum(file.size for file in files), watcher)
-    named = ((file, base + file.name) for file in files)
-    for result in upload(storage, container, named, there, watcher.moved):
+    targets = ((file, base + file.name) for file in files)
+    for result in upload(storage, container, targets, existing_blobs, watcher.moved):
         tally.add(result)
     return tally
 
 
-def local_files(source: Path, wanted: Mapping[str, Any]) -> list[Local]:
+def local_files(source: Path, patterns: Mapping[str, Any]) -> list[Local]:
     """The file, or those below the directory, that fit `include` (or all) and no `exclude`; links to directories are
     not followed. Raises UsageError if there is none."""
     if not source.exists():
         raise UsageError(f"{source} is not there; `global_resources.files` names it")
-    include, exclude = wanted.get("include", ()), wanted.get("exclude", ())
+    include, exclude = patterns.get("include", ()), patterns.get("exclude", ())
     files = [
         file for file in walk(source) if (not include or fits(file.name, include)) and not fits(file.name, exclude)
     ]
     if not files:
         raise UsageError(f"no file of {source} fits its `include` and `exclude`")
-    return _stripped(source, files, wanted.get("strip", 1))
+    return _stripped(source, files, patterns.get("strip", 1))
 
 
 def _stripped(source: Path, files: list[Local], strip: int) -> list[Local]:
     """The files with the names that `--strip-components` leaves: the first component is the directory itself. Raises
     UsageError if two files would have the same name."""
-    named: dict[str, Local] = {}
+    by_name: dict[str, Local] = {}
     for file in files:
         parts = file.name.split("/") if source.is_file() else [source.resolve().name, *file.name.split("/")]
         name = "/".join(parts[min(strip, len(parts) - 1) :])
-        if name in named:
-            both = f"{named[name].path} and {file.path}"
+        if name in by_name:
+            both = f"{by_name[name].path} and {file.path}"
             raise UsageError(
                 f"with `--strip-components {strip}`, {both} would both become {name}; use a smaller number"
             )
-        named[name] = file._replace(name=name)
-    return list(named.values())
+        by_name[name] = file._replace(name=name)
+    return list(by_name.values())
 
 
 def walk(source: Path) -> Iterator[Local]:
@@ -83,8 +83,8 @@ def walk(source: Path) -> Iterator[Local]:
     while waiting:
         folder = waiting.pop()
         try:
-            with os.scandir(source / folder) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
+            with os.scandir(source / folder) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
         except OSError:
             yield _unread(str(source / folder), folder)
             continue

@@ -33,8 +33,8 @@ def send(storage: Storage, container: str, name: str, source: LargeSource) -> No
 
 def _pack(source: LargeSource, target: IO[bytes]) -> None:
     with (
-        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+        gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as archive,
+        tarfile.open(fileobj=archive, mode="w|", format=tarfile.GNU_FORMAT) as tar,
     ):
         for file in source.files:
             _add(tar, file)
@@ -44,9 +44,9 @@ def _add(tar: tarfile.TarFile, file: FileOnDisk) -> None:
     with open(file.path, "rb") as content:
         entry = tarfile.TarInfo(file.name)
         entry.size, entry.mode = os.fstat(content.fileno()).st_size, file.mode
-        hashed = _Hashed(content)
-        tar.addfile(entry, hashed)
-    if hashed.digest.hexdigest() != file.sha256:
+        reader = _Hashed(content)
+        tar.addfile(entry, reader)
+    if reader.digest.hexdigest() != file.sha256:
         raise PlanError(f"the source file {file.path} has changed since the plan was made; run the command again")
 
 

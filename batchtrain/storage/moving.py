@@ -158,6 +158,6 @@ class Tally:
             text = f"{fatal}; {self._copied:,} of {self._files:,} files were {what} {self._destination} before"
             raise type(fatal)(text, operation=fatal.operation, code=fatal.code)
         failed = self.total.failed
-        named = "; ".join(str(error) for error in self._errors[:_NAMED])
+        reasons = "; ".join(str(error) for error in self._errors[:_NAMED])
         more = f"; and {failed - _NAMED:,} more" if failed > _NAMED else ""
-        raise ServiceError(f"{failed:,} of {self._files:,} files were not {what} {self._destination}: {named}{more}")
+        raise ServiceError(f"{failed:,} of {self._files:,} files were not {what} {self._destination}: {reasons}{more}")

@@ -19,13 +19,13 @@ def read_listings(recipe: Recipe, connect: Connect) -> dict[str, Iterable[str]]:
     page, when they are iterated. Raises ServiceError."""
     factories = (task.task_factory for job in recipe.jobs for task in job.tasks if task.task_factory)
     storages = [factory.file.azure_storage for factory in factories if factory.file is not None]
-    wanted = {place_of(storage) for storage in storages if storage is not None and not storage.is_file_share}
-    listed: dict[str, Iterable[str]] = {}
-    for listing in sorted(wanted):
+    places = {place_of(storage) for storage in storages if storage is not None and not storage.is_file_share}
+    listings: dict[str, Iterable[str]] = {}
+    for listing in sorted(places):
         names = _Names(listing, connect)
         head = tuple(islice(names, FEW_TASKS + 1))
-        listed[listing] = names if len(head) > FEW_TASKS else head
-    return listed
+        listings[listing] = names if len(head) > FEW_TASKS else head
+    return listings
 
 
 def blobs_of(source: str, connect: Connect) -> Iterator[Stored]:

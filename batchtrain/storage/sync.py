@@ -29,15 +29,15 @@ def get(
     are skipped."""
     blobs = [item for item in blobs if not blob.is_directory(item)]
     tally = Tally(str(destination), len(blobs), sum(item.size for item in blobs), watcher)
-    wanted = []
+    downloads = []
     for item in blobs:
         target = target_of(item.name, path, destination)
         if target is None:
             message = f"the blob {item.name} would be written outside of {destination}: rename it, or get it by itself"
             tally.add(Moved(item.name, error=ServiceError(message)))
         else:
-            wanted.append((item, target))
-    for result in download(storage, container, wanted, watcher.moved):
+            downloads.append((item, target))
+    for result in download(storage, container, downloads, watcher.moved):
         tally.add(result)
     return tally
 
@@ -55,14 +55,14 @@ def target_of(name: str, path: str, destination: Path) -> Path | None:
 
 def surplus_blobs(blobs: Iterable[Stored], base: str, files: Iterable[Local]) -> list[str]:
     """The blobs below `base` for which there is no file."""
-    wanted = {base + file.name for file in files}
-    return [item.name for item in blobs if item.name not in wanted]
+    names = {base + file.name for file in files}
+    return [item.name for item in blobs if item.name not in names]
 
 
 def surplus_files(blobs: Iterable[Stored], path: str, destination: Path) -> list[Path]:
     """The files below a directory for which there is no blob."""
-    wanted = {target_of(item.name, path, destination) for item in blobs}
-    return [file.path for file in walk(destination) if file.path not in wanted] if destination.is_dir() else []
+    targets = {target_of(item.name, path, destination) for item in blobs}
+    return [file.path for file in walk(destination) if file.path not in targets] if destination.is_dir() else []
 
 
 def remove(storage: Storage, container: str, names: Sequence[str]) -> Tally:

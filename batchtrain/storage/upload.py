@@ -43,26 +43,27 @@ def upload(
     storage: Storage,
     container: str,
     files: Iterable[tuple[Local, str]],
-    there: Mapping[str, Stored],
+    existing_blobs: Mapping[str, Stored],
     count: Count = lambda size: None,
 ) -> Iterator[Moved]:
-    """Upload files, each to the blob of its name; those that `there` has are skipped: as many bytes with the same MD5,
-    or, without an MD5, not older than the file. A file that fails does not stop the others, unless all would fail."""
+    """Upload files, each to the blob of its name. Those in `existing_blobs` are skipped: as many bytes with the same
+    MD5, or, without an MD5, not older than the file. A file that fails does not stop the others, unless all would
+    fail."""
     moving = Moving(THREAD, count)
-    begun = (_Upload(moving, storage, container, file, name, there.get(name)).begin for file, name in files)
+    begun = (_Upload(moving, storage, container, file, name, existing_blobs.get(name)).begin for file, name in files)
     return moving.results(begun)
 
 
 class _Upload:
-    """One file on its way."""
+    """The upload of one file."""
 
     def __init__(
-        self, moving: Moving, storage: Storage, container: str, file: Local, name: str, known: Stored | None
+        self, moving: Moving, storage: Storage, container: str, file: Local, name: str, existing: Stored | None
     ) -> None:
         self._moving, self._storage, self._file = moving, storage, file
         self._operation = f"upload {container}/{name}"
         self._path = blob_path(container, name)
-        self._known = known if known is not None and known.size == file.size else None
+        self._known = existing if existing is not None and existing.size == file.size else None
         self._fd = -1
         self._lock = threading.Lock()
         self._failed: Moved | None = None
@@ -166,8 +167,8 @@ class _Upload:
 
     def _commit(self) -> Moved:
         self._check()
-        listed = "".join(f"<Latest>{identity}</Latest>" for identity in self._ids)
-        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
+        blocks = "".join(f"<Latest>{identity}</Latest>" for identity in self._ids)
+        body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
         headers = {"x-ms-blob-content-md5": base64.b64encode(self._md5).decode()}
         self._send(Request("PUT", self._path, {"comp": "blocklist"}, headers, body))
         return Moved(self._file.name, self._file.size, moved=True)

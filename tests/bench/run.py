@@ -23,8 +23,8 @@ import psutil  # noqa: E402
 
 import batchtrain as bt  # noqa: E402
 from batchtrain.emulator import mapped_images, server  # noqa: E402
+from batchtrain.metrics.extract import Extractor  # noqa: E402
 from batchtrain.runs import directory  # noqa: E402
-from batchtrain.runs.extract import Extractor  # noqa: E402
 from tests.conftest import mpi_prefix  # noqa: E402
 
 SCRIPT = Path(sys.executable).parent / "batchtrain"

@@ -140,5 +140,5 @@ def test_a_node_sees_each_link_on_the_way_to_an_interpreter(tmp_path: Path) -> N
     ):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "python").symlink_to(target)
-    shown = process._Pool(tmp_path, "pool").windows_of(tmp_path / "env")
+    shown = process._Pool(tmp_path, "pool").visible_paths_of(tmp_path / "env")
     assert {f"{tmp_path.resolve()}/{place}" for place in ("env", "links", "installed/bin")} <= set(shown)

@@ -12,7 +12,7 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.emulator import files, server
-from batchtrain.emulator.machine import below, process
+from batchtrain.emulator.machine import process, rooted_path
 from batchtrain.emulator.server import Emulator, Settings
 from tests.contract.conftest import connect, idle, job, pool
 
@@ -64,7 +64,7 @@ def delete_pool(client: BatchClient, node: str) -> None:
     ("place", "name", "work"),
     [
         (files, "_row", list_files),
-        (below, "_remove", delete_directory),
+        (rooted_path, "_remove", delete_directory),
         (process, "_delete", delete_pool),
     ],
     ids=["list", "delete-directory", "delete-pool"],
@@ -96,13 +96,13 @@ def test_the_pages_of_a_list_read_a_directory_once(emulator: Emulator, monkeypat
     with connect(emulator) as client:
         folder = directory(emulator, client)
         read = []
-        scandir = below.os.scandir
+        scandir = rooted_path.os.scandir
 
         def counting(place: Any) -> Any:
             read.append(place)
             return scandir(place)
 
-        monkeypatch.setattr(below.os, "scandir", counting)
+        monkeypatch.setattr(rooted_path.os, "scandir", counting)
         node = folder.parent.name
         whole = [file.name for file in client.list_node_files("pool", node, recursive=True, max_results=1000)]
         once = len(read)

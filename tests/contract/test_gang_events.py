@@ -109,9 +109,9 @@ def test_a_program_that_prints_the_tag_of_our_messages_ends_no_gang(shell: Shell
 def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: Shell, tmp_path: Path) -> None:
     for line in NOTED:
         (tmp_path / f".batchtrain/ranks/{line.split()[1]}.failed").write_text(line + "\n")
-    (tmp_path / ".batchtrain/attempt").write_text("2\n")
     launch = TAGGED.format('trap "exit 9" TERM; echo batchtrain: some words >&2; sleep 100000 & wait')
-    assert shell(launch, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path)) == ("", "batchtrain: some words\n", 7)
+    variables = {"AZ_BATCH_TASK_WORKING_DIR": str(tmp_path), "BATCHTRAIN_ATTEMPT": "2"}
+    assert shell(launch, **variables) == ("", "batchtrain: some words\n", 7)
     ends = [json.loads(line) for line in (tmp_path / "ranks/ends.jsonl").read_text().splitlines()]
     assert ends[0] == {
         "rank": 3, "process": "rank 3", "node": "n1", "address": "10.0.0.5", "exit_code": 7,
@@ -121,12 +121,10 @@ def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: She
     assert (ends[2]["signal"], ends[2]["signal_name"]) == (9, "SIGKILL")
 
 
-def test_attempts_are_counted_and_the_ends_of_an_earlier_one_are_gone(shell: Shell, tmp_path: Path) -> None:
+def test_the_ends_of_an_earlier_attempt_are_gone(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "ranks").mkdir()
     (tmp_path / "ranks/ends.jsonl").write_text("{}")
-    for attempt in "12":
-        shell(". ./gang.sh; bt_keep_environment", AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
-        assert (tmp_path / ".batchtrain/attempt").read_text() == f"{attempt}\n"
+    shell(". ./gang.sh; bt_keep_environment", AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
     assert not (tmp_path / "ranks/ends.jsonl").exists()
 
 

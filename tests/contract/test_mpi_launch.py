@@ -12,6 +12,7 @@ import pytest
 
 from batchtrain.frameworks.base import Shape
 from batchtrain.launchers.launch import File, Launch
+from tests import needs, streamed
 from tests.contract.gang_of_nodes import TASK, Gang, Outcome, gang_of
 from tests.launching import launched
 
@@ -64,7 +65,7 @@ def program(name: str, how: str, bad: int = 3, **options: object) -> Launch:
     return launch._replace(files=(*launch.files, File("program.py", PROGRAM)))
 
 
-@pytest.fixture(scope="module", params=RUNTIMES)
+@pytest.fixture(scope="module", params=needs.mpis(RUNTIMES))
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -110,6 +111,16 @@ def test_every_rank_has_pre_executions_variable_and_its_own_nodes_values(gang: G
     assert outcome.stdout.splitlines() == lines
     said = [line for line in outcome.stderr.splitlines() if "] plm:ssh: Warning: setpgid(" not in line]
     assert said == []  # Open MPI warns where its ssh was quicker than itself, and goes on
+    assert gang.left() == []
+
+
+def test_the_stream_has_what_every_rank_measures(gang: Gang, name: str) -> None:
+    command = 'python -u "$AZ_BATCH_TASK_SHARED_DIR/streamed.py"'
+    launch = launched("mpi", command, Shape(2), runtime=RUNTIMES[name], processes_per_node=2)
+    launch = launch._replace(files=(*launch.files, File("streamed.py", streamed.PROGRAM.encode())))
+    outcome = gang.launch(launch, {**variables(gang, name), "BATCHTRAIN_ATTEMPT": "2"})
+    assert outcome.code == 0, outcome.stderr
+    streamed.check(gang.read(0, "wd/ranks/stream.jsonl"))
     assert gang.left() == []
 
 
@@ -166,7 +177,9 @@ def test_a_gang_whose_launch_is_killed_ends_by_itself(all_of_it: bool, gang: Gan
     assert gang.left() == []
 
 
-@pytest.mark.parametrize("shared_host_name", ["mpich", "impi-rt"])  # Open MPI hangs where nodes share one host name
+@pytest.mark.parametrize(
+    "shared_host_name", needs.mpis(("mpich", "impi-rt"))
+)  # Open MPI hangs where nodes share one host name
 def test_plain_process_nodes_too_have_their_own_values_and_directories(
     shared_host_name: str, tmp_path: Path, mpi_environment: Environments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +197,7 @@ def test_plain_process_nodes_too_have_their_own_values_and_directories(
         assert gang.left() == []
 
 
+@pytest.mark.slow
 def test_open_mpi_on_plain_process_nodes_fails_at_once_and_says_why(
     tmp_path: Path, mpi_environment: Environments, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from batchtrain import runtime
 from batchtrain.launchers import steps
+from tests import streamed
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -241,6 +242,22 @@ def test_a_rank_has_a_file_for_its_metrics_that_a_new_try_empties(nodes: Nodes) 
     assert found == {"rank-3.metrics.jsonl": '{"loss": 3}\n'}
 
 
+def test_the_stream_has_what_every_rank_measures(nodes: Nodes, tmp_path: Path) -> None:
+    (tmp_path / "streamed.py").write_text(streamed.PROGRAM)
+    done = nodes.run(f"{sys.executable} -u {tmp_path}/streamed.py", {"BATCHTRAIN_ATTEMPT": "2"})
+    assert done.code == 0, done.stderr
+    streamed.check((nodes.wd(0) / "ranks/stream.jsonl").read_text())
+
+
+def test_the_last_line_of_a_silent_rank_is_in_the_stream_while_it_runs(nodes: Nodes) -> None:
+    launch = nodes.start("echo hello; echo is ready; sleep 60")
+    stream = nodes.wd(0) / "ranks/stream.jsonl"
+    until(lambda: stream.exists() and stream.read_text().count("is ready") == 4)
+    assert any("rank" not in json.loads(line) for line in stream.read_text().splitlines())  # a sign of life
+    launch.terminate()
+    launch.wait()
+
+
 def test_a_node_is_sampled_while_its_ranks_run(nodes: Nodes) -> None:
     done = nodes.run(
         "until grep -q cpu_percent ${BATCHTRAIN_METRICS%/*}/node.metrics.jsonl; do sleep 0.1; done 2>/dev/null",
@@ -352,12 +369,21 @@ def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Node
 
 
 def test_the_end_of_a_rank_has_its_time_and_attempt(nodes: Nodes) -> None:
-    (nodes.root(0) / "task/.batchtrain/attempt").write_text("2\n")
     begin = datetime.now(timezone.utc)
-    nodes.run("[ $RANK != 3 ] || exit 7; sleep 60")
+    nodes.run("[ $RANK != 3 ] || exit 7; sleep 60", {"BATCHTRAIN_ATTEMPT": "2"})
     [end] = nodes.ends()
     assert begin <= datetime.fromisoformat(end["time"].replace("Z", "+00:00")) <= datetime.now(timezone.utc)
     assert end["attempt"] == 2
+
+
+def test_the_end_of_the_gang_is_the_end_of_the_attempt(nodes: Nodes, tmp_path: Path) -> None:
+    (nodes.root(0) / "task/.batchtrain/attempt.sh").write_bytes(runtime.ATTEMPT)
+    store = tmp_path / "store/attempt-1"
+    store.mkdir(parents=True)
+    variables = {"BATCHTRAIN_ATTEMPT": "1", "BATCHTRAIN_ATTEMPT_DIR": str(store)}
+    nodes.run('echo "[$BATCHTRAIN_ATTEMPT]"; [ $RANK != 3 ] || exit 7; sleep 60', variables)
+    [ended] = [json.loads(line) for line in (nodes.wd(0) / "ranks/attempts.jsonl").read_text().splitlines()]
+    assert (ended["event"], ended["attempt"], ended["exit_code"]) == ("ended", 1, 7)
 
 
 @pytest.mark.parametrize("python", other_pythons())

@@ -15,6 +15,7 @@ from tests.contract.test_real_sshd import pytestmark as needs_sshd
 
 __all__ = ["nodes"]  # used by pytest
 pytestmark = [
+    pytest.mark.slow,
     *needs_sshd,
     pytest.mark.skipif(
         not shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin"), reason="no Python of the system's"

@@ -17,13 +17,13 @@ from batchtrain import foreseen
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.client import Client
-from batchtrain.config.types import Recipe, Secret
+from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import LimitReached, ResultsLeft, ServiceError
+from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError
 from batchtrain.limits import Limits
 from batchtrain.records import Metric
-from batchtrain.records.events import Event
+from batchtrain.records.events import Event, Results, Standing
 from batchtrain.run import follow, run
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
@@ -180,7 +180,18 @@ def test_ctrl_c_fetches_what_there_is_and_then_deletes(client: Client, origin: O
         run(client, recipe("print now", "wait"), tell=interrupting("stdout"), timeout=60, origin=origin)
     assert latest(origin).record().state == "interrupted"
     assert "model.pt" in outputs(latest(origin))
+    assert [task.state for task in latest(origin).tasks()] == ["completed", "completed"], "they were stopped before"
     assert not client.pools.list()
+
+
+def test_ctrl_c_fetches_the_results_of_a_job_whose_pool_ends_with_it(client: Client, origin: Origin) -> None:
+    wanted = recipe("print now", "wait")
+    (job,) = wanted.jobs
+    wanted = msgspec.structs.replace(wanted, jobs=(msgspec.structs.replace(job, auto_pool=AutoPool()),))
+    with pytest.raises(KeyboardInterrupt):
+        run(client, wanted, tell=interrupting("stdout"), timeout=60, origin=origin)
+    assert "model.pt" in outputs(latest(origin))
+    assert not client.jobs.list()
 
 
 def test_at_a_limit_the_tasks_end_the_results_come_and_everything_is_deleted(
@@ -238,17 +249,20 @@ def test_results_that_could_not_be_fetched_are_not_deleted(
     with monkeypatch.context() as patched:
         patched.setattr(downloads.os, "pwrite", full)
         outcome = run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
+        with pytest.raises(ResultsLeft, match=r"still on the nodes of pool p.*`batchtrain jobs fetch j` tries again"):
+            run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
     assert [pool.id for pool in client.pools.list()] == ["p"]
     assert "free some space" in str(outcome.problem)
-    assert "fetch files: batchtrain jobs fetch j" in said[-2].text
-    assert "is full: free some space" in said[-1].text
+    left, conclusion = (event.text for event in said if isinstance(event, (Standing, Results)))
+    assert "fetch files: batchtrain jobs fetch j" in left
+    assert "is full: free some space" in conclusion
     assert (latest(origin).logs("t0") / "stdout.txt").read_text() == "hello\n"
 
-    first = latest(origin).name
-    recording, missing = client.jobs.handle("j").fetch(origin)
-    assert (recording.run.name, missing) == (first, ())
+    with pytest.raises(AlreadyExists, match="pool p"):  # the user may delete it now
+        run(client, recipe("print hello"), tell=said.append, timeout=60, origin=origin)
     assert "model.pt" in outputs(latest(origin))
-    assert latest(origin).record().state == "completed"
+    assert len(list(directory.runs(origin.root))) == 1
+    assert (latest(origin).record().state, latest(origin).record().results) == ("completed", "complete")
 
 
 def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client, origin: Origin) -> None:
@@ -259,7 +273,7 @@ def test_a_run_that_has_ended_keeps_its_end_when_more_is_fetched(client: Client,
     assert before.node_hours and before.summary["loss"].last == 0.5
     client.jobs.handle("j").fetch(origin, everything=True)
     assert len(outputs(latest(origin))) == 4
-    assert latest(origin).record() == before
+    assert latest(origin).record() == msgspec.structs.replace(before, results="complete")
     assert latest(origin).metrics_file("t0").read_bytes() == metrics
 
 

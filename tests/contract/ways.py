@@ -198,7 +198,7 @@ class Inside:
         machine = await FakeMachine.open(self._data_dir)
         store = Store(self._data_dir / server.DATABASE)
         driver = Driver(world, store, machine, Alarms(Clock(server.clock)))
-        driver.wake()
+        driver.recover()
         return Application(driver, Identity("0", 0, ACCOUNT), KEY, lambda: logging.info("stopped"))
 
     async def answer(self, request: Any) -> Answer:

@@ -18,7 +18,12 @@ from tests.bench.endings import COMMANDS, DISKS, FAULTS, MODEL_BYTES, Case, Worl
 from tests.waiting import GUARD
 
 pytestmark = pytest.mark.process
-LEADER = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+LEADER = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run below nohup
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 """Makes the terminal the controlling one of its session, and runs a command in it."""
 REQUESTS: dict[str, int] = {}
 """How many requests each command sends, for the tests of one process."""
@@ -81,7 +86,9 @@ def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
     os.close(main)  # the kernel sends SIGHUP, and what is written to the terminal fails
     process.wait(GUARD)
     assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
-    texts = [event.text for run in directory.runs(world.runs) for event in run.events()]
+    (run,) = directory.runs(world.runs)
+    assert [task.state for task in run.tasks()] == ["completed"], "its tasks have ended before its results are fetched"
+    texts = [event.text for event in run.events()]
     assert {"deleted job j", "deleted pool p"} <= set(texts)
 
 

@@ -382,35 +382,44 @@ class Dying(NamedTuple):
     begun: str
     """In the first line that says that all ranks are training."""
     variable: str = "BATCHTRAIN_RANK"
-    rank: int = 3
+    rank: int = 1
 
 
 LONG = command("train.py", "--epochs 1000000")
+
+
+def one_each(block: str) -> tuple[tuple[str, str], ...]:
+    """One process on each of the two nodes: half the imports. A gang of each launcher has two, as its recipe says."""
+    return ((f"{GANG}.{block}.processes_per_node", "1"),)
+
+
 DYING: Mapping[str, Dying] = {
-    "PyTorch": Dying("PyTorch-CPU", LONG, "epoch 2 "),
-    "torchrun": Dying("PyTorch-CPU", (*LONG, (f"{GANG}.pytorch.launcher", "torchrun")), "epoch 2 ", "RANK"),
+    "PyTorch": Dying("PyTorch-CPU", LONG, "epoch 2 ", rank=3),
+    "torchrun": Dying("PyTorch-CPU", (*LONG, (f"{GANG}.pytorch.launcher", "torchrun")), "epoch 2 ", "RANK", rank=3),
     "DeepSpeed": Dying(
         "DeepSpeed",
-        command("train.py", "--epochs 1000000", f"--deepspeed --deepspeed_config {SHARED}/ds.json"),
+        (
+            *command("train.py", "--epochs 1000000", f"--deepspeed --deepspeed_config {SHARED}/ds.json"),
+            *one_each("deepspeed"),
+        ),
         "epoch 2 ",
     ),
-    "JAX": Dying("JAX", LONG, "epoch 2 "),
-    "Horovod over gloo": Dying("Horovod-PyTorch", LONG, "epoch 2 "),
+    "JAX": Dying("JAX", (*LONG, *one_each("jax")), "epoch 2 "),
+    "Horovod over gloo": Dying("Horovod-PyTorch", (*LONG, *one_each("horovod")), "epoch 2 "),
     "Horovod over MPI": Dying(
         "Horovod-PyTorch",
-        (*LONG, (f"{GANG}.horovod.over", "mpi"), (f"{GANG}.horovod.runtime", "openmpi")),
+        (*LONG, *one_each("horovod"), (f"{GANG}.horovod.over", "mpi"), (f"{GANG}.horovod.runtime", "openmpi")),
         "epoch 2 ",
         "OMPI_COMM_WORLD_RANK",
     ),
-    "MXNet": Dying("MXNet-CPU", LONG, "epoch 2 "),
-    "TensorFlow collective": Dying("TensorFlow-Distributed-CPU", LONG, "epoch 2 "),
+    "MXNet": Dying("MXNet-CPU", (*LONG, *one_each("mxnet")), "epoch 2 "),
+    "TensorFlow collective": Dying("TensorFlow-Distributed-CPU", (*LONG, *one_each("tensorflow")), "epoch 2 "),
     "TensorFlow 1 flags": Dying(
         "TensorFlow-Benchmarks-CPU",
         command("tf_cnn_benchmarks.py", "--variable_update=parameter_server --num_batches=100000000"),
         "serves",
-        rank=1,
     ),
-    "CNTK": Dying("CNTK-CPU-OpenMPI", LONG, "epoch 2 ", "OMPI_COMM_WORLD_RANK"),
+    "CNTK": Dying("CNTK-CPU-OpenMPI", LONG, "epoch 2 ", "OMPI_COMM_WORLD_RANK", rank=3),
 }
 
 
@@ -420,8 +429,7 @@ def test_a_killed_rank_is_named_and_the_gang_is_gone(
 ) -> None:
     case = DYING[framework]
     directory = prepared(case.recipe)
-    words = [word for name, value in case.settings for word in ("--set", f"{name}={value}")]
-    with started(batchtrain, "run", directory, "--local", *words) as process:
+    with started(batchtrain, "run", directory, "--local", *words(case.settings)) as process:
         assert process.stdout is not None
         seen = next((line for line in process.stdout if case.begun in line), None)
         assert seen is not None, process.stderr.read()
@@ -437,8 +445,7 @@ def test_a_killed_rank_is_named_and_the_gang_is_gone(
 def test_a_ray_cluster_that_loses_a_node_is_ended_with_its_command(
     batchtrain: Any, prepared: Callable[[str], str]
 ) -> None:
-    words = [word for name, value in LONG for word in ("--set", f"{name}={value}")]
-    with started(batchtrain, "run", prepared("Ray"), "--local", *words) as process:
+    with started(batchtrain, "run", prepared("Ray"), "--local", *words(LONG)) as process:
         assert process.stdout is not None
         assert next((line for line in process.stdout if "epoch 2 " in line), None), process.stderr.read()
         gang = left_running(batchtrain.home)
@@ -454,35 +461,53 @@ def test_a_ray_cluster_that_loses_a_node_is_ended_with_its_command(
     assert not left_running(batchtrain.home)
 
 
-FAILING: Mapping[str, tuple[str, str]] = {
-    "PyTorch": (
+class Failing(NamedTuple):
+    """A program whose ranks need each other in every step, and whose last rank fails in one."""
+
+    recipe: str
+    program: str
+    ways: tuple[str, ...]
+    """Of FAILS. `test_node_launcher.py` has all ways for frameworks of the node launcher."""
+    settings: tuple[tuple[str, str], ...] = ()
+    last: int = 3
+
+
+FAILING: Mapping[str, Failing] = {
+    "PyTorch": Failing(
         "PyTorch-CPU",
         "import os, sys, torch, torch.distributed as d; d.init_process_group(); w = torch.ones(1);"
-        " [d.all_reduce(w) or step == 20 and d.get_rank() == 3 and FAIL for step in range(10**9)]",
+        " [d.all_reduce(w) or step == 20 and d.get_rank() == LAST and FAIL for step in range(10**9)]",
+        ("an exit code", "an exception"),
     ),
-    "MXNet": (
+    "MXNet": Failing(
         "MXNet-CPU",
         'import os, sys, mxnet as m; s = m.kv.create("dist_sync"); w = m.nd.ones(1); s.init("w", w);'
         ' [s.push("w", w) or s.pull("w", w) or w.asscalar() and step == 20'
-        ' and os.environ["BATCHTRAIN_RANK"] == "3" and FAIL for step in range(10**9)]',
+        ' and os.environ["BATCHTRAIN_RANK"] == "LAST" and FAIL for step in range(10**9)]',
+        ("an exception",),
+        one_each("mxnet"),
+        last=1,
     ),
-    "JAX": (
+    "JAX": Failing(
         "JAX",
         "import os, sys, jax, jax.numpy as n; jax.distributed.initialize();"
         " from jax.experimental.multihost_utils import process_allgather as g;"
-        " [g(n.ones(1)) is not None and step == 20 and jax.process_index() == 3 and FAIL for step in range(10**9)]",
+        " [g(n.ones(1)) is not None and step == 20 and jax.process_index() == LAST and FAIL for step in range(10**9)]",
+        ("an exception",),
+        one_each("jax"),
+        last=1,
     ),
-    "CNTK": (
+    "CNTK": Failing(
         "CNTK-CPU-OpenMPI",
         "import os, sys, numpy as n, cntk as C; from cntk.train.distributed import Communicator as M,"
         " data_parallel_distributed_learner as D; x = C.input_variable(4); y = C.input_variable(2);"
         " z = C.layers.Dense(2)(x); c = C.cross_entropy_with_softmax(z, y);"
         " t = C.Trainer(z, c, [D(C.sgd(z.parameters, 0.1))]); f = n.float32;"
-        " [t.train_minibatch({x: n.ones((4, 4), f), y: n.ones((4, 2), f)}) and step == 20 and M.rank() == 3 and FAIL"
+        " [t.train_minibatch({x: n.ones((4, 4), f), y: n.ones((4, 2), f)}) and step == 20 and M.rank() == LAST and FAIL"
         " for step in range(10**9)]",
+        ("an exit code", "an exception"),
     ),
 }
-"""Programs whose ranks need each other in every step, and of which rank 3 fails in one."""
 FAILS: Mapping[str, tuple[str, str]] = {
     "an exit code": ("os._exit(7)", "exited with code 7"),
     "an exception": (
@@ -496,18 +521,21 @@ FAILS: Mapping[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(
     ("framework", "how"),
-    [(framework, how) for framework in FAILING for how in FAILS],
+    [(framework, how) for framework, case in FAILING.items() for how in case.ways],
 )
 def test_a_rank_that_fails_amid_a_step_is_named_and_ends_the_gang(
     framework: str, how: str, batchtrain: Any, prepared: Callable[[str], str]
 ) -> None:
-    recipe, program = FAILING[framework]
+    case = FAILING[framework]
     fail, said = FAILS[how]
-    words = ("--set", f"{COMMAND}=python -c '{program.replace('FAIL', fail)}'")
-    with started(batchtrain, "run", prepared(recipe), "--local", *words) as process:
+    program = case.program.replace("LAST", str(case.last)).replace("FAIL", fail)
+    settings = (*case.settings, (COMMAND, f"python -c '{program}'"))
+    with started(batchtrain, "run", prepared(case.recipe), "--local", *words(settings)) as process:
         printed, errors = process.communicate()
     assert process.returncode == 10, errors
-    rank = r"\d" if framework == "JAX" else "3"  # JAX's others fail by the broken connection at the same moment
+    rank = (
+        r"\d" if framework == "JAX" else str(case.last)
+    )  # JAX's others fail by the broken connection at the same moment
     if framework == "JAX":
         said = rf"{said}|\w+: .* \(exited with code 1\)"
     named = rf"task \S+/train failed: rank {rank} on node tvmps_\w+…_d:? (?:{said})$"

@@ -35,10 +35,10 @@ def test_a_notebook_runs(path: Path, batchtrain: Any, tmp_path: Path) -> None:
     folder = tmp_path / "notebooks"
     folder.mkdir()
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
-    book = nbformat.read(path, as_version=4)
-    client = nbclient.NotebookClient(book, timeout=GUARD, resources={"metadata": {"path": str(folder)}})
+    entry = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(entry, timeout=GUARD, resources={"metadata": {"path": str(folder)}})
     client.execute(env=batchtrain.environment)
-    shown = json.dumps(book.cells)
+    shown = json.dumps(entry.cells)
     assert "<script" not in shown
     assert SHOWN[path.stem] in shown
 

@@ -26,7 +26,7 @@ COMMAND = "job_specifications[0].tasks[0].command"
 PRE = "job_specifications[0].tasks[0].multi_instance.pre_execution_command"
 
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
-each_mpi = pytest.mark.parametrize("mpi", MPIS)
+each_mpi = pytest.mark.parametrize("mpi", needs.mpis(MPIS))
 
 
 def pre_execution(mpi: str) -> str:
@@ -76,22 +76,10 @@ def test_a_recipe_trains_where_there_is_no_network(mpi: str, offline: Any) -> No
 
 
 @pytest.mark.parametrize("mpi", ["OpenMPI"])
+@pytest.mark.slow
 def test_open_mpi_which_needs_a_network_says_so(mpi: str, offline: Any) -> None:
     done = offline("run", str(RECIPES / "mpi4py-OpenMPI"), "--local", code=10)
     assert "Open MPI's daemons do not use the loopback interface, and this machine has no other" in done.stderr
-
-
-@pytest.mark.slow
-def test_without_the_all_reduce_the_ranks_drift_apart(trained: Any) -> None:
-    done = trained(
-        "run",
-        str(RECIPES / "mpi4py-MPICH"),
-        "--local",
-        "--set",
-        f"{COMMAND}={TRAIN} --epochs 2 --no-allreduce --verify",
-    )
-    hashes = {match[6] for line in done.stdout.splitlines() if (match := RANK_LINE.fullmatch(line)) and match[1] == "2"}
-    assert len(hashes) == 4
 
 
 @each_mpi

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import json
 import os
 import queue
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,22 +24,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutation import contexts, sites
+from tests.mutation import contexts, forks, sites
 from tests.mutation.contexts import ROOT
 
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", ".hypothesis", "__pycache__", "build", "dist", "runs.*")
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".cache", ".hypothesis", "__pycache__", "build", "dist")
 ENDLESS = ("--timeout=60", "--timeout-method=thread")
 """A change can make a loop endless, also in a thread: then pytest ends."""
-MOST_SECONDS = 600.0
-"""For all tests of one change: it can also keep pytest from ending."""
 
 
 class Outcome(NamedTuple):
     mutant: sites.Mutant
-    tests: int
-    """How many tests run the line."""
+    tests: list[str]
+    """The tests that run the line."""
     killer: str
-    """The test that failed; empty if the change survived."""
+    """The test that failed, or how pytest ended without a result; empty if the change survived."""
+
+    @property
+    def proof(self) -> list[str]:
+        """The tests that must pass without the change."""
+        return [self.killer] if self.killer in self.tests else self.tests
 
 
 def main() -> int:
@@ -50,16 +53,17 @@ def main() -> int:
     candidates = [site for path in _files(area) for site in sites.sites(path)]
     mutants = [sites.mutant(site) for site in sites.choose(candidates, arguments.count, arguments.seed)]
     print(f"{area}: seed {arguments.seed}, {len(mutants)} of {len(candidates):,} possible changes", flush=True)
-    workspaces: queue.Queue[Path] = queue.Queue()
+    workspaces: queue.Queue[Workspace] = queue.Queue()
     with tempfile.TemporaryDirectory(prefix="mutation.") as folder:
         for number in range(arguments.jobs):
-            workspaces.put(shutil.copytree(ROOT, Path(folder, str(number)), ignore=LEFT_OUT, symlinks=True))
+            workspaces.put(Workspace(Path(folder, str(number))))
 
         def attempt(mutant: sites.Mutant) -> Outcome:
-            tests = by_line.get(str(mutant.path.relative_to(ROOT)), {}).get(mutant.line, set())
+            names = by_line.get(str(mutant.path.relative_to(ROOT)), {}).get(mutant.line, set())
+            tests = sorted(names, key=weight.__getitem__)
             workspace = workspaces.get()
             try:
-                return Outcome(mutant, len(tests), _killer(mutant, sorted(tests, key=weight.__getitem__), workspace))
+                return Outcome(mutant, tests, _killer(mutant, tests, workspace))
             finally:
                 workspaces.put(workspace)
 
@@ -68,10 +72,12 @@ def main() -> int:
             for outcome in pool.map(attempt, mutants):
                 outcomes.append(outcome)
                 _tell(outcome)
-        failing = _failing({outcome.killer for outcome in outcomes} - {""}, workspaces.get())
+        failing = _failing_anyway(outcomes, workspaces.queue[0])
+        for workspace in workspaces.queue:
+            workspace.close()
     for test in sorted(failing):
         print(f"fails without a change, so it proves nothing: {test}")
-    killed = sum(outcome.killer not in failing | {""} for outcome in outcomes)
+    killed = sum(bool(outcome.killer) and failing.isdisjoint(outcome.proof) for outcome in outcomes)
     print(f"{area}, seed {arguments.seed}: {killed} of {len(outcomes)} changes noticed")
     return 0 if killed >= arguments.at_least else 1
 
@@ -95,15 +101,15 @@ def _files(area: str) -> list[Path]:
     return files
 
 
-def _killer(mutant: sites.Mutant, tests: list[str], workspace: Path) -> str:
+def _killer(mutant: sites.Mutant, tests: list[str], workspace: Workspace) -> str:
     """The first of the tests that fails in a copy of the repository with the change."""
     if not tests:
         return ""
-    file = workspace / mutant.path.relative_to(ROOT)
+    file = workspace.path / mutant.path.relative_to(ROOT)
     original = file.read_bytes()
     try:
         _write(file, mutant.text.encode())
-        return next(iter(_failing(tests, workspace, "-x")), "")
+        return next(iter(workspace.failing(tests, "-x")), "")
     finally:
         _write(file, original)
 
@@ -115,39 +121,52 @@ def _write(file: Path, content: bytes) -> None:
         cached.unlink()
 
 
+def _failing_anyway(outcomes: Iterable[Outcome], workspace: Workspace) -> set[str]:
+    """What noticed a change and fails without it too: tests, or pytest as a whole, as in an endless loop."""
+    noticed = [outcome for outcome in outcomes if outcome.killer]
+    failing = workspace.failing({outcome.killer for outcome in noticed if outcome.killer in outcome.tests})
+    ended = (outcome for outcome in noticed if outcome.killer not in outcome.tests)
+    return failing.union(*(outcome.proof for outcome in ended if workspace.failing(outcome.proof, "-x")))
+
+
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
 
 
-def _failing(tests: Iterable[str], workspace: Path, *options: str) -> set[str]:
-    """The tests that fail in a copy of the repository."""
-    if not (names := list(tests)):
-        return set()
-    listed = workspace / "mutation-tests.txt"
-    listed.write_text("\n".join(names), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-n0", "-rfE", *ENDLESS, *options, f"@{listed}"]
-    environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(workspace), "COLUMNS": "1000"}
-    with subprocess.Popen(
-        command,
-        cwd=workspace,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as pytest:
-        try:
-            output, _ = pytest.communicate(timeout=MOST_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(pytest.pid, signal.SIGKILL)
-            return {"pytest, which did not end"}
-    if pytest.returncode == 0:
-        return set()
-    return set(FAILED.findall(output)) or {f"pytest ended with {pytest.returncode}"}
+class Workspace:
+    """A copy of the repository, and the process that runs pytest there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = shutil.copytree(ROOT, path, ignore=LEFT_OUT, symlinks=True)
+        environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(path), "COLUMNS": "1000"}
+        command = [sys.executable, str(Path(forks.__file__).resolve())]
+        self._forks = subprocess.Popen(
+            command, cwd=path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def failing(self, tests: Iterable[str], *options: str) -> set[str]:
+        """The tests that fail here; how pytest ended if it names none."""
+        if not (names := list(tests)):
+            return set()
+        listed = self.path / "mutation-tests.txt"
+        listed.write_text("\n".join(names), encoding="utf-8")
+        assert self._forks.stdin is not None and self._forks.stdout is not None
+        arguments = ["-n0", "-rfE", *ENDLESS, *options, f"@{listed}"]
+        self._forks.stdin.write(json.dumps(arguments) + "\n")
+        self._forks.stdin.flush()
+        code = int(self._forks.stdout.readline())
+        if code == 0:
+            return set()
+        output = (self.path / forks.OUTPUT).read_text(encoding="utf-8", errors="replace")
+        return set(FAILED.findall(output)) or {"pytest, which did not end" if code < 0 else f"pytest ended with {code}"}
+
+    def close(self) -> None:
+        """Let the process end."""
+        self._forks.communicate()
 
 
 def _tell(outcome: Outcome) -> None:
     mutant = outcome.mutant
-    ending = f"by {outcome.killer}" if outcome.killer else f"{outcome.tests} tests run this line"
+    ending = f"by {outcome.killer}" if outcome.killer else f"{len(outcome.tests)} tests run this line"
     print(
         f"{'noticed ' if outcome.killer else 'SURVIVED'}  {mutant.path.relative_to(ROOT)}:{mutant.line}  {mutant.kind}"
     )

@@ -1,6 +1,6 @@
-"""Which tests run a line: coverage of an area with a context per test, measured once and kept below `.cache/mutation`.
+"""Which tests run a line: coverage of the package with a context per test, measured once and kept in `.cache/mutation`.
 
-Tests of files that have changed since are measured again; a change of the package is measured as a whole.
+Measured again are the test files that have changed since, and those that run a module that has changed.
 """
 
 from __future__ import annotations
@@ -10,39 +10,69 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import coverage
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutation"
+CHILDREN = {
+    "batchtrain/emulator/machine/agent.py": "tests/contract/test_process_machine.py",
+    "batchtrain/emulator/machine/ssh.py": "tests/contract/test_multi_instance.py",
+}
+"""Modules that run in processes of their own, where coverage does not see them, and the tests that start those."""
 
 
 class Index(NamedTuple):
-    """What is kept of one area: a digest of the package, and for each test file its digest and its database."""
+    """What is kept: the digests of the package's files, and for each test file its digest and its database."""
 
-    package: str
+    package: dict[str, str]
     tests: dict[str, tuple[str, str]]
 
 
 def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
-    """The tests by line of each file of an area, all as paths of the repository. Raises SystemExit if a test fails."""
-    folder = CACHE / area.replace("/", "-")
-    folder.mkdir(parents=True, exist_ok=True)
-    package = _digest([*(ROOT / "batchtrain").rglob("*"), *(ROOT / "tests").glob("*.py")])
-    files = {str(file.relative_to(ROOT)): _digest([file]) for file in _test_files(tests)}
-    index = _stored(folder / "index.json")
-    if index.package != package:
-        index = Index(package, {})
-    changed = [file for file, digest in files.items() if index.tests.get(file, ("", ""))[0] != digest]
-    if changed:
-        database = f"coverage-{len(list(folder.glob('coverage-*')))}"
-        _run(area, changed, folder / database)
-        index.tests.update((file, (files[file], database)) for file in changed)
-        (folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
-    return _tests_by_line(folder, {file: index.tests[file][1] for file in files})
+    """The tests by line of each file of an area, all as paths of the repository."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    package = _digests([*(ROOT / "batchtrain").rglob("*"), *(ROOT / "tests").glob("*.py")])
+    files = _digests(_test_files(tests))
+    before = _stored(CACHE / "index.json")
+    stale = _stale(before, package)
+    measured = {file: row for file, row in before.tests.items() if file not in stale}
+    if due := [file for file, digest in files.items() if measured.get(file, ("", ""))[0] != digest]:
+        database = f"coverage-{time.time_ns()}"
+        _run(due, CACHE / database)
+        measured.update((file, (files[file], database)) for file in due)
+    written = CACHE / f"index-{os.getpid()}.json"  # another area may be measured at the same time
+    written.write_text(json.dumps(Index(package, measured)), encoding="utf-8")
+    written.replace(CACHE / "index.json")
+    found = _tests_by_line(ROOT / "batchtrain" / area, {file: measured[file][1] for file in files})
+    for module, file in CHILDREN.items():
+        lines = found.get(module, {})
+        starting = {
+            test for other in found.values() for tests in other.values() for test in tests if _file(test) == file
+        }
+        for line in range(1, len((ROOT / module).read_text(encoding="utf-8").splitlines()) + 1):
+            lines[line] = lines.get(line) or starting
+    return found
+
+
+def _stale(index: Index, package: Mapping[str, str]) -> set[str]:
+    """The test files that run a changed module; all of them if another file of the package has changed."""
+    changed = {file for file in {*package, *index.package} if package.get(file) != index.package.get(file)}
+    if not all(file.startswith("batchtrain/") and file.endswith(".py") for file in changed):
+        return set(index.tests)
+    databases = {file: database for file, (_, database) in index.tests.items()}
+    lines = [
+        tests
+        for module in changed
+        for found in _tests_by_line(ROOT / module, databases).values()
+        for tests in found.values()
+    ]
+    return {_file(test) for tests in lines for test in tests}
 
 
 def _test_files(tests: Iterable[str]) -> Iterator[Path]:
@@ -50,43 +80,51 @@ def _test_files(tests: Iterable[str]) -> Iterator[Path]:
         yield from sorted((ROOT / test).rglob("test_*.py")) if (ROOT / test).is_dir() else [ROOT / test]
 
 
-def _digest(files: Iterable[Path]) -> str:
-    total = hashlib.sha256()
-    for file in sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts):
-        total.update(file.read_bytes())
-    return total.hexdigest()
+def _digests(files: Iterable[Path]) -> dict[str, str]:
+    return {
+        str(file.relative_to(ROOT)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in files
+        if file.is_file() and "__pycache__" not in file.parts
+    }
 
 
 def _stored(path: Path) -> Index:
     if not path.exists():
-        return Index("", {})
+        return Index({}, {})
     package, tests = json.loads(path.read_text(encoding="utf-8"))
     return Index(package, {file: (digest, database) for file, (digest, database) in tests.items()})
 
 
-def _run(area: str, files: list[str], database: Path) -> None:
-    settings = database.with_name("settings.ini")
-    inside = f"{area}/*" if (ROOT / "batchtrain" / area).is_dir() else area
-    settings.write_text(f"[run]\ninclude = {ROOT}/batchtrain/{inside}\n", encoding="utf-8")
+def _run(files: list[str], database: Path) -> None:
+    settings = CACHE / "settings.ini"
+    settings.write_text(f"[run]\nrelative_files = True\ninclude = {ROOT}/batchtrain/*\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-n2", "--cov", f"--cov-config={settings}", "--cov-context=test"]
     command += ["--cov-report=", *files]
-    print(f"measuring which of {len(files)} test files run which lines of batchtrain/{area}", flush=True)
-    if subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "COVERAGE_FILE": str(database), "PYTHONPATH": str(ROOT)}
-    ).returncode:
-        sys.exit("a test fails without any change: mend it first")
+    print(f"measuring which of {len(files)} test files run which lines of batchtrain", flush=True)
+    environment = {**os.environ, "COVERAGE_FILE": str(database), "PYTHONPATH": str(ROOT)}
+    ending = subprocess.run(command, cwd=ROOT, env=environment).returncode
+    if ending not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # a test that fails counts for nothing
+        sys.exit(f"pytest ended with {ending} without any change")
 
 
-def _tests_by_line(folder: Path, databases: Mapping[str, str]) -> dict[str, dict[int, set[str]]]:
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _tests_by_line(path: Path, databases: Mapping[str, str]) -> dict[str, dict[int, set[str]]]:
+    """A line that only the import of its module runs counts for every test that runs the module."""
     found: dict[str, dict[int, set[str]]] = {}
     for database in sorted(set(databases.values())):
-        data = coverage.CoverageData(str(folder / database))
+        data = coverage.CoverageData(str(CACHE / database))
         data.read()
         for measured in data.measured_files():
-            lines = found.setdefault(str(Path(measured).relative_to(ROOT)), {})
+            if not (ROOT / measured).is_relative_to(path):
+                continue
+            lines = found.setdefault(measured, {})
             for line, contexts in data.contexts_by_lineno(measured).items():
                 names = {context.rpartition("|")[0] for context in contexts} - {""}
-                lines.setdefault(line, set()).update(
-                    name for name in names if databases.get(name.partition("::")[0]) == database
-                )
+                lines.setdefault(line, set()).update(name for name in names if databases.get(_file(name)) == database)
+    for lines in found.values():
+        everyone = set[str]().union(*lines.values())
+        lines.update((line, everyone) for line, tests in lines.items() if not tests)
     return found

@@ -143,6 +143,7 @@ def mentions(file: str, word: str) -> bool:
 def test_a_later_framework_touched_no_other_file_of_the_package(framework: str) -> None:
     recipe = RECIPES["A framework"]
     touched = searched(Recipe(recipe.search.replace("jax", framework), ()))
+    touched -= {"batchtrain/metrics/programs/tables.py"}  # reads what Ray Tune prints, with every framework
     assert touched - {file.replace("jax", framework) for file in recipe.files} == set()
 
 

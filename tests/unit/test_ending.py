@@ -125,7 +125,7 @@ class Command:
         for thing, state in (dict.fromkeys(client.things, "ours") if things is None else things).items():
             registered.note(thing, state)
         self.client: Any = client
-        self.ending = Ending(self.client, registered, self.said.append, interrupts, keep=keep)
+        self.ending = Ending(self.client, registered, self.said.append, interrupts, keep)
 
     @property
     def texts(self) -> list[str]:

@@ -24,15 +24,15 @@ from batchtrain.config.types import Credentials, Results, Secret, StorageCredent
 from batchtrain.errors import UsageError
 from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.rules import RULES as DECISIONS
+from batchtrain.metrics.extract import Extractor, Pattern
+from batchtrain.metrics.summary import Summary
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
 from batchtrain.records import Endpoint
 from batchtrain.runs import results, source_copy
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.extract import Extractor, Pattern
 from batchtrain.runs.results import Part
-from batchtrain.runs.summary import Summary
 from batchtrain.service import downloads, entra, vault
 from batchtrain.service.connect import Account, account_of
 from batchtrain.service.register import Thing

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from batchtrain.formula import FormulaError, Result, Seen, evaluate, judge, parse
+from tests import examples
 
 NOW = datetime(2026, 11, 23, 13, 5, 7, tzinfo=timezone.utc)  # a Monday
 
@@ -206,6 +207,7 @@ def test_no_nesting_exhausts_the_stack() -> None:
 
 
 @pytest.mark.property
+@examples.of(100)
 @given(some.text(alphabet='$xTime().,;=+-*/<>!?:&|"1e0 \nActiveTasksGetSample', max_size=60))
 def test_any_text_is_a_formula_or_a_formula_error(text: str) -> None:
     try:

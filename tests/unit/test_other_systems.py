@@ -114,7 +114,7 @@ def test_names_of_sent_files_have_slashes_where_paths_have_backslashes(
     real = os.path.relpath
     monkeypatch.setattr(os, "sep", "\\")
     monkeypatch.setattr(os.path, "relpath", lambda *path: real(*path).replace("/", "\\"))
-    files, _ = source_directory._files(tmp_path, "src", limited=True)
+    files, _ = source_directory._files(tmp_path, "src", has_limit=True)
     assert [file.name for file in files] == ["data/train.py"]
 
 

@@ -28,11 +28,13 @@ from batchtrain.limits import Limits
 from batchtrain.plan.marks import Marks
 from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
+from batchtrain.records.jobs import Counts
 from batchtrain.run import leaves, run, seconds_for
 from batchtrain.service import register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
 from batchtrain.service.register import Kind, Thing
+from batchtrain.service.tasks import Glance
 from batchtrain.service.watch import NEAR
 from tests.submitting import RUN
 from tests.unit.plan.jobs import recipe
@@ -43,6 +45,7 @@ from tests.unit.plan.jobs import recipe
     [
         ({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}, "no end.*batchtrain jobs add"),
         ({"auto_pool": {"keep_alive": True}}, "keeps its pool alive"),
+        ({"auto_pool": {}, "auto_complete": True}, "deletes its `auto_pool` at once.*remove `auto_complete`"),
     ],
 )
 def test_what_has_no_end_is_refused(job: dict[str, Any], reason: str) -> None:
@@ -141,8 +144,8 @@ class Service:
     def foresee(self, recipe: Any) -> None:
         pass
 
-    def terminate(self) -> None:
-        pass
+    def glance(self) -> Glance:
+        return Glance((), Counts(), 1)
 
     def register(self, recipe: Any, names: Any, beginning: Any = None) -> Register:
         return Register(self)
@@ -244,11 +247,14 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
     assert "p" in service.deleted
 
 
-def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = iter([lambda deadline: deadline.pause(3600), lambda deadline: None])
-    monkeypatch.setattr("batchtrain.run.watch.tasks_ended", lambda _client, _job, deadline, *_: next(waits)(deadline))
+def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks_and_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchtrain.run.watch.tasks_ended", lambda _client, _job, deadline, *_: deadline.pause(3600))
+    monkeypatch.setattr("batchtrain.run.Follow.look", lambda *_: 0)
+    stopped: list[str] = []
+    monkeypatch.setattr("batchtrain.run.job_actions.stop", lambda _client, job_id, *_: stopped.append(job_id))
     with pytest.raises(LimitReached):
         runs(Service(), [], limits=Limits(seconds=0), timeout=0.1)
+    assert stopped == ["j"]
 
 
 @pytest.mark.parametrize("how", ["keep", "reuse"])

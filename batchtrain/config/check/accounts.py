@@ -27,8 +27,8 @@ def _urls(subject: Subject) -> Found:
     if not url or is_unfilled(url):
         return
     path = ("credentials", "batch", "account_service_url")
-    scheme, _, rest = url.strip().rpartition("://")
-    host = rest.partition("/")[0]
+    scheme, _, address = url.strip().rpartition("://")
+    host = address.partition("/")[0]
     near = _LOOPBACK.fullmatch(host) is not None
     if scheme not in ("", "http", "https") or not (near or _HOST.fullmatch(host)):
         yield path, "this is not the URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
@@ -37,13 +37,13 @@ def _urls(subject: Subject) -> Found:
 
 
 def _keys(subject: Subject) -> Found:
-    known = subject.recipe.credentials
+    credentials = subject.recipe.credentials
     pairs: list[tuple[Path, Secret | None]] = []
-    if known.batch:
-        pairs.append((("credentials", "batch", "account_key"), known.batch.account_key))
+    if credentials.batch:
+        pairs.append((("credentials", "batch", "account_key"), credentials.batch.account_key))
     pairs += [
         (("credentials", "storage", link, "account_key"), account.account_key)
-        for link, account in known.storage.items()
+        for link, account in credentials.storage.items()
     ]
     for path, key in pairs:
         if key and not is_unfilled(key) and not key.like(_BASE64):
@@ -92,9 +92,9 @@ def _ids(value: object, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _mounts(subject: Subject) -> Found:
-    known = subject.recipe.credentials.storage
+    accounts = subject.recipe.credentials.storage
     for name, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
-        account = known.get(volume.storage_account_settings or "")
+        account = accounts.get(volume.storage_account_settings or "")
         if account is None or account.account_key or account.account_key_keyvault_secret_id or volume.identity:
             continue
         if volume.volume_driver in ("azureblob", "azurefile"):

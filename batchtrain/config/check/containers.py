@@ -38,19 +38,19 @@ def _listed(subject: Subject) -> Found:
 
 def _singularity_listed(subject: Subject) -> Found:
     images = subject.recipe.resources.singularity_images
-    used = (
+    uses = (
         ((*path, "singularity_image"), job, task.singularity_image)
         for path, job, task in subject.tasks
         if task.singularity_image
     )
-    return _unlisted(subject, used, "singularity_images", (image.image for image in (*images.unsigned, *images.signed)))
+    return _unlisted(subject, uses, "singularity_images", (image.image for image in (*images.unsigned, *images.signed)))
 
 
-def _unlisted(subject: Subject, used: Iterable[tuple[Path, Job, str]], section: str, listed: Iterable[str]) -> Found:
-    known = frozenset(listed)
-    for path, job, image in used:
-        if image not in known and not job.allow_run_on_missing_image:
-            hint = subject.nearest(image, known)
+def _unlisted(subject: Subject, images: Iterable[tuple[Path, Job, str]], section: str, names: Iterable[str]) -> Found:
+    listed_names = frozenset(names)
+    for path, job, image in images:
+        if image not in listed_names and not job.allow_run_on_missing_image:
+            hint = subject.nearest(image, listed_names)
             yield (
                 path,
                 f"the image `{image}` is not in `global_resources.{section}`, so no node fetches it{hint}"
@@ -116,9 +116,9 @@ def _gang_directory(subject: Subject) -> Found:
 
 
 def _image_names(subject: Subject) -> Found:
-    judged: dict[str, bool] = {}
+    verdicts: dict[str, bool] = {}
     for path, image in _every_image(subject):
-        if not judged.setdefault(image, is_name(image)):
+        if not verdicts.setdefault(image, is_name(image)):
             yield (
                 path,
                 f"`{image}` is not the name of an image: write [SERVER/]PATH[:TAG], the path in lower case and"
@@ -137,24 +137,24 @@ def _every_image(subject: Subject) -> Iterator[tuple[Path, str]]:
 
 
 def _unknown_registry(subject: Subject) -> Found:
-    known = subject.recipe.credentials.docker_registry
+    logins = subject.recipe.credentials.docker_registry
     for path, _, task in subject.tasks:
         server = task.container_registry
-        if server and known and server not in known:
-            yield (*path, "container_registry"), f"`docker_registry` has no `{server}`{subject.nearest(server, known)}"
+        if server and logins and server not in logins:
+            yield (*path, "container_registry"), f"`docker_registry` has no `{server}`{subject.nearest(server, logins)}"
 
 
 def _registry_login(subject: Subject) -> Found:
     credentials, resources = subject.recipe.credentials, subject.recipe.resources
-    for section, known in (("docker", credentials.docker_registry), ("singularity", credentials.singularity_registry)):
+    for section, logins in (("docker", credentials.docker_registry), ("singularity", credentials.singularity_registry)):
         for number, server in enumerate(getattr(resources.additional_registries, section)):
-            if server not in known:
+            if server not in logins:
                 yield (
                     ("global_resources", "additional_registries", section, number),
                     f"credentials.yaml has no login for `{server}` (`{section}_registry`)"
-                    f"{subject.nearest(server, known)}",
+                    f"{subject.nearest(server, logins)}",
                 )
-        for server, login in known.items():
+        for server, login in logins.items():
             password = login.password or login.password_keyvault_secret_id
             if not login.identity and not (login.username and password):
                 missing = "password" if login.username else "username" if password else "username and password"
@@ -166,14 +166,14 @@ def _registry_login(subject: Subject) -> Found:
 
 
 def _registry_misspelt(subject: Subject) -> Found:
-    known = subject.recipe.credentials.docker_registry
-    seen: set[str] = {HUB, *known}
-    for path, image in _every_image(subject) if known else ():
+    logins = subject.recipe.credentials.docker_registry
+    servers: set[str] = {HUB, *logins}
+    for path, image in _every_image(subject) if logins else ():
         server = server_of(image)
-        if server in seen:
+        if server in servers:
             continue
-        seen.add(server)
-        near = next((name for name in known if mistakes(name.lower(), server.lower()) <= MOST_MISTAKES), None)
+        servers.add(server)
+        near = next((name for name in logins if mistakes(name.lower(), server.lower()) <= MOST_MISTAKES), None)
         if near is not None:
             yield path, f"credentials.yaml has no login for `{server}`, but one for `{near}`; is one of them misspelt?"
 
@@ -188,17 +188,17 @@ def _fallback_name(subject: Subject) -> Found:
 def _fallback_unused(subject: Subject) -> Found:
     """Batch pulls the images of its container configuration, each from one registry."""
     recipe, registry = subject.recipe, subject.recipe.settings.fallback_registry
-    listed = recipe.resources.docker_images
-    if not registry or subject.pool is None or not listed:
+    images = recipe.resources.docker_images
+    if not registry or subject.pool is None or not images:
         return
-    known = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
+    servers = {*recipe.credentials.docker_registry, *recipe.resources.additional_registries.docker}
     if subject.windows or not recipe.settings.delay_docker_image_preload:
         linux = "" if subject.windows else "; it has one if the start task pulls: `delay_docker_image_preload: true`"
         yield (
             _FALLBACK,
             "this has no effect, because Batch pulls the images of this pool, each only from its own registry" + linux,
         )
-    elif server_of(below(registry, "x")) in known:
+    elif server_of(below(registry, "x")) in servers:
         yield (
             _FALLBACK,
             f"`{registry}` needs a sign-in, but the start task does not sign in if Batch runs the containers: allow"
@@ -221,16 +221,16 @@ def _shm_small(subject: Subject) -> Found:
     if subject.windows:
         return
     for path, job, task in subject.tasks:
-        given, at = _shm(path, job, task) if task.docker_image else (None, path)
-        size = task_resources.bytes_of(given) if given is not None else None
+        shm_size, at = _shm(path, job, task) if task.docker_image else (None, path)
+        size = task_resources.bytes_of(shm_size) if shm_size is not None else None
         if size is None:
             continue
-        needed = task_resources.shared_memory(job, task, subject.size)
-        if size < needed.least * 2**20:
+        minimum = task_resources.shared_memory(job, task, subject.size)
+        if size < minimum.least * 2**20:
             yield (
                 at,
-                f"{needed.because}: at least {task_resources.mib(needed.least)} are needed, and this is {given}; write"
-                f" more, or remove it for the default of {task_resources.mib(needed.chosen)}",
+                f"{minimum.because}: at least {task_resources.mib(minimum.least)} are needed, and this is {shm_size};"
+                f" write more, or remove it for the default of {task_resources.mib(minimum.chosen)}",
             )
 
 
@@ -255,10 +255,10 @@ def _option(task: Task, name: str) -> str | None:
 
 def _shm_twice(subject: Subject) -> Found:
     for path, job, task in subject.tasks:
-        own = _option(task, "--shm-size") if task.additional_docker_run_options else None
+        option = _option(task, "--shm-size") if task.additional_docker_run_options else None
         size = task.shm_size if task.shm_size is not None else job.shm_size
-        if own is not None and size is not None:
-            message = f"`--shm-size` is {own} here and overrides `shm_size: {size}`; keep one of them"
+        if option is not None and size is not None:
+            message = f"`--shm-size` is {option} here and overrides `shm_size: {size}`; keep one of them"
             yield (*path, "additional_docker_run_options"), message
 
 
@@ -267,13 +267,13 @@ def _shm_twice(subject: Subject) -> Found:
 
 def _gpus_chosen(subject: Subject) -> Found:
     for path, owner in subject.owners:
-        seen = task_resources.gpus_seen(owner.gpus)
-        if seen is None or owner.gpus == "disable":
+        indices = task_resources.gpus_seen(owner.gpus)
+        if indices is None or owner.gpus == "disable":
             continue
-        if seen:
+        if indices:
             yield (
                 (*path, "gpus"),
-                f"the service gives a container all GPUs of its node; this one uses {','.join(seen)} of them (tasks"
+                f"the service gives a container all GPUs of its node; this one uses {','.join(indices)} of them (tasks"
                 " without `docker_image` see all)",
             )
         else:
@@ -292,8 +292,8 @@ def _gpus_possible(subject: Subject) -> Found:
 def _gpus_too_many(subject: Subject) -> Found:
     size = subject.size
     for path, owner in subject.owners if size is not None and size.gpus else ():
-        seen = task_resources.gpus_seen(owner.gpus)
-        if size is not None and seen is not None and len(seen) > size.gpus:
+        indices = task_resources.gpus_seen(owner.gpus)
+        if size is not None and indices is not None and len(indices) > size.gpus:
             yield (*path, "gpus"), f"`gpus: {owner.gpus}` are more than the {size.gpus} of {size.name}"
 
 
@@ -349,21 +349,21 @@ def _gang_user(subject: Subject) -> Found:
 
 
 def _specific_user(path: Path, job: Job, task: Task) -> tuple[str | None, Path]:
-    own = task.user_identity is not None
-    who = task.user_identity if own else job.user_identity
+    by_task = task.user_identity is not None
+    who = task.user_identity if by_task else job.user_identity
     if who is None or who.specific_user is None:
         return None, path
-    return str(who.specific_user.uid), (*(path if own else path[:2]), "user_identity", "specific_user")
+    return str(who.specific_user.uid), (*(path if by_task else path[:2]), "user_identity", "specific_user")
 
 
 def _ports(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
-        for number, given in enumerate(task.ports):
-            fine = re.fullmatch(PUBLISHED, given) is not None
-            if not fine or any(int(port) > LAST_PORT for port in re.findall(r"[0-9]{5,}", given)):
+        for number, mapping in enumerate(task.ports):
+            fine = re.fullmatch(PUBLISHED, mapping) is not None
+            if not fine or any(int(port) > LAST_PORT for port in re.findall(r"[0-9]{5,}", mapping)):
                 yield (
                     (*path, "ports", number),
-                    f"`{given}` is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
+                    f"`{mapping}` is not a port; write PORT, PORT:PORT (the node's, then the container's) or PORT/udp",
                 )
 
 
@@ -387,24 +387,24 @@ def _identities(subject: Subject) -> Iterator[tuple[Path, UserIdentity, Runs | N
 
 def _one_identity(subject: Subject) -> Found:
     for path, who, _ in _identities(subject):
-        named = {
+        kinds = {
             "default_pool_admin": who.default_pool_admin,
             "specific_user": who.specific_user is not None,
             "auto_user": who.auto_user is not None,
             "username": who.username is not None,
         }
-        given = [name for name, there in named.items() if there]
-        if len(given) > 1:
-            yield path, f"{' and '.join(f'`{name}`' for name in given)} are given; a task runs as one user"
+        present = [name for name, is_present in kinds.items() if is_present]
+        if len(present) > 1:
+            yield path, f"{' and '.join(f'`{name}`' for name in present)} are given; a task runs as one user"
 
 
 def _known_user(subject: Subject) -> Found:
     if subject.pool is None:
         return
-    known = tuple(account.name for account in subject.pool.user_accounts)
+    names = tuple(account.name for account in subject.pool.user_accounts)
     for path, who, _ in _identities(subject):
-        if who.username is not None and who.username not in known:
-            message = f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, known)}"
+        if who.username is not None and who.username not in names:
+            message = f"the pool's `user_accounts` have no `{who.username}`{subject.nearest(who.username, names)}"
             yield (*path, "username"), message
 
 

@@ -50,14 +50,14 @@ def _everywhere(subject: Subject) -> Iterator[tuple[Path, dict[str, str]]]:
             yield (*path, "environment_variables"), task.environment_variables
 
 
-def _named(subject: Subject, unwanted: str, *, fits: bool) -> Iterator[tuple[Path, str]]:
+def _named(subject: Subject, pattern: str, *, fits: bool) -> Iterator[tuple[Path, str]]:
     """Variables whose name fits a pattern, or does not; each name is judged once."""
-    judged: dict[str, bool] = {}
+    verdicts: dict[str, bool] = {}
     for path, variables in _everywhere(subject):
         for name in variables:
-            if name not in judged:
-                judged[name] = (re.fullmatch(unwanted, name) is not None) is fits
-            if judged[name]:
+            if name not in verdicts:
+                verdicts[name] = (re.fullmatch(pattern, name) is not None) is fits
+            if verdicts[name]:
                 yield (*path, name), name
 
 

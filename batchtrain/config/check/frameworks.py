@@ -45,8 +45,8 @@ def _cntk(command: str, image: str) -> bool:
 def _benchmarks(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         command = command_of(task)
-        launched = task.multi_instance is not None and task.multi_instance.tensorflow is not None
-        if "tf_cnn_benchmarks" in command and not launched:  # a launch sets the roles: `tensorflow-launch`
+        has_launch = task.multi_instance is not None and task.multi_instance.tensorflow is not None
+        if "tf_cnn_benchmarks" in command and not has_launch:  # a launch sets the roles: `tensorflow-launch`
             flags = {name.replace("-", "_"): a or b or c for name, a, b, c in re.findall(FLAG, command)}
             yield from (((*path, "command"), fault) for fault in _benchmark_faults(flags))
 
@@ -118,22 +118,22 @@ def _cluster_faults(text: str) -> Iterator[str]:
 
 
 def _mxnet_roles(subject: Subject) -> Found:
-    for placed in subject.tasks:
-        path, _, task = placed
+    for placed_task in subject.tasks:
+        path, _, task = placed_task
         command = command_of(task)
-        if "DMLC_" not in command and "kv" not in command and not _dmlc(placed):
+        if "DMLC_" not in command and "kv" not in command and not _dmlc(placed_task):
             continue
         for name, where in (("DMLC_NUM_SERVER", "parameter servers"), ("DMLC_NUM_WORKER", "workers")):
-            at, value = _variable(placed, name)
+            at, value = _variable(placed_task, name)
             if value == "0":
                 yield at, f"`{name}=0`: ps-lite would wait forever for {where}; give one or more"
-        at, role = _variable(placed, "DMLC_ROLE")
+        at, role = _variable(placed_task, "DMLC_ROLE")
         if role and "$" not in role and role not in ("scheduler", "server", "worker"):
             yield at, f"`DMLC_ROLE={role}` is not a role; write scheduler, server or worker"
         store = re.search(KVSTORE, command)
         if store and "dist" in store[1] and re.search(SERVERS, command):
             yield ((*path, "command"), f"kv-store `{store[1]}` needs parameter servers, but `launch.py` starts none")
-        van = _variable(placed, "DMLC_PS_VAN_TYPE")[1]
+        van = _variable(placed_task, "DMLC_PS_VAN_TYPE")[1]
         if store and van == "p3" and "async" in store[1]:
             message = f"kv-store `{store[1]}` does not work with `DMLC_PS_VAN_TYPE=p3`; use a `_sync` one"
             yield (*path, "command"), message
@@ -150,15 +150,16 @@ def _mxnet_local(subject: Subject) -> Found:
             )
 
 
-def _dmlc(placed: Placed) -> bool:
+def _dmlc(placed_task: Placed) -> bool:
     return any(
-        name.startswith("DMLC_") for name in (*placed.task.environment_variables, *placed.job.environment_variables)
+        name.startswith("DMLC_")
+        for name in (*placed_task.task.environment_variables, *placed_task.job.environment_variables)
     )
 
 
-def _variable(placed: Placed, name: str) -> tuple[Path, str]:
+def _variable(placed_task: Placed, name: str) -> tuple[Path, str]:
     """The value of a variable as the task sees it, and its path; empty if the variable is not set."""
-    path, job, task = placed
+    path, job, task = placed_task
     match = re.search(rf"\b{name}=(\S+)", command_of(task))
     if match:
         return (*path, "command"), match[1].strip("\"';")

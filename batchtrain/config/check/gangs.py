@@ -55,11 +55,11 @@ COUNTS = frozenset(
 
 def _num_instances(subject: Subject) -> Found:
     for path, _, _, gang in subject.gangs:
-        wanted = str(gang.num_instances)
-        if (whole_number(wanted) or 0) >= 1 or wanted in INSTANCES:
+        instances = str(gang.num_instances)
+        if (whole_number(instances) or 0) >= 1 or instances in INSTANCES:
             continue
-        hint = subject.nearest(wanted, INSTANCES) or f": a number from 1 up or one of {', '.join(INSTANCES)}"
-        yield (*path, "num_instances"), f"`{wanted}` is not a number of instances{hint}"
+        hint = subject.nearest(instances, INSTANCES) or f": a number from 1 up or one of {', '.join(INSTANCES)}"
+        yield (*path, "num_instances"), f"`{instances}` is not a number of instances{hint}"
 
 
 def _inter_node(subject: Subject) -> Found:
@@ -85,9 +85,9 @@ def _slots(subject: Subject) -> Found:
 def _nodes(subject: Subject) -> Found:
     most = subject.most_nodes
     for path, _, _, gang in subject.gangs:
-        wanted, symbol = whole_number(gang.num_instances), str(gang.num_instances)
-        if wanted is not None and most is not None and wanted > most:
-            message = f"{wanted} instances need {wanted} nodes, the pool has {most}; the task would wait for ever"
+        count, symbol = whole_number(gang.num_instances), str(gang.num_instances)
+        if count is not None and most is not None and count > most:
+            message = f"{count} instances need {count} nodes, the pool has {most}; the task would wait for ever"
             yield (*path, "num_instances"), message
         if symbol in INSTANCES and task_resources.instances(symbol, subject.pool) == 0:
             kind = task_resources.kind_of(symbol)
@@ -126,22 +126,22 @@ def _given(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
 
 
 def _processes(subject: Subject) -> Found:
-    for _, path, given, _ in _given(subject):
-        if wrong := counts.fault(given):
+    for _, path, text, _ in _given(subject):
+        if wrong := counts.fault(text):
             yield path, wrong
-        elif given.lower() in NUMBER_WORDS:
-            yield path, f"`{given}` is neither a number nor a command; write `{NUMBER_WORDS[given.lower()]}`"
-        elif re.fullmatch(r"[0-9]*\.[0-9]+", given):
-            yield path, f"`{given}` is not a whole number of processes"
+        elif text.lower() in NUMBER_WORDS:
+            yield path, f"`{text}` is neither a number nor a command; write `{NUMBER_WORDS[text.lower()]}`"
+        elif re.fullmatch(r"[0-9]*\.[0-9]+", text):
+            yield path, f"`{text}` is not a whole number of processes"
 
 
 def _processes_word(subject: Subject) -> Found:
-    for _, path, given, name in _given(subject):
-        if re.fullmatch(r"[A-Za-z_]+", given) and given not in COUNTING and given.lower() not in NUMBER_WORDS:
+    for _, path, text, name in _given(subject):
+        if re.fullmatch(r"[A-Za-z_]+", text) and text not in COUNTING and text.lower() not in NUMBER_WORDS:
             where = "the primary" if name == "mpi" else "each node"
             yield (
                 path,
-                f"`{given}` is run as a command on {where}, and its output is the number; does this command exist?"
+                f"`{text}` is run as a command on {where}, and its output is the number; does this command exist?"
                 " Known commands: `nproc`, `nvidia-smi -L | wc -l`; or write `auto`",
             )
 
@@ -150,8 +150,8 @@ def _processes_nvidia(subject: Subject) -> Found:
     size = subject.size
     if size is None or size.gpu_vendor == "nvidia":
         return
-    for _, path, given, _ in _given(subject):
-        if "nvidia-smi" in given:
+    for _, path, text, _ in _given(subject):
+        if "nvidia-smi" in text:
             yield path, f"{size.name} has no NVIDIA GPU, so `nvidia-smi` counts 0; write a number, or `nproc`"
 
 
@@ -180,8 +180,8 @@ def _processes_cores(subject: Subject) -> Found:
 
 def _counted(subject: Subject) -> Iterator[tuple[Path, int, int, str]]:
     """Processes per node that are written as a number: the path, the number, the GPUs of a node, and the block."""
-    for gang, path, given, name in _given(subject):
-        processes = whole_number(given)
+    for gang, path, text, name in _given(subject):
+        processes = whole_number(text)
         if processes is not None:
             yield path, processes, subject.gpus(gang.job, gang.task), name
 
@@ -207,8 +207,8 @@ def _network_direct(subject: Subject) -> Found:
     if size is None or pool is None or size.rdma != "network-direct" or not pool.inter_node_communication_enabled:
         return
     for path, job, task, gang in subject.gangs:
-        wanted = task.infiniband if task.infiniband is not None else job.infiniband
-        for name, block in gang.launches if wanted is not False else ():
+        infiniband = task.infiniband if task.infiniband is not None else job.infiniband
+        for name, block in gang.launches if infiniband is not False else ():
             if isinstance(block, MpiBlock) and Fabric.NETWORK_DIRECT in block.mpi.fabric:
                 continue
             what, key = (block.runtime, ("runtime",)) if isinstance(block, MpiBlock) else (name, ())

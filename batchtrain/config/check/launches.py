@@ -61,9 +61,9 @@ def _inside(subject: Subject) -> Found:
 
 
 def _instead(block: Nodes, launcher: str) -> str:
-    own, how = block.own_launcher
-    if launcher == own:
-        return f", and {how} in the block if {own} is intended"
+    launcher_of_block, how = block.own_launcher
+    if launcher == launcher_of_block:
+        return f", and {how} in the block if {launcher_of_block} is intended"
     if launcher in OF_MPIS:
         return ", or an `mpi` block in place of this one"
     return ""
@@ -96,7 +96,7 @@ def _texts(gang: Gang) -> Iterator[tuple[Path, str]]:
 
 
 def _why(variable: str, name: str, names: dict[str, str]) -> str:
-    instead = names.get(variable) or next(how for known, how in names.items() if re.fullmatch(known, variable))
+    instead = names.get(variable) or next(how for pattern, how in names.items() if re.fullmatch(pattern, variable))
     return f"`{variable}` is set for each process by the `{name}` launch; {instead}"
 
 
@@ -118,8 +118,8 @@ def _over_gpus(subject: Subject) -> Found:
 def _seen(gang: Gang, gpus: int) -> int:
     """The GPUs of a node that CUDA_VISIBLE_DEVICES selects, if the task or its job sets it."""
     variables = gang.job.environment_variables | gang.task.environment_variables
-    chosen = [word for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
-    return min(gpus, len(chosen)) if chosen else gpus
+    devices = [word for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
+    return min(gpus, len(devices)) if devices else gpus
 
 
 def _each(subject: Subject, gang: Gang, block: Nodes) -> tuple[str, int | None]:
@@ -162,12 +162,12 @@ def _cntk_mpi(subject: Subject) -> Found:
         for name, block in gang.options.launches:
             if not isinstance(block, MpiBlock):
                 continue
-            built = named_in(image)
-            if built and MPIS[built].starts != block.mpi.starts:
+            mpi_name = named_in(image)
+            if mpi_name and MPIS[mpi_name].starts != block.mpi.starts:
                 yield (
                     (*gang.path, name, "runtime"),
-                    f"by the name of the image, its CNTK was built on {built}; with {block.runtime} each rank would"
-                    f" train alone; write `runtime: {built}`",
+                    f"by the name of the image, its CNTK was built on {mpi_name}; with {block.runtime} each rank would"
+                    f" train alone; write `runtime: {mpi_name}`",
                 )
 
 

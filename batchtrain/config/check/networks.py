@@ -38,7 +38,7 @@ class Ports(NamedTuple):
 
 
 def _nat_names(subject: Subject) -> Found:
-    seen: set[str] = set()
+    names: set[str] = set()
     for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
         path = (*NAT, number, "name")
         if len(nat.name) > LONGEST_NAME:
@@ -46,20 +46,20 @@ def _nat_names(subject: Subject) -> Found:
         elif not re.fullmatch(NAT_NAME, nat.name):
             message = f"`{nat.name}`: letters, digits, `_`, `.` and `-`, a letter or digit first and no `.` or `-` last"
             yield path, message
-        if nat.name.lower() in seen:
+        if nat.name.lower() in names:
             yield path, f"another endpoint is called `{nat.name}`"
-        seen.add(nat.name.lower())
+        names.add(nat.name.lower())
 
 
 def _nat_backend(subject: Subject) -> Found:
-    seen: set[int] = set()
+    ports: set[int] = set()
     for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
         path = (*NAT, number, "backend_port")
         if nat.backend_port in RESERVED_PORTS:
             yield path, f"port {nat.backend_port} of the nodes is reserved for Batch; use another"
-        if nat.backend_port in seen:
+        if nat.backend_port in ports:
             yield path, f"another endpoint maps port {nat.backend_port} of the nodes; remove one of them"
-        seen.add(nat.backend_port)
+        ports.add(nat.backend_port)
 
 
 def _nat_frontend(subject: Subject) -> Found:
@@ -79,15 +79,15 @@ def _nat_frontend(subject: Subject) -> Found:
 
 
 def _nat_overlap(subject: Subject) -> Found:
-    taken: list[Ports] = []
+    earlier_ports: list[Ports] = []
     for ports in _frontends(subject):
         other = next(
-            (earlier for earlier in taken if ports.first <= earlier.last and earlier.first <= ports.last), None
+            (earlier for earlier in earlier_ports if ports.first <= earlier.last and earlier.first <= ports.last), None
         )
         if other is not None:
             message = f"{ports.first} to {ports.last} overlaps {other.first} to {other.last} of {other.taken_by}"
             yield ports.path, message
-        taken.append(ports)
+        earlier_ports.append(ports)
 
 
 def _frontends(subject: Subject) -> Iterator[Ports]:
@@ -106,20 +106,20 @@ def _nat_rules(subject: Subject) -> Found:
     pool = subject.pool
     if pool is None:
         return
-    seen: set[int] = set()
+    priorities: set[int] = set()
     count = 0
     for number, nat in enumerate(pool.network.inbound_nat_pools):
         for index, rule in enumerate(nat.rules):
             path = (*NAT, number, "rules", index, "priority")
-            if rule.priority in seen:
+            if rule.priority in priorities:
                 yield path, f"another rule of this pool has the priority {rule.priority}; give each its own"
-            seen.add(rule.priority)
+            priorities.add(rule.priority)
             count += 1
     logins = pool.remote_access_control
-    own = len(logins.allow) + len(logins.deny) if logins else 0
-    if count + own > MOST_RULES:
+    login_rules = len(logins.allow) + len(logins.deny) if logins else 0
+    if count + login_rules > MOST_RULES:
         path = NAT if count else ACCESS
-        yield path, f"there are {count + own} rules, a pool has at most {MOST_RULES} over all its endpoints"
+        yield path, f"there are {count + login_rules} rules, a pool has at most {MOST_RULES} over all its endpoints"
 
 
 def _addresses(subject: Subject) -> Found:
@@ -155,11 +155,11 @@ def _public_ips(subject: Subject) -> Found:
     pool = subject.pool
     if pool is None:
         return
-    wanted = pool.network.public_ip
-    if pool.public_ips and wanted not in (None, "usermanaged"):
-        message = f"`public_ips` need user-managed provisioning; write `usermanaged`, not `{wanted}`"
+    provisioning = pool.network.public_ip
+    if pool.public_ips and provisioning not in (None, "usermanaged"):
+        message = f"`public_ips` need user-managed provisioning; write `usermanaged`, not `{provisioning}`"
         yield (*NETWORK, "public_ip"), message
-    if wanted == "usermanaged" and not pool.public_ips:
+    if provisioning == "usermanaged" and not pool.public_ips:
         yield (*NETWORK, "public_ip"), "`usermanaged` needs the ids of the addresses in `pool_specification.public_ips`"
 
 
@@ -214,13 +214,13 @@ def _made_network(subject: Subject) -> Found:
     network = subject.pool.virtual_network if subject.pool else None
     if network is None:
         return
-    made = f"batchtrain does not create networks; create it with `{_making(network)}`, then name it"
+    advice = f"batchtrain does not create networks; create it with `{_making(network)}`, then name it"
     if network.create_nonexistant:
-        yield (*VNET, "create_nonexistant"), made
+        yield (*VNET, "create_nonexistant"), advice
     if network.address_space is not None:
-        yield (*VNET, "address_space"), f"this describes a network to create; {made}"
+        yield (*VNET, "address_space"), f"this describes a network to create; {advice}"
     if network.subnet.address_prefix is not None:
-        yield (*VNET, "subnet", "address_prefix"), f"this describes a subnet to create; {made}"
+        yield (*VNET, "subnet", "address_prefix"), f"this describes a subnet to create; {advice}"
 
 
 def _making(network: VirtualNetwork) -> str:
@@ -321,9 +321,9 @@ def identities(subject: Subject) -> Iterator[tuple[Path, str]]:
 def _identities_on_pool(subject: Subject) -> Found:
     if subject.pool is None:
         return
-    known = {identity.lower().rstrip("/") for identity in subject.pool.identities}
+    pool_identities = {identity.lower().rstrip("/") for identity in subject.pool.identities}
     for path, identity in identities(subject):
-        if identity.lower().rstrip("/") not in known:
+        if identity.lower().rstrip("/") not in pool_identities:
             yield path, "the nodes do not have this identity; add it to `pool_specification.identities`"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,7 +22,8 @@ from batchtrain.config.check.table import (
     Rule,
 )
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import GONE, DataTransfer, Gone, Recipe, StorageInput, StorageOutput
+from batchtrain.config.schema import FIELDS
+from batchtrain.config.types import GONE, Branch, DataTransfer, Gone, StorageInput, StorageOutput
 
 EVERYTHING = (*CREDENTIALS, *SETTINGS, *GLOBAL, *REPLICATION, *READS, *JOBS)
 _TRANSFERS = tuple(
@@ -37,46 +38,21 @@ _TRANSFERS = tuple(
 # --- properties that are gone ---------------------------------------------------------------------------------------
 
 
-class Branch(NamedTuple):
-    """A node of the tree of `types.GONE` patterns: its branches, and the pattern that ends here."""
-
-    below: dict[str, Branch]
-    gone: Gone | None
-
-
 def _gone(subject: Subject) -> Found:
-    sections = _sections(subject.recipe)
     for name, branch in _tree().below.items():
-        yield from _walk(sections.get(name), (name,), branch)
-
-
-def _sections(recipe: Recipe) -> dict[str, Any]:
-    return {
-        "credentials": recipe.credentials,
-        "batchtrain": recipe.settings,
-        "global_resources": recipe.resources,
-        "data_replication": recipe.replication,
-        "pool_specification": recipe.pool,
-        "job_specifications": recipe.jobs,
-    }
+        yield from _walk(getattr(subject.recipe, FIELDS[name]), (name,), branch)
 
 
 @lru_cache(maxsize=1)
-def _tree() -> Branch:
+def _tree() -> Branch[Gone]:
     """The patterns as one tree, so that many tasks are traversed once."""
-    root = Branch({}, None)
-    for gone in GONE:
-        branch = root
-        for step in gone.path[:-1]:
-            branch = branch.below.setdefault(step, Branch({}, None))
-        branch.below[gone.path[-1]] = Branch({}, gone)
-    return root
+    return Branch(GONE)
 
 
-def _walk(value: Any, path: Path, branch: Branch) -> Found:
-    if branch.gone is not None:
-        if _is_reported(value, branch.gone):
-            yield path, f"this is ignored: {branch.gone.instead}"
+def _walk(value: Any, path: Path, branch: Branch[Gone]) -> Found:
+    for rule in branch.rules:
+        if value is rule.only if rule.only is not None else _holds(value):
+            yield path, f"this is ignored: {rule.instead}"
         return
     if not value and not isinstance(value, msgspec.Struct):
         return
@@ -88,10 +64,6 @@ def _walk(value: Any, path: Path, branch: Branch) -> Found:
         item = getattr(value, step)
         if item is not None and item != ():
             yield from _walk(item, (*path, step), below)
-
-
-def _is_reported(value: Any, gone: Gone) -> bool:
-    return value is gone.only if gone.only is not None else _holds(value)
 
 
 def _holds(value: Any) -> bool:
@@ -149,17 +121,17 @@ def _copies(subject: Subject) -> Found:
 
 
 def _transfer_options(subject: Subject) -> Found:
-    given = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
-    given += [
+    items = [(path, transfer.blobxfer_extra_options, _strips(path, transfer)) for path, transfer in subject.transfers]
+    items += [
         (("global_resources", "files", number, "destination", "data_transfer"), options, True)
         for number, files in enumerate(subject.recipe.resources.files)
         if (options := files.destination.data_transfer.blobxfer_extra_options)
     ]
-    for path, options, strips in given:
-        left = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
-        if left:
+    for path, options, strips in items:
+        extra = " ".join((task_paths.STRIPS.sub("", options) if strips else options).split()) if options else ""
+        if extra:
             only = "; only `--strip-components` is" if strips else ", or not with these patterns"
-            yield (*path, "blobxfer_extra_options"), f"`{left}` is not supported{only}: remove it"
+            yield (*path, "blobxfer_extra_options"), f"`{extra}` is not supported{only}: remove it"
 
 
 def _strips(path: Path, transfer: StorageInput | StorageOutput) -> bool:

@@ -70,9 +70,9 @@ def _slots(subject: Subject) -> Found:
 
 
 def _resize_timeout(subject: Subject) -> Found:
-    given = subject.pool.resize_timeout if subject.pool else None
-    if given is not None and 0 <= length(given) < 5 * MINUTE:
-        yield (*POOL, "resize_timeout"), f"`{given}` is less than the minimum of 5 minutes"
+    timeout = subject.pool.resize_timeout if subject.pool else None
+    if timeout is not None and 0 <= length(timeout) < 5 * MINUTE:
+        yield (*POOL, "resize_timeout"), f"`{timeout}` is less than the minimum of 5 minutes"
 
 
 # --- scaling --------------------------------------------------------------------------------------------------------
@@ -92,9 +92,9 @@ def _autoscale_both(subject: Subject) -> Found:
 
 def _autoscale_interval(subject: Subject) -> Found:
     scaling = subject.autoscale
-    given = scaling.evaluation_interval if scaling else None
-    if given is not None and length(given) >= 0 and not 5 * MINUTE <= length(given) <= 168 * HOUR:
-        yield (*AUTOSCALE, "evaluation_interval"), f"`{given}` is not between 5 minutes and 7 days"
+    interval = scaling.evaluation_interval if scaling else None
+    if interval is not None and length(interval) >= 0 and not 5 * MINUTE <= length(interval) <= 168 * HOUR:
+        yield (*AUTOSCALE, "evaluation_interval"), f"`{interval}` is not between 5 minutes and 7 days"
 
 
 def _autoscale_formula(subject: Subject) -> Found:
@@ -128,8 +128,8 @@ def _autoscale_nothing(subject: Subject) -> Found:
 
 def _scenario(subject: Subject) -> Scenario | None:
     """The scenario, if no formula overrides it."""
-    given = subject.autoscale
-    return given.scenario if given is not None and not given.formula else None
+    autoscale = subject.autoscale
+    return autoscale.scenario if autoscale is not None and not autoscale.formula else None
 
 
 # --- upgrades -------------------------------------------------------------------------------------------------------
@@ -156,21 +156,21 @@ def _upgrade(subject: Subject) -> Found:
 
 
 def _user_names(subject: Subject) -> Found:
-    seen: set[str] = set()
+    names: set[str] = set()
     for number, account in enumerate(subject.accounts):
         path = (*POOL, "user_accounts", number, "name")
         if len(account.name) > USER_NAME_LIMIT:
             yield path, f"`{account.name}` has {len(account.name)} characters, a user name at most {USER_NAME_LIMIT}"
-        if account.name.lower() in seen:
+        if account.name.lower() in names:
             yield path, f"another account is called `{account.name}`"
-        seen.add(account.name.lower())
+        names.add(account.name.lower())
 
 
 def _user_ids(subject: Subject) -> Found:
     for number, account in enumerate(subject.accounts):
         if (account.uid is None) != (account.gid is None):
-            given, lacking = ("uid", "gid") if account.gid is None else ("gid", "uid")
-            yield (*POOL, "user_accounts", number, given), f"`{lacking}` is missing: give both or neither"
+            present, lacking = ("uid", "gid") if account.gid is None else ("gid", "uid")
+            yield (*POOL, "user_accounts", number, present), f"`{lacking}` is missing: give both or neither"
 
 
 def _user_system(subject: Subject) -> Found:
@@ -183,9 +183,9 @@ def _user_system(subject: Subject) -> Found:
 
 
 def _user_passwords(subject: Subject) -> Found:
-    known = subject.recipe.credentials.user_accounts
+    secrets = subject.recipe.credentials.user_accounts
     for number, account in enumerate(subject.accounts):
-        secret = known.get(account.name)
+        secret = secrets.get(account.name)
         if secret is None or not (secret.password or secret.password_keyvault_secret_id):
             yield (
                 (*POOL, "user_accounts", number, "name"),
@@ -209,11 +209,11 @@ def _ssh_key(subject: Subject) -> Found:
 
 
 def _packages(subject: Subject) -> Found:
-    seen: set[tuple[str, str | None]] = set()
+    packages: set[tuple[str, str | None]] = set()
     for number, package in enumerate(subject.pool.application_packages if subject.pool else ()):
-        if (package.id.lower(), package.version) in seen:
+        if (package.id.lower(), package.version) in packages:
             yield (*POOL, "application_packages", number), f"`{package.id}` is listed twice"
-        seen.add((package.id.lower(), package.version))
+        packages.add((package.id.lower(), package.version))
 
 
 def _auto_pool_prefix(subject: Subject) -> Found:

@@ -78,7 +78,7 @@ def _unsupplied(subject: Subject, task: Task, script: re.Match[str]) -> str:
     if survey is None or survey.rule:
         return ""
     if name not in survey.names:
-        near = [known for known in survey.names if posixpath.basename(known) == posixpath.basename(name)]
+        near = [other for other in survey.names if posixpath.basename(other) == posixpath.basename(name)]
         instead = f"; write `${SHARED}/{near[0]}`" if len(near) == 1 else ""
         return f"`{name}` is not in the `source` {task.source}, which has {_listed(survey.names)}{instead}"
     if root == SHARED:
@@ -148,8 +148,8 @@ def _has_image(task: Task) -> bool:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])
-    return f"{shown} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else shown
+    text = ", ".join(f"`{name}`" for name in names[:MOST_NAMES])
+    return f"{text} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else text
 
 
 # --- tasks made of files --------------------------------------------------------------------------------------------
@@ -158,13 +158,13 @@ def _listed(names: tuple[str, ...]) -> str:
 def _factories(subject: Subject) -> Found:
     for path, _, task in subject.tasks:
         factory, survey = task.task_factory, subject.sources.get(task.source or "")
-        wanted = factory.file.source if factory and factory.file else None
-        if wanted is None or survey is None or survey.rule:
+        selection = factory.file.source if factory and factory.file else None
+        if selection is None or survey is None or survey.rule:
             continue
-        names, where = factories.in_source(wanted, survey.names), (*path, "task_factory", "file", "source")
+        names, where = factories.in_source(selection, survey.names), (*path, "task_factory", "file", "source")
         if not names:
-            listed = _listed(survey.names)
-            yield where, f"no file of `{task.source}` fits `path`, `include` and `exclude`; it has {listed}"
+            content = _listed(survey.names)
+            yield where, f"no file of `{task.source}` fits `path`, `include` and `exclude`; it has {content}"
         for name in (name for name in names if "{" in name or "}" in name):
             yield where, f"the file `{name}` has braces in its name, which no placeholder can carry; rename it"
 

@@ -62,23 +62,23 @@ def _links(subject: Subject) -> Iterator[tuple[Path, str]]:
 
 
 def _unknown_links(subject: Subject) -> Found:
-    known = subject.recipe.credentials.storage
-    if known:
+    accounts = subject.recipe.credentials.storage
+    if accounts:
         for path, link in _every_link(subject):
-            if link not in known:
-                yield path, f"credentials.yaml has no storage account `{link}`{subject.nearest(link, known)}"
+            if link not in accounts:
+                yield path, f"credentials.yaml has no storage account `{link}`{subject.nearest(link, accounts)}"
 
 
 def _missing_links(subject: Subject) -> Found:
     if subject.recipe.credentials.storage:
         return
-    seen: set[str] = set()
+    links: set[str] = set()
     for path, link in _links(subject):
-        if link not in seen:
+        if link not in links:
             yield path, f"credentials.yaml has no storage account `{link}`; it is needed when this is sent"
-        seen.add(link)
+        links.add(link)
     through = subject.recipe.settings.storage_account_settings
-    if through and through not in seen and any(task.source for _, _, task in subject.tasks):
+    if through and through not in links and any(task.source for _, _, task in subject.tasks):
         message = f"credentials.yaml has no storage account `{through}`; the tasks' files travel inside the requests"
         yield ("batchtrain", "storage_account_settings"), message
 
@@ -94,13 +94,13 @@ def _every_link(subject: Subject) -> Iterator[tuple[Path, str]]:
 
 def _unknown_volumes(subject: Subject) -> Found:
     volumes = subject.recipe.resources.volumes
-    known = {name: frozenset(getattr(volumes, name)) for name in ("data_volumes", "shared_data_volumes")}
+    aliases_by_kind = {name: frozenset(getattr(volumes, name)) for name in ("data_volumes", "shared_data_volumes")}
     for path, owner in subject.owners:
         if not owner.data_volumes and not owner.shared_data_volumes:
             continue
         for name, aliases in (("data_volumes", owner.data_volumes), ("shared_data_volumes", owner.shared_data_volumes)):
             for number, alias in enumerate(aliases):
-                if alias not in known[name]:
+                if alias not in aliases_by_kind[name]:
                     yield (*path, name, number), _no_volume(subject, alias, name)
     for number, files in enumerate(subject.recipe.resources.files):
         volume = files.destination.shared_data_volume
@@ -118,26 +118,18 @@ def _no_volume(subject: Subject, alias: str, name: str) -> str:
 
 
 def _volume_fields(subject: Subject) -> Found:
-    used = _used_volumes(subject)
+    aliases = {alias for _, owner in subject.owners for alias in (*owner.data_volumes, *owner.shared_data_volumes)}
     for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         path = (*VOLUMES, "shared_data_volumes", alias)
         for name in NEEDED.get(volume.volume_driver, ()):
             if not getattr(volume, name):
                 yield path, f"a volume with driver `{volume.volume_driver}` needs `{name}`"
-        if not volume.container_path and alias in used and volume.volume_driver not in GONE_DRIVERS:
+        if not volume.container_path and alias in aliases and volume.volume_driver not in GONE_DRIVERS:
             yield path, "containers mount this volume, so it needs a `container_path`"
         yield from _volume_source(path, volume)
     for alias, data in subject.recipe.resources.volumes.data_volumes.items():
-        if not data.container_path and alias in used:
+        if not data.container_path and alias in aliases:
             yield (*VOLUMES, "data_volumes", alias), "containers mount this volume, so it needs a `container_path`"
-
-
-def _used_volumes(subject: Subject) -> set[str]:
-    used: set[str] = set()
-    for _, owner in subject.owners:
-        if owner.data_volumes or owner.shared_data_volumes:
-            used.update(owner.data_volumes, owner.shared_data_volumes)
-    return used
 
 
 def _volume_source(path: Path, volume: SharedDataVolume) -> Found:
@@ -159,14 +151,14 @@ def _volume_driver(subject: Subject) -> Found:
 
 def _volume_gone(subject: Subject) -> Found:
     """Commands that name a path of a volume that is no longer mounted."""
-    shared = subject.recipe.resources.volumes.shared_data_volumes
-    gone = [
+    volumes = subject.recipe.resources.volumes.shared_data_volumes
+    gone_paths = [
         (volume.container_path.rstrip("/"), f"volume `{alias}` ({volume.volume_driver})")
-        for alias, volume in shared.items()
+        for alias, volume in volumes.items()
         if volume.volume_driver in GONE_DRIVERS and volume.container_path
     ]
     for path, text, scratch in _commands(subject):
-        for gone_path, name in (*gone, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
+        for gone_path, name in (*gone_paths, *(((SCRATCH, "BeeOND file system (`auto_scratch`)"),) if scratch else ())):
             if re.search(rf"{re.escape(gone_path)}(?![\w.-])", text):
                 message = f"the command names `{gone_path}` of the {name}, which is not mounted any more;"
                 yield path, f"{message} use a volume with driver `azurefile`, `nfs` or `azureblob`"
@@ -183,10 +175,10 @@ def _commands(subject: Subject) -> Iterator[tuple[Path, str, bool]]:
 
 
 def _mounts(subject: Subject) -> Found:
-    shared = subject.recipe.resources.volumes.shared_data_volumes
-    mounted = [alias for alias, volume in shared.items() if volume.volume_driver in MOUNTED_BY_BATCH]
-    if len(mounted) > MOST_MOUNTS:
-        yield (*VOLUMES, "shared_data_volumes"), f"there are {len(mounted)}, a node mounts at most {MOST_MOUNTS}"
+    volumes = subject.recipe.resources.volumes.shared_data_volumes
+    aliases = [alias for alias, volume in volumes.items() if volume.volume_driver in MOUNTED_BY_BATCH]
+    if len(aliases) > MOST_MOUNTS:
+        yield (*VOLUMES, "shared_data_volumes"), f"there are {len(aliases)}, a node mounts at most {MOST_MOUNTS}"
 
 
 def _windows_mounts(subject: Subject) -> Found:
@@ -204,8 +196,8 @@ def _windows_mounts(subject: Subject) -> Found:
 def _share_logins(subject: Subject) -> Found:
     for alias, volume in subject.recipe.resources.volumes.shared_data_volumes.items():
         secret = subject.recipe.credentials.shares.get(alias)
-        named = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
-        if volume.volume_driver == "cifs" and not named:
+        has_password = secret is not None and bool(secret.password or secret.password_keyvault_secret_id)
+        if volume.volume_driver == "cifs" and not has_password:
             message = f"credentials.yaml has no login for this share (`shares.{alias}`, with username and password)"
             yield (*VOLUMES, "shared_data_volumes", alias), message
 
@@ -260,9 +252,9 @@ def _volumes_meet(subject: Subject) -> Found:
     for path, owner in subject.owners:
         if not owner.data_volumes and not owner.shared_data_volumes:
             continue
-        taken: dict[str, str] = {}
+        alias_by_path: dict[str, str] = {}
         for at, alias, inside in _mounted(subject, path, owner, jobs[path[:2]]):
-            other = taken.setdefault(inside.rstrip("/") or "/", alias)
+            other = alias_by_path.setdefault(inside.rstrip("/") or "/", alias)
             if other != alias and at[: len(path)] == path:
                 yield at, f"`{alias}` and `{other}` are both mounted at `{inside}`; give one another `container_path`"
 
@@ -332,14 +324,14 @@ def _numbered(path: Path, files: tuple[ResourceFile, ...]) -> Iterator[tuple[Pat
 
 def _file_sources(subject: Subject) -> Found:
     for path, file in _resource_files(subject):
-        given = [name for name in FILE_SOURCES if getattr(file, name)]
-        if len(given) != 1:
-            what = "no source is given" if not given else " and ".join(f"`{name}`" for name in given) + " are given"
+        sources = [name for name in FILE_SOURCES if getattr(file, name)]
+        if len(sources) != 1:
+            what = "no source is given" if not sources else " and ".join(f"`{name}`" for name in sources) + " are given"
             yield path, f"{what}; a resource file has one of {', '.join(f'`{name}`' for name in FILE_SOURCES)}"
             continue
-        if given == ["blob_source"] and not file.file_path:
+        if sources == ["blob_source"] and not file.file_path:
             yield path, "a file by URL needs a `file_path`"
-        if given == ["blob_source"] and file.blob_prefix is not None:
+        if sources == ["blob_source"] and file.blob_prefix is not None:
             yield (*path, "blob_prefix"), "a prefix selects blobs of a container; a file by URL has none"
 
 
@@ -363,10 +355,10 @@ def _file_modes(subject: Subject) -> Found:
 def _destination(subject: Subject) -> Found:
     for number, files in enumerate(subject.recipe.resources.files):
         path = (*FILES, number, "destination")
-        given = (files.destination.shared_data_volume, files.destination.storage_account_settings)
-        if all(given):
+        targets = (files.destination.shared_data_volume, files.destination.storage_account_settings)
+        if all(targets):
             yield (*path, "shared_data_volume"), "`storage_account_settings` is set too; keep one of them"
-        elif not any(given) and files.destination.data_transfer.method is None:
+        elif not any(targets) and files.destination.data_transfer.method is None:
             yield path, "add `storage_account_settings`, or a `shared_data_volume` that is in storage"
         if files.destination.storage_account_settings and not files.destination.data_transfer.remote_path:
             yield path, "a storage account needs `data_transfer.remote_path`: the container, then the path in it"

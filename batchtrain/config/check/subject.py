@@ -184,14 +184,14 @@ class Subject:
     @cached_property
     def image(self) -> Image | None:
         """The catalogue's entry of the pool's marketplace image."""
-        wanted = self.vm.platform_image
-        return self.catalog.image(wanted.publisher, wanted.offer, wanted.sku) if wanted else None
+        reference = self.vm.platform_image
+        return self.catalog.image(reference.publisher, reference.offer, reference.sku) if reference else None
 
     @cached_property
     def node_agent(self) -> str:
         """The node agent of the pool's image; empty if it is unknown."""
-        known = self.image.node_agent if self.image else ""
-        return next((image.node_agent for image in self.vm.images if image.node_agent), known)
+        catalog_agent = self.image.node_agent if self.image else ""
+        return next((image.node_agent for image in self.vm.images if image.node_agent), catalog_agent)
 
     @property
     def windows(self) -> bool:
@@ -208,14 +208,14 @@ class Subject:
         """Whether the pool runs containers: it has `native`, or there are container images."""
         if self.pool is None:
             return False
-        listed = self.vm.native or bool(self.recipe.resources.docker_images)
-        return listed or any(task.docker_image is not None for _, _, task in self.tasks)
+        has_images = self.vm.native or bool(self.recipe.resources.docker_images)
+        return has_images or any(task.docker_image is not None for _, _, task in self.tasks)
 
     @cached_property
     def scaling(self) -> Autoscale | None:
         """The autoscale scenario or formula of the pool; None without autoscale, or if neither is given."""
-        given = self.autoscale
-        return given if given is not None and (given.formula or given.scenario is not None) else None
+        autoscale = self.autoscale
+        return autoscale if autoscale is not None and (autoscale.formula or autoscale.scenario is not None) else None
 
     @cached_property
     def most_nodes(self) -> int | None:
@@ -223,15 +223,15 @@ class Subject:
         pool = self.pool
         if pool is None:
             return None
-        fixed = pool.vm_count.dedicated + pool.vm_count.low_priority
+        pool_nodes = pool.vm_count.dedicated + pool.vm_count.low_priority
         if self.scaling is None:
-            return fixed
+            return pool_nodes
         if self.scaling.formula or self.scaling.scenario is None:
             return None
         caps = self.scaling.scenario.maximum_vm_count
         if (caps.dedicated or 0) < 0 or (caps.low_priority or 0) < 0:
             return None
-        return max(fixed, (caps.dedicated or 0) + (caps.low_priority or 0))
+        return max(pool_nodes, (caps.dedicated or 0) + (caps.low_priority or 0))
 
     @property
     def spot(self) -> bool:
@@ -254,15 +254,15 @@ class Subject:
 
     # --- what was meant ---
 
-    def nearest(self, name: str, known: Collection[str]) -> str:
+    def nearest(self, name: str, names: Collection[str]) -> str:
         """`; did you mean ...?` with the most similar known name. Empty if none is similar, or after too many
         comparisons."""
-        if len(known) > self._comparisons:
+        if len(names) > self._comparisons:
             return ""
-        self._comparisons -= len(known)
+        self._comparisons -= len(names)
         import difflib  # a slow import, needed only for a mistake
 
-        plain = {candidate.lower(): candidate for candidate in known}
+        plain = {candidate.lower(): candidate for candidate in names}
         near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
         return f"; did you mean `{plain[near[0]]}`?" if near else ""
 

@@ -22,18 +22,18 @@ REFUSED_SIZES = frozenset({"Standard_A0"})
 def _one_image(subject: Subject) -> Found:
     if subject.pool is None:
         return
-    given = [kind for kind in IMAGE_KINDS if getattr(subject.vm, kind) is not None]
-    if not given:
+    kinds = [kind for kind in IMAGE_KINDS if getattr(subject.vm, kind) is not None]
+    if not kinds:
         yield VM, "no image is named; give `platform_image`, or one of " + _ticked(IMAGE_KINDS[1:])
-    elif len(given) > 1:
-        yield VM, f"{_ticked(given, 'and')} are given; a pool has one image, keep one"
+    elif len(kinds) > 1:
+        yield VM, f"{_ticked(kinds, 'and')} are given; a pool has one image, keep one"
 
 
 def _unknown(subject: Subject) -> Found:
-    wanted = subject.vm.platform_image
-    if wanted is None or wanted.node_agent or (subject.image is not None and subject.image.node_agent):
+    platform_image = subject.vm.platform_image
+    if platform_image is None or platform_image.node_agent or (subject.image is not None and subject.image.node_agent):
         return
-    reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
+    reference = f"{platform_image.publisher}:{platform_image.offer}:{platform_image.sku}"
     if subject.image is not None:
         yield (
             IMAGE,
@@ -50,9 +50,9 @@ def _retired(subject: Subject) -> Found:
     image = subject.image
     if image is None or image.retired is None:
         return
-    wanted = subject.vm.platform_image
+    platform_image = subject.vm.platform_image
     today = successor(subject, image)
-    reference = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}" if wanted else ""
+    reference = f"{platform_image.publisher}:{platform_image.offer}:{platform_image.sku}" if platform_image else ""
     yield IMAGE, f"{reference}: Batch's support ends, or ended, on {image.retired}{f'; use {today}' if today else ''}"
 
 
@@ -62,26 +62,26 @@ def successor(subject: Subject, image: Image) -> str:
     size = subject.size
     if size is not None and size.retired is not None:
         size = subject.catalog.size(sizes.today_for(size).today or "") or size
-    needed = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
-    fitting = fit.image_for(subject.catalog.images, needed, os=image.os, size=size, like=image)
+    capabilities = fit.needs(size, os=image.os, containers=subject.containers, rdma=bool(subject.gangs))
+    fitting = fit.image_for(subject.catalog.images, capabilities, os=image.os, size=size, like=image)
     return ":".join(fitting[:3]) if fitting is not None else image.replacement
 
 
 def _node_agent(subject: Subject) -> Found:
-    wanted = subject.vm.platform_image
+    choice = subject.vm.platform_image
     image = subject.image
-    if wanted is None or image is None or not wanted.node_agent or not image.node_agent:
+    if choice is None or image is None or not choice.node_agent or not image.node_agent:
         return
-    if wanted.node_agent.lower() != image.node_agent.lower():
-        message = f"`{wanted.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
+    if choice.node_agent.lower() != image.node_agent.lower():
+        message = f"`{choice.node_agent}` is not the agent of this image; write `{image.node_agent}`, or remove it"
         yield (*IMAGE, "node_agent"), message
 
 
 def _unknown_agent(subject: Subject) -> Found:
-    known = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images if image.node_agent))
+    agents = tuple(dict.fromkeys(image.node_agent for image in subject.catalog.images if image.node_agent))
     for kind, agent in _own_agents(subject):
-        if agent not in known:
-            message = f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, known)}"
+        if agent not in agents:
+            message = f"no image of the catalogue has the node agent `{agent}`{subject.nearest(agent, agents)}"
             yield (*VM, kind, "node_agent"), message
 
 
@@ -96,10 +96,10 @@ def _agent_retired(subject: Subject) -> Found:
 
 def _own_agents(subject: Subject) -> list[tuple[str, str]]:
     """The node agents in the files, by kind of image; without those of known marketplace images."""
-    named = [(kind, getattr(subject.vm, kind)) for kind in IMAGE_KINDS]
+    images = [(kind, getattr(subject.vm, kind)) for kind in IMAGE_KINDS]
     return [
         (kind, image.node_agent)
-        for kind, image in named
+        for kind, image in images
         if image is not None and image.node_agent and not (kind == "platform_image" and subject.image)
     ]
 
@@ -189,8 +189,8 @@ def _gpu_vendor(subject: Subject) -> Found:
     image, size = subject.image, subject.size
     if image is None or size is None or not size.gpus:
         return
-    theirs, others = (ROCM, NVIDIA) if size.gpu_vendor == "amd" else (NVIDIA, ROCM)
-    if others in image.capabilities and theirs not in image.capabilities:
+    vendor_driver, other_driver = (ROCM, NVIDIA) if size.gpu_vendor == "amd" else (NVIDIA, ROCM)
+    if other_driver in image.capabilities and vendor_driver not in image.capabilities:
         yield (
             IMAGE,
             f"{size.name} has {size.gpu_vendor.upper()} GPUs, but the image has the driver of the other vendor; "
@@ -214,11 +214,11 @@ def _gpu_driver(subject: Subject) -> Found:
     image, size, pool = subject.image, subject.size, subject.pool
     if image is None or size is None or pool is None or not size.gpus or subject.windows:
         return
-    prepared = pool.additional_node_prep.commands
-    installed = (pool.gpu and pool.gpu.nvidia_driver.source) or pool.vm_configuration.extensions
-    if not {NVIDIA, ROCM} & image.capabilities and not (installed or prepared.pre or prepared.post):
-        own = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
-        yield IMAGE, f"{size.name} has GPUs, but the image has no driver; {_other(subject)}{own}"
+    commands = pool.additional_node_prep.commands
+    driver = (pool.gpu and pool.gpu.nvidia_driver.source) or pool.vm_configuration.extensions
+    if not {NVIDIA, ROCM} & image.capabilities and not (driver or commands.pre or commands.post):
+        driver_advice = ", or name one in `gpu.nvidia_driver.source`" if size.gpu_vendor == "nvidia" else ""
+        yield IMAGE, f"{size.name} has GPUs, but the image has no driver; {_other(subject)}{driver_advice}"
 
 
 def _rdma_driver(subject: Subject) -> Found:
@@ -252,23 +252,23 @@ def _rdma_unused(subject: Subject) -> Found:
         yield (*POOL, "vm_size"), message
 
 
-def _other(subject: Subject, *wanted: str) -> str:
-    """The advice: an image of the catalogue that meets the pool's needs, starts on its size, and also has `wanted`."""
-    needed = fit.needs(
+def _other(subject: Subject, *capabilities: str) -> str:
+    """The advice: an image of the catalogue that meets the pool's needs, starts on its size, and has `capabilities`."""
+    needs = fit.needs(
         subject.size, os=_system(subject), containers=subject.containers, rdma=_uses_rdma(subject)
-    ) | frozenset(wanted)
-    reference = _fitting(subject, needed, subject.size)
+    ) | frozenset(capabilities)
+    reference = _fitting(subject, needs, subject.size)
     if reference:
         return f"use a suitable image, such as {reference}"
     size = subject.size
     none = f"no {_system(subject)} image of the catalogue meets these needs{f' on {size.name}' if size else ''}"
     later = subject.catalog.size(sizes.today_for(size).today or "") if size else None
-    reference = _fitting(subject, needed, later) if later != size else ""
+    reference = _fitting(subject, needs, later) if later != size else ""
     return f"{none}; on {later.name}, use {reference}" if later is not None and reference else none
 
 
-def _fitting(subject: Subject, needed: frozenset[str], size: VmSize | None) -> str:
-    image = fit.image_for(subject.catalog.images, needed, os=_system(subject), size=size, like=subject.image)
+def _fitting(subject: Subject, capabilities: frozenset[str], size: VmSize | None) -> str:
+    image = fit.image_for(subject.catalog.images, capabilities, os=_system(subject), size=size, like=subject.image)
     return ":".join(image[:3]) if image is not None else ""
 
 
@@ -333,11 +333,11 @@ def _windows_updates(subject: Subject) -> Found:
 
 
 def _luns(subject: Subject) -> Found:
-    seen: set[int] = set()
+    unit_numbers: set[int] = set()
     for number, disk in enumerate(subject.vm.data_disks):
-        if disk.lun in seen:
+        if disk.lun in unit_numbers:
             yield (*VM, "data_disks", number, "lun"), f"another disk has the unit number {disk.lun}; give each its own"
-        seen.add(disk.lun)
+        unit_numbers.add(disk.lun)
 
 
 def _ephemeral(subject: Subject) -> Found:
@@ -350,11 +350,11 @@ def _ephemeral(subject: Subject) -> Found:
 def _confidential(subject: Subject) -> Found:
     vm = subject.vm
     confidential = vm.security_profile is not None and vm.security_profile.security_type == "confidentialvm"
-    encrypted = vm.os_disk is not None and vm.os_disk.security_encryption is not None
-    if confidential and not encrypted:
+    encryption = vm.os_disk is not None and vm.os_disk.security_encryption is not None
+    if confidential and not encryption:
         message = "a confidential VM needs `os_disk.security_encryption`, such as VMGuestStateOnly"
         yield (*VM, "security_profile", "security_type"), message
-    if encrypted and not confidential:
+    if encryption and not confidential:
         message = "this is only for confidential VMs: it needs `security_profile.security_type: confidentialvm`"
         yield (*VM, "os_disk", "security_encryption"), message
 
@@ -384,10 +384,10 @@ def _secure_boot(subject: Subject) -> Found:
 
 
 def _encryption(subject: Subject) -> Found:
-    wanted = subject.vm.disk_encryption
-    if wanted is None:
+    encryption = subject.vm.disk_encryption
+    if encryption is None:
         return
-    targets, path = set(wanted.targets), (*VM, "disk_encryption", "targets")
+    targets, path = set(encryption.targets), (*VM, "disk_encryption", "targets")
     if subject.linux and "osdisk" in targets:
         yield path, "Linux nodes encrypt only the temporary disk: `[temporarydisk]`"
     if subject.windows and targets and targets != {"osdisk", "temporarydisk"}:
@@ -405,16 +405,16 @@ def _zonal(subject: Subject) -> Found:
 
 
 def _extensions(subject: Subject) -> Found:
-    given = subject.vm.extensions
-    names = [extension.name for extension in given]
-    for number, extension in enumerate(given):
+    extensions = subject.vm.extensions
+    names = [extension.name for extension in extensions]
+    for number, extension in enumerate(extensions):
         path = (*VM, "extensions", number)
         if extension.name in names[:number]:
             yield (*path, "name"), f"another extension is called `{extension.name}`; names must be unique"
-        for index, wanted in enumerate(extension.provision_after):
-            if wanted not in names or wanted == extension.name:
-                hint = subject.nearest(wanted, tuple(name for name in names if name != extension.name))
-                yield (*path, "provision_after", index), f"no other extension is called `{wanted}`{hint}"
+        for index, required_name in enumerate(extension.provision_after):
+            if required_name not in names or required_name == extension.name:
+                hint = subject.nearest(required_name, tuple(name for name in names if name != extension.name))
+                yield (*path, "provision_after", index), f"no other extension is called `{required_name}`{hint}"
 
 
 def _ticked(names: tuple[str, ...] | list[str], word: str = "or") -> str:

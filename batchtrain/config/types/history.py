@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 Pattern = tuple[str, ...]
 """A path from the top-level section down; `*` stands for any item of a list and any key of a map."""
@@ -32,6 +33,24 @@ class Gone(NamedTuple):
     path: Pattern
     instead: str
     only: bool | None = None
+
+
+_Rule = TypeVar("_Rule", Renamed | RenamedValue, Gone)
+
+
+class Branch(Generic[_Rule]):
+    """A tree of patterns: the branches below, by step, and the rules whose pattern ends here."""
+
+    __slots__ = ("below", "rules")
+
+    def __init__(self, rules: Iterable[_Rule] = ()) -> None:
+        self.below: dict[str, Branch[_Rule]] = {}
+        self.rules: list[_Rule] = []
+        for rule in rules:
+            branch = self
+            for step in rule.path:
+                branch = branch.below.setdefault(step, Branch())
+            branch.rules.append(rule)
 
 
 JOB: Pattern = ("job_specifications", "*")

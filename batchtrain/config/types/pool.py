@@ -203,8 +203,8 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
     @property
     def images(self) -> tuple[Image, ...]:
         """The images in the file; a valid file has exactly one."""
-        named = (self.platform_image, self.custom_image, self.shared_gallery_image, self.community_gallery_image)
-        return tuple(image for image in named if image is not None)
+        candidates = (self.platform_image, self.custom_image, self.shared_gallery_image, self.community_gallery_image)
+        return tuple(image for image in candidates if image is not None)
 
     @property
     def native(self) -> bool:

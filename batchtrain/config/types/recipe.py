@@ -70,19 +70,19 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         Accounts and secrets (credentials.yaml) are not written. Raises UsageError if another file would be replaced.
         """
         target = str(directory)
-        there = msgspec.structs.replace(
+        saved_recipe = msgspec.structs.replace(
             self, directory=target, credentials=Credentials(), jobs=tuple(self._moved(job, target) for job in self.jobs)
         )
-        saving.write(target, there.files)
-        return there
+        saving.write(target, saved_recipe.files)
+        return saved_recipe
 
     @property
     def files(self) -> dict[str, Block]:
         """The files of the recipe, without credentials.yaml."""
-        shared = ConfigFile(
+        common = ConfigFile(
             batchtrain=self.settings, global_resources=self.resources, data_replication=self.replication
         )
-        sections: dict[str, Block] = {} if shared == ConfigFile() else {"config": shared}
+        sections: dict[str, Block] = {} if common == ConfigFile() else {"config": common}
         if self.pool is not None:
             sections["pool"] = PoolFile(pool_specification=self.pool)
         if self.jobs:
@@ -123,10 +123,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
             for task in job.tasks[:SHOWN]:
                 gang = task.multi_instance
                 nodes = str(instances(str(gang.num_instances), self.pool) or gang.num_instances) if gang else ""
-                made = "factory" if task.task_factory is not None else ""
+                default_id = "factory" if task.task_factory is not None else ""
                 command = masked_text(task.command or "", secrets)
                 yield (
-                    job.id, task.id or made, nodes, _launch(gang) if gang else "",
+                    job.id, task.id or default_id, nodes, _launch(gang) if gang else "",
                     task.docker_image or task.singularity_image or "",
                     command if len(command) <= LONGEST else f"{command[:LONGEST]}…",
                 )  # fmt: skip
@@ -140,8 +140,8 @@ SHOWN, LONGEST = 10, 160
 
 def _launch(gang: MultiInstance) -> str:
     """The name of the block that launches a gang."""
-    given = {name: getattr(gang, name) for name in gang.__struct_fields__}
-    return next((name for name, block in given.items() if hasattr(block, "processes_per_node")), "")
+    blocks = {name: getattr(gang, name) for name in gang.__struct_fields__}
+    return next((name for name, block in blocks.items() if hasattr(block, "processes_per_node")), "")
 
 
 def _nodes(pool: Pool | None) -> str:

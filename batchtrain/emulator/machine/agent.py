@@ -1,7 +1,7 @@
 """The init of one emulated node: starts its runs and its ssh sessions, reaps, and ends everything it started.
 
-Started by `process.py` as `python -I -S agent.py FD NODE`; standard library only (and `below.py`, which lies beside
-it), because it runs with no `sys.path`. It knows nothing of Batch: requests contain programs, directories and
+Started by `process.py` as `python -I -S agent.py FD NODE`. It runs with no `sys.path`: standard library only, and
+`rooted_path.py`, which lies beside it. It knows nothing of Batch: requests contain programs, directories and
 environments.
 
 The rules it keeps:
@@ -30,9 +30,9 @@ import time
 
 if __name__ == "__main__":
     sys.path.append(os.path.dirname(__file__))  # appended, so that no file there hides a module of Python
-    from below import Below  # type: ignore[import-not-found, unused-ignore]  # the same file
+    from rooted_path import RootedPath  # type: ignore[import-not-found, unused-ignore]  # the same file
 else:
-    from batchtrain.emulator.machine.below import Below
+    from batchtrain.emulator.machine.rooted_path import RootedPath
 
 # Type checkers take this name as true; importing `typing` would cost a third of the start-up time of this file.
 TYPE_CHECKING = False
@@ -118,16 +118,16 @@ class View:
 
     def __init__(self, boot: Message) -> None:
         binds = [(os.open(source, os.O_PATH), target, read_only) for source, target, read_only in boot["binds"]]
-        self._tmp, self._house = Cover("/tmp"), Cover(boot["house"])
+        self._tmp, self._data_dir = Cover("/tmp"), Cover(boot["data_dir"])
         own_tmp = os.open(boot["tmp"], os.O_PATH)
         _bind(_by_fd(own_tmp), "/tmp")
-        inner = f"{boot['house']}/"
-        for path in sorted(path for path in boot["windows"] if not path.startswith(inner)):
+        inner = f"{boot['data_dir']}/"
+        for path in sorted(path for path in boot["visible_paths"] if not path.startswith(inner)):
             self.expose(path)
-        os.makedirs(boot["house"], exist_ok=True)
-        _mount("tmpfs", boot["house"], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
-        self._tmp.windows.append(boot["house"])
-        for path in sorted(path for path in boot["windows"] if path.startswith(inner)):
+        os.makedirs(boot["data_dir"], exist_ok=True)
+        _mount("tmpfs", boot["data_dir"], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+        self._tmp.visible_paths.append(boot["data_dir"])
+        for path in sorted(path for path in boot["visible_paths"] if path.startswith(inner)):
             self.expose(path)
         _hide_servants()
         for fd, target, read_only in binds:
@@ -137,32 +137,32 @@ class View:
 
     def expose(self, path: str) -> None:
         """Show a directory of the covered tree at its own path."""
-        for cover in (self._house, self._tmp):
+        for cover in (self._data_dir, self._tmp):
             if path.startswith(f"{cover.mount_point}/"):
                 cover.expose(path)
                 return
 
 
 class Cover:
-    """A directory with another one mounted over it, and windows to its original content."""
+    """A directory with another one mounted over it, in which some paths of the original stay visible."""
 
     def __init__(self, mount_point: str) -> None:
         self.mount_point = mount_point
-        self.windows: list[str] = []
+        self.visible_paths: list[str] = []
         self._original = os.open(mount_point, os.O_PATH | os.O_DIRECTORY)
 
     def expose(self, path: str) -> None:
         """Show a directory of the original; returns if it, or a directory above it, is already shown."""
-        outer = [window for window in self.windows if f"{path}/".startswith(f"{window}/")]
-        inner = [window for window in self.windows if window.startswith(f"{path}/")]
+        outer = [shown_path for shown_path in self.visible_paths if f"{path}/".startswith(f"{shown_path}/")]
+        inner = [shown_path for shown_path in self.visible_paths if shown_path.startswith(f"{path}/")]
         if not outer and not inner:
             inside = path[len(self.mount_point) + 1 :]
-            target = Below(os.path.realpath(self.mount_point)).directory(inside, make=True)
+            target = RootedPath(os.path.realpath(self.mount_point)).directory(inside, make=True)
             try:
                 _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
             finally:
                 os.close(target)
-            self.windows.append(path)
+            self.visible_paths.append(path)
 
 
 def _by_fd(fd: int) -> str:
@@ -361,15 +361,15 @@ def kill_tree(ancestor: int) -> bool:
 
 def reap() -> tuple[dict[int, int], bool]:
     """(status by pid of the children that ended, whether any child is left)."""
-    ended: dict[int, int] = {}
+    statuses: dict[int, int] = {}
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return ended, False
+            return statuses, False
         if pid == 0:
-            return ended, True
-        ended[pid] = status
+            return statuses, True
+        statuses[pid] = status
 
 
 def end_everything() -> None:
@@ -474,16 +474,16 @@ class Supervisor:
     def _start(self, run: Message) -> int:
         """A task in a container may have put links in the directory of the node, which this user may follow further
         than it."""
-        node, directory = Below(run["root"]), run["directory"]
-        opened: list[int] = []
+        node, directory = RootedPath(run["root"]), run["directory"]
+        fds: list[int] = []
         try:
-            opened.append(os.open(os.devnull, os.O_RDONLY))
-            opened.append(node.append(f"{directory}/stdout.txt"))
-            opened.append(node.append(f"{directory}/stderr.txt"))
-            opened.append(node.directory(f"{directory}/wd"))
-            return spawn(run["program"], run["environment"], opened[3], (opened[0], opened[1], opened[2]))
+            fds.append(os.open(os.devnull, os.O_RDONLY))
+            fds.append(node.append(f"{directory}/stdout.txt"))
+            fds.append(node.append(f"{directory}/stderr.txt"))
+            fds.append(node.directory(f"{directory}/wd"))
+            return spawn(run["program"], run["environment"], fds[3], (fds[0], fds[1], fds[2]))
         finally:
-            for fd in opened:
+            for fd in fds:
                 os.close(fd)
 
     def _end(self, grace: float) -> None:
@@ -499,8 +499,8 @@ class Supervisor:
         self._on_child()
 
     def _on_child(self) -> None:
-        ended, any_left = reap()
-        for pid, status in ended.items():
+        statuses, any_left = reap()
+        for pid, status in statuses.items():
             if pid in self._runs:
                 self._agent.send({"event": "exit", "id": self._runs.pop(pid), "code": exit_code(status)})
         if not self._ending:
@@ -567,7 +567,7 @@ class Login:
 class Agent:
     """One node. Answers the machine on the control socket and the `ssh` stand-ins on the node's own socket."""
 
-    def __init__(self, control: Channel, boot: Message, door: socket.socket, view: View | None) -> None:
+    def __init__(self, control: Channel, boot: Message, login_socket: socket.socket, view: View | None) -> None:
         self._control = control
         self._boot = boot
         self._view = view
@@ -577,11 +577,11 @@ class Agent:
         self._killing = False
         """A supervisor was killed, and its processes are not yet gone."""
         self._loop = Loop(self._on_child)
-        self._door = door
+        self._login_socket = login_socket
 
     def serve(self) -> NoReturn:
         self._loop.watch(self._control.socket.fileno(), self._on_control)
-        self._loop.watch(self._door.fileno(), self._on_knock)
+        self._loop.watch(self._login_socket.fileno(), self._on_connection)
         gc.collect()
         gc.freeze()  # supervisors are forks: pages that the garbage collector does not touch stay shared
         self._control.send({"event": "up", "id": 0, "pid": self._boot.get("pid", os.getpid())})
@@ -628,14 +628,14 @@ class Agent:
         scope.channel.send(message)
 
     def _supervise(self, name: str) -> Scope:
-        ours, theirs = socket.socketpair()
+        parent_end, child_end = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            _supervise(theirs)
-        theirs.close()
+            _supervise(child_end)
+        child_end.close()
         self._supervisors.add(pid)
-        scope = Scope(Channel(ours), pid)
-        self._loop.watch(ours.fileno(), lambda: self._on_scope(name, scope))
+        scope = Scope(Channel(parent_end), pid)
+        self._loop.watch(parent_end.fileno(), lambda: self._on_scope(name, scope))
         return scope
 
     def _on_scope(self, name: str, scope: Scope) -> None:
@@ -678,8 +678,8 @@ class Agent:
 
     # ssh sessions
 
-    def _on_knock(self) -> None:
-        login = Login(self._door.accept()[0])
+    def _on_connection(self) -> None:
+        login = Login(self._login_socket.accept()[0])
         self._loop.watch(login.socket.fileno(), lambda: self._on_login(login))
 
     def _on_login(self, login: Login) -> None:
@@ -737,12 +737,12 @@ def _listen(folder: str, address: str) -> socket.socket:
     and the path of a data directory may be longer."""
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        login_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(address, dir_fd=fd)
-        door.bind(f"/proc/self/fd/{fd}/{address}")
-        door.listen(256)
-        return door
+        login_socket.bind(f"/proc/self/fd/{fd}/{address}")
+        login_socket.listen(256)
+        return login_socket
     finally:
         os.close(fd)
 
@@ -767,7 +767,7 @@ def _close(fds: set[int]) -> None:
             os.close(fd)
 
 
-# --- the door ---------------------------------------------------------------------------------------------------
+# --- start ------------------------------------------------------------------------------------------------------
 
 
 def probe(boot: Message) -> NoReturn:
@@ -802,7 +802,8 @@ def main(control: Channel, boot: Message) -> NoReturn:
     """Become the node that `boot` describes, or report why not."""
     view = None
     try:
-        door = _listen(boot["peers"], boot["address"])  # before the sockets of the pool become read-only for the node
+        # Before the sockets of the pool become read-only for the node.
+        login_socket = _listen(boot["peers"], boot["address"])
         enter_network(boot["network"])
         if boot["isolation"] == "namespaces":
             view = enter_namespaces(boot)
@@ -810,7 +811,7 @@ def main(control: Channel, boot: Message) -> NoReturn:
             become_init(boot)
         else:
             _kernel("prctl", PR_SET_CHILD_SUBREAPER, 1)
-        agent = Agent(control, boot, door, view)
+        agent = Agent(control, boot, login_socket, view)
     except OSError as error:
         control.send({"event": "failed", "id": 0, "code": "", "message": str(error)})
         os._exit(1)

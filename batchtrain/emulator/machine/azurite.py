@@ -66,10 +66,10 @@ def find_node() -> Node:
 
 def _version(node: str) -> str:
     try:
-        done = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS)
+        run = subprocess.run([node, "--version"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip()
+    return run.stdout.strip()
 
 
 # Installed once ------------------------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def _version(node: str) -> str:
 
 def home() -> Path:
     """The directory of Azurite's programs, which all emulators of this user share."""
-    chosen = os.environ.get(DIRECTORY_VARIABLE)
-    if chosen:
-        return Path(chosen).absolute()
+    directory = os.environ.get(DIRECTORY_VARIABLE)
+    if directory:
+        return Path(directory).absolute()
     from platformdirs import user_data_path  # only the first use of storage needs it
 
     return user_data_path("batchtrain") / f"azurite-{VERSION}"
@@ -89,17 +89,17 @@ def _script(where: Path) -> Path:
     return where / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 
-def install(node: Node, say: Callable[[str], None], ended: Callable[[], bool] = lambda: False) -> Path:
-    """Install the packages of the lock file, unless they are installed. Blocks until `ended`. Returns Azurite's script;
-    raises StorageMissing."""
+def install(node: Node, say: Callable[[str], None], is_ending: Callable[[], bool] = lambda: False) -> Path:
+    """Install the packages of the lock file, unless they are installed. Blocks, until `is_ending()` is true. Returns
+    Azurite's script; raises StorageMissing."""
     where = home()
     if not _script(where).is_file():
         try:
             where.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS, ended):
+            with _locked(where.parent / f".{where.name}.lock", INSTALL_SECONDS, is_ending):
                 if not _script(where).is_file():
                     say(f"installing Azurite {VERSION}, the storage of the emulator, to {where} (365 MB, once)")
-                    _install(node, where, ended)
+                    _install(node, where, is_ending)
         except OSError as error:
             raise StorageMissing(
                 f"Azurite cannot be installed to {where}: {error.strerror or error};"
@@ -108,7 +108,7 @@ def install(node: Node, say: Callable[[str], None], ended: Callable[[], bool] = 
     return _script(where)
 
 
-def _install(node: Node, where: Path, ended: Callable[[], bool]) -> None:
+def _install(node: Node, where: Path, is_ending: Callable[[], bool]) -> None:
     if where.exists() and any(where.iterdir()) and not (where / "node_modules" / "azurite").exists():
         raise StorageMissing(f"{where} holds other files; name an empty or new directory with {DIRECTORY_VARIABLE}")
     aside = Path(tempfile.mkdtemp(prefix=f".{where.name}-", dir=where.parent))
@@ -117,7 +117,7 @@ def _install(node: Node, where: Path, ended: Callable[[], bool]) -> None:
             shutil.copy(NPM / name, aside / name)
         words = [*node.npm, "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         path = f"{Path(node.program).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        if problem := _npm(words, aside, {**os.environ, "PATH": path}, ended):
+        if problem := _npm(words, aside, {**os.environ, "PATH": path}, is_ending):
             last = " ".join(problem.split())[-500:]
             raise StorageMissing(
                 f"Azurite {VERSION} cannot be installed by npm: {last}; check the network and try again"
@@ -128,18 +128,18 @@ def _install(node: Node, where: Path, ended: Callable[[], bool]) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _npm(words: Sequence[str], directory: Path, env: dict[str, str], ended: Callable[[], bool]) -> str:
-    """Run npm, with the processes that it starts, until its end, the time limit, or `ended`. Returns what went
+def _npm(words: Sequence[str], directory: Path, env: dict[str, str], is_ending: Callable[[], bool]) -> str:
+    """Run npm, with the processes that it starts, until its end, the time limit, or `is_ending`. Returns what went
     wrong."""
     end = time.monotonic() + INSTALL_SECONDS
     alone: Any = {"stdin": subprocess.DEVNULL, "start_new_session": True}
     with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed,
-        subprocess.Popen(words, cwd=directory, env=env, stdout=printed, stderr=printed, **alone) as process,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output,
+        subprocess.Popen(words, cwd=directory, env=env, stdout=output, stderr=output, **alone) as process,
     ):
         try:
             while process.poll() is None:
-                if ended():
+                if is_ending():
                     return "the emulator is stopping"
                 if time.monotonic() > end:
                     return f"it has not ended after {INSTALL_SECONDS:g} s"
@@ -148,20 +148,20 @@ def _npm(words: Sequence[str], directory: Path, env: dict[str, str], ended: Call
         finally:
             if process.poll() is None:  # also if this process is asked to end
                 os.killpg(process.pid, signal.SIGKILL)
-        printed.seek(0)
-        return "" if process.returncode == 0 else printed.read() or f"it ended with code {process.returncode}"
+        output.seek(0)
+        return "" if process.returncode == 0 else output.read() or f"it ended with code {process.returncode}"
 
 
 @contextmanager
-def _locked(path: Path, seconds: float, ended: Callable[[], bool] = lambda: False) -> Iterator[IO[str]]:
-    """Holds a lock file. Raises StorageMissing if another process keeps it until the time limit, or after `ended`."""
+def _locked(path: Path, seconds: float, is_ending: Callable[[], bool] = lambda: False) -> Iterator[IO[str]]:
+    """Holds a lock file. Raises StorageMissing if it is held until the time limit, or if the emulator is ending."""
     with path.open("w") as file:
         end = time.monotonic() + seconds
         while True:
             with suppress(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            if ended():
+            if is_ending():
                 raise StorageMissing("the emulator is stopping")
             if time.monotonic() > end:
                 raise StorageMissing(f"another process has held {path} for {seconds:g} s; end it and try again")
@@ -226,12 +226,12 @@ class Azurite:
                 start_new_session=True,
             )
         self._process = process
-        output, printed = process.stdout, b""
+        output, text = process.stdout, b""
         assert output is not None
         killer = threading.Timer(START_SECONDS, process.kill)
         killer.start()
         for line in output:
-            printed += line
+            text += line
             if LISTENS in line:
                 killer.cancel()
                 return line.rpartition(LISTENS)[2].strip().decode()
@@ -239,7 +239,7 @@ class Azurite:
         killer.cancel()
         if port != "0":
             return ""
-        raise StorageMissing(f"Azurite does not start: {printed.decode(errors='replace').strip()[-500:]}")
+        raise StorageMissing(f"Azurite does not start: {text.decode(errors='replace').strip()[-500:]}")
 
     def close(self) -> None:
         """End it; everything is stored. Blocks, but ends an installation at once."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from batchtrain.emulator.interface import Container, Mount, NodeUp, Run
 from batchtrain.emulator.machine import hold, run_options
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.pool_key import HOME
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 LONGEST_LINE = 50_000
@@ -43,7 +43,7 @@ class Contained:
         self.container: Container = run.container
         self.image = run.container.image
         self.hold = hold.program_path(data_dir)
-        self.files = Below(up.root, {up.root_inside: up.root})
+        self.files = RootedPath(up.root, {up.root_inside: up.root})
         self.paths = NodePaths(up, tmp, data_dir, tuple(mounts))
         self.environment = {**ENVIRONMENT, **run.environment}
 
@@ -52,7 +52,7 @@ class Contained:
         return [f"{name}={value}" for name, value in self.environment.items()]
 
     def arguments(self) -> Iterable[str]:
-        """Raises NotTheNodes."""
+        """The arguments of `docker create` that the node and the run determine. Raises NotTheNodes."""
         yield from (f"--mount=type=bind,source={source},target={target}{more}" for source, target, more in self.binds())
         if not self.container.image_directory:
             yield f"--workdir={self.up.root_inside}/{self.run.directory}/wd"
@@ -60,13 +60,13 @@ class Contained:
 
     def binds(self) -> Iterable[tuple[Path, str, str]]:
         """(on the machine, in the container, options): the whole directory of the node, or the requested mounts."""
-        wanted = self.container.mounts
-        if wanted is None or any(mount.source == "VfsMounts" for mount in wanted):
-            yield from ((mounted, str(mounted), "") for mounted in self.paths.mounted)  # where links of fsmounts lead
-        if wanted is None:
+        mounts = self.container.mounts
+        if mounts is None or any(mount.source == "VfsMounts" for mount in mounts):
+            yield from ((path, str(path), "") for path in self.paths.mounted)  # where links of fsmounts lead
+        if mounts is None:
             yield self.up.root, self.up.root_inside, ""
             return
-        for mount in wanted:
+        for mount in mounts:
             inside = self.run.environment.get(SOURCES.get(mount.source, ""), "")
             if mount.source == "Applications":
                 inside = f"{self.up.root_inside}/applications"
@@ -99,9 +99,9 @@ class NodePaths(NamedTuple):
         NotTheNodes."""
         machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
         real = os.path.realpath(machine_path)
-        own = (self.up.root, self.tmp, *self.mounted)
+        directories = (self.up.root, self.tmp, *self.mounted)
         if _is_below(real, os.path.realpath(self.data_dir)) and not any(
-            _is_below(real, os.path.realpath(directory)) for directory in own
+            _is_below(real, os.path.realpath(directory)) for directory in directories
         ):
             raise NotTheNodes(f"{path} belongs to the emulator, not to the node")
         return machine_path
@@ -116,7 +116,7 @@ class NodePaths(NamedTuple):
         for home in (str(self.up.root), str(self.tmp)):
             if _is_below(path, home):
                 try:
-                    return _real(Below(home, self._names()), path[len(home) + 1 :])
+                    return _real(RootedPath(home, self._names()), path[len(home) + 1 :])
                 except OSError as error:
                     raise NotTheNodes(f"{path} cannot be shown to the container: {error}") from None
         return path
@@ -131,11 +131,11 @@ class NodePaths(NamedTuple):
 
     def hidden_in(self, path: str) -> str:
         """The path of the emulator's data directory below a directory of this machine; empty if it is elsewhere."""
-        above, house = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
-        return str(house.relative_to(above)) if above in house.parents else ""
+        above, data_dir = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
+        return str(data_dir.relative_to(above)) if above in data_dir.parents else ""
 
 
-def _real(files: Below, path: str) -> str:
+def _real(files: RootedPath, path: str) -> str:
     """Create the parent directories; the engine creates the missing directory itself."""
     try:
         return files.real(path)
@@ -149,7 +149,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def fits_a_line(value: str) -> bool:
-    """Of docker's --env-file."""
+    """Whether a value fits a line of docker's --env-file."""
     return len(value) < LONGEST_LINE and not {"\n", "\r"} & set(value)
 
 

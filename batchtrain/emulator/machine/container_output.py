@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 CHUNK = 1 << 16
 STDERR = 2
@@ -20,12 +20,12 @@ class Copy:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        node: Below,
+        node: RootedPath,
         directory: str,
         *,
-        framed: bool,
+        frames: bool,
     ) -> None:
-        self._reader, self._writer, self._framed = reader, writer, framed
+        self._reader, self._writer, self._framed = reader, writer, frames
         self._files: dict[int, int] = {}
         try:
             for stream, name in ((1, "stdout.txt"), (STDERR, "stderr.txt")):
@@ -60,12 +60,12 @@ class Copy:
         """The frames of the engine: one byte for the stream, three of zero, four of length, then the data."""
         while True:
             head = await self._reader.readexactly(8)
-            left = int.from_bytes(head[4:], "big")
-            while left:
-                data = await self._reader.read(min(left, CHUNK))
+            remaining = int.from_bytes(head[4:], "big")
+            while remaining:
+                data = await self._reader.read(min(remaining, CHUNK))
                 if not data:
                     return
-                left -= len(data)
+                remaining -= len(data)
                 self._write(STDERR if head[0] == STDERR else 1, data)
 
     async def _plain(self) -> None:

@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 from batchtrain.emulator.interface import Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
 from batchtrain.emulator.machine import docker_engine as engines
 from batchtrain.emulator.machine import engine_failures, engine_network, handover, hold, run_options
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.contained import Contained, NotTheNodes, fits_a_line
 from batchtrain.emulator.machine.container_output import Copy
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError
 from batchtrain.emulator.machine.image_store import ImageStore
 from batchtrain.emulator.machine.leftovers import LABEL, filters, make_volumes, remove, sweep, sweep_forgotten
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 logger = logging.getLogger("batchtrain.emulator.machine")
 
@@ -79,11 +79,11 @@ class _Scope:
 class _Node:
     """The container of a node, and those of its scopes."""
 
-    def __init__(self, spec: NodeSpec, container: str, joined: Joined, root: Path) -> None:
+    def __init__(self, spec: NodeSpec, container: str, membership: Joined, root: Path) -> None:
         self.spec = spec
         self.root = root
         self.container = container
-        self.joined = joined
+        self.joined = membership
         self.scopes: dict[str, _Scope] = {}
         self.ended: set[str] = set()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -121,8 +121,8 @@ class ContainerNodes:
         engine, _ = await engines.find()
         if engine is not None:
             with contextlib.suppress(EngineError):
-                if removed := await sweep(engine, self._label):
-                    logger.warning("removed %d containers that an earlier emulator left behind", removed)
+                if count := await sweep(engine, self._label):
+                    logger.warning("removed %d containers that an earlier emulator left behind", count)
 
     async def ready(self) -> bool:
         """Whether an engine answers. The first time, and after it returns, everything that nodes share is created."""
@@ -202,14 +202,15 @@ class ContainerNodes:
     # Nodes -------------------------------------------------------------------------------------------------------
 
     async def join(
-        self, spec: NodeSpec, root: Path, prefetch: Iterable[str], lost: Callable[[], None]
+        self, spec: NodeSpec, root: Path, prefetch: Iterable[str], on_lost: Callable[[], None]
     ) -> Joined | None:
-        """A network for a node, with its images pulled; None if no engine answers (`missing` gives the reason). `lost`
-        is called once if its container ends unexpectedly. Raises NodeUnfit for an image that cannot be pulled."""
+        """A network for a node, with its images pulled; None if no engine answers (`missing` gives the reason).
+
+        on_lost: called once if its container ends unexpectedly. Raises NodeUnfit for an image that cannot be pulled."""
         while await self.ready():
             assert self._engine is not None
             try:
-                return await self._join(self._engine, spec, root, prefetch, lost)
+                return await self._join(self._engine, spec, root, prefetch, on_lost)
             except EngineError as error:
                 if error.status or not await self._went():
                     raise NodeLost(f"{spec.node_id}: its network could not be made: {error}") from None
@@ -222,17 +223,17 @@ class ContainerNodes:
         return self._watcher.done()
 
     async def _join(
-        self, engine: Engine, spec: NodeSpec, root: Path, prefetch: Iterable[str], lost: Callable[[], None]
+        self, engine: Engine, spec: NodeSpec, root: Path, prefetch: Iterable[str], on_lost: Callable[[], None]
     ) -> Joined:
         assert self._images is not None
         logins = _logins(spec)
         await asyncio.gather(*(self._images.fetch(name, logins) for name in prefetch))
         address = await self._address(engine, spec)
         async with self._removing(spec.node_id):  # a container of an earlier start still has the address
-            container, joined = await self._hold_network(engine, spec, address, root)
-        node = self._nodes[spec.node_id] = _Node(spec, container, joined, root)
-        node.lost.add_done_callback(lambda _: lost() if self._nodes.get(spec.node_id) is node else None)
-        return joined
+            container, membership = await self._hold_network(engine, spec, address, root)
+        node = self._nodes[spec.node_id] = _Node(spec, container, membership, root)
+        node.lost.add_done_callback(lambda _: on_lost() if self._nodes.get(spec.node_id) is node else None)
+        return membership
 
     def has(self, node_id: str) -> bool:
         """Whether tasks of a node can run in containers."""
@@ -245,7 +246,7 @@ class ContainerNodes:
             if node is None or self._engine is None:
                 return
             _settle(node.lost)
-            ids = [made.id for scope in node.scopes.values() for made in scope.made]
+            ids = [container.id for scope in node.scopes.values() for container in scope.made]
             await asyncio.gather(*(remove(self._engine, container) for container in ids))
             if node.has_volumes:
                 with contextlib.suppress(EngineError):
@@ -258,12 +259,12 @@ class ContainerNodes:
         if os.getuid() == 0:
             return
         for _ in range(handover.MOST_ROUNDS):
-            directories = await asyncio.to_thread(handover.foreign, Below(node.root), below)
+            directories = await asyncio.to_thread(handover.foreign, RootedPath(node.root), below)
             if not directories:
                 return
-            packed = handover.archive(directories)
+            archive = handover.archive(directories)
             with contextlib.suppress(EngineError):
-                await engine.ask("PUT", f"/containers/{node.container}/archive", packed, query={"path": NODE_ROOT})
+                await engine.ask("PUT", f"/containers/{node.container}/archive", archive, query={"path": NODE_ROOT})
                 continue
             return  # its container is gone
 
@@ -284,7 +285,7 @@ class ContainerNodes:
 
     @property
     def _network(self) -> str:
-        return f"batchtrain-{_short(self._data_dir)}"
+        return f"batchtrain-{hashlib.sha256(str(self._data_dir).encode()).hexdigest()[:10]}"
 
     def _prefix(self, node_id: str) -> str:
         """Prefix of the names of the volumes that run options of a node name."""
@@ -357,9 +358,9 @@ class ContainerNodes:
         ends. Raises NodeLost if the node is lost meanwhile."""
         node = self._node(node_id)
         scope = node.scopes.setdefault(run.scope, _Scope(run.directory))
-        contained = Contained(run, up, tmp, self._data_dir, node.spec.mounts)
+        inside = Contained(run, up, tmp, self._data_dir, node.spec.mounts)
         try:
-            return await self._first_of(node, self._execute(node, scope, contained, program))
+            return await self._first_of(node, self._execute(node, scope, inside, program))
         except EngineError as error:
             if error.status == 0:
                 raise NodeLost(f"{node_id}: {error}") from None
@@ -370,7 +371,7 @@ class ContainerNodes:
     async def _first_of(self, node: _Node, work: Any) -> Exit:
         """The result of the work. Raises NodeLost if the node is lost first."""
         task: asyncio.Task[Exit] = asyncio.ensure_future(work)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
+        task.add_done_callback(lambda future: future.cancelled() or future.exception())  # its caller may be gone
         try:
             either: list[asyncio.Future[Any]] = [task, node.lost]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -380,50 +381,50 @@ class ContainerNodes:
         finally:
             task.cancel()
 
-    async def _execute(self, node: _Node, scope: _Scope, contained: Contained, program: list[str]) -> Exit:
-        run = contained.run
-        held = next((made for made in scope.made if made.held), None)
+    async def _execute(self, node: _Node, scope: _Scope, inside: Contained, program: list[str]) -> Exit:
+        run = inside.run
+        held = next((container for container in scope.made if container.held), None)
         assert node.spec.containers is not None
         if run.stays or (held is not None and node.spec.containers.one_for_gangs):
-            return await self._in_held(node, scope, contained, program, held)
-        made = await self._make(node, scope, contained, program, held=False)
-        return await self._follow(scope, contained, made)
+            return await self._in_held(node, scope, inside, program, held)
+        container = await self._make(node, scope, inside, program, held=False)
+        return await self._follow(scope, inside, container)
 
-    async def _make(self, node: _Node, scope: _Scope, contained: Contained, program: list[str], *, held: bool) -> _Made:
+    async def _make(self, node: _Node, scope: _Scope, inside: Contained, program: list[str], *, held: bool) -> _Made:
         """Create a container and start it; a held one waits for commands. Raises _Failed."""
         assert self._engine is not None
-        run = contained.run
+        run = inside.run
         async with scope.starting:
             if run.scope in node.ended:
                 raise _Failed(Exit(None, "TaskEnded", "the task ended before its command started"))
             prefix = self._prefix(node.spec.node_id)
             try:
-                fitted = run_options.fit(
-                    run.container.options if run.container else "", contained.node(node.container, prefix)
+                options = run_options.fit(
+                    run.container.options if run.container else "", inside.node(node.container, prefix)
                 )
-                shown = tuple(contained.arguments())
+                run_arguments = tuple(inside.arguments())
             except (run_options.Refused, NotTheNodes) as error:
                 raise _Failed(Exit(None, "ContainerInvalidSettings", str(error))) from None
-            _tell(node, fitted.left_out)
-            await self._make_volumes(self._engine, node, fitted.volumes)
+            _tell(node, options.left_out)
+            await self._make_volumes(self._engine, node, options.volumes)
             gpus = await self._gpus(self._engine, node.spec)
             name = f"{self._network}-{run.scope}-{next(self._numbers)}"
             entry: list[str] = []
             if held:
-                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={contained.hold},target={HOLD},readonly"]
-            elif fitted.entrypoint is not None:
-                entry = [f"--entrypoint={fitted.entrypoint}"]
+                entry = [f"--entrypoint={HOLD}", f"--mount=type=bind,source={inside.hold},target={HOLD},readonly"]
+            elif options.entrypoint is not None:
+                entry = [f"--entrypoint={options.entrypoint}"]
             arguments = [
-                f"--name={name}", "--log-driver=none", *gpus, *shown, *fitted.arguments, *entry,
+                f"--name={name}", "--log-driver=none", *gpus, *run_arguments, *options.arguments, *entry,
                 f"--label={self._label}", f"--label={LABEL}.node={node.spec.node_id}",  # the last value of a name wins
-                contained.image, *([] if held else program),
+                inside.image, *([] if held else program),
             ]  # fmt: skip
-            container = await _tracked(self._engine, self._create(arguments, contained.environment))
-            made = _Made(container, held, await self._entrypoint(contained.image, fitted.entrypoint) if held else ())
-            scope.made.append(made)
+            container = await _tracked(self._engine, self._create(arguments, inside.environment))
+            record = _Made(container, held, await self._entrypoint(inside.image, options.entrypoint) if held else ())
+            scope.made.append(record)
             if held:
-                await self._start(made)
-            return made
+                await self._start(record)
+            return record
 
     async def _make_volumes(self, engine: Engine, node: _Node, names: tuple[str, ...]) -> None:
         """The volumes in run options, which are removed with the node."""
@@ -435,79 +436,80 @@ class ContainerNodes:
                 raise
             raise _Failed(Exit(None, engine_failures.INVALID_SETTINGS, str(error))) from None
 
-    async def _follow(self, scope: _Scope, contained: Contained, made: _Made) -> Exit:
+    async def _follow(self, scope: _Scope, inside: Contained, container: _Made) -> Exit:
         """Run the command of a container from start to end."""
         assert self._engine is not None
-        about = await self._engine.ask("GET", f"/containers/{made.id}/json")
-        end = self._end_of(made.id)
+        about = await self._engine.ask("GET", f"/containers/{container.id}/json")
+        end = self._end_of(container.id)
         query = {"stream": "1", "stdout": "1", "stderr": "1"}
-        reader, writer = await self._engine.stream("POST", f"/containers/{made.id}/attach", query=query)
-        copy = _copy(scope, contained, reader, writer, framed=not about["Config"]["Tty"])
-        await self._start(made)
+        reader, writer = await self._engine.stream("POST", f"/containers/{container.id}/attach", query=query)
+        copy = _copy(scope, inside, reader, writer, frames=not about["Config"]["Tty"])
+        await self._start(container)
         code = await end
         await copy.drained(DRAIN_SECONDS)
-        return await self._outcome(made, code)
+        return await self._outcome(container, code)
 
-    async def _start(self, made: _Made) -> None:
+    async def _start(self, container: _Made) -> None:
         assert self._engine is not None
         try:
-            await self._engine.ask("POST", f"/containers/{made.id}/start", patience=None)
+            await self._engine.ask("POST", f"/containers/{container.id}/start", patience=None)
         except EngineError as error:
             if error.status == 0:
                 raise
-            self._ends.pop(made.id, None)
+            self._ends.pop(container.id, None)
             raise _Failed(Exit(None, engine_failures.of_start(str(error)), engine_failures.cleaned(str(error)),
-                               container=await self._info(made.id))) from None  # fmt: skip
+                               container=await self._info(container.id))) from None  # fmt: skip
 
     async def _in_held(
-        self, node: _Node, scope: _Scope, contained: Contained, program: list[str], held: _Made | None
+        self, node: _Node, scope: _Scope, inside: Contained, program: list[str], held: _Made | None
     ) -> Exit:
         """Execute a command in the container of the scope that stays."""
         assert self._engine is not None
-        made = held or await self._make(node, scope, contained, program, held=True)
-        gone = self._end_of(made.id)  # if the container ends, the engine does not report the end of executed commands
+        container = held or await self._make(node, scope, inside, program, held=True)
+        # If the container ends, the engine does not report the end of executed commands.
+        container_end = self._end_of(container.id)
         body = {
             "AttachStdout": True,
             "AttachStderr": True,
-            "Cmd": [*made.entrypoint, *program],
-            "Env": contained.pairs(),
+            "Cmd": [*container.entrypoint, *program],
+            "Env": inside.pairs(),
         }
-        command = (await self._engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
+        command = (await self._engine.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
         end = self._end_of(command)
         start = {"Detach": False, "Tty": False}
         reader, writer = await self._engine.stream("POST", f"/exec/{command}/start", start)
-        copy = _copy(scope, contained, reader, writer, framed=True)
-        either: list[asyncio.Future[Any]] = [end, gone, copy.task]
+        copy = _copy(scope, inside, reader, writer, frames=True)
+        either: list[asyncio.Future[Any]] = [end, container_end, copy.task]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not end.done() and not gone.done():
+        if not end.done() and not container_end.done():
             about = await self._engine.ask("GET", f"/exec/{command}/json")
             if not about["Running"]:
                 self._ends.pop(command, None)
-                return await self._exec_over(made, about["ExitCode"], copy)
-            await asyncio.wait([end, gone], return_when=asyncio.FIRST_COMPLETED)
+                return await self._exec_over(container, about["ExitCode"], copy)
+            await asyncio.wait([end, container_end], return_when=asyncio.FIRST_COMPLETED)
         await copy.drained(DRAIN_SECONDS)
-        return await self._outcome(made, (end if end.done() else gone).result())
+        return await self._outcome(container, (end if end.done() else container_end).result())
 
-    async def _exec_over(self, made: _Made, code: int | None, copy: Copy) -> Exit:
+    async def _exec_over(self, container: _Made, code: int | None, copy: Copy) -> Exit:
         """The end of a command whose output ended before its exit event, or that never started: then the engine writes
         the reason to the output."""
         message = copy.last.decode(errors="replace").strip()
         if code in (126, 127, 255, None) and "OCI runtime exec failed" in message:
             failure = engine_failures.of_start(message)
-            return Exit(None, failure, engine_failures.cleaned(message), container=await self._info(made.id))
-        return await self._outcome(made, 255 if code is None else code)
+            return Exit(None, failure, engine_failures.cleaned(message), container=await self._info(container.id))
+        return await self._outcome(container, 255 if code is None else code)
 
-    async def _outcome(self, made: _Made, code: int) -> Exit:
+    async def _outcome(self, container: _Made, code: int) -> Exit:
         assert self._engine is not None
         try:
-            about = await self._engine.ask("GET", f"/containers/{made.id}/json")
+            about = await self._engine.ask("GET", f"/containers/{container.id}/json")
         except EngineError as error:
             if error.status != 404:
                 raise
             return Exit(code)  # the scope ended meanwhile
         state = about["State"]
         message = engine_failures.of_exit(code, state, about["HostConfig"].get("Memory", 0))
-        return Exit(code, message=message, container=_info(made.id, state))
+        return Exit(code, message=message, container=_info(container.id, state))
 
     async def _info(self, container: str) -> dict[str, str] | None:
         assert self._engine is not None
@@ -515,11 +517,11 @@ class ContainerNodes:
             return _info(container, (await self._engine.ask("GET", f"/containers/{container}/json"))["State"])
         return None
 
-    async def _entrypoint(self, image: str, given: str | None) -> tuple[str, ...]:
+    async def _entrypoint(self, image: str, entrypoint: str | None) -> tuple[str, ...]:
         """The entry point that the engine would put before the command."""
         assert self._engine is not None
-        if given is not None:
-            return (given,) if given else ()
+        if entrypoint is not None:
+            return (entrypoint,) if entrypoint else ()
         about = await self._engine.ask("GET", f"/images/{image}/json")
         return tuple(about["Config"].get("Entrypoint") or ())
 
@@ -565,42 +567,42 @@ class ContainerNodes:
         async with ending.starting:
             node.scopes.pop(scope, None)
         with contextlib.suppress(EngineError):
-            await asyncio.gather(*(self._end_one(self._engine, made, grace) for made in ending.made))
+            await asyncio.gather(*(self._end_one(self._engine, container, grace) for container in ending.made))
         await asyncio.gather(*(copy.drained(DRAIN_SECONDS) for copy in ending.copies))
         for copy in ending.copies:
             copy.stop()
         await self._take_over(self._engine, node, ending.directory)
 
-    async def _end_one(self, engine: Engine, made: _Made, grace: float) -> None:
+    async def _end_one(self, engine: Engine, container: _Made, grace: float) -> None:
         with contextlib.suppress(EngineError):
-            if await self._terminate(engine, made) and grace > 0:
-                await self._gone(engine, made, grace)
-        await remove(engine, made.id)
+            if await self._terminate(engine, container) and grace > 0:
+                await self._gone(engine, container, grace)
+        await remove(engine, container.id)
         if (
-            end := self._ends.pop(made.id, None)
+            end := self._ends.pop(container.id, None)
         ) and not end.done():  # it never ran, so the engine does not report its end
             end.set_result(engine_failures.KILLED)
 
-    async def _terminate(self, engine: Engine, made: _Made) -> bool:
+    async def _terminate(self, engine: Engine, container: _Made) -> bool:
         """Send SIGTERM to all processes; returns False if none runs."""
-        if not made.held:
-            if made.id not in self._ends:
+        if not container.held:
+            if container.id not in self._ends:
                 return False
-            await engine.ask("POST", f"/containers/{made.id}/kill", query={"signal": "SIGTERM"})
+            await engine.ask("POST", f"/containers/{container.id}/kill", query={"signal": "SIGTERM"})
             return True
         body = {"Cmd": ["/bin/sh", "-c", "kill -TERM -1"], "User": "0"}
-        command = (await engine.ask("POST", f"/containers/{made.id}/exec", body))["Id"]
+        command = (await engine.ask("POST", f"/containers/{container.id}/exec", body))["Id"]
         await engine.ask("POST", f"/exec/{command}/start", {"Detach": True})
         return True
 
-    async def _gone(self, engine: Engine, made: _Made, grace: float) -> None:
+    async def _gone(self, engine: Engine, container: _Made, grace: float) -> None:
         """Wait until nothing runs in the container, or the grace period is over."""
-        if not made.held:
-            await asyncio.wait([self._ends.get(made.id) or _done()], timeout=grace)
+        if not container.held:
+            await asyncio.wait([self._ends.get(container.id) or _done()], timeout=grace)
             return
         pause, until = 0.02, asyncio.get_running_loop().time() + grace
         while asyncio.get_running_loop().time() < until:
-            if len((await engine.ask("GET", f"/containers/{made.id}/top"))["Processes"]) <= 1:
+            if len((await engine.ask("GET", f"/containers/{container.id}/top"))["Processes"]) <= 1:
                 return
             await asyncio.sleep(pause)  # the engine reports no event for the last process but one
             pause *= 1.5
@@ -620,11 +622,11 @@ class _Failed(Exception):
 
 
 def _copy(
-    scope: _Scope, contained: Contained, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
+    scope: _Scope, inside: Contained, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, frames: bool
 ) -> Copy:
     """Copy the output of a command to the files of the task from now on. Raises _Failed."""
     try:
-        copy = Copy(reader, writer, contained.files, contained.run.directory, framed=framed)
+        copy = Copy(reader, writer, inside.files, inside.run.directory, frames=frames)
     except OSError as error:
         raise _Failed(Exit(None, "CommandLaunchFailed", str(error))) from None
     scope.copies.append(copy)
@@ -646,10 +648,6 @@ def _info(container: str, state: dict[str, Any]) -> dict[str, str]:
     """containerInfo of the service: as `docker inspect` reports it."""
     info = {"containerId": container, "state": str(state.get("Status", ""))}
     return {**info, "error": state["Error"]} if state.get("Error") else info
-
-
-def _short(data_dir: Path) -> str:
-    return hashlib.sha256(str(data_dir).encode()).hexdigest()[:10]
 
 
 async def _tracked(engine: Engine, creating: Awaitable[str]) -> str:

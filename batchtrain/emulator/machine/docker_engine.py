@@ -54,8 +54,8 @@ def address(environment: Mapping[str, str]) -> Address:
 
 
 def _local(host: str, why: str) -> Address:
-    shown = f"{host or 'no address'} ({why})"
-    return Address(Path(host.removeprefix("unix://")), shown) if host.startswith("unix://") else Address(None, shown)
+    text = f"{host or 'no address'} ({why})"
+    return Address(Path(host.removeprefix("unix://")), text) if host.startswith("unix://") else Address(None, text)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -16,9 +16,9 @@ Network = ipaddress.IPv4Network
 
 async def make(engine: Engine, name: str, data_dir: Path, first: int) -> str:
     """Create a network, preferably 10.FIRST.0.0/16. Returns its range. Raises EngineError."""
-    used = await taken(engine)
+    ranges = await taken(engine)
     for subnet in (Network(f"10.{(first + more) % 256}.0.0/16") for more in range(MOST_TRIED)):
-        if any(subnet.overlaps(other) for other in used):
+        if any(subnet.overlaps(other) for other in ranges):
             continue
         body = {
             "Name": name,

@@ -35,7 +35,7 @@ def ways(address: str, forwards: Iterable[Forward], service: tuple[str, int] | N
     return inbound + ((Way(*service, service),) if service else ())
 
 
-class Door:
+class PortForwards:
     """The forwarded connections of one node, open while it is up."""
 
     def __init__(self) -> None:

@@ -8,13 +8,13 @@ import os
 import stat
 import tarfile
 
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.walk import Entry, Walk
 
 MOST_ROUNDS = 64
 
 
-def foreign(node: Below, below: str = "") -> list[Entry]:
+def foreign(node: RootedPath, below: str = "") -> list[Entry]:
     """The directories below a directory of the node that belong to other users, outermost first, as far as they are
     readable."""
     try:
@@ -30,11 +30,11 @@ def archive(folders: list[Entry]) -> bytes:
 
     The engine unpacks it in the node's own container: a link that replaced a directory cannot lead out of it.
     """
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in folders:
             entry = tarfile.TarInfo(folder.path)
             entry.type, entry.mode = tarfile.DIRTYPE, stat.S_IMODE(folder.status.st_mode) | stat.S_IRWXU
             entry.uid, entry.gid, entry.mtime = os.getuid(), os.getgid(), int(folder.status.st_mtime)
             tar.addfile(entry)
-    return packed.getvalue()
+    return content.getvalue()

@@ -77,10 +77,10 @@ def _is_partition(name: str) -> bool:
 
 def _network_traffic(proc: Path) -> tuple[float, float]:
     """Bytes in and out of all interfaces but the loopback."""
-    received = sent = 0
+    bytes_in = bytes_out = 0
     for line in _lines(proc / "net" / "dev"):
-        name, colon, rest = line.partition(":")
-        words = rest.split()
+        name, colon, counters = line.partition(":")
+        words = counters.split()
         if colon and name.strip() != "lo" and len(words) > 8:
-            received, sent = received + int(words[0]), sent + int(words[8])
-    return float(received), float(sent)
+            bytes_in, bytes_out = bytes_in + int(words[0]), bytes_out + int(words[8])
+    return float(bytes_in), float(bytes_out)

@@ -31,13 +31,13 @@ class ImageStore:
         if key not in self._fetching:
             task = asyncio.create_task(self._fetch(*key))
             self._fetching[key] = task
-            task.add_done_callback(lambda done: self._on_fetched(key, done))
+            task.add_done_callback(lambda finished_task: self._on_fetched(key, finished_task))
         await asyncio.shield(self._fetching[key])
 
-    def _on_fetched(self, key: tuple[str, Login | None], done: asyncio.Task[None]) -> None:
+    def _on_fetched(self, key: tuple[str, Login | None], finished_task: asyncio.Task[None]) -> None:
         self._fetching.pop(key, None)
-        if not done.cancelled():
-            done.exception()  # its caller may be gone
+        if not finished_task.cancelled():
+            finished_task.exception()  # its caller may be gone
 
     async def _fetch(self, image: str, login: Login | None) -> None:
         try:
@@ -103,8 +103,8 @@ def server_of(image: str) -> str:
 
 def login_for(image: str, logins: Iterable[Login]) -> Login | None:
     """The login for an image's registry, if there is one with a password."""
-    wanted = server_of(image).lower()
-    fitting = (login for login in logins if _host(login.server) == wanted)
+    server = server_of(image).lower()
+    fitting = (login for login in logins if _host(login.server) == server)
     return next((login for login in fitting if login.username or login.password), None)
 
 

@@ -49,10 +49,10 @@ async def _refusal(engine: Engine, path: str) -> str:
         if error.status != UNDER_WAY:
             return "" if error.status in GONE else str(error)
     try:
-        done = await engine.ask("POST", f"{path}/wait", query={"condition": "removed"}, patience=PATIENCE)
+        answer = await engine.ask("POST", f"{path}/wait", query={"condition": "removed"}, patience=PATIENCE)
     except EngineError as error:
         return "" if error.status in GONE else str(error)
-    return str(((done or {}).get("Error") or {}).get("Message") or "")
+    return str(((answer or {}).get("Error") or {}).get("Message") or "")
 
 
 async def sweep(engine: Engine, *labels: str) -> int:

@@ -24,7 +24,6 @@ from urllib.request import Request
 from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Download, StorageAccount
 from batchtrain.emulator.machine import output_files
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.resource_files import (
     STORAGE_VERSION,
     TIMEOUT_SECONDS,
@@ -34,6 +33,7 @@ from batchtrain.emulator.machine.resource_files import (
     listed,
     opener,
 )
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.storage_links import container_url
 from batchtrain.emulator.machine.walk import Walk
 
@@ -63,7 +63,7 @@ class MountedContainer:
     """One container and its directory. `copy` may be called from several threads."""
 
     def __init__(self, data_dir: Path, directory: str, container: str) -> None:
-        self._name, self._tree = container, Below(data_dir / directory)
+        self._name, self._tree = container, RootedPath(data_dir / directory)
         self._state = data_dir / "storage" / "mounted" / f"{container}.json"
         self._copying = threading.Lock()
         # An empty directory is a new one, whatever is noted: its container must not be emptied.

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
 from batchtrain.emulator.interface import Upload
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.resource_files import STORAGE_VERSION, TIMEOUT_SECONDS, blob_url, opener, shown
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.machine.walk import Walk
 
 OUT, ERR = "fileuploadout.txt", "fileuploaderr.txt"
@@ -45,7 +45,7 @@ class UploadError(Exception):
 class Source(NamedTuple):
     """The files of a task."""
 
-    node: Below
+    node: RootedPath
     """The directory of the node. Nothing outside of it is sent, except from the directories that stand for mounted file
     systems."""
     inside: str
@@ -66,9 +66,9 @@ def send(uploads: tuple[Upload, ...], source: Source, called_off: Callable[[], b
     first: UploadError | None = None
     with _report(source, OUT) as out, _report(source, ERR) as err:
         for upload in uploads:
-            matched = False
+            any_match = False
             for path, name in matching(upload, source):
-                matched = True
+                any_match = True
                 try:
                     with _opened(source.node, path) as file:
                         put(blob_url(upload.container_url, name), file, dict(upload.headers), called_off)
@@ -77,7 +77,7 @@ def send(uploads: tuple[Upload, ...], source: Source, called_off: Callable[[], b
                     err.write(f"{name}: {error}\n")
                 else:
                     out.write(f"{name}\n")
-            if not matched:
+            if not any_match:
                 out.write(f"nothing matches {upload.pattern}\n")
     if first is not None:
         raise first
@@ -88,7 +88,7 @@ def _report(source: Source, name: str) -> TextIO:
 
 
 @contextlib.contextmanager
-def _opened(node: Below, path: str) -> Iterator[BinaryIO]:
+def _opened(node: RootedPath, path: str) -> Iterator[BinaryIO]:
     """Raises UploadError, also for an error while the file is read."""
     try:
         with open(node.open(path), "rb") as file:
@@ -115,13 +115,13 @@ def matching(upload: Upload, source: Source) -> Iterator[tuple[str, str]]:
         if _is_file(source.node, path := "/".join([*start, *parts])):
             yield path, upload.path or parts[-1]
         return
-    fixed = next(number for number, part in enumerate(parts) if _WILD.search(part))
-    top = "/".join([*start, *parts[:fixed]])
-    for below in _below(source.node, top, parts[fixed:]):
+    first_wild = next(number for number, part in enumerate(parts) if _WILD.search(part))
+    top = "/".join([*start, *parts[:first_wild]])
+    for below in _below(source.node, top, parts[first_wild:]):
         yield f"{top}/{below}".lstrip("/"), f"{upload.path.rstrip('/')}/{below}" if upload.path else below
 
 
-def _below(node: Below, top: str, parts: list[str]) -> Iterator[str]:
+def _below(node: RootedPath, top: str, parts: list[str]) -> Iterator[str]:
     """The files below a directory whose paths match, in order."""
     try:
         walk = Walk(node, top, depth=None if "**" in parts else len(parts))
@@ -152,7 +152,7 @@ def _takes(part: str, name: str) -> bool:
     return not hidden and (part == "**" or fnmatchcase(name, part))
 
 
-def _is_file(node: Below, path: str) -> bool:
+def _is_file(node: RootedPath, path: str) -> bool:
     """A regular file that is, links followed, in the directory of the node or on a mounted file system."""
     with contextlib.suppress(OSError):
         return stat.S_ISREG(node.status(path).st_mode)
@@ -172,9 +172,9 @@ def put(url: str, file: BinaryIO, headers: Mapping[str, str], called_off: Callab
         names.append(base64.b64encode(f"{len(names):08d}".encode()).decode())
         part = _Part(file, start, min(BLOCK, size - start), called_off)
         _request(_asking(url, comp="block", blockid=names[-1]), part, {})
-    listed = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
-    whole = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{listed}</BlockList>'.encode()
-    return _request(_asking(url, comp="blocklist"), whole, _as_properties(headers))
+    blocks = "".join(f"<Latest>{escape(name)}</Latest>" for name in names)
+    body = f'<?xml version="1.0" encoding="utf-8"?><BlockList>{blocks}</BlockList>'.encode()
+    return _request(_asking(url, comp="blocklist"), body, _as_properties(headers))
 
 
 def put_text(url: str, text: bytes) -> None:
@@ -199,9 +199,9 @@ class _Part:
     def read(self, size: int = -1) -> bytes:
         if self._called_off():
             raise UploadError("FileUploadMiscError", "called off")
-        wanted = self._left if size < 0 else min(size, self._left)
-        data = self._file.read(wanted)
-        if wanted and not data:
+        count = self._left if size < 0 else min(size, self._left)
+        data = self._file.read(count)
+        if count and not data:
             raise UploadError("FileUploadMiscError", "the file became shorter while it was sent")
         self._left -= len(data)
         return data
@@ -209,31 +209,31 @@ class _Part:
 
 def _request(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
     """One PUT, retried after transient faults of the storage service. Returns the ETag."""
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         if isinstance(body, _Part):
             body.rewind()
         try:
             return _put_once(url, body, headers)
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code < 500 or not left:
+            if error.code < 500 or not tries_left:
                 code = f"FileUpload{STATUS_CODES.get(error.code, 'MiscError')}"
                 raise UploadError(code, f"{shown(url)}: HTTP {error.code} {error.reason}") from None
         except (OSError, HTTPException) as error:
-            if not left:
+            if not tries_left:
                 raise UploadError("FileUploadMiscError", f"{shown(url)}: {error}") from None
         time.sleep(PAUSE_SECONDS)
     raise AssertionError("the last try returns or raises")
 
 
 def _put_once(url: str, body: _Part | bytes, headers: Mapping[str, str]) -> str:
-    given = {
+    all_headers = {
         "x-ms-version": STORAGE_VERSION,
         "Content-Type": "application/octet-stream",
         "Content-Length": str(len(body)),
         **headers,
     }
-    request = urllib.request.Request(url, data=body, headers=given, method="PUT")
+    request = urllib.request.Request(url, data=body, headers=all_headers, method="PUT")
     with opener(url).open(request, timeout=TIMEOUT_SECONDS) as answer:
         answer.read()
         return (answer.headers.get("ETag") or "").strip('"')  # a list gives it without quotes

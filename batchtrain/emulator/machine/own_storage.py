@@ -44,12 +44,12 @@ class OwnStorage:
         for mount in spec.mounts:
             if mount.container and mount.container not in self._mounted:
                 try:
-                    made = MountedContainer(self._data_dir, mount.directory, mount.container)
-                    await asyncio.to_thread(made.create, await self.account())
+                    mounted_container = MountedContainer(self._data_dir, mount.directory, mount.container)
+                    await asyncio.to_thread(mounted_container.create, await self.account())
                 except (StorageMissing, OSError) as error:
                     message = f"the container {mount.container} cannot be mounted: {error}"
                     raise NodeUnfit("MountConfigurationException", message) from None
-                self._mounted[mount.container] = made
+                self._mounted[mount.container] = mounted_container
         if any(mount.container for mount in spec.mounts) and self._copying is None:
             self._copying = asyncio.create_task(self._copy_now_and_then())
 

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from batchtrain.emulator.interface import NodeUnfit, Package
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.world import Application
 
 FOLDER = "applications"
@@ -33,12 +33,12 @@ def installed(data_dir: Path) -> tuple[Application, ...]:
 def _application(path: Path) -> Application:
     names = sorted(file.name.removesuffix(".zip") for file in path.glob("*.zip"))
     versions = tuple(name for name in names if NAME.fullmatch(name) and name.strip("."))
-    chosen = path / DEFAULT
-    default = chosen.read_text(encoding="utf-8").strip() if chosen.is_file() else ""
+    default_file = path / DEFAULT
+    default = default_file.read_text(encoding="utf-8").strip() if default_file.is_file() else ""
     return Application(path.name, versions, default or (versions[0] if len(versions) == 1 else ""))
 
 
-def install(data_dir: Path, node: Below, package: Package) -> None:
+def install(data_dir: Path, node: RootedPath, package: Package) -> None:
     """Unpack a package below the directory of a node, if it does not exist yet. Blocks. Raises NodeUnfit."""
     if _is_there(node, package):
         return
@@ -56,13 +56,13 @@ def install(data_dir: Path, node: Below, package: Package) -> None:
             raise NodeUnfit("ApplicationPackageError", f"{name} cannot be unpacked: {error}") from None
 
 
-def _is_there(node: Below, package: Package) -> bool:
+def _is_there(node: RootedPath, package: Package) -> bool:
     with contextlib.suppress(OSError):
         return stat.S_ISDIR(node.status(package.directory).st_mode)
     return False
 
 
-def _unpack(source: Path, node: Below, target: str) -> None:
+def _unpack(source: Path, node: RootedPath, target: str) -> None:
     """Names that lead out of `target` are shortened, as by `zipfile`; programs stay executable."""
     with zipfile.ZipFile(source) as archive:
         for entry in archive.infolist():

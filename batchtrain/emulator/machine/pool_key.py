@@ -7,7 +7,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 HOME = "home/_azbatch"
 """Below the directory of a node: stands for /home/_azbatch."""
@@ -17,7 +17,7 @@ _MAKING = threading.Lock()
 """The nodes of a pool boot at the same time."""
 
 
-def install(keys: Path, node: Below) -> None:
+def install(keys: Path, node: RootedPath) -> None:
     """Put the keys of the pool, created in `keys` at the first use, into the home of a node's user. Blocks."""
     with _MAKING:
         if not (keys / NAME).exists():

@@ -40,12 +40,12 @@ from batchtrain.emulator.interface import (
     StorageAccount,
 )
 from batchtrain.emulator.machine import output_files, packages, pool_key
-from batchtrain.emulator.machine.below import Below, LeadsOut
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
-from batchtrain.emulator.machine.forwarding import Door, ways
+from batchtrain.emulator.machine.forwarding import PortForwards, ways
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.resource_files import DownloadError, fetch
+from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.threads import in_daemon_thread
 
 logger = logging.getLogger("batchtrain.emulator.machine")
@@ -150,13 +150,13 @@ class ProcessMachine:
         """Directories that are being deleted because no record names them."""
         self._storage = OwnStorage(data_dir, lambda: [node.spec for node in self._nodes.values()])
 
-    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
+    async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
         """Start a node. Files of an earlier start stay in its directory. Raises NodeLost if it does not start, and
         NodeUnfit if a package or image of its pool is not available."""
         await self.shutdown(spec.node_id)
-        joined = await self._join(spec)
+        membership = await self._join(spec)
         try:
-            return await self._boot(spec._replace(address=_address(spec, joined)), joined, lost)
+            return await self._boot(spec._replace(address=_address(spec, membership)), membership, on_lost)
         except BaseException:
             await self._containers.leave(spec.node_id)
             raise
@@ -186,28 +186,28 @@ class ProcessMachine:
     def _root(self, spec: NodeSpec) -> Path:
         return self._data_dir / "nodes" / _safe(spec.pool_id) / _safe(spec.node_id)
 
-    async def _boot(self, spec: NodeSpec, joined: Joined | None, lost: Callable[[str], None]) -> NodeUp:
+    async def _boot(self, spec: NodeSpec, membership: Joined | None, on_lost: Callable[[str], None]) -> NodeUp:
         pool = self._pool(spec.pool_id)
         pool.admit(spec)
         await asyncio.to_thread(pool.empty_tmp, spec.node_id)
-        up = self._lay_out(spec, pool, joined)
+        up = self._lay_out(spec, pool, membership)
         files = files_of(up)
         await self._install(files, spec.packages)
         _mount_all(self._data_dir, files, spec.mounts)
         await self._storage.mount(spec)
-        if joined is not None:
+        if membership is not None:
             await asyncio.to_thread(pool_key.install, pool.keys, files)
         node = _Node(spec, up)
         self._nodes[spec.node_id] = node
         try:
-            await node.start(_boot_message(spec, up, pool, self.isolation, joined), pool.log(spec.node_id))
+            await node.start(_boot_message(spec, up, pool, self.isolation, membership), pool.log(spec.node_id))
         except BaseException:
             node.kill()  # its control socket must be closed: the agent ends only with it
             await self._gone(node)
             raise
-        node.watch(lambda: self._on_end(node, lost))
-        network = joined.network if joined is not None else ""
-        await node.door.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
+        node.watch(lambda: self._on_end(node, on_lost))
+        network = membership.network if membership is not None else ""
+        await node.port_forwards.open(ways(spec.address, spec.forwards, spec.service if network else None), network)
         return up
 
     async def run(self, node_id: str, run: Run) -> Exit:
@@ -217,21 +217,21 @@ class ProcessMachine:
         prefix = self._prefix(run.image)
         if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
             return Exit(None, "ContainerInvalidImage", mapped_images.unusable(run.image, prefix, problem))
-        contained = run.image is not None and prefix is None
-        if contained and not self._containers.has(node_id):
+        in_container = run.image is not None and prefix is None
+        if in_container and not self._containers.has(node_id):
             return await self._refusal(node, run)
-        if run.elevated and not contained and not node.said_elevated:
+        if run.elevated and not in_container and not node.said_elevated:
             node.said_elevated = True
             logger.warning("%s: elevated commands run as %s here", node_id, node.up.environment["USER"])
         try:
-            program = _program(self._command(run), may_be_empty=contained)
+            program = _program(self._command(run), may_be_empty=in_container)
             _prepare(node.files, run.directory)
             await self._install(node.files, run.packages)
             await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
         await self._storage.copy(node.spec)
-        outcome = await (self._in_container(node, run, program) if contained else self._on_host(node, run, program))
+        outcome = await (self._in_container(node, run, program) if in_container else self._on_host(node, run, program))
         await self._storage.copy(node.spec)
         if outcome.code is None:
             return outcome
@@ -297,7 +297,7 @@ class ProcessMachine:
         node = self._nodes.get(node_id)
         if node is not None:
             node.shutdown_requested = True
-            node.door.close()
+            node.port_forwards.close()
             node.hang_up()
             try:
                 await asyncio.wait_for(asyncio.shield(node.gone), END_SECONDS)
@@ -314,18 +314,18 @@ class ProcessMachine:
                 async with self._removals:
                     await in_daemon_thread(partial(_delete, directory))
 
-    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
+    async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
         """Delete the directories of all pools and nodes but these. They are renamed before the first wait, because a
         new pool may have the name of an old one."""
-        for pool_id in [pool_id for pool_id in self._pools if pool_id not in known]:
+        for pool_id in [pool_id for pool_id in self._pools if pool_id not in node_ids]:
             del self._pools[pool_id]
-        gone = [_renamed(path) for path in _unknown(self._data_dir, known) if path not in self._going]
-        self._going.update(gone)
+        paths = [_renamed(path) for path in _unknown(self._data_dir, node_ids) if path not in self._going]
+        self._going.update(paths)
         try:
             async with self._removals:
-                await in_daemon_thread(partial(_delete_each, gone))
+                await in_daemon_thread(partial(_delete_each, paths))
         finally:
-            self._going.difference_update(gone)
+            self._going.difference_update(paths)
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         """Upload the logs of a node. Raises UploadError."""
@@ -358,17 +358,17 @@ class ProcessMachine:
             self._pools[pool_id] = _Pool(self._data_dir, _safe(pool_id))
         return self._pools[pool_id]
 
-    def _lay_out(self, spec: NodeSpec, pool: _Pool, joined: Joined | None) -> NodeUp:
+    def _lay_out(self, spec: NodeSpec, pool: _Pool, membership: Joined | None) -> NodeUp:
         root = self._root(spec)
         root.mkdir(parents=True, exist_ok=True)
-        shared = self.isolation.kind == "namespaces"
-        inside = str(pool.mount_point if shared else root)
-        home_user = pool.user(inside) if shared and self.isolation.user_namespace else None
-        interface = "eth0" if joined is not None and joined.network else "lo"
+        has_namespaces = self.isolation.kind == "namespaces"
+        inside = str(pool.mount_point if has_namespaces else root)
+        home_user = pool.user(inside) if has_namespaces and self.isolation.user_namespace else None
+        interface = "eth0" if membership is not None and membership.network else "lo"
         environment = _node_environment(str(pool.bin), inside, home_user or _user_name(), interface)
         if self.plain_nodes:
             environment[PLAIN] = self.plain_nodes
-        up = NodeUp(root, inside, environment, "docker" if joined else self.isolation.kind, spec.address)
+        up = NodeUp(root, inside, environment, "docker" if membership else self.isolation.kind, spec.address)
         files = files_of(up)
         try:
             for name in DIRECTORIES:
@@ -411,9 +411,9 @@ class ProcessMachine:
     async def _show(self, node: _Node, prefix: str | None) -> None:
         """An environment below /tmp of the machine is visible on every node of the pool: ranks are started by ssh."""
         pool = self._pools[node.spec.pool_id]
-        for path in pool.windows_of(prefix) if prefix else ():
-            if path not in pool.windows:
-                pool.windows.add(path)
+        for path in pool.visible_paths_of(prefix) if prefix else ():
+            if path not in pool.visible_paths:
+                pool.visible_paths.add(path)
                 peers = [peer for peer in self._nodes.values() if peer.spec.pool_id == node.spec.pool_id]
                 await asyncio.gather(*(peer.ask(op="expose", path=path) for peer in peers), return_exceptions=True)
 
@@ -434,22 +434,22 @@ class ProcessMachine:
         for error in filter(None, errors):
             raise error
 
-    async def _install(self, files: Below, wanted: tuple[Package, ...]) -> None:
+    async def _install(self, files: RootedPath, package_list: tuple[Package, ...]) -> None:
         """Unpack missing packages. Raises NodeUnfit."""
-        for package in wanted:
+        for package in package_list:
             await asyncio.to_thread(packages.install, self._data_dir, files, package)
 
     async def _send(self, node: _Node, run: Run, outcome: Exit) -> Exit:
         """Upload the output files that are due; cancelled with the scope."""
         assert outcome.code is not None
-        due = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
-        if not due or run.scope in node.ended:
+        uploads = tuple(item for item in run.uploads if output_files.applies(item, outcome.code))
+        if not uploads or run.scope in node.ended:
             return outcome
         environment = self._environment(node, run)
         files = files_of(node.up, mounted_at(self._data_dir, node.spec))
         source = output_files.Source(files, node.up.root_inside, run.directory, environment)
         called_off = threading.Event()
-        wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(due, source, called_off.is_set)))
+        wait = asyncio.ensure_future(in_daemon_thread(lambda: output_files.send(uploads, source, called_off.is_set)))
         try:
             with node.calling_off(run.scope, [wait]):
                 await asyncio.wait([wait])
@@ -463,7 +463,7 @@ class ProcessMachine:
             return outcome._replace(failure="FileUploadMiscError", message=str(error))
         return outcome
 
-    async def _download(self, item: Download, target: str, files: Below) -> None:
+    async def _download(self, item: Download, target: str, files: RootedPath) -> None:
         item = await self._storage.addressed(item)
         called_off, ca = threading.Event(), trust.of(self._data_dir).ca
         async with self._slots:
@@ -472,11 +472,11 @@ class ProcessMachine:
             finally:
                 called_off.set()
 
-    async def _on_end(self, node: _Node, lost: Callable[[str], None]) -> None:
+    async def _on_end(self, node: _Node, on_lost: Callable[[str], None]) -> None:
         await self._gone(node)
         if not node.shutdown_requested:
             logger.warning("%s: the node died", node.spec.node_id)
-            lost(node.spec.node_id)  # before the first await: a command that ran here must not be sent here again
+            on_lost(node.spec.node_id)  # before the first await: a command that ran here must not be sent here again
             await self._containers.leave(node.spec.node_id)
 
     async def _gone(self, node: _Node) -> None:
@@ -502,7 +502,7 @@ class _Node:
         self.files = files_of(up)
         self.shutdown_requested = False
         """Whether its end was requested."""
-        self.door = Door()
+        self.port_forwards = PortForwards()
         self.said_elevated = False
         self.ended: set[str] = set()
         """Names of ended scopes, which are not used again."""
@@ -531,10 +531,10 @@ class _Node:
     async def _come_up(self, boot: dict[str, Any], log: Path) -> dict[str, Any]:
         """Start the agent. Returns its first message, or how it failed."""
         self.hang_up()
-        ours, theirs = socket.socketpair()
-        with theirs, log.open("ab") as stderr:
-            self._process = _start_agent(theirs, self.spec.node_id, stderr)
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        own_end, agent_end = socket.socketpair()
+        with agent_end, log.open("ab") as stderr:
+            self._process = _start_agent(agent_end, self.spec.node_id, stderr)
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=own_end)
         try:
             self._send(boot)
             return await asyncio.wait_for(_receive(self._reader), BOOT_SECONDS)
@@ -544,9 +544,9 @@ class _Node:
             event = "killed" if await asyncio.to_thread(_was_killed, self._process) else "failed"
         return {"event": event, "message": f"its agent did not come up; see {log}"}
 
-    def watch(self, ended: Callable[[], Any]) -> None:
-        """Start to dispatch answers; `ended()` is awaited when the connection to the agent ends."""
-        self._task = asyncio.create_task(self._listen(ended))
+    def watch(self, on_end: Callable[[], Any]) -> None:
+        """Start to dispatch answers; `on_end()` is awaited when the connection to the agent ends."""
+        self._task = asyncio.create_task(self._listen(on_end))
 
     async def ask(self, **message: Any) -> dict[str, Any]:
         """Send a request and wait for its answer. Raises NodeLost if the node ends meanwhile."""
@@ -604,7 +604,7 @@ class _Node:
 
     def say_gone(self) -> None:
         self.hang_up()
-        self.door.close()
+        self.port_forwards.close()
         self._call_off(None)
         for answer in self._answers.values():
             if not answer.done():
@@ -617,12 +617,12 @@ class _Node:
         body = json.dumps(message).encode()
         self._writer.write(struct.pack("!I", len(body)) + body)
 
-    async def _listen(self, ended: Callable[[], Any]) -> None:
+    async def _listen(self, on_end: Callable[[], Any]) -> None:
         assert self._reader is not None
         with contextlib.suppress(EOFError, OSError):
             while True:
                 self._hand_out(await _receive(self._reader))
-        await ended()
+        await on_end()
 
     def _hand_out(self, message: dict[str, Any]) -> None:
         answer = self._answers.get(message["id"])
@@ -651,14 +651,16 @@ class _Pool:
         self.keys = self._dir / "ssh"
         self.mount_point = data_dir / "mnt" / name
         """The path of each node's own directory on the node: the same for all, as on Azure."""
-        self.house = data_dir
-        self.windows = {window for path in (HERE, sys.prefix, sys.base_prefix) for window in self.windows_of(path)}
+        self.data_dir = data_dir
+        self.visible_paths = {
+            directory for path in (HERE, sys.prefix, sys.base_prefix) for directory in self.visible_paths_of(path)
+        }
         """The parts of the machine's /tmp and of the data directory that its nodes see besides their own."""
         self._members: dict[str, NodeSpec] = {}
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.peers.mkdir(exist_ok=True, mode=0o700)
         self.bin.mkdir(exist_ok=True)
-        _write_program(self.bin / "ssh", _ssh_program(self.peers))
+        _write_program(self.bin / "ssh", f'#!/bin/sh\nexec {shlex.join(_ssh_words(self.peers))} "$@"\n')
 
     def admit(self, spec: NodeSpec) -> None:
         """Before a node boots: add its name to the table of the pool, and create the stand-ins for its size."""
@@ -676,7 +678,7 @@ class _Pool:
         """Delete what an earlier start left in the node's /tmp. Blocks."""
         tmp = self.tmp(node_id)
         _delete(tmp)
-        Below(tmp.parent).make(tmp.name, 0o1777)
+        RootedPath(tmp.parent).make(tmp.name, 0o1777)
 
     def dismiss(self, spec: NodeSpec) -> None:
         if self._members.get(spec.node_id) is not spec:
@@ -694,14 +696,14 @@ class _Pool:
         (self._dir / "passwd").write_text(entry + Path("/etc/passwd").read_text())
         return "_azbatch"
 
-    def windows_of(self, path: str | Path) -> list[str]:
+    def visible_paths_of(self, path: str | Path) -> list[str]:
         """The directories that a node needs for this one, if they are outside its view: the directory itself, and for a
         Python environment those of the links to its interpreter and of the installation."""
         links = list(_links(Path(path, "bin/python")))
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(window for window in places if window.startswith(("/tmp/", f"{self.house}/")))
+        return sorted(directory for directory in places if directory.startswith(("/tmp/", f"{self.data_dir}/")))
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
         """(what, over what, read-only) that a node mounts; files of the machine only if they exist."""
@@ -709,9 +711,9 @@ class _Pool:
         if (self._dir / "passwd").exists():
             files.append((self._dir / "passwd", "/etc/passwd"))
         present = [(str(file), over, False) for file, over in files if Path(over).exists()]
-        shared = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
-        mounted = [(str(directory), str(directory), False) for directory in mounted_at(self.house, spec)]
-        return [(str(root), str(self.mount_point), False), *shared, *mounted, *present]
+        directories = [(str(directory), str(directory), True) for directory in (self.bin, self.peers)]
+        mounts = [(str(directory), str(directory), False) for directory in mounted_at(self.data_dir, spec)]
+        return [(str(root), str(self.mount_point), False), *directories, *mounts, *present]
 
     def resolver(self, spec: NodeSpec, text: str) -> list[tuple[str, str, bool]]:
         """The mounts for a network with its own name servers."""
@@ -756,16 +758,16 @@ def _other_hosts() -> list[str]:
 ENDED_BEFORE = Exit(None, "TaskEnded", "the task ended before its command started")
 
 
-def _address(spec: NodeSpec, joined: Joined | None) -> str:
+def _address(spec: NodeSpec, membership: Joined | None) -> str:
     """A container may have used the node before."""
-    return joined.address if joined is not None else f"127.{spec.address.partition('.')[2]}"
+    return membership.address if membership is not None else f"127.{spec.address.partition('.')[2]}"
 
 
 def _boot_message(
-    spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation, joined: Joined | None
+    spec: NodeSpec, up: NodeUp, pool: _Pool, isolation: Isolation, membership: Joined | None
 ) -> dict[str, Any]:
     last = [int(byte) for byte in spec.address.split(".")[-2:]]
-    resolver = pool.resolver(spec, joined.resolver) if joined is not None else []
+    resolver = pool.resolver(spec, membership.resolver) if membership is not None else []
     return {
         "op": "boot",
         "isolation": isolation.kind,
@@ -774,11 +776,12 @@ def _boot_message(
         "address": spec.address,
         "environment": dict(up.environment),
         "peers": str(pool.peers),
-        "house": str(pool.house),
+        "data_dir": str(pool.data_dir),
         "tmp": str(pool.tmp(spec.node_id)),
-        "windows": sorted(path for path in pool.windows if Path(path).is_dir()),  # a mapped environment may be gone
+        # A mapped environment may be gone.
+        "visible_paths": sorted(path for path in pool.visible_paths if Path(path).is_dir()),
         "binds": pool.binds(spec, up.root) + resolver,
-        "network": joined.network if joined is not None else "",
+        "network": membership.network if membership is not None else "",
         "first_pid": 1000 + (last[0] * 256 + last[1]) * 997 % 20000,
     }
 
@@ -837,8 +840,8 @@ async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 def _isolation(data_dir: Path) -> Isolation:
     """Try it: a kernel may create namespaces and then refuse every mount in them (AppArmor in Ubuntu 24.04)."""
-    wanted = os.environ.get("BATCHTRAIN_EMULATOR_ISOLATION", "")
-    if wanted == "process":
+    choice = os.environ.get("BATCHTRAIN_EMULATOR_ISOLATION", "")
+    if choice == "process":
         remedy = f"unset the variable, then {RESTART}"
         return Isolation("process", reason="BATCHTRAIN_EMULATOR_ISOLATION=process", remedy=remedy)
     reason = ""
@@ -846,7 +849,7 @@ def _isolation(data_dir: Path) -> Isolation:
         reason = _probe(data_dir, user_namespace)
         if not reason:
             return Isolation("namespaces", user_namespace)
-    if wanted == "namespaces":
+    if choice == "namespaces":
         raise OSError(f"BATCHTRAIN_EMULATOR_ISOLATION=namespaces, but this kernel refuses them: {reason}")
     return Isolation("process", reason=f"the kernel refuses namespaces: {reason}", remedy=_remedy(Path("/proc/sys")))
 
@@ -877,14 +880,14 @@ def _says(file: Path, word: str) -> bool:
 
 def _probe(data_dir: Path, user_namespace: bool) -> str:
     """Why an agent cannot use namespaces; empty if it can."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs, (data_dir / "probe").open("w+b") as output:
-        agent = _start_agent(theirs, "probe", output)
-        house = str(data_dir)
+    own_end, agent_end = socket.socketpair()
+    with own_end, agent_end, (data_dir / "probe").open("w+b") as output:
+        agent = _start_agent(agent_end, "probe", output)
+        hidden = str(data_dir)
         boot = {"op": "probe", "user_namespace": user_namespace, "hostname": "probe", "first_pid": 1000}
-        more = {"house": house, "tmp": "/tmp", "windows": [], "binds": [(house, f"{house}/mnt", True)]}
+        more = {"data_dir": hidden, "tmp": "/tmp", "visible_paths": [], "binds": [(hidden, f"{hidden}/mnt", True)]}
         body = json.dumps({**boot, **more}).encode()
-        ours.sendall(struct.pack("!I", len(body)) + body)
+        own_end.sendall(struct.pack("!I", len(body)) + body)
         try:
             status = agent.wait(BOOT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -913,12 +916,12 @@ def _program(command_line: str, *, may_be_empty: bool = False) -> list[str]:
     return program
 
 
-def files_of(up: NodeUp, mounted: Iterable[Path] = ()) -> Below:
-    """The files below the directory of a node, and below `mounted`, the directories of its mounted file systems."""
-    return Below(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounted}})
+def files_of(up: NodeUp, mounts: Iterable[Path] = ()) -> RootedPath:
+    """The files below the directory of a node, and below `mounts`, the directories of its mounted file systems."""
+    return RootedPath(up.root, {up.root_inside: up.root, **{str(directory): directory for directory in mounts}})
 
 
-def _prepare(files: Below, directory: str) -> None:
+def _prepare(files: RootedPath, directory: str) -> None:
     """Create the directory of a run and its `wd`."""
     try:
         files.make(f"{directory}/wd")
@@ -931,25 +934,25 @@ def mounted_at(data_dir: Path, spec: NodeSpec) -> list[Path]:
     return [data_dir / mount.directory for mount in spec.mounts]
 
 
-def _mount_all(data_dir: Path, files: Below, mounts: tuple[Mount, ...]) -> None:
+def _mount_all(data_dir: Path, files: RootedPath, mounts: tuple[Mount, ...]) -> None:
     """Links below `fsmounts` to these directories, each with a log as Batch writes one."""
     for mount in mounts:
         link = f"fsmounts/{mount.path}"
         with contextlib.suppress(LeadsOut):  # the user linked it to another directory, which exists or not
-            Below(data_dir).make(mount.directory)
+            RootedPath(data_dir).make(mount.directory)
         files.link(link, str(data_dir / mount.directory))
         files.write(f"{link}.log", f"{mount.path} is {mount.directory} of the emulator's data directory\n".encode())
 
 
-def _unknown(data_dir: Path, known: Mapping[str, Collection[str]]) -> Iterator[Path]:
+def _unknown(data_dir: Path, node_ids: Mapping[str, Collection[str]]) -> Iterator[Path]:
     """Directories of pools and nodes that no record names."""
     yield from data_dir.glob("mnt")  # of an earlier version: nodes have it in their own mounts now
     for pools, of_nodes in (("nodes", "."), ("machine", "nodes")):
         for pool in data_dir.glob(f"{pools}/*"):
-            if pool.name not in known:
+            if pool.name not in node_ids:
                 yield pool
                 continue
-            yield from (node for node in pool.glob(f"{of_nodes}/*") if node.name not in known[pool.name])
+            yield from (node for node in pool.glob(f"{of_nodes}/*") if node.name not in node_ids[pool.name])
 
 
 def _renamed(path: Path) -> Path:
@@ -980,7 +983,7 @@ def _safe(name: str) -> str:
 def _delete(directory: Path) -> None:
     """Delete the directory of a node if it exists, even if a task removed its own write permission."""
     try:
-        Below(directory.parent).remove(directory.name)
+        RootedPath(directory.parent).remove(directory.name)
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -1002,10 +1005,6 @@ def _write_program(path: Path, text: str) -> None:
     aside.rename(path)
 
 
-def _ssh_program(peers: Path) -> str:
-    return f'#!/bin/sh\nexec {shlex.join(_ssh_words(peers))} "$@"\n'
-
-
 def _ssh_words(peers: Path) -> tuple[str, ...]:
     return sys.executable, "-I", "-S", str(HERE / "ssh.py"), str(peers)
 
@@ -1020,9 +1019,9 @@ def _nvidia_smi_program(spec: NodeSpec) -> str:
 
 def _sweep(marker: str) -> None:
     """Kill what a plain-process node left behind when its agent was killed: all processes with its marker."""
-    wanted = marker.encode()
+    needle = marker.encode()
     for _ in range(SWEEP_ROUNDS):
-        pids = [pid for pid in _own_processes() if wanted in _environment_of(pid)]
+        pids = [pid for pid in _own_processes() if needle in _environment_of(pid)]
         if not pids:
             return
         for pid in pids:
@@ -1048,11 +1047,11 @@ def _wait_for_end(pid: int, seconds: float) -> None:
 
 
 def _own_processes() -> list[int]:
-    uid, own = os.getuid(), os.getpid()
+    uid, own_pid = os.getuid(), os.getpid()
     pids = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != own and entry.stat().st_uid == uid:
+            if entry.name.isdigit() and int(entry.name) != own_pid and entry.stat().st_uid == uid:
                 pids.append(int(entry.name))
     return pids
 

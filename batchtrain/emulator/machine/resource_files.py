@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from batchtrain.emulator import trust
 from batchtrain.emulator.interface import Download
-from batchtrain.emulator.machine.below import Below, LeadsOut
+from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 
 CHUNK = 1 << 16
 TIMEOUT_SECONDS = 60.0
@@ -36,7 +36,9 @@ class DownloadError(Exception):
         self.code = code
 
 
-def fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None = None) -> None:
+def fetch(
+    item: Download, directory: str, node: RootedPath, called_off: Callable[[], bool], ca: Path | None = None
+) -> None:
     """Download to `directory/item.path` of a node: a file, or the blobs of a container. Blocks.
 
     After `called_off()` returns True, it leaves no file behind and ends with the next data or timeout. `ca`:
@@ -48,7 +50,7 @@ def fetch(item: Download, directory: str, node: Below, called_off: Callable[[], 
         _fetch(blob, directory, node, called_off, ca)
 
 
-def _fetch(item: Download, directory: str, node: Below, called_off: Callable[[], bool], ca: Path | None) -> None:
+def _fetch(item: Download, directory: str, node: RootedPath, called_off: Callable[[], bool], ca: Path | None) -> None:
     if not item.path or item.path.startswith("/"):
         raise DownloadError("ResourceFileWriteFailed", f"{item.path}: leads out of the node's directory")
     end = time.monotonic() + MOST_SECONDS
@@ -151,7 +153,9 @@ def opener(url: str, ca: Path | None = None) -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
 
 
-def _store(body: HTTPResponse, node: Below, path: str, mode: int, called_off: Callable[[], bool], end: float) -> None:
+def _store(
+    body: HTTPResponse, node: RootedPath, path: str, mode: int, called_off: Callable[[], bool], end: float
+) -> None:
     """A task sees the whole file or none."""
     with node.new(path, mode) as file:
         while not called_off() and (chunk := body.read1(CHUNK)):  # the available data: `read` waits for a whole chunk

@@ -11,15 +11,15 @@ from batchtrain.emulator.machine.simulated import SimulatedMachine
 class RoutingMachine:
     """Sends the calls of each node to its machine."""
 
-    def __init__(self, real: Machine, simulated: SimulatedMachine) -> None:
-        self.real, self.simulated = real, simulated
+    def __init__(self, real: Machine, simulation: SimulatedMachine) -> None:
+        self.real, self.simulated = real, simulation
         self.plain_nodes = real.plain_nodes
 
     def _of(self, node_id: str) -> Machine:
         return self.simulated if self.simulated.has(node_id) else self.real
 
-    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        return await (self.simulated if spec.simulated else self.real).boot(spec, lost)
+    async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
+        return await (self.simulated if spec.simulated else self.real).boot(spec, on_lost)
 
     async def run(self, node_id: str, run: Run) -> Exit:
         return await self._of(node_id).run(node_id, run)
@@ -33,8 +33,8 @@ class RoutingMachine:
     async def remove(self, node_id: str) -> None:
         await self._of(node_id).remove(node_id)
 
-    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
-        await self.real.sweep(known)
+    async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
+        await self.real.sweep(node_ids)
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         await self._of(node_id).send_logs(node_id, container_url, directory)

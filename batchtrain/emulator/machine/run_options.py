@@ -84,10 +84,10 @@ def fit(text: str, node: Node) -> Fitted:
         elif name == "--help":
             raise Refused("containerRunOptions: --help makes no container")
         else:
-            fitted = None if value is None else _on_machine(name, value, node)
-            arguments.append(name if fitted is None else f"{name}={fitted}")
-            arguments += _covers(name, fitted or "", node)
-            volumes += _volumes(name, fitted or "")
+            machine_value = None if value is None else _on_machine(name, value, node)
+            arguments.append(name if machine_value is None else f"{name}={machine_value}")
+            arguments += _covers(name, machine_value or "", node)
+            volumes += _volumes(name, machine_value or "")
     return Fitted((f"--network={network}", *arguments), entrypoint, tuple(left_out), tuple(volumes))
 
 
@@ -139,8 +139,8 @@ def _left_out(name: str, value: str | None, node: Node) -> str:
 
 
 def _others_processes(name: str, value: str | None) -> str:
-    shared = {"--pid": ("host", "container:"), "--ipc": ("container:",)}.get(name, ())
-    return "the processes would run outside the node" if (value or "").startswith(shared) else ""
+    outside = {"--pid": ("host", "container:"), "--ipc": ("container:",)}.get(name, ())
+    return "the processes would run outside the node" if (value or "").startswith(outside) else ""
 
 
 def _no_device(name: str, value: str | None, node: Node) -> str:
@@ -150,16 +150,16 @@ def _no_device(name: str, value: str | None, node: Node) -> str:
 
 def _no_infiniband(name: str, value: str | None, node: Node) -> str:
     """Unlimited locked memory is for InfiniBand, and an engine without privileges fails with it."""
-    wanted = name == "--ulimit" and (value or "").startswith(f"{MEMLOCK}=")
-    return "this machine has no InfiniBand, which needs it" if wanted and not node.has_device(INFINIBAND) else ""
+    locks_memory = name == "--ulimit" and (value or "").startswith(f"{MEMLOCK}=")
+    return "this machine has no InfiniBand, which needs it" if locks_memory and not node.has_device(INFINIBAND) else ""
 
 
 def _on_machine(name: str, value: str, node: Node) -> str:
     """Translate a bind: a path of the node becomes that of the machine, and a volume gets the prefix of the node."""
     if name == "--volume":
-        source, colon, rest = value.partition(":")
-        own = node.on_machine(source) if source.startswith("/") else f"{node.prefix}{source}"
-        return f"{own}{colon}{rest}" if colon else value
+        source, colon, target = value.partition(":")
+        machine_source = node.on_machine(source) if source.startswith("/") else f"{node.prefix}{source}"
+        return f"{machine_source}{colon}{target}" if colon else value
     if name == "--mount":
         parts = value.split(",")
         return ",".join(_mount_part(part, node, bind="type=bind" in parts) for part in parts)
@@ -185,11 +185,11 @@ def _covers(name: str, value: str, node: Node) -> list[str]:
 def _bound(name: str, value: str) -> tuple[str, str]:
     """(source, target) of an option that binds a directory or a volume; empty for other options."""
     if name == "--volume":
-        source, colon, rest = value.partition(":")
-        return (source, rest.partition(":")[0]) if colon else ("", "")
+        source, colon, remainder = value.partition(":")
+        return (source, remainder.partition(":")[0]) if colon else ("", "")
     if name != "--mount":
         return "", ""
-    parts = {key: given for key, _, given in (part.partition("=") for part in value.split(","))}
+    parts = {key: text for key, _, text in (part.partition("=") for part in value.split(","))}
     target = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
     return parts.get("source") or parts.get("src") or "", target
 

@@ -61,8 +61,8 @@ class SimulatedMachine:
         """Whether a node is simulated."""
         return node_id in self._lost
 
-    async def boot(self, spec: NodeSpec, lost: Callable[[str], None]) -> NodeUp:
-        self._lost[spec.node_id] = lost
+    async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
+        self._lost[spec.node_id] = on_lost
         return NodeUp(self._root / spec.node_id, "/mnt/batch/tasks", {}, "simulated")
 
     async def run(self, node_id: str, run: Run) -> Exit:
@@ -71,38 +71,38 @@ class SimulatedMachine:
         act = act_of(run.command_line)
         if not act.ticks:
             return Exit(act.code)
-        ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-        self._running[node_id, run.scope] = ended
+        end: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        self._running[node_id, run.scope] = end
         alarm = self._alarms.at(self._alarms.clock() + act.ticks)
 
         def over(alarm: asyncio.Future[None]) -> None:
-            if not ended.done() and not alarm.cancelled():
-                ended.set_result(Exit(act.code))
+            if not end.done() and not alarm.cancelled():
+                end.set_result(Exit(act.code))
 
         alarm.add_done_callback(over)
         try:
-            return await ended
+            return await end
         finally:
             alarm.cancel()
             self._running.pop((node_id, run.scope), None)
 
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
-        ended = self._running.pop((node_id, scope), None)
-        if ended is not None and not ended.done():
-            ended.set_result(Exit(KILLED))
+        end = self._running.pop((node_id, scope), None)
+        if end is not None and not end.done():
+            end.set_result(Exit(KILLED))
 
     async def shutdown(self, node_id: str) -> None:
         self._lost.pop(node_id, None)
         for key in [key for key in self._running if key[0] == node_id]:
-            ended = self._running.pop(key)
-            if not ended.done():
-                ended.set_exception(NodeLost(node_id))
+            end = self._running.pop(key)
+            if not end.done():
+                end.set_exception(NodeLost(node_id))
 
     async def remove(self, node_id: str) -> None:
         await self.shutdown(node_id)
 
-    async def sweep(self, known: Mapping[str, Collection[str]]) -> None:
-        """Simulated nodes have no directories."""
+    async def sweep(self, node_ids: Mapping[str, Collection[str]]) -> None:
+        """Does nothing: simulated nodes have no directories."""
 
     async def send_logs(self, node_id: str, container_url: str, directory: str) -> None:
         from batchtrain.emulator.machine import output_files  # slow to import, and the logs of few nodes are requested

@@ -51,14 +51,14 @@ def parse(arguments: list[str]) -> Request:
     time. The remaining words, joined by spaces, are the command.
     """
     flags: dict[str, str] = {}
-    rest = _options(arguments, flags)
-    if not rest:
+    words = _options(arguments, flags)
+    if not words:
         if "V" in flags:
             return Request("", "", "", frozenset(flags))
         raise Usage(USAGE)
-    host, port = _destination(rest[0])
-    rest = _options(rest[1:], flags)
-    return Request(host, flags.get("p") or port or "22", " ".join(rest), frozenset(flags))
+    host, port = _destination(words[0])
+    words = _options(words[1:], flags)
+    return Request(host, flags.get("p") or port or "22", " ".join(words), frozenset(flags))
 
 
 def _options(words: list[str], flags: dict[str, str]) -> list[str]:
@@ -117,9 +117,9 @@ def main(peers: str, arguments: list[str]) -> int:
     if "V" in request.flags:
         print("OpenSSH stand-in of an emulated Azure Batch node", file=sys.stderr)
         return 0
-    if refused := sorted(request.flags & FORWARD_OPTIONS):
+    if forwards := sorted(request.flags & FORWARD_OPTIONS):
         return _fail(
-            f"ssh: -{refused[0]} does not exist on an emulated node: ssh only runs commands on nodes of the pool"
+            f"ssh: -{forwards[0]} does not exist on an emulated node: ssh only runs commands on nodes of the pool"
         )
     if (plain := os.environ.get("BATCHTRAIN_EMULATED_PLAIN")) and starts_open_mpi(request.command):
         return _fail(
@@ -139,8 +139,8 @@ def _on_a_terminal(command: str) -> str:
     words = (
         f"import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn({['/bin/sh', '-c', command or SHELL]!r})))"
     )
-    quoted = words.replace("'", "'\\''")
-    return f"exec '{sys.executable}' -I -S -c '{quoted}'"
+    program = words.replace("'", "'\\''")
+    return f"exec '{sys.executable}' -I -S -c '{program}'"
 
 
 def _log_in(peers: str, request: Request) -> int:
@@ -166,9 +166,9 @@ def _log_in(peers: str, request: Request) -> int:
     data = len(body).to_bytes(4, "big") + body
     rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in stdio)
     try:
-        sent = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)])
-        if sent < len(data):  # an empty command is sent, too; it fails if a quick session is already over
-            connection.sendall(data[sent:])
+        count = connection.sendmsg([data], [(SOL_SOCKET, SCM_RIGHTS, rights)])
+        if count < len(data):  # an empty command is sent, too; it fails if a quick session is already over
+            connection.sendall(data[count:])
         if request.background and os.fork() != 0:
             return 0
         status = connection.recv(1)

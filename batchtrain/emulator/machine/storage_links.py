@@ -20,5 +20,5 @@ def container_url(account: StorageAccount, container: str) -> str:
     fields = {"sp": "rwdlac", "ss": "b", "srt": "sco", "st": "", "se": end, "sip": "", "spr": "", "sv": STORAGE_VERSION}
     text = "\n".join([account.account, *fields.values(), "", ""])  # an empty encryption scope is the last line
     signature = hmac.new(base64.b64decode(account.key), text.encode(), hashlib.sha256).digest()
-    given = {name: value for name, value in fields.items() if value}
-    return f"{account.endpoint}/{container}?{urlencode({**given, 'sig': base64.b64encode(signature).decode()})}"
+    query = {name: value for name, value in fields.items() if value}
+    return f"{account.endpoint}/{container}?{urlencode({**query, 'sig': base64.b64encode(signature).decode()})}"

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 CHUNK = 10_000
 """Names of one directory that are read at a time: the next ones in order."""
@@ -61,7 +61,7 @@ class Walk:
     """
 
     def __init__(
-        self, tree: Below, top: str = "", *, after: str = "", depth: int | None = None, follow: bool = False
+        self, tree: RootedPath, top: str = "", *, after: str = "", depth: int | None = None, follow: bool = False
     ) -> None:
         self._tree, self._top, self._depth, self._follow = tree, top, depth, follow
         names = after.split("/") if after else []
@@ -226,7 +226,7 @@ class Walks:
             return walk
 
     def _expire(self) -> None:
-        """The oldest come first."""
+        """Drop the walks that have expired, and the oldest ones if there are too many."""
         while self._waiting:
             until, _ = next(iter(self._waiting.values()))
             if len(self._waiting) <= self._most and until > self._clock():

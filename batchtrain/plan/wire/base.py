@@ -35,8 +35,8 @@ _SPECIAL = {
 def _spelt(name: str) -> str:
     if name in _SPECIAL:
         return _SPECIAL[name]
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
+    head, *words = name.split("_")
+    return head + "".join(word.capitalize() for word in words)
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_spelt):
@@ -132,8 +132,8 @@ POOL_NONADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="n
 
 def document(body: Wire | dict[str, Any]) -> dict[str, Any]:
     """The JSON document of a body, as a plan shows it."""
-    built: dict[str, Any] = msgspec.to_builtins(body, enc_hook=shown)
-    return built
+    content: dict[str, Any] = msgspec.to_builtins(body, enc_hook=shown)
+    return content
 
 
 def encoded(body: Wire) -> bytes:

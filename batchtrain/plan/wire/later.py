@@ -86,9 +86,9 @@ class VaultSettings:
 
     def filled(self, fill: Fill) -> list[Any]:
         """The settings of the secret, then those of the file."""
-        known = {setting.name for setting in self.settings}
+        names = {setting.name for setting in self.settings}
         more = json.loads(fill(self.secret))
-        return [*({"name": name, "value": value} for name, value in more.items() if name not in known), *self.settings]
+        return [*({"name": name, "value": value} for name, value in more.items() if name not in names), *self.settings]
 
 
 def shown(value: Any) -> Any:
@@ -98,8 +98,8 @@ def shown(value: Any) -> Any:
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
     """The JSON document of a body as it is sent, with every placeholder filled."""
-    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body, enc_hook=lambda value: value.filled(fill)))
-    return sent
+    content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body, enc_hook=lambda value: value.filled(fill)))
+    return content
 
 
 def templates(body: Any) -> dict[str, Template]:
@@ -131,8 +131,8 @@ def pieces(body: Any) -> tuple[bytes, tuple[Piece, ...]]:
         holes.append(value)
         return f"{mark}{len(holes) - 1}>"
 
-    marked = msgspec.json.encode(body, enc_hook=hole)
-    around = re.split(re.escape(b'"' + mark.encode()) + rb'(\d+)>"', marked)
+    template = msgspec.json.encode(body, enc_hook=hole)
+    around = re.split(re.escape(b'"' + mark.encode()) + rb'(\d+)>"', template)
     parts = tuple(holes[int(part)] if number % 2 else part for number, part in enumerate(around))
     return plain, parts if holes else ()
 

@@ -36,6 +36,12 @@ def be_primary() -> int:
     return primary.run() if hosts else 1
 
 
+def note_end(code: int) -> None:
+    """Note the end of this attempt of the task, as the launch text would that has become this process."""
+    if "BATCHTRAIN_ATTEMPT_DIR" in os.environ:
+        output_of(["bash", os.path.join(HERE, "attempt.sh"), "ended", str(code)], dict(os.environ), "/", 30)
+
+
 def be_node(mark: str) -> int:
     """stdin and stdout are the channel; no other code may write to it."""
     reader, writer = os.dup(0), os.dup(1)
@@ -65,7 +71,9 @@ def keep_to_ourselves() -> None:
 def main(arguments: "list[str]") -> int:
     keep_to_ourselves()
     if arguments[:1] == ["primary"] and len(arguments) == 1:
-        return be_primary()
+        code = be_primary()
+        note_end(code)
+        return code
     if arguments[:1] == ["node"] and len(arguments) == 2:
         return be_node(arguments[1])
     return refuse("usage: python3 launch primary")

@@ -15,6 +15,7 @@ from .process_end import End, Failure, write
 from .processes import ending, exit_code, quoted, reap, send_signal, spawn
 from .screen import Screen
 from .spec import HERE, QUICK, Gang, LaunchError, Message, Node, Process, Spec, Values
+from .stream import Stream
 from .supervisor import WINDOW, guarded
 
 
@@ -117,6 +118,9 @@ class Session:
         self.primary.on_error(message["id"], message["error"])
         self.primary.on_process_ended(message["id"], message["code"], message["at"] - self.skew, message["ours"])
 
+    def on_measured(self, message: "Message") -> None:
+        self.primary.stream.measured(message["id"], message["lines"].encode())
+
     def on_stopped(self, message: "Message") -> None:
         self.primary.on_process_stopped(message["id"], message["seconds"])
 
@@ -136,6 +140,7 @@ class Session:
 
     def on_output(self, process: int, stream: int, data: bytes) -> None:
         self.primary.screen.show(process, stream, data)
+        self.primary.stream.printed(process, stream, data)
         self.primary.screen.take(self, len(data))
         self.primary.on_printed(process)
 
@@ -204,6 +209,7 @@ class Primary:
         self.mark = "{:x}".format(int.from_bytes(os.urandom(8), "big"))
         self.loop = Loop()
         self.screen = Screen(self.loop)
+        self.stream = Stream(self.loop, ranks_folder(os.getcwd()))
         self.sessions = [Session(self, index, host) for index, host in enumerate(hosts)]
         self.joined: "list[Session]" = []
         self.failures: "list[Failure]" = []
@@ -362,6 +368,7 @@ class Primary:
         self.gang = gang
         self.alive = {process.id: process for process in gang.processes}
         self.introduce(gang)
+        self.stream.begin(gang)
         for at, session in enumerate(self.joined):
             if session.channel:
                 session.channel.send(do="start", **messages[at])
@@ -493,6 +500,7 @@ class Primary:
             return
         self.over = True
         self.screen.end_lines()
+        self.stream.end()
         self.judge_nccl()
         self.tell_cause()
         self.patience = time.monotonic() + 3

@@ -7,7 +7,7 @@ import time
 from glob import glob
 
 from .processes import ending, signal_of
-from .spec import HERE, Any, Message, Node
+from .spec import Any, Message, Node
 
 FILE = "ends.jsonl"
 """Beside the output of the ranks on the primary: a record on each line, that of the cause first."""
@@ -73,12 +73,8 @@ def iso(at: float) -> str:
 
 
 def attempt() -> int:
-    """How often the task has begun in this directory; gang.sh counts. A start on another node begins with 1 again."""
-    try:
-        with open(os.path.join(HERE, "attempt"), encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 1
+    """The number of this attempt of the task, from 1."""
+    return int(os.environ.get("BATCHTRAIN_ATTEMPT", "1"))
 
 
 def write(folder: str, failures: "list[Failure]") -> None:

@@ -39,6 +39,11 @@ METRICS = ".metrics.jsonl"
 ERROR = ".error.json"
 TORCHRUNS_ERRORS = "torchelastic/*/attempt_*/*/error.json"
 
+MEASURES = 1.0
+"""Seconds between two looks at what the programs measured."""
+MOST_MEASURED = 64 << 20
+"""Bytes of a file of BATCHTRAIN_METRICS that are sent to the primary."""
+
 SAMPLES_BEGIN = 1.0
 """Seconds until a node is sampled: a launch is not to be slower for it."""
 
@@ -124,6 +129,10 @@ class Running:
         self.files = files
         self.kept = [0, 0]
         self.stopped_since = 0.0
+        self.metrics = ""
+        """Its file of BATCHTRAIN_METRICS."""
+        self.measured = 0
+        """Bytes of this file that were sent."""
 
 
 class Supervisor:
@@ -196,6 +205,7 @@ class Supervisor:
             slot = process["slot"]
             process["command"] = prepared(message["before"], process["command"])
             self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
+        self.loop.later(MEASURES, self.measure)
         self.loop.later(SAMPLES_BEGIN, lambda: self.sample(os.path.join(folder, "node" + METRICS)))
 
     def sample(self, file: str) -> None:
@@ -228,6 +238,7 @@ class Supervisor:
         files = [self.open_file(folder, process["file"], name) for name in ("stdout", "stderr")]
         running = Running(process["id"], pid, [pipe[0] for pipe in pipes], files)
         running.errors = environment.get("TORCHELASTIC_ERROR_FILE") or os.path.join(folder, TORCHRUNS_ERRORS)
+        running.metrics = environment["BATCHTRAIN_METRICS"]
         self.running[pid] = running
         self.every.append(running)
         for stream in (0, 1):
@@ -346,6 +357,26 @@ class Supervisor:
             if running.readers[stream] >= 0:
                 self.forward(running, stream)
 
+    def measure(self) -> None:
+        """Send what the programs measured since the last look."""
+        if not self.ending:
+            for running in self.every:
+                self.send_measured(running, 1 << 18)
+            self.loop.later(MEASURES, self.measure)
+
+    def send_measured(self, running: Running, most: int) -> None:
+        """Whole lines of its file, up to so many bytes. A file that cannot be read is fetched after the end."""
+        try:
+            with open(running.metrics, "rb") as file:
+                file.seek(running.measured)
+                data = file.read(min(most, MOST_MEASURED - running.measured))
+        except OSError:
+            return
+        data = data[: data.rfind(b"\n") + 1]
+        running.measured += len(data)
+        if data:
+            self.channel.send(do="measured", id=running.id, lines=data.decode("utf-8", "replace"))
+
     # ends
 
     def on_children(self) -> None:
@@ -420,6 +451,7 @@ class Supervisor:
             return
         for running in self.every:
             self.drain(running)
+            self.send_measured(running, MOST_MEASURED)
         self.tell_of_nccl()
         self.channel.send(do="done")
         deadline = time.monotonic() + 5

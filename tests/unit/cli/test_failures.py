@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from batchtrain.cli import failures
 from batchtrain.cli.options import Settings
 from batchtrain.config.types import Recipe, convert
+from batchtrain.errors import ResultsLeft, TaskFailed
 from batchtrain.records import Task
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.failed import failed
@@ -47,3 +50,13 @@ def test_escape_sequences_of_a_failed_task_are_not_printed(capsys: pytest.Captur
     printed = capsys.readouterr().err
     assert "\x1b" not in printed and "\r" not in printed
     assert "ValueError: " in printed and "gone" in printed and "  epoch 2\n" in printed
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_failed_task_hides_no_results_that_are_left(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TaskFailed) as raised:
+        raise TaskFailed("task j/t failed", task="j/t") from ResultsLeft("`batchtrain jobs fetch j` fetches them")
+    assert failures.report(raised.value, Settings(output=form)) == TaskFailed.exit_code
+    printed = capsys.readouterr().err
+    assert "task j/t failed" in printed and "`batchtrain jobs fetch j` fetches them" in printed
+    assert form == "table" or json.loads(printed)["problem"]["exit_code"] == ResultsLeft.exit_code

@@ -307,7 +307,7 @@ def test_many_mistakes_of_a_kind_are_counted_and_few_are_told() -> None:
         f"credentials: {PLANTED}: {PLANTED}",
     ],
 )
-def test_no_secret_is_told_wherever_it_was_put(spoilt: str) -> None:
+def test_no_message_shows_a_secret(spoilt: str) -> None:
     judged(encoded(credentials=spoilt))
 
 

@@ -79,7 +79,7 @@ def test_a_day_of_retirement_is_read(tmp_path: Path) -> None:
         ("- 1\n", 1, "", "the file must be a mapping"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, line: int, path: str, said: str) -> None:
+def test_a_mistake_is_reported_with_its_position(tmp_path: Path, text: str, line: int, path: str, said: str) -> None:
     (problem,) = problems(tmp_path, text)
     assert (problem.line, problem.path, problem.file) == (line, path, str(tmp_path / "catalog.yaml"))
     assert problem.message.startswith(said)
@@ -90,7 +90,7 @@ def test_a_mistake_is_shown_in_its_line(tmp_path: Path) -> None:
     assert problem.rendered().splitlines()[1:3] == [" 3 |   corse: 4", "   |   ^^^^^"]
 
 
-def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     found = problems(tmp_path, "sizes:\n- {name: A1, corse: 4, gpus: many}\n- {cores: 1}\nimage: []\n")
     assert [problem.line for problem in found] == [2, 2, 3, 4]
 
@@ -121,7 +121,7 @@ def test_the_variable_takes_the_place_of_the_user_s_file(tmp_path: Path) -> None
     assert files == (chosen,)
 
 
-def test_a_variable_that_names_no_file_is_said(tmp_path: Path) -> None:
+def test_a_variable_that_names_no_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"BATCHTRAIN_CATALOG is .*gone\.yaml, which is not a file"):
         catalog_file.load(None, {"BATCHTRAIN_CATALOG": str(tmp_path / "gone.yaml")})
 

@@ -345,6 +345,10 @@ CASES = [
     Case("inter-node-limit", "pool.autoscale.scenario.maximum_vm_count", "200 nodes",
          pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {"dedicated": 200}}}),
          pool(autoscale={"scenario": SCENARIO})),
+    *(Case("inter-node-limit", "pool.autoscale.scenario.maximum_vm_count", "101 nodes",
+           pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 101}}}),
+           pool(autoscale={"scenario": SCENARIO | {"maximum_vm_count": {kind: 100}}}))
+      for kind in ("dedicated", "low_priority")),
     Case("custom-image-limit", "pool.vm_count.low_priority", "at most 1000",
          both(pool(vm_count={"low_priority": 1001}), vm(platform_image=None, custom_image=MINE)),
          pool(vm_count={"low_priority": 1001})),
@@ -765,6 +769,8 @@ CASES = [
     Case("dependency-range-order", "task.depends_on_range", "9 to 1 is not a range", task(id="9", depends_on_range=[9,
          1]),
          task(id="9", depends_on_range=[1, 9])),
+    Case("dependency-range-order", "task.depends_on_range", "1 to 0 is not a range",
+         task(id="9", depends_on_range=[1, 0]), task(id="9", depends_on_range=[0, 0])),
     Case("dependency-range", "job.tasks[1].depends_on_range", "no task",
          {"tasks": [{"id": "t1"}, {"depends_on_range": [1, 3]}]},
          {"tasks": [{"id": "01"}, {"depends_on_range": [1, 3]}]}),
@@ -1799,7 +1805,7 @@ def found(rule: str, parts: Parts, sources: Mapping[str, Survey] | None = None) 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule} {case.at}")
-def test_a_rule_speaks_of_what_is_wrong_and_of_nothing_beside_it(case: Case) -> None:
+def test_a_rule_reports_its_mistake_and_nothing_else(case: Case) -> None:
     told = found(case.rule, case.bad, case.bad_sources)
     assert [path for path, _ in told] == [place(case.at)]
     assert case.says in told[0][1]
@@ -1969,12 +1975,12 @@ EVERYTHING_GONE: Parts = {
 }  # fmt: skip
 
 
-def test_every_property_that_is_gone_is_said_at_its_place() -> None:
+def test_every_removed_property_is_reported_at_its_position() -> None:
     told = {tuple("*" if step in (0, "v") else step for step in one.path) for one in gone(EVERYTHING_GONE)}
     assert told == {row.path for row in GONE}
 
 
-def test_no_message_about_what_is_gone_shows_a_value() -> None:
+def test_no_message_about_a_removed_property_shows_a_value() -> None:
     encrypted = {"encryption": {"enabled": True, "pfx": {"passphrase": "hunter2"}}}
     secret = {"credentials": {"slurm": {"db_password": "hunter2"}}, "settings": encrypted}
     assert len(gone(secret)) == 2
@@ -1988,7 +1994,7 @@ def gone(parts: Parts) -> list[check.CheckFinding]:
 # --- many tasks -----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_full_of_mistakes_is_compared_with_what_was_meant_only_so_often() -> None:
+def test_the_number_of_suggestions_for_a_file_full_of_mistakes_is_limited() -> None:
     tasks = [{"id": f"task{n}", "command": "x", "docker_image": "a/b", "depends_on": [f"tsk{n}"]} for n in range(2000)]
     messages = [message for _, message in found("unknown-dependency", {"tasks": tasks})]
     assert len(messages) == 2000
@@ -2042,7 +2048,7 @@ def test_a_circle_of_many_tasks_names_some_of_them() -> None:
     assert len(message) < 1000
 
 
-def test_each_circle_is_said_once() -> None:
+def test_each_circle_of_dependencies_is_reported_once() -> None:
     tasks = [{"id": name, "depends_on": [other]} for name, other in ("ab", "ba", "cd", "dc", "ea")]
     assert [path for path, _ in found("dependency-circle", {"tasks": tasks})] == [
         "job_specifications[0].tasks[0].depends_on[0]", "job_specifications[0].tasks[2].depends_on[0]",
@@ -2053,7 +2059,7 @@ def test_a_command_of_spaces_takes_no_time() -> None:
     assert found("nested-launch", both(gang(), task(command="bash -c" + " " * 300_000))) == []
 
 
-def test_a_retention_of_the_job_is_said_once_a_job() -> None:
+def test_a_retention_of_the_job_is_reported_once() -> None:
     short = {"max_wall_time": "02:00:00", "retention_time": "01:00:00"}
     parts = {"job": short, "tasks": [{}, {}], "jobs": [{"id": "k", "tasks": [{}, {}], **short}]}
     assert [path for path, _ in found("wall-time-retention", parts)] == [

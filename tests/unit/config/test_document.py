@@ -30,7 +30,7 @@ def test_places_count_from_one_and_tell_keys_from_values() -> None:
     assert document.position(("a", 0, "b"), key=True)[:4] == (2, 5, 2, 6)
 
 
-def test_the_place_of_what_is_not_there_is_the_key_of_the_nearest_thing_above() -> None:
+def test_the_position_of_a_missing_value_is_the_key_of_its_nearest_parent() -> None:
     document, _ = parse("x.yaml", b"x: 1\nabc:\n  b: 1\n")
     place = document.position(("abc", "c", "d"))
     assert place[:4] == (2, 1, 2, 4)
@@ -98,7 +98,7 @@ def test_json_may_write_characters_as_surrogate_pairs() -> None:
     assert document.data == {"a": "\U0001f600"}
 
 
-def test_a_merge_key_fills_in_what_is_not_given() -> None:
+def test_a_merge_key_fills_in_missing_keys() -> None:
     assert read("base: &b {x: 1, y: 2}\nmine: {<<: *b, y: 3}\n") == {
         "base": {"x": "1", "y": "2"},
         "mine": {"x": "1", "y": "3"},

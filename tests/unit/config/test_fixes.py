@@ -89,7 +89,7 @@ def test_a_second_run_finds_nothing() -> None:
     assert fixes.fix(first.files, judge).applied == ()
 
 
-def test_each_edit_is_told_with_its_place() -> None:
+def test_each_edit_is_reported_with_its_position() -> None:
     done = fixes.fix({"pool.yaml": POOL.replace("vm_size", "vm_sise").encode()}, judge)
     assert [str(one) for one in done.applied] == ["pool.yaml:6:3: `vm_sise` is now `vm_size` [unknown-key]"]
 
@@ -110,7 +110,7 @@ def test_what_has_no_single_answer_is_left_alone(text: str) -> None:
     assert fixed(text) == text
 
 
-def test_what_an_alias_stands_for_is_fixed_once() -> None:
+def test_the_value_of_an_alias_is_fixed_once() -> None:
     text = "job_specifications:\n- id: j\n  tasks:\n  - &t {comand: echo}\n  - *t\n"
     assert fixed(text, "jobs.yaml") == text.replace("comand", "command")
 
@@ -171,7 +171,7 @@ def test_older_words_sizes_and_images_become_todays_and_comments_stay() -> None:
     assert pool.startswith("# written for Batch Shipyard\n")
 
 
-def test_what_was_migrated_has_no_older_words_left() -> None:
+def test_a_migrated_file_has_no_deprecated_names() -> None:
     rules = {problem.rule for problem in fixes.migrate(OLD, judge).left.problems}
     assert rules.isdisjoint({"renamed", "size-retired", "image-retired"})
 
@@ -246,11 +246,11 @@ def test_migrating_leaves_mistakes_alone() -> None:
     assert fixes.migrate({"pool.yaml": text.encode()}, judge).files == {}
 
 
-def test_what_is_current_is_not_touched() -> None:
+def test_current_names_are_not_changed() -> None:
     assert fixes.migrate({"pool.yaml": POOL.encode(), "jobs.yaml": JOBS.encode()}, judge).files == {}
 
 
-def test_a_difference_masks_what_is_secret() -> None:
+def test_a_difference_masks_secrets() -> None:
     shown = fixes.difference({"a": b"x: 1\npassword: hunter2\n"}, {"a": b"y: 1\npassword: hunter2\n"})
     assert "+y: 1" in shown.splitlines()
     assert "hunter2" not in shown

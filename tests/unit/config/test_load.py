@@ -284,7 +284,7 @@ def test_a_setting_in_older_words_is_read(tmp_path: Path) -> None:
     assert recipe.pool.task_slots_per_node == 3
 
 
-def test_what_is_wrong_with_a_setting_is_said_of_the_setting(tmp_path: Path) -> None:
+def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": "two"})
     assert [problem.file for problem in caught.value.problems] == ["--set"]
@@ -314,7 +314,7 @@ def test_a_part_can_be_read_from_another_file(tmp_path: Path) -> None:
     assert recipe.jobs[0].id.startswith("other-")
 
 
-def test_another_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_replacement_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"jobs-tb.yaml is not a file; it was given in place of jobs.yaml"):
         load(write(tmp_path, pool=POOL, jobs=JOBS), files={"jobs": "jobs-tb.yaml"})
 
@@ -366,7 +366,7 @@ def test_a_pool_alone_is_a_valid_configuration(tmp_path: Path) -> None:
     assert examine(tmp_path, read(write(tmp_path, pool=POOL))).valid
 
 
-def test_a_range_of_ports_that_is_a_text_is_told_what_it_must_be(tmp_path: Path) -> None:
+def test_a_range_of_ports_that_is_a_text_gets_the_expected_form(tmp_path: Path) -> None:
     endpoint = "{name: ssh, backend_port: 22, frontend_port_range: 1000-1100}"
     place = write(tmp_path, pool=POOL + f"  network: {{inbound_nat_pools: [{endpoint}]}}\n")
     assert [words for _, words in said(place)] == ["`1000-1100` is not a list of 2 numbers, such as [1000, 1099]."]
@@ -408,13 +408,13 @@ def test_credentials_that_cannot_be_read_are_not_missed(tmp_path: Path) -> None:
     assert {path for path, _ in said(place)} == {""}
 
 
-def test_a_part_that_is_no_file_is_said(tmp_path: Path) -> None:
+def test_a_part_that_is_no_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "jobs.yaml").mkdir()
     with pytest.raises(UsageError, match=r"jobs.yaml is no file"):
         load(write(tmp_path, pool=POOL))
 
 
-def test_a_part_that_is_a_link_to_nothing_is_said(tmp_path: Path) -> None:
+def test_a_part_that_is_a_broken_link_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pool.yaml").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"pool.yaml is a broken link"):
         load(write(tmp_path, jobs=JOBS))
@@ -437,7 +437,7 @@ def test_a_mistake_in_one_property_hides_nothing_beside_it(tmp_path: Path) -> No
     assert told >= {"priority", "tasks[0].max_task_retries", "tasks[0].depends_on[0]", "tasks[1].depends_on[0]"}
 
 
-def test_a_mistake_says_nothing_of_what_was_left_out_with_it(tmp_path: Path) -> None:
+def test_a_mistake_hides_findings_about_the_omitted_part(tmp_path: Path) -> None:
     pool = POOL.replace("sku: '2404', ", "")
     assert [path for path, _ in said(write(tmp_path, pool=pool))] == [
         "pool_specification.vm_configuration.platform_image"

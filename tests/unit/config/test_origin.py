@@ -28,7 +28,7 @@ def test_a_value_of_a_file_comes_from_its_line() -> None:
     assert origin.view(seen()).origins["pool_specification"]["vm_size"] == "pool.yaml:5"
 
 
-def test_a_value_that_nobody_wrote_is_a_default() -> None:
+def test_a_value_that_is_in_no_file_is_a_default() -> None:
     view = origin.view(seen())
     assert view.values["pool_specification"]["vm_count"]["low_priority"] == 0
     assert view.origins["pool_specification"]["vm_count"]["low_priority"] == "default"

@@ -56,13 +56,13 @@ def test_a_required_property_says_so() -> None:
     assert "| **required** |" in row
 
 
-def test_what_is_gone_says_what_to_use_instead() -> None:
+def test_a_removed_property_names_its_replacement() -> None:
     row = row_of("pool_specification.prometheus")
     assert "~~`prometheus`~~" in row
     assert "`additional_node_prep` may start them" in row
 
 
-def test_every_rule_of_what_is_gone_meets_a_property() -> None:
+def test_every_rule_about_a_removed_property_matches_one() -> None:
     known = {reference.pattern(place) for place in reference.properties()}
     assert [rule.path for rule in GONE if rule.path not in known] == []
 

@@ -99,7 +99,7 @@ def test_a_source_is_the_same_directory_after_saving(tmp_path: Path) -> None:
     assert (tmp_path / task.source).resolve() == ROOT / "recipes" / "PyTorch-CPU" / "src"
 
 
-def test_a_file_that_stands_there_is_not_replaced(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_replaced(tmp_path: Path) -> None:
     recipe = load(ROOT / "recipes" / "PyTorch-CPU").recipe
     recipe.save(tmp_path)
     recipe.save(tmp_path)
@@ -108,7 +108,7 @@ def test_a_file_that_stands_there_is_not_replaced(tmp_path: Path) -> None:
         recipe.save(tmp_path)
 
 
-def test_a_saved_file_reads_as_a_person_writes_it() -> None:
+def test_a_saved_file_looks_like_one_written_by_hand() -> None:
     recipe = load(ROOT / "recipes" / "PyTorch-CPU").recipe
     assert (
         saving.rendered(recipe.files["jobs"])

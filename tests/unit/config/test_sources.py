@@ -16,7 +16,7 @@ import pytest
 from batchtrain.config import source_directory, travel
 from batchtrain.config.load import examine
 from batchtrain.config.types import Recipe
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
 from batchtrain.plan import plan_recipe
@@ -173,7 +173,7 @@ def test_a_name_that_is_no_directory_is_refused(name: str, home: Path) -> None:
         source_directory.read_sources(recipe(home, name))
 
 
-def test_a_file_that_nobody_may_read_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "src" / "a.py").touch()
 
     def denied(_: str) -> None:
@@ -197,7 +197,7 @@ def deep(directory: Path, levels: int, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        Below(directory).remove(name)
+        RootedPath(directory).remove(name)
         assert not (directory / name).exists()
 
 

@@ -49,7 +49,7 @@ def test_an_image_of_another_name_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", ["Mine", "a b", "https://mine.azurecr.io", "mine:tag"])
-def test_what_is_no_registry_is_refused_and_not_stored(value: str) -> None:
+def test_an_invalid_registry_is_refused_and_not_stored(value: str) -> None:
     with pytest.raises(UsageError, match="is not a registry; write SERVER"):
         user_settings.store("registry", value)
     assert not user_settings.file().exists()

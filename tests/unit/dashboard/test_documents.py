@@ -16,7 +16,9 @@ from batchtrain.dashboard.app import _span
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.output import Numbered, Output
+from batchtrain.dashboard.tasks import SAMPLES
 from batchtrain.errors import UsageError
+from batchtrain.metrics.stream import OWN, RECORDS
 from tests.unit.dashboard.asking import BEARER, FAR, NEAR, Client, Service, dashboard
 
 TASK = "/jobs/j/tasks/t"
@@ -374,36 +376,82 @@ def test_another_file_of_the_task_may_be_read(client: Client, service: Service) 
 # --- the numbers of a task ------------------------------------------------------------------------------------------
 
 
+def running(service: Service, metrics: str = "[]") -> None:
+    """The task runs, with `metrics` of the user."""
+    variables = [{"name": "BATCHTRAIN_FETCH", "value": f'{{"metrics": {metrics}}}'}]
+    service.documents[TASK] = {"id": "t", "state": "running", "environmentSettings": variables}
+
+
 def test_curves_come_from_the_output_and_from_the_metrics_files(client: Client, service: Service) -> None:
-    service.files[STDOUT] = b"[0:1] epoch 1 loss 0.5\n"
-    listed = ["wd/ranks/rank-2.metrics.jsonl", "wd/ranks/node.metrics.jsonl", "wd/other.jsonl"]
-    service.documents[f"{TASK}/files"] = [{"name": name} for name in listed]
-    service.files[f"{TASK}/files/{listed[0]}"] = b'{"step": 1, "loss": 0.25}\n'
-    service.files[f"{TASK}/files/{listed[1]}"] = b'{"step": 1, "cpu_percent": 50}\n'
+    running(service)
+    service.files[STDOUT] = b"[0:1] epoch 1 loss 0.5 accuracy 0.75\n"
+    service.files[f"{TASK}/files/{OWN}"] = b'{"step": 1, "loss": 0.25}\n'
+    service.files[f"{TASK}/files/{SAMPLES}"] = b'{"step": 1, "cpu_percent": 50}\n'
     metrics = client.get(f"{TASK}/metrics")
-    assert {key: curve["value"] for key, curve in metrics["loss"].items()} == {"1": [0.5], "2": [0.25]}
-    assert list(metrics["cpu_percent"]) == [""]
-    assert not [asked for asked in service.asked if asked.path.endswith("other.jsonl")]
+    values = {name: {key: curve["value"] for key, curve in curves.items()} for name, curves in metrics.items()}
+    assert values == {"loss": {"0": [0.25]}, "accuracy": {"1": [0.75]}, "cpu_percent": {"": [50.0]}}
+    assert f"{TASK}/files" not in [asked.path for asked in service.asked]  # no list of very many files
+
+
+def test_curves_and_ranks_of_a_gang_come_from_its_records_and_not_from_its_merged_output(
+    client: Client, service: Service
+) -> None:
+    running(service)
+    service.files[STDOUT] = b"[0:1] epoch 1 loss 0.epoch 1 loss 0.5\n"
+    service.files[f"{TASK}/files/{RECORDS}"] = b"".join(
+        b'{"time": 5, "rank": %d, "node": "n%d", "file": "stdout", "line": "epoch 1 loss 0.%d"}\n' % (rank, rank, rank)
+        for rank in (1, 2)
+    )
+    for _ in range(2):
+        metrics = client.get(f"{TASK}/metrics")
+        assert {key: curve["value"] for key, curve in metrics["loss"].items()} == {"1": [0.1], "2": [0.2]}
+        assert client.get(f"{TASK}/logs")["size"] == len(service.files[STDOUT])
+        ranks = client.get(f"{TASK}/ranks")
+        assert [(row["rank"], row["node"], row["lines"]) for row in ranks] == [(1, "n1", 1), (2, "n2", 1)]
+
+
+def test_the_log_of_a_gang_that_is_written_anew_does_not_forget_its_numbers(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(service)
+    service.files[f"{TASK}/files/{RECORDS}"] = b'{"time": 5, "rank": 0, "file": "stdout", "line": "epoch 1 loss 2"}\n'
+    service.files[STDOUT] = b"a long first try\n"
+    outputs = Connection(NEAR, tmp_path).outputs("j", "t")
+    monkeypatch.setattr("batchtrain.dashboard.output.RECHECK", 0)
+    outputs.metrics().read()
+    log = outputs.file("stdout.txt")
+    log.read()
+    service.files[STDOUT] = b"again\n"
+    monkeypatch.setattr(log, "_every", 0)
+    log.read()
+    assert outputs.numbers.metrics()["loss"]["0"]["value"] == [2.0]
 
 
 @pytest.mark.parametrize(("account", "pause"), [(NEAR, 2.0), (FAR, 30.0)])
-def test_the_metrics_files_are_listed_only_now_and_then(
+def test_files_that_a_task_does_not_have_are_asked_for_only_now_and_then(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: Any, pause: float
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("batchtrain.dashboard.tasks.time", SimpleNamespace(monotonic=lambda: now[0]))
-    service.files[STDOUT] = b""
-    service.documents[f"{TASK}/files"] = []
+    monkeypatch.setattr("batchtrain.dashboard.output.time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: 0.0))
+    running(service)
+    service.files[STDOUT] = b"hello\n"
     metrics = Connection(account, tmp_path).outputs("j", "t").metrics()
-    assert metrics.read() == 3  # the size and the bytes of the output, and the list
+    assert metrics.read() == 5  # three files that it does not have; the size and the bytes of the output
+    requests = []
+    for _ in range(3):
+        now[0] += pause / 3 + 0.01
+        requests.append(metrics.read())
+    assert requests == [1, 1, 4]
+    service.files[f"{TASK}/files/{OWN}"] = b'{"step": 1, "loss": 0.25}\n'
     now[0] += pause
-    assert metrics.read() == 0  # the output was read just now
-    now[0] += 0.1
-    assert metrics.read() == 1
-    assert [asked.path for asked in service.asked].count(f"{TASK}/files") == 2
+    assert metrics.read() == 5
+    now[0] += pause / 2
+    assert metrics.read() == 2  # the file is there now
 
 
 def test_the_last_line_of_each_rank_is_shown(client: Client, service: Service) -> None:
+    running(service)
     service.files[STDOUT] = LINES
     assert [(row["rank"], row["last"]) for row in client.get(f"{TASK}/ranks")] == [(0, "six"), (1, "two")]
 

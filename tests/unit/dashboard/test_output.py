@@ -132,17 +132,17 @@ def test_a_new_viewer_of_a_long_file_gets_its_last_whole_lines() -> None:
 
 def test_curves_and_ranks_come_from_the_lines() -> None:
     numbers = Numbers()
-    numbers.take(["[1:3] epoch 1 loss 0.5", "[1:3] epoch 2 loss 0.4", "[0:0] hello", "no prefix"])
+    numbers.take_output(["[1:3] epoch 1 loss 0.5", "[1:3] epoch 2 loss 0.4", "[0:0] hello", "no prefix"])
     assert numbers.metrics()["loss"]["3"]["value"] == [0.5, 0.4]
     assert [(row["rank"], row["node"], row["lines"], row["last"]) for row in numbers.ranks()] == [
-        (0, "0", 1, "hello"),
-        (3, "1", 2, "epoch 2 loss 0.4"),
+        (0, "n0", 1, "hello"),
+        (3, "n1", 2, "epoch 2 loss 0.4"),
     ]
 
 
 def test_a_metrics_file_has_the_rank_of_its_name() -> None:
     numbers = Numbers()
-    numbers.take_json(2, ['{"step": 1, "loss": 0.5}', "no json", "[1]", ""])
+    numbers.take_own(2, ['{"step": 1, "loss": 0.5}', "no json", "[1]", ""])
     assert numbers.metrics()["loss"]["2"]["step"] == [1]
 
 
@@ -350,7 +350,7 @@ def point(**fields: Any) -> str:
 
 def test_a_point_has_its_own_rank_step_and_time_if_it_names_them() -> None:
     numbers = Numbers()
-    numbers.take_json(2, [point(rank=5, step=1, epoch=9, t=7.0, loss=0.5), point(epoch=2, t=8.0, loss=0.25)])
+    numbers.take_own(2, [point(rank=5, step=1, epoch=9, t=7.0, loss=0.5), point(epoch=2, t=8.0, loss=0.25)])
     assert numbers.metrics()["loss"] == {
         "5": {"step": [1], "t": [7.0], "value": [0.5]},
         "2": {"step": [2], "t": [8.0], "value": [0.25]},
@@ -359,55 +359,55 @@ def test_a_point_has_its_own_rank_step_and_time_if_it_names_them() -> None:
 
 def test_a_point_without_a_rank_belongs_to_its_node_or_to_the_task() -> None:
     numbers = Numbers()
-    numbers.take_json(None, [point(node="n1", step=1, cpu=0.5), point(step=1, loss=0.5), point(step=2, loss=None)])
+    numbers.take_own(None, [point(node="n1", step=1, cpu=0.5), point(step=1, loss=0.5), point(step=2, loss=None)])
     assert {name: list(curves) for name, curves in numbers.metrics().items()} == {"cpu": ["n1"], "loss": [""]}
 
 
 def test_a_point_without_a_time_has_the_time_when_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 5.0)
     numbers = Numbers()
-    numbers.take_json(0, [point(step=1, loss=0.5)])
+    numbers.take_own(0, [point(step=1, loss=0.5)])
     assert numbers.metrics()["loss"]["0"]["t"] == [5.0]
 
 
 def test_there_are_at_most_so_many_curves_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batchtrain.dashboard.output.MOST_SERIES", 2)
-    monkeypatch.setattr("batchtrain.dashboard.output.MOST_RANKS", 2)
+    monkeypatch.setattr("batchtrain.metrics.stream.MOST_RANKS", 2)
     numbers = Numbers()
-    numbers.take_json(0, [point(step=1, a=1), point(step=1, b=1), point(step=1, c=1), point(step=2, a=2)])
+    numbers.take_own(0, [point(step=1, a=1), point(step=1, b=1), point(step=1, c=1), point(step=2, a=2)])
     assert {name: curves["0"]["value"] for name, curves in numbers.metrics().items()} == {"a": [1, 2], "b": [1]}
-    numbers.take(["[0:0] x", "[0:1] x", "[0:2] x", "[0:0] y"])
+    numbers.take_output(["[0:0] x", "[0:1] x", "[0:2] x", "[0:0] y"])
     assert [(row["rank"], row["lines"]) for row in numbers.ranks()] == [(0, 2), (1, 1)]
 
 
 def test_a_curve_that_grows_is_thinned_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batchtrain.dashboard.output.KEPT_POINTS", 10)
     numbers = Numbers()
-    numbers.take_json(0, [point(step=step, loss=step) for step in range(10)])
+    numbers.take_own(0, [point(step=step, loss=step) for step in range(10)])
     assert len(numbers.metrics()["loss"]["0"]["step"]) == 10
-    numbers.take_json(0, [point(step=10, loss=10)])
+    numbers.take_own(0, [point(step=10, loss=10)])
     steps = numbers.metrics()["loss"]["0"]["step"]
     assert len(steps) <= 5 and (steps[0], steps[-1]) == (0, 10)
 
 
 def test_a_long_name_and_a_long_line_are_cut() -> None:
     numbers = Numbers()
-    numbers.take_json(0, [point(step=1, **{"n" * 200: 1.0})])
-    numbers.take(["[0:0] " + "x" * 400])
+    numbers.take_own(0, [point(step=1, **{"n" * 200: 1.0})])
+    numbers.take_output(["[0:0] " + "x" * 400])
     assert [len(name) for name in numbers.metrics()] == [100]
     assert len(numbers.ranks()[0]["last"]) == 300
 
 
-@pytest.mark.parametrize(("line", "node"), [("[12:3] x", "12"), ("[1,3]<stdout>:x", "")])
+@pytest.mark.parametrize(("line", "node"), [("[12:3] x", "n12"), ("[1,3]<stdout>:x", "")])
 def test_a_rank_has_the_node_of_its_prefix_if_it_has_one(line: str, node: str) -> None:
     numbers = Numbers()
-    numbers.take([line])
+    numbers.take_output([line])
     assert [(row["rank"], row["node"], row["last"]) for row in numbers.ranks()] == [(3, node, "x")]
 
 
 def test_ranks_and_curves_are_forgotten_when_the_task_runs_again() -> None:
     numbers = Numbers()
-    numbers.take(["[0:0] epoch 1 loss 0.5"])
+    numbers.take_output(["[0:0] epoch 1 loss 0.5"])
     numbers.forget()
     assert (numbers.ranks(), numbers.metrics()) == ([], {})
 

@@ -14,7 +14,7 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
-from batchtrain.records import Failure, Job, Node, Pool, Task, TaskRequest
+from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
 from tests import causes_page
@@ -186,10 +186,25 @@ def test_a_failed_start_task_is_explained_by_its_output() -> None:
     assert finding.cause == "the start task failed with exit code 1: a host name cannot be resolved on the node"
 
 
-def test_a_task_that_lost_its_node_says_how_often() -> None:
-    again = Task("train", "running", requeues=2)
+@pytest.mark.parametrize(
+    ("attempt", "rule", "cause"),
+    [
+        (Attempt("train", 1, ("n1",), reason="preempted", lost="n2"), "spot-preempted", "Azure preempted node n2 in"),
+        (Attempt("train", 1, ("n1",), reason="node lost", lost="n1"), "node-lost", "node n1 was lost in attempt 1, "),
+        (Attempt("train", 1, ("n1",), reason="requeued"), "task-requeued", "attempt 1 was ended on node n1, and the"),
+        (Attempt("train", 1, reason="requeued"), "task-requeued", "attempt 1 was ended on node (unknown), and the"),
+    ],
+)
+def test_a_task_that_was_started_again_says_why(attempt: Attempt, rule: str, cause: str) -> None:
+    again = ExaminedTask(Task("train", "running", requeues=1), attempts=(attempt, Attempt("train", 2)))
     (finding,) = judged(of_job(again)).findings
-    assert (finding.rule, finding.cause) == ("spot-preempted", "the task lost its node 2 time(s) and was started again")
+    assert finding.rule == rule
+    assert finding.cause.startswith(cause)
+
+
+def test_a_retry_after_a_failure_is_no_finding() -> None:
+    attempts = (Attempt("train", 1, reason="exit code", exit_code=3), Attempt("train", 2))
+    assert judged(of_job(ExaminedTask(Task("train", "running", retries=1), attempts=attempts))).findings == ()
 
 
 def test_the_page_keeps_control_characters_of_output_out() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,8 +13,10 @@ from batchtrain.catalog.prices import Price
 from batchtrain.cli.live import DRAW_SECONDS, _Log
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.records import Node
-from batchtrain.records.events import NodesSeen, PoolWaits, Stdout, TasksSeen
+from batchtrain.records.events import AttemptEnded, NodesSeen, PoolWaits, RanksFailed, Stdout, TasksSeen
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.curves import spark
 from batchtrain.service.retry import Answers
 from batchtrain.service.tasks import Counts
@@ -23,16 +26,28 @@ BEGAN = 1_800_000_000.0
 ALLOCATED = datetime.fromtimestamp(BEGAN, timezone.utc)
 
 
+def printer(view: View) -> Callable[[str, float], None]:
+    """Shows a line that a task prints at a time, and what it measures with it."""
+    stream = MetricStream()
+
+    def printed(line: str, now: float) -> None:
+        view.note(stream.event("job", "train", stream.output([line], now)), now)
+        view.note(Stdout("train", line), now)
+
+    return printed
+
+
 def trained(ranks: int = 3, steps: int = 12) -> View:
     """A view of a training that has printed some steps; its last rank has been quiet for a while."""
     view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
     nodes = tuple(Node(f"tvmps_{number}", "running", "", allocated=ALLOCATED) for number in range(2))
     view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
+    printed = printer(view)
     for step in range(1, steps + 1):
         for rank in range(ranks):
             if rank < ranks - 1 or step < 3:
                 line = f"[{rank * 2 // ranks}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
-                view.note(Stdout("train", line), BEGAN + 60 + 10 * step)
+                printed(line, BEGAN + 60 + 10 * step)
     view.answers = 2.0, 18
     return view
 
@@ -87,6 +102,18 @@ def test_the_block_keeps_its_height_and_its_width(width: int, ranks: int) -> Non
     assert all(sum(len(text) for text, _ in line) <= width for line in (*before, *after))
 
 
+def test_ranks_that_failed_are_not_called_fine() -> None:
+    view = trained(4)
+    ends = tuple(RankEnd(f"rank {rank}", rank, exit_code=1) for rank in range(4))
+    view.note(RanksFailed("train", ends=ends), BEGAN + 186)
+    assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 4 failed  ")
+    view.note(RanksFailed("train", ends=ends[:1]), BEGAN + 187)
+    assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 1 failed, 3 ended  ")
+    view.note(AttemptEnded("train", "it starts again"), BEGAN + 188)
+    printer(view)("[0:0] step 1/30 loss 2", BEGAN + 190)
+    assert shown(view, 80, BEGAN + 191)[-1].startswith("1 rank: 1 fine  ")
+
+
 def test_a_large_gang_shows_the_quietest_ranks() -> None:
     rows = shown(trained(64), 80, BEGAN + 185)
     assert len(rows) == 11
@@ -122,7 +149,7 @@ def test_a_curve_has_one_bar_a_column_and_skips_what_is_no_number() -> None:
 @pytest.mark.parametrize("line", ["step " + "9" * 5000 + "/3", "[0:" + "1" * 5000 + "] x", "__k__=" + "[" * 100_000])
 def test_an_absurd_line_of_a_task_does_not_end_the_view(line: str) -> None:
     view = View("digits", "here", BEGAN, ranks=2)
-    view.note(Stdout("train", line), BEGAN + 1)
+    printer(view)(line, BEGAN + 1)
     assert len(shown(view, 80, BEGAN + 2)) == view.height
 
 
@@ -205,7 +232,7 @@ def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
     view = View(long, f"pool {long} · Azure {long}", BEGAN, ranks=2)
     node = Node(f"tvmps_{'a' * 64}_d", "running", "", allocated=ALLOCATED)
     view.note(NodesSeen(long, target=1, nodes=(node,)), BEGAN + 1)
-    view.note(Stdout(long, f"[0:0] {long}: step 1/2 loss 0.5"), BEGAN + 2)
+    printer(view)(f"[0:0] {long}: step 1/2 loss 0.5", BEGAN + 2)
     rows = shown(view, width, BEGAN + 3)
     assert max(map(len, rows)) <= width and len(rows) == view.height
     assert rows[0].endswith("running 3s") and "…" in rows[0]

@@ -11,6 +11,7 @@ from batchtrain.config.types import Secret
 from batchtrain.display import progress
 from batchtrain.display.live_view import View
 from batchtrain.errors import TaskFailed
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.operations import SHOW, displayed
 from batchtrain.records.events import Event, PoolAdding, PoolWaits, Stderr, Stdout, TasksSeen
 from batchtrain.service.connect import Account
@@ -34,8 +35,9 @@ def test_a_card_shows_the_output_of_tasks_as_text() -> None:
 
 def test_a_card_draws_the_curve_of_the_main_metric() -> None:
     shown = card([])
+    stream = MetricStream()
     for step in (1, 2, 3):
-        shown(Stdout("train", f"step {step} loss {1 / step}"))
+        shown(stream.event("job", "train", stream.output([f"step {step} loss {1 / step}"], float(step))))
     assert "<polyline" in shown.html()
 
 

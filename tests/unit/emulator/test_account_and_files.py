@@ -24,7 +24,7 @@ from batchtrain.emulator import (
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
 from batchtrain.emulator.machine import host_load, output_files, packages
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.scheduler import RunApplication
 from batchtrain.emulator.world import Application, Quotas, World
@@ -177,7 +177,7 @@ def test_applications_are_listed_and_found(shop: Stage) -> None:
         ([{"applicationId": "blender", "version": str(one)} for one in range(11)], "InvalidPropertyValue"),
     ],
 )
-def test_references_to_what_is_not_there_are_refused(shop: Stage, references: list[Any], expected: str) -> None:
+def test_references_to_missing_packages_are_refused(shop: Stage, references: list[Any], expected: str) -> None:
     assert code(shop, pools.create_pool, body={**POOL, "applicationPackageReferences": references}) == expected
     shop.pool(1)
     shop.job()
@@ -187,8 +187,8 @@ def test_references_to_what_is_not_there_are_refused(shop: Stage, references: li
 
 def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop: Stage) -> None:
     (node,) = shop.pool(1, applicationPackageReferences=[{"applicationId": "blender"}])
-    book = shop.world.pool("pool")
-    assert task_environment.node_spec(shop.world, book, node).packages == (Package("blender", "2.8"),)
+    entry = shop.world.pool("pool")
+    assert task_environment.node_spec(shop.world, entry, node).packages == (Package("blender", "2.8"),)
     shop.job()
     run = _run(shop, applicationPackageReferences=[{"applicationId": "ffmpeg-x", "version": "4"}])
     assert run.packages == (Package("ffmpeg-x", "4"),)
@@ -207,11 +207,11 @@ def test_a_package_s_variable_is_there_as_written_and_in_lower_case(shop: Stage)
 def test_a_package_is_unpacked_once_with_its_programs_executable(tmp_path: Path) -> None:
     source = _zip(tmp_path / "data" / "applications" / "tool" / "1.0.zip")
     (tmp_path / "node").mkdir()
-    packages.install(tmp_path / "data", Below(tmp_path / "node"), Package("tool", "1.0"))
+    packages.install(tmp_path / "data", RootedPath(tmp_path / "node"), Package("tool", "1.0"))
     program = tmp_path / "node" / "applications" / "tool" / "1.0" / "bin" / "tool"
     assert program.stat().st_mode & 0o111
     source.unlink()
-    packages.install(tmp_path / "data", Below(tmp_path / "node"), Package("tool", "1.0"))
+    packages.install(tmp_path / "data", RootedPath(tmp_path / "node"), Package("tool", "1.0"))
 
 
 @pytest.mark.parametrize("content", [b"no zip", None])
@@ -222,7 +222,7 @@ def test_a_package_that_cannot_be_unpacked_leaves_nothing(tmp_path: Path, conten
     if content is not None:
         (folder / "1.zip").write_bytes(content)
     with pytest.raises(NodeUnfit) as refusal:
-        packages.install(tmp_path / "data", Below(tmp_path / "node"), Package("tool", "1"))
+        packages.install(tmp_path / "data", RootedPath(tmp_path / "node"), Package("tool", "1"))
     assert refusal.value.code == "ApplicationPackageError"
     assert not list((tmp_path / "node" / "applications" / "tool").iterdir())
 
@@ -427,7 +427,7 @@ def test_a_pattern_means_these_files_under_these_names(
     (directory / "wd" / "leads-out").symlink_to(tmp_path / "outside")
     inside = "/mnt/tasks"
     variables = {"AZ_BATCH_TASK_DIR": f"{inside}/workitems/job/job-1/task"}
-    node = Below(root, {inside: root})
+    node = RootedPath(root, {inside: root})
     place = output_files.Source(node, inside, "workitems/job/job-1/task", variables)
     found = output_files.matching(Upload(pattern, CONTAINER, path), place)
     assert {name for _, name in found} == names

@@ -301,21 +301,21 @@ def test_a_login_whose_client_is_gone_ends(pair: tuple[socket.socket, socket.soc
 
 
 class Node:
-    """An agent, with the machine's end of its control socket and its door."""
+    """An agent, with the machine's end of its control socket and its log-in socket."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         ours, theirs = socket.socketpair()
         self.control, self.folder = Channel(ours), folder
         boot = {"environment": {"HOME": str(folder), **ENVIRONMENT, **environment}, "address": "10.0.0.4"}
-        self.door = agent._listen(str(folder), "10.0.0.4")
-        self.agent = Agent(Channel(theirs), boot, self.door, None)
+        self.login_socket = agent._listen(str(folder), "10.0.0.4")
+        self.agent = Agent(Channel(theirs), boot, self.login_socket, None)
 
     def session(self, command: str) -> tuple[int, str]:
         """The status of a session, and its output."""
         with socket.socket(socket.AF_UNIX) as client, (self.folder / "out").open("w+") as out:
             client.connect(str(self.folder / "10.0.0.4"))
             socket.send_fds(client, [framed(f"10.0.0.5\x004711\0{command}".encode())], [0, out.fileno(), 2])
-            self.agent._on_knock()
+            self.agent._on_connection()
             (login,) = [fd for fd in self.agent._loop._readers if fd != self.agent._loop._woken]
             self.agent._loop._readers[login]()
             for pid in list(self.agent._sessions):
@@ -328,7 +328,7 @@ class Node:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> Iterator[Node]:
     monkeypatch.chdir(tmp_path)
     yield (node := Node(tmp_path))
-    node.door.close()
+    node.login_socket.close()
 
 
 def test_a_session_runs_in_the_home_with_the_environment_of_the_node(node: Node) -> None:
@@ -348,7 +348,7 @@ def test_a_session_whose_shell_does_not_start_has_sshs_own_status(node: Node) ->
 def test_a_client_that_leaves_before_its_command_is_forgotten(node: Node) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(node.folder / "10.0.0.4"))
-        node.agent._on_knock()
+        node.agent._on_connection()
     (login,) = [fd for fd in node.agent._loop._readers if fd != node.agent._loop._woken]
     node.agent._loop._readers[login]()
     assert login not in node.agent._loop._readers
@@ -394,7 +394,7 @@ def test_a_process_of_a_session_is_known_by_its_environment() -> None:
     assert not agent._is_of_a_session(process.pid), "it is gone"
 
 
-def test_the_door_of_a_node_replaces_that_of_its_last_start(tmp_path: Path) -> None:
+def test_the_log_in_socket_of_a_node_replaces_that_of_its_last_start(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     agent._listen(str(folder), "10.0.0.4").close()

@@ -1,4 +1,4 @@
-"""Whatever clients ask and machines report, in whatever order: nothing breaks, and the books stay right."""
+"""Whatever clients ask and machines report, in whatever order: nothing breaks, and the indexes stay right."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from batchtrain.emulator import (
     states,
     tasks,
 )
-from batchtrain.emulator.books import COUNTED, count_names
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.indexes import COUNTED, count_names
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
@@ -202,15 +202,15 @@ class Chaos:
         raise AssertionError("it never comes to rest")
 
 
-def check_books(world: World) -> None:
-    for book in world.jobs.values():
+def check_indexes(world: World) -> None:
+    for entry in world.jobs.values():
         counted = dict.fromkeys(COUNTED, 0)
-        for task in book.tasks.values():
+        for task in entry.tasks.values():
             for name in count_names(task):
                 counted[name] += 1
-        assert book.counts == counted
-        assert all(book.tasks.at(seq).state == "active" for seq in book.ready)
-        assert {task.seq for task in book.tasks.values() if task.state in states.UNDER_WAY} <= set(book.running)
+        assert entry.counts == counted
+        assert all(entry.tasks.at(seq).state == "active" for seq in entry.ready)
+        assert {task.seq for task in entry.tasks.values() if task.state in states.UNDER_WAY} <= set(entry.running)
     for pool in world.pools.values():
         assert set(pool.nodes) == set(pool.running)
         for node in pool.nodes.values():
@@ -224,12 +224,12 @@ def test_the_books_are_right_after_every_step_and_all_comes_to_rest(seed: int) -
     chaos = Chaos(seed)
     for _ in range(STEPS):
         chaos.step()
-        check_books(chaos.stage.world)
+        check_indexes(chaos.stage.world)
     chaos.drain()
-    check_books(chaos.stage.world)
-    for book in chaos.stage.world.jobs.values():
-        assert not book.running
-        assert book.record.state in ("active", "disabled", "completed")
+    check_indexes(chaos.stage.world)
+    for entry in chaos.stage.world.jobs.values():
+        assert not entry.running
+        assert entry.record.state in ("active", "disabled", "completed")
     for pool in chaos.stage.world.pools.values():
         assert pool.record.allocation == "steady"
         passing = {"creating", "starting", "leavingpool", "rebooting", "reimaging", "deallocating"}

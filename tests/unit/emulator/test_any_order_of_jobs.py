@@ -1,4 +1,4 @@
-"""Preparation, release, preemption, gangs and schedules on one busy pool, in any order: the books stay right."""
+"""Preparation, release, preemption, gangs and schedules on one busy pool, in any order: the indexes stay right."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchtrain.emulator.records import Record
 from batchtrain.emulator.world import World
 from tests import examples
 from tests.emulation import Kept, Stage
-from tests.unit.emulator.test_any_order import Chaos, check_books
+from tests.unit.emulator.test_any_order import Chaos, check_indexes
 
 STEPS = 400
 JOBS = ("urgent", "yielding", "prepared")
@@ -92,8 +92,8 @@ def check_preparations(stage: Stage) -> None:
     for node_id, places in stage.world.jobs_of_node.items():
         for seq, place in places.items():
             assert stage.world.job_of[seq].nodes[node_id] is place
-    for book in stage.world.jobs.values():
-        for task in book.running.values():
+    for entry in stage.world.jobs.values():
+        for task in entry.running.values():
             waiting = [instance for instance in task.instances if instance.phase == "preparing"]
             assert not waiting or task.state != "running"
 
@@ -104,25 +104,25 @@ def test_jobs_of_every_kind_share_a_pool_and_come_to_rest(seed: int) -> None:
     chaos = BusyPool(seed)
     for _ in range(STEPS):
         chaos.step()
-        check_books(chaos.stage.world)
+        check_indexes(chaos.stage.world)
         check_preparations(chaos.stage)
     with contextlib.suppress(Fault):
         chaos.stage.do(schedules.delete_schedule, "schedule")
     chaos.asked += chaos.stage.settle()
     chaos.drain()
     world = chaos.stage.world
-    check_books(world)
-    for book in world.jobs.values():
-        assert not book.running
-        assert book.record.state in ("active", "disabled", "completed")
-    for book in world.jobs.values():
+    check_indexes(world)
+    for entry in world.jobs.values():
+        assert not entry.running
+        assert entry.record.state in ("active", "disabled", "completed")
+    for entry in world.jobs.values():
         open_nodes = [
-            node for node in chaos.stage.nodes() if node.state == "idle" and not job_preparation.barred(book, node)
+            node for node in chaos.stage.nodes() if node.state == "idle" and not job_preparation.barred(entry, node)
         ]
-        if book.record.state == "active":
-            assert not [needed for needed in book.ready.values() if len(open_nodes) >= needed]
+        if entry.record.state == "active":
+            assert not [needed for needed in entry.ready.values() if len(open_nodes) >= needed]
     assert not any(tasks for pool in world.pools.values() for tasks in pool.running.values())
-    assert {book.record.seq for book in world.jobs.values()} == set(world.job_of)
+    assert {entry.record.seq for entry in world.jobs.values()} == set(world.job_of)
 
 
 def records(world: World) -> dict[tuple[str, str, str], object]:

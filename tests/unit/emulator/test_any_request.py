@@ -1,4 +1,4 @@
-"""Whatever a client sends to whichever operation: an answer or a refusal, and books that can be stored and read again.
+"""Whatever a client sends to whichever operation: it answers or refuses, and the indexes can be stored and read again.
 
 Bodies are made from the emulator's own table of models, mostly as they should be, now and then not.
 """
@@ -24,7 +24,7 @@ from batchtrain.emulator.versions import CURRENT
 from batchtrain.emulator.world import World
 from tests import examples
 from tests.emulation import BASE, MACHINE, POOL, carried_out
-from tests.unit.emulator.test_any_order import Chaos, check_books
+from tests.unit.emulator.test_any_order import Chaos, check_indexes
 
 STEPS = 250
 DEPTH = 4
@@ -205,11 +205,11 @@ def test_any_request_is_answered_or_refused_and_can_be_stored(seed: int, tmp_pat
     chaos.stage.settle = settle  # type: ignore[method-assign]  # what changed is stored
     for _ in range(STEPS):
         chaos.step()
-        check_books(world)
+        check_indexes(world)
     again = World(seed="seed")
     assert list(again.restore(store.load())) == []
     assert sorted(again.pools) == sorted(world.pools)
-    assert {key: sorted(book.tasks) for key, book in again.jobs.items()} == {
-        key: sorted(book.tasks) for key, book in world.jobs.items()
+    assert {key: sorted(entry.tasks) for key, entry in again.jobs.items()} == {
+        key: sorted(entry.tasks) for key, entry in world.jobs.items()
     }
     store.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import autoscale, node_reports, nodes, pools, waking, wire
+from batchtrain.emulator import autoscale, node_reports, nodes, pools, recovery, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Pool
@@ -137,7 +137,7 @@ def test_autoscale_is_enabled_and_disabled(stage: Stage) -> None:
     assert found["currentDedicatedNodes"] == 3
 
 
-def test_enabling_again_keeps_what_is_not_given_and_waits_30_seconds(stage: Stage) -> None:
+def test_enabling_again_keeps_omitted_settings_and_waits_30_seconds(stage: Stage) -> None:
     make(stage)
     assert code(stage, autoscale.enable, {"autoScaleEvaluationInterval": "PT1H"}) == "TooManyEnableAutoScaleRequests"
     stage.later(30)
@@ -233,7 +233,7 @@ def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
     other = Stage()
     other.now = stage.now
     other.world.restore(iter(changes))
-    waking.wake(other.world, other.now)
+    recovery.recover(other.world, other.now)
     other.job()
     other.task()
     other.later(300)
@@ -242,8 +242,8 @@ def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
 
 
 def _stored(stage: Stage) -> Any:
-    for book in stage.world.pools.values():
-        stage.world.save_pool(book)
+    for entry in stage.world.pools.values():
+        stage.world.save_pool(entry)
     return stage.world.take_changes()
 
 

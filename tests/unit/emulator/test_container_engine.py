@@ -6,6 +6,11 @@ import asyncio
 import hashlib
 import io
 import json
+import platform
+import signal
+import struct
+import subprocess
+import sys
 import tarfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -17,6 +22,7 @@ from batchtrain.emulator.interface import Login, NodeLost, NodeSpec, NodeUnfit
 from batchtrain.emulator.machine import docker, engine_failures, hold, leftovers
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError, address, registry_header
 from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
+from tests.waiting import until
 
 # --- where it is ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +202,7 @@ def test_a_login_may_name_its_registry_by_a_url(server: str, image: str) -> None
     assert login_for("other.example/it", [login]) is None
 
 
-def test_a_login_shows_its_password_to_nobody_but_the_engine() -> None:
+def test_a_login_shows_its_password_only_to_the_engine() -> None:
     login = Login("r.example", "me", "s3cret")
     assert "s3cret" not in f"{login!r} {login}"
     assert registry_header(login)["X-Registry-Auth"]
@@ -325,7 +331,7 @@ def test_a_container_counts_as_removed_when_it_is_gone(
     assert engine.asked == asked
 
 
-def test_a_container_that_cannot_be_removed_is_said(
+def test_a_container_that_cannot_be_removed_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(leftovers, "PAUSES", (0.0, 0.0))
@@ -400,6 +406,34 @@ def test_the_holding_program_is_an_elf_file_for_its_machine(machine: str, number
     assert int.from_bytes(data[18:20], "little") == number
     size = int.from_bytes(data[64 + 32 : 64 + 40], "little")
     assert size == len(data)
+
+
+ASSEMBLED = (
+    "d28010c8 d2800220 10000181 d2800002 d2800103 d4000001"  # rt_sigaction(SIGCHLD, the struct behind, NULL, 8)
+    " d2800928 d2800000 d2800001 d2800002 d2800003 d4000001 17fffffa"  # ppoll(NULL, 0, NULL, NULL), again and again
+)
+
+
+def test_the_holding_program_of_an_arm_machine_is_what_an_assembler_makes() -> None:
+    words = b"".join(bytes.fromhex(word)[::-1] for word in ASSEMBLED.split())
+    assert hold.program("aarch64")[64 + 56 :] == words + bytes(4) + struct.pack("<4Q", 1, 0, 0, 0)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or sys.platform != "linux", reason="it runs on this machine")
+def test_the_holding_program_waits_and_ignores_the_ends_of_children(tmp_path: Path) -> None:
+    path = tmp_path / "hold"
+    path.write_bytes(hold.program("x86_64"))
+    path.chmod(0o755)
+    with subprocess.Popen([path]) as process:
+
+        def facts() -> dict[str, str]:
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+        until(lambda: process.poll() is not None or int(facts()["SigIgn"], 16) >> (signal.SIGCHLD - 1) & 1)
+        until(lambda: process.poll() is not None or facts()["State"].startswith("S"))
+        assert process.poll() is None
+        process.kill()
 
 
 def test_the_nodes_image_has_the_program_and_nothing_else() -> None:

@@ -12,7 +12,7 @@ import pytest
 from batchtrain.emulator import documents, job_preparation, jobs, node_reports, pools, reports, task_environment, tasks
 from batchtrain.emulator.interface import BindMount, Container, Containers, Exit, Login, NodeSpec, NodeUp, Run
 from batchtrain.emulator.machine import handover
-from batchtrain.emulator.machine.below import Below
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from batchtrain.emulator.records import Task
 from tests.emulation import BASE, POOL, Stage
 
@@ -44,7 +44,7 @@ def run_of(made: Stage, task: Task) -> Run:
     return task_environment.application_run(made.world, made.world.jobs["job"], task)
 
 
-def test_a_node_is_told_the_pools_images_and_logins() -> None:
+def test_a_node_gets_the_images_and_logins_of_its_pool() -> None:
     assert spec(stage()).containers == Containers((IMAGE,), (Login("r.example:5000", "me", PASSWORD),))
 
 
@@ -146,8 +146,8 @@ def test_container_info_is_shown_of_a_preparation_task() -> None:
     made.job(jobPreparationTask={"commandLine": "true"})
     made.task()
     made.settle()
-    book = made.world.jobs["job"]
-    (place,) = book.nodes.values()
+    entry = made.world.jobs["job"]
+    (place,) = entry.nodes.values()
     job_preparation.ended(
         made.world, place, job_preparation.PREPARATION, place.preparation.run, Exit(0, container=INFO), 0
     )
@@ -157,10 +157,10 @@ def test_container_info_is_shown_of_a_preparation_task() -> None:
 def test_directories_of_others_are_found_and_packed_as_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/file").touch()
-    assert handover.foreign(Below(tmp_path)) == []
+    assert handover.foreign(RootedPath(tmp_path)) == []
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    found = handover.foreign(Below(tmp_path))
+    found = handover.foreign(RootedPath(tmp_path))
     assert [folder.path for folder in found] == ["a", "a/b"]
-    assert [folder.path for folder in handover.foreign(Below(tmp_path), "a")] == ["a/b"]
+    assert [folder.path for folder in handover.foreign(RootedPath(tmp_path), "a")] == ["a/b"]
     packed = handover.archive(found[:1])
     assert b"0011147" in packed  # 4711, as tar writes it

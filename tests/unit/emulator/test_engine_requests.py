@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.machine import engine_network
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.container_output import CHUNK, REMEMBERED, Copy
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError, find
+from batchtrain.emulator.machine.rooted_path import RootedPath
 from tests.unit.emulator.engines import Served, answer
 
 
@@ -69,9 +69,9 @@ def test_the_last_success_is_399(tmp_path: Path) -> None:
 
 def test_an_engine_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     async def silent() -> None:
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(str(tmp_path / "engine"))
-            door.listen()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(tmp_path / "engine"))
+            listener.listen()
             await Engine(tmp_path / "engine").ask("GET", "/x", patience=0.0)
 
     with pytest.raises(EngineError, match="did not answer within 0 s"):
@@ -177,7 +177,7 @@ def copied(node: Path, data: bytes, *, framed: bool) -> tuple[bytes, bytes, byte
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        copy = Copy(reader, writer, Below(node), "run", framed=framed)
+        copy = Copy(reader, writer, RootedPath(node), "run", frames=framed)
         await asyncio.get_running_loop().sock_sendall(theirs, data)
         theirs.close()
         await copy.drained(10.0)
@@ -220,7 +220,7 @@ def test_without_a_directory_nothing_is_copied(tmp_path: Path) -> None:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         with theirs, pytest.raises(OSError, match="No such file"):
-            Copy(reader, writer, Below(tmp_path), "none", framed=True)
+            Copy(reader, writer, RootedPath(tmp_path), "none", frames=True)
         assert writer.is_closing()
 
     asyncio.run(whole())

@@ -13,9 +13,9 @@ import pytest
 
 from batchtrain.emulator.interface import Mount, NodeSpec
 from batchtrain.emulator.machine import hold, process
-from batchtrain.emulator.machine.below import Below
 from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.resource_files import DownloadError
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 SPEC = NodeSpec("pool", "node", "10.1.2.3", "Node0", "standard_d2_v3")
 
@@ -95,7 +95,7 @@ def test_a_command_line_is_split_as_a_shell_does() -> None:
 
 def test_a_mounted_file_system_is_a_link_with_a_log(tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()
-    process._mount_all(tmp_path, Below(tmp_path / "node"), (Mount("data", "mounts/nfs/server"),))
+    process._mount_all(tmp_path, RootedPath(tmp_path / "node"), (Mount("data", "mounts/nfs/server"),))
     assert (tmp_path / "node/fsmounts/data").resolve() == tmp_path / "mounts/nfs/server"
     assert (tmp_path / "mounts/nfs/server").is_dir()
     assert "data is mounts/nfs/server of" in (tmp_path / "node/fsmounts/data.log").read_text()

@@ -195,7 +195,7 @@ def test_hints_count_the_nodes_that_take_no_tasks(stage: Stage) -> None:
     assert hint["text"] == "1 of 2 nodes of pool pool take no tasks: starttaskfailed"
 
 
-def test_the_answer_to_hints_is_made_of_the_world(stage: Stage) -> None:
+def test_hints_are_computed_from_the_world(stage: Stage) -> None:
     stage.job()
     stage.task()
     assert control.hints(stage.world) == [{"jobId": "job", "taskId": "", "text": "its pool pool does not exist"}]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from batchtrain.emulator import documents, files, jobs, reports, schedules, tasks, waking, wire
+from batchtrain.emulator import documents, files, jobs, recovery, reports, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault, NotModified
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Document, Task
@@ -105,10 +106,10 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
     again = World()
     again.shelf.archive = store
     assert again.restore(store.load()) == []
-    waking.wake(again, stage.now)
-    book = again.jobs["job"]
-    assert [book.tasks.at(seq).id for seq in book.ready] == ["ranged"]
-    assert list(book.unmet.values()) == [1]
+    recovery.recover(again, stage.now)
+    entry = again.jobs["job"]
+    assert [entry.tasks.at(seq).id for seq in entry.ready] == ["ranged"]
+    assert list(entry.unmet.values()) == [1]
 
 
 # Files
@@ -136,7 +137,7 @@ def test_files_stay_for_seven_days_unless_told_otherwise_also_over_a_restart(sta
     task = stage.task()
     stage.settle()
     stage.exits(task)
-    waking.wake(stage.world, stage.now)
+    recovery.recover(stage.world, stage.now)
     stage.later(7 * 86400 - 1)
     stage.boot()
     assert not task.cleaned
@@ -251,11 +252,19 @@ def test_a_forced_termination_does_not_wait_for_tasks(stage: Stage) -> None:
     assert task.state == "completed"
 
 
-def test_dependency_ranges_are_not_endless(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("name", "items", "code"),
+    [
+        ("taskIds", ["x" * 64] * 1000 + ["y"], "TaskDependencyListTooLong"),
+        ("taskIdRanges", [{"start": number, "end": number} for number in (100_000, *range(10_000, 15_818))],
+         "TaskDependencyRangesTooLong"),
+    ],
+)  # fmt: skip
+def test_dependencies_have_at_most_64_000_characters(stage: Stage, name: str, items: list[Any], code: str) -> None:
     stage.job(usesTaskDependencies=True)
-    ranges = [{"start": number, "end": number} for number in range(10_000, 20_000)]
-    with pytest.raises(Fault, match="TaskDependencyRangesTooLong"):
-        stage.task(dependsOn={"taskIdRanges": ranges})
+    stage.task("fits", dependsOn={name: items[:-1]})
+    with pytest.raises(Fault, match=code):
+        stage.task("long", dependsOn={name: items})
 
 
 @pytest.mark.parametrize("name", documents.TASK_PARTS)

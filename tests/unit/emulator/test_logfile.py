@@ -23,7 +23,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path,
     os.close(descriptor)
 
 
-def test_what_is_logged_cuts_it_and_the_last_lines_are_kept(log: tuple[Path, int]) -> None:
+def test_a_full_log_is_cut_and_its_last_lines_are_kept(log: tuple[Path, int]) -> None:
     path, descriptor = log
     logger = logging.Logger("test")
     with os.fdopen(os.dup(descriptor), "w") as stream:

@@ -155,7 +155,7 @@ def test_a_name_that_is_not_utf_8_is_read_by_its_url(stage: Stage, tmp_path: Pat
     assert read(stage, path[-1]) == b"x"
 
 
-def test_a_pipe_is_no_file_and_stops_nobody(stage: Stage, tmp_path: Path) -> None:
+def test_a_pipe_is_no_file_and_blocks_no_request(stage: Stage, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "node" / TASK / "wd" / "pipe")
     with pytest.raises(Fault, match="FileNotFound"):
         read(stage, "wd/pipe")

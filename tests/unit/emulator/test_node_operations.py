@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import endpoints, node_reports, nodes, pools, reports, scheduler, states, users, waking
+from batchtrain.emulator import endpoints, node_reports, nodes, pools, recovery, reports, scheduler, states, users
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit
@@ -164,7 +164,7 @@ def test_what_a_node_waits_for_is_looked_at_again_after_a_restart(stage: Stage) 
     stage.do(pools.remove_nodes, "pool", body={"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"})
     stage.settle()
     stage.world._deadlines.clear()
-    waking.wake(stage.world, stage.now)
+    recovery.recover(stage.world, stage.now)
     assert stage.settle() == []
     stage.later(7 * 86_400)
     assert kinds(stage.settle()) == [scheduler.RemoveNode]
@@ -228,7 +228,7 @@ def test_a_node_goes_on_its_way_after_a_restart(stage: Stage, event: str) -> Non
     (node,) = stage.pool(1)
     stage.do(getattr(nodes, f"{event}_node"), "pool", node.id, body={})
     stage.settle()
-    waking.wake(stage.world, stage.now)
+    recovery.recover(stage.world, stage.now)
     for effect in stage.boot():
         assert isinstance(effect, scheduler.WipeNode)
         node_reports.node_wiped(stage.world, node.id, stage.now)
@@ -524,7 +524,7 @@ def _restarted(stage: Stage, node: Node) -> Stage:
     stage.world.save_node(node)
     other = Stage()
     other.world.restore(iter(stage.world.take_changes()))
-    waking.wake(other.world, other.now)
+    recovery.recover(other.world, other.now)
     other.boot()
     return other
 

@@ -204,7 +204,7 @@ def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> 
     assert found["resizeErrors"][0]["code"] == "AllocationFailed"  # type: ignore[index]
 
 
-def test_a_resize_past_the_quota_gives_what_there_is_and_says_so(stage: Stage) -> None:
+def test_a_resize_past_the_quota_adds_the_possible_nodes_and_an_error(stage: Stage) -> None:
     stage.world.quotas = Quotas(nodes=3)
     assert len(stage.pool(10**9)) == 3
     found = pool_of(stage)
@@ -235,7 +235,7 @@ def test_a_start_task_is_tried_again_and_then_given_up(stage: Stage) -> None:
     assert (node.state, node.start["failureInfo"]["code"]) == ("starttaskfailed", "FailureExitCode")
 
 
-def test_a_start_task_nobody_waits_for_leaves_the_node_usable(stage: Stage) -> None:
+def test_a_failed_start_task_without_wait_for_success_leaves_the_node_usable(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask={**START_TASK, "waitForSuccess": False})
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert (node.state, node.start["result"]) == ("idle", "failure")

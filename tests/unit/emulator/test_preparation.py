@@ -359,15 +359,15 @@ def test_tasks_and_the_release_find_the_preparation_s_directory(stage: Stage) ->
     )
     stage.task()
     stage.settle()
-    book = stage.world.jobs["job"]
-    place = book.nodes[node.id]
-    run = task_environment.node_run(stage.world, book, place, "preparation")
+    entry = stage.world.jobs["job"]
+    place = entry.nodes[node.id]
+    run = task_environment.node_run(stage.world, entry, place, "preparation")
     directory = f"{node.root_inside}/workitems/job/job-1/jobpreparation"
     assert (run.command_line, run.directory) == ("prepare", "workitems/job/job-1/jobpreparation")
     assert (run.environment["A"], run.environment["B"]) == ("1", "2")
     assert run.environment["AZ_BATCH_TASK_ID"] == "jobpreparation"
     prepared(stage, node)
-    task = task_environment.application_run(stage.world, book, book.tasks["task"])
+    task = task_environment.application_run(stage.world, entry, entry.tasks["task"])
     assert task.environment["AZ_BATCH_JOB_PREP_DIR"] == directory
     assert task.environment["AZ_BATCH_JOB_PREP_WORKING_DIR"] == f"{directory}/wd"
 

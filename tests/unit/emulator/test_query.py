@@ -54,7 +54,7 @@ def test_a_filter_holds_or_not(text: str, holds: bool) -> None:
     ["state", "state eq", "state is 'x'", "eq 'x'", "(state eq 'x'", "state eq 'x", "startswith(state)", "a eq 1 b",
      "state eq DateTime'soon'", "a eq " + "9" * 5000, "(" * 60 + "a eq 1" + ")" * 60, "state eq 'x' and"],
 )  # fmt: skip
-def test_what_is_no_filter_is_400(text: str) -> None:
+def test_an_invalid_filter_is_400(text: str) -> None:
     with pytest.raises(Fault) as refusal:
         query.parse_filter(text)
     assert (refusal.value.status, refusal.value.code) == (400, "InvalidQueryParameterValue")

@@ -21,7 +21,7 @@ def test_enum_values_take_any_case_and_come_out_in_the_service_s() -> None:
     assert models.read("BatchPoolCreateOptions", {**POOL, **policy})["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
 
 
-def test_a_null_stands_for_a_property_that_is_not_given() -> None:
+def test_null_means_an_absent_property() -> None:
     read = models.read("BatchJobCreateOptions", {"id": "j", "poolInfo": {"poolId": "p"}, "priority": None})
     assert read == {"id": "j", "poolInfo": {"poolId": "p"}}
 
@@ -55,7 +55,7 @@ def test_the_nearest_name_is_suggested() -> None:
 
 
 @pytest.mark.parametrize("name", ["certificateReferences", "cloudServiceConfiguration", "applicationLicenses"])
-def test_what_was_retired_is_refused_where_an_old_client_asks_for_it(name: str) -> None:
+def test_a_retired_property_is_refused(name: str) -> None:
     assert name not in models.read("BatchPoolCreateOptions", {**POOL, name: []}, revision=19)
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         models.read("BatchPoolCreateOptions", {**POOL, name: [{"thumbprint": "ab"}]}, revision=19)

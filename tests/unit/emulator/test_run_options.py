@@ -57,7 +57,7 @@ def test_a_container_joins_the_nodes_network_as_it_would_its_hosts(text: str, ne
     "text",
     ["-p 80:80", "--publish=80", "-P", "--hostname=a", "-h a", "--name x", "--dns=1.1.1.1", "--device=/dev/none"],
 )
-def test_what_is_the_nodes_matter_is_left_out_and_said(text: str) -> None:
+def test_options_that_belong_to_the_node_are_ignored_with_a_reason(text: str) -> None:
     fitted = fit(f"{text} --init", NODE)
     assert fitted.arguments[1:] == ("--init",)
     assert len(fitted.left_out) == 1
@@ -79,7 +79,7 @@ def test_removing_the_container_is_the_services_own_matter() -> None:
     assert fit("--rm", NODE) == Fitted(("--network=container:n0de",))
 
 
-def test_the_entry_point_is_told_apart() -> None:
+def test_the_entry_point_is_returned_separately() -> None:
     assert fit("--entrypoint python3", NODE).entrypoint == "python3"
     assert fit("--entrypoint=", NODE).entrypoint == ""
     assert fit("", NODE).entrypoint is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import control, documents, jobs, pools, schedules, tasks, waking, wire
+from batchtrain.emulator import control, documents, jobs, pools, recovery, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.wire import SECOND
 from tests.emulation import POOL, START, Stage, document
@@ -159,11 +159,11 @@ def test_deleting_a_schedule_deletes_all_its_jobs(stage: Stage) -> None:
 def test_the_job_s_files_lie_below_its_schedule_s_name(stage: Stage) -> None:
     stage.pool(1)
     schedule(stage, {"jobManagerTask": {"id": "m", "commandLine": "x"}})
-    book = stage.world.jobs["s:job-1"]
-    task = book.tasks["m"]
+    entry = stage.world.jobs["s:job-1"]
+    task = entry.tasks["m"]
     found = document(stage.do(jobs.get_job, "s:job-1"))
     assert found["executionInfo"]["poolId"] == "pool"
-    assert documents.task_directory(book.record, task) == "workitems/s/job-1/m"
+    assert documents.task_directory(entry.record, task) == "workitems/s/job-1/m"
 
 
 def test_a_deleted_job_of_a_schedule_takes_its_own_files_only(stage: Stage) -> None:
@@ -262,7 +262,7 @@ def test_a_schedule_that_was_down_makes_the_latest_job_only(stage: Stage) -> Non
     schedule(stage, recurrenceInterval="PT10M")
     end(stage, "s:job-1")
     stage.now = START + 95 * MINUTE * SECOND
-    waking.wake(stage.world, stage.now)
+    recovery.recover(stage.world, stage.now)
     stage.settle()
     assert made(stage) == ["s:job-1", "s:job-2"]
     assert of(stage)["executionInfo"]["nextRunTime"] == at(6000)
@@ -397,5 +397,5 @@ def test_no_secret_of_a_pool_made_for_a_job_is_shown_or_kept(stage: Stage) -> No
     at_last(stage, 600)
     assert len(made(stage)) == 2 and len(stage.world.pools) == 1
     shown = document(stage.do(jobs.get_job, "s:job-2")), of(stage)
-    kept = [book.record.spec for book in stage.world.jobs.values()], stage.world.schedules["s"].record.spec
+    kept = [entry.record.spec for entry in stage.world.jobs.values()], stage.world.schedules["s"].record.spec
     assert "hush" not in str((shown, kept)) and "password" not in str(shown)

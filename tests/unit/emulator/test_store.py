@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from batchtrain.emulator import jobs, mapped_images, node_reports, pools, reports, scheduler, tasks, waking
+from batchtrain.emulator import jobs, mapped_images, node_reports, pools, recovery, reports, scheduler, tasks
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.store import Store, UnknownSchema
 from batchtrain.emulator.world import Change, World
@@ -48,7 +48,7 @@ def restart(tmp_path: Path) -> Iterator[Restart]:
         other.world.shelf.archive = store
         other.world.restore(store.load())
         other.world.last_seq = store.last_seq()
-        waking.wake(other.world, other.now)
+        recovery.recover(other.world, other.now)
         return other
 
     yield again

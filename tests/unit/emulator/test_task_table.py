@@ -99,10 +99,10 @@ def test_a_change_that_is_not_stored_yet_keeps_its_task_in_memory(stage: Kept) -
     stage.disable_node(stage.nodes()[0])
     task = stage.task()
     stage.world.take_touched(stage.now)
-    stage.world.rest(kept=0)
+    stage.world.rest(most=0)
     assert stage.world.jobs["job"].tasks["task"] is task
     stage.commit()
-    stage.world.rest(kept=0)
+    stage.world.rest(most=0)
     assert stage.world.jobs["job"].tasks["task"] is not task
 
 
@@ -113,15 +113,15 @@ def test_the_tasks_used_last_stay_in_memory(stage: Kept) -> None:
     stage.settle()
     for name in "cdab":
         stage.world.jobs["job"].tasks[name]
-    stage.world.rest(kept=2)
+    stage.world.rest(most=2)
     assert in_memory(stage) == ["a", "b"]
 
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_a_filter_accepts_the_same_tasks_in_the_columns_as_in_the_answers(busy: Kept, text: str) -> None:
-    book = busy.world.jobs["job"]
+    entry = busy.world.jobs["job"]
     condition = query.parse_filter(text, query.FILTERS["tasks"])
-    whole = [documents.task_document_of(book, task, BASE) for task in book.tasks.values()]
+    whole = [documents.task_document_of(entry, task, BASE) for task in entry.tasks.values()]
     assert len(whole) > 30
     listed = document(busy.do(tasks.list_tasks, "job", filter=text))["value"]
     assert [task["id"] for task in listed] == [task["id"] for task in whole if condition(task)]
@@ -147,6 +147,18 @@ def test_pages_follow_each_other_without_a_gap(busy: Kept, select: str) -> None:
 def test_what_changed_is_looked_for_only_where_something_changed(busy: Kept) -> None:
     columns_ = busy.world.jobs["job"].tasks.columns
     assert list(columns_.latest) == [max(columns_.state_time[at : at + 8]) for at in range(0, len(columns_.seqs), 8)]
+
+
+@pytest.mark.parametrize("whole_job", [False, True])
+def test_a_deleted_task_does_not_stay_in_memory(stage: Kept, whole_job: bool) -> None:
+    stage.disable_node(stage.nodes()[0])
+    stage.task("a")
+    assert in_memory(stage) == ["a"]
+    if whole_job:
+        stage.world.jobs["job"].tasks.clear()
+    else:
+        stage.do(tasks.delete_task, "job", "a")
+    assert in_memory(stage) == []
 
 
 def test_deleted_tasks_leave_no_gap_when_most_are_gone(stage: Kept) -> None:

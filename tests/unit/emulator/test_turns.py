@@ -80,7 +80,7 @@ def test_a_more_urgent_job_takes_slots_from_one_that_allows_it(stage: Stage) -> 
     [({}, {"priority": 1}), ({"allowTaskPreemption": True}, {"priority": 0})],
     ids=["not allowed", "no more urgent"],
 )
-def test_nobody_gives_way_who_need_not(stage: Stage, low: dict[str, object], high: dict[str, object]) -> None:
+def test_no_task_is_preempted_without_need(stage: Stage, low: dict[str, object], high: dict[str, object]) -> None:
     stage.pool(1)
     job(stage, "low", **low)
     first = task(stage, "low", "a")
@@ -104,7 +104,7 @@ def test_no_more_give_way_than_are_needed(stage: Stage) -> None:
     assert sum(one.requeues for one in stage.world.jobs["low"].tasks.values()) == 2
 
 
-def test_nobody_else_gives_way_while_one_is_still_leaving(stage: Stage) -> None:
+def test_no_other_task_is_preempted_while_one_is_still_ending(stage: Stage) -> None:
     stage.pool(2)
     job(stage, "low", allowTaskPreemption=True)
     leaving = [task(stage, "low", f"t{number}") for number in range(2)]
@@ -177,7 +177,7 @@ def test_a_waiting_gang_does_not_starve_behind_a_stream_of_single_tasks(stage: S
     assert (waiting.state, [one.state for one in later]) == ("running", ["active"] * 4)
 
 
-def test_a_gang_for_which_there_are_too_few_nodes_holds_nobody_up(stage: Stage) -> None:
+def test_a_gang_with_too_few_nodes_delays_no_other_task(stage: Stage) -> None:
     (node, *_) = stage.gang_pool(2)
     stage.disable_node(node)
     stage.settle()
@@ -187,7 +187,7 @@ def test_a_gang_for_which_there_are_too_few_nodes_holds_nobody_up(stage: Stage) 
     assert (waiting.state, single.state) == ("active", "running")
 
 
-def test_a_gang_that_waits_for_its_own_job_manager_s_node_holds_nobody_up(stage: Stage) -> None:
+def test_a_gang_that_waits_for_the_node_of_its_job_manager_delays_no_other_task(stage: Stage) -> None:
     stage.gang_pool(2)
     job(stage, "a", **manager())
     stage.settle()
@@ -319,7 +319,7 @@ def test_a_task_that_rests_can_be_terminated_and_is_not_started_again(stage: Sta
     assert (stage.settle(), endless.state) == ([], "completed")
 
 
-def test_after_a_restart_nobody_rests(stage: Stage) -> None:
+def test_after_a_restart_no_task_waits_for_its_retry(stage: Stage) -> None:
     stage.pool(1)
     stage.job()
     endless = stage.task(constraints={"maxTaskRetryCount": -1})
@@ -331,7 +331,7 @@ def test_after_a_restart_nobody_rests(stage: Stage) -> None:
     assert endless.state == "running"
 
 
-def test_a_finite_number_of_tries_knows_no_rest(stage: Stage) -> None:
+def test_a_limited_number_of_retries_has_no_delay(stage: Stage) -> None:
     stage.pool(1)
     stage.job()
     finite = stage.task(constraints={"maxTaskRetryCount": 20})

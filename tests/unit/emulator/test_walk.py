@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.machine import walk as walks
-from batchtrain.emulator.machine.below import Below, LeadsOut
+from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Walk, Walks
 
 NAMES = ["a", "a/1", "a/1/x", "a/1/y", "a/2", "a-b", "b", "b/c", "b/c/d", "b/c/d/e", "b/z", "empty", "link", "z"]
@@ -18,7 +18,7 @@ NAMES = ["a", "a/1", "a/1/x", "a/1/y", "a/2", "a-b", "b", "b/c", "b/c/d", "b/c/d
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Below:
+def tree(tmp_path: Path) -> RootedPath:
     root = tmp_path / "root"
     for name in NAMES:
         if name == "empty" or any(other.startswith(f"{name}/") for other in NAMES):
@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Below:
             (root / name).symlink_to("a")
         elif not (root / name).exists():
             (root / name).touch()
-    return Below(root)
+    return RootedPath(root)
 
 
 def paths(walk: Walk) -> list[str]:
@@ -38,7 +38,7 @@ def paths(walk: Walk) -> list[str]:
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 @pytest.mark.parametrize("depth", [None, 1, 2])
 def test_a_walk_goes_on_after_any_entry(
-    tree: Below, monkeypatch: pytest.MonkeyPatch, chunk: int, depth: int | None
+    tree: RootedPath, monkeypatch: pytest.MonkeyPatch, chunk: int, depth: int | None
 ) -> None:
     monkeypatch.setattr(walks, "CHUNK", chunk)
     monkeypatch.setattr(walks, "HELD", 2 * chunk)
@@ -48,7 +48,7 @@ def test_a_walk_goes_on_after_any_entry(
         assert paths(Walk(tree, after=name, depth=depth)) == whole[number:]
 
 
-def test_a_walk_that_pauses_after_each_entry_gives_the_same(tree: Below) -> None:
+def test_a_walk_that_pauses_after_each_entry_gives_the_same(tree: RootedPath) -> None:
     walk, found = Walk(tree), []
     for entry in walk:
         if not found or found[-1] != entry.path:
@@ -59,14 +59,14 @@ def test_a_walk_that_pauses_after_each_entry_gives_the_same(tree: Below) -> None
 
 
 @pytest.mark.parametrize("gone", NAMES)
-def test_what_vanishes_meanwhile_is_left_out(tree: Below, gone: str) -> None:
+def test_what_vanishes_meanwhile_is_left_out(tree: RootedPath, gone: str) -> None:
     walk = Walk(tree)
     first = next(walk).path
     tree.remove(gone)
     assert [first, *paths(walk)] == [name for name in NAMES if name == "a" or not f"{name}/".startswith(f"{gone}/")]
 
 
-def test_a_walk_does_not_leave_by_the_parent_of_a_directory_that_was_moved(tree: Below, tmp_path: Path) -> None:
+def test_a_walk_does_not_leave_by_the_parent_of_a_directory_that_was_moved(tree: RootedPath, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/secret").touch()
     walk = Walk(tree)
@@ -75,7 +75,7 @@ def test_a_walk_does_not_leave_by_the_parent_of_a_directory_that_was_moved(tree:
     assert [*found, *paths(walk)][3:] in (NAMES[3:], NAMES[5:])
 
 
-def test_a_top_that_leads_out_is_refused(tree: Below, tmp_path: Path) -> None:
+def test_a_top_that_leads_out_is_refused(tree: RootedPath, tmp_path: Path) -> None:
     (tmp_path / "root/out").symlink_to(tmp_path)
     with pytest.raises(LeadsOut):
         Walk(tree, "out")
@@ -91,10 +91,10 @@ def test_a_deep_tree_needs_a_few_open_files_and_no_recursion(tmp_path: Path, mon
         handle = deeper
     os.close(handle)
     before = open_files()
-    walk = Walk(Below(tmp_path))
+    walk = Walk(RootedPath(tmp_path))
     try:
         assert max(open_files() for _ in walk) <= before + 2
-        assert len(paths(Walk(Below(tmp_path)))) == 2200
+        assert len(paths(Walk(RootedPath(tmp_path)))) == 2200
     finally:
         subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # pytest's own clean-up recurses
 
@@ -110,22 +110,22 @@ LINKED = ["wd", "wd/best", "wd/best/a", "wd/best/deep", "wd/best/deep/b", "wd/ck
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Below:
+def task(tmp_path: Path) -> RootedPath:
     """The directory of a node with one task, whose `best` is a link."""
     (tmp_path / "root/t/wd/ckpt/deep").mkdir(parents=True)
     for name in ("ckpt/a", "ckpt/deep/b", "z"):
         (tmp_path / "root/t/wd" / name).touch()
     (tmp_path / "root/t/wd/best").symlink_to("ckpt")
-    return Below(tmp_path / "root")
+    return RootedPath(tmp_path / "root")
 
 
-def linked(tree: Below, **options: Any) -> list[str]:
+def linked(tree: RootedPath, **options: Any) -> list[str]:
     return paths(Walk(tree, "t", follow=True, **options))
 
 
 @pytest.mark.parametrize("chunk", [1, 1000])
 def test_a_walk_goes_on_after_any_entry_of_a_linked_directory(
-    task: Below, monkeypatch: pytest.MonkeyPatch, chunk: int
+    task: RootedPath, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(walks, "CHUNK", chunk)
     assert linked(task) == LINKED
@@ -136,7 +136,7 @@ def test_a_walk_goes_on_after_any_entry_of_a_linked_directory(
 
 @pytest.mark.parametrize("target", ["..", ".", "../..", "../../other", "missing", "z"])
 def test_a_link_to_a_directory_around_the_walk_or_of_another_task_is_not_entered(
-    task: Below, tmp_path: Path, target: str
+    task: RootedPath, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "root/other/wd").mkdir(parents=True)
     (tmp_path / "root/other/secret").touch()
@@ -144,7 +144,7 @@ def test_a_link_to_a_directory_around_the_walk_or_of_another_task_is_not_entered
     assert linked(task) == [*LINKED[:-1], "wd/up", "wd/z"]
 
 
-def test_a_link_in_a_linked_directory_is_not_entered(task: Below, tmp_path: Path) -> None:
+def test_a_link_in_a_linked_directory_is_not_entered(task: RootedPath, tmp_path: Path) -> None:
     (tmp_path / "root/t/wd/more").mkdir()
     (tmp_path / "root/t/wd/more/y").touch()
     (tmp_path / "root/t/wd/ckpt/more").symlink_to("../more")
@@ -156,7 +156,7 @@ def test_a_link_in_a_linked_directory_is_not_entered(task: Below, tmp_path: Path
 # Between two pages ---------------------------------------------------------------------------------------------------
 
 
-def test_a_walk_waits_once_for_a_while_and_only_the_last_few_do(tree: Below) -> None:
+def test_a_walk_waits_once_for_a_while_and_only_the_last_few_do(tree: RootedPath) -> None:
     now = [0.0]
     waiting = Walks(2, 10.0, lambda: now[0])
     kept = {key: Walk(tree) for key in "abc"}

@@ -45,7 +45,7 @@ def test_durations_are_normalised(text: str, printed: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "6 minutes", "PT-5M", "P1Y"])
-def test_what_is_no_duration_is_an_error(text: str) -> None:
+def test_an_invalid_duration_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         wire.parse_duration(text)
 
@@ -82,7 +82,7 @@ def test_date_conditions_look_at_whole_seconds() -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "Mon, 01 Jan 99999999999 00:00:00 GMT"])
-def test_what_is_no_date_is_an_error(text: str) -> None:
+def test_an_invalid_date_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"date|time"):
         wire.parse_http_date(text)
 
@@ -92,5 +92,5 @@ def test_the_first_and_the_last_moment_there_are_stay_what_they_are(text: str) -
     assert wire.timestamp(wire.parse_timestamp(text)) == text
 
 
-def test_a_time_beyond_the_last_there_is_is_the_last() -> None:
+def test_a_time_beyond_the_last_moment_is_the_last_moment() -> None:
     assert wire.timestamp(wire.FOREVER) == "9999-12-31T23:59:59.9999999Z"

@@ -152,6 +152,8 @@ def test_the_files_lie_below_batchtrain_and_are_the_runtimes() -> None:
         ".batchtrain/gang.sh": runtime.GANG,
         ".batchtrain/node.sh": runtime.NODE,
         ".batchtrain/rank.sh": steps.RANK.data,
+        ".batchtrain/lines.sh": runtime.LINES,
+        ".batchtrain/lines.awk": runtime.LINES_AWK,
         ".batchtrain/sweep.sh": runtime.SWEEP,
         ".batchtrain/bin/ssh": runtime.SSH,
         ".batchtrain/preflight.sh": runtime.PREFLIGHT,

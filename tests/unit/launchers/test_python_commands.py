@@ -19,6 +19,8 @@ from batchtrain.launchers.python import HOOK, with_mpi4py
         ('"/opt/my python/bin/python" ! x.py', '"/opt/my python/bin/python"'),
         ("  pypy3 ! x.py", "pypy3"),
         ("python ! 'a b.py' && echo done", "python"),
+        ("python ! -m", "python"),
+        ("python ! -m mpi4python", "python"),
     ],
 )
 def test_it_goes_before_the_script(command: str, interpreter: str) -> None:

@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchtrain.launchers import python, shell
+from tests import examples
 
 
 @pytest.mark.property
+@examples.of(100)
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_a_word_is_read_back_as_it_was(value: str) -> None:
     assert shlex.split(shell.word(value)) == [value]
 
 
 @pytest.mark.property
+@examples.of(100)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_every_line_of_a_comment_is_one(text: str) -> None:
     assert all(line.startswith("# ") for line in shell.comment(text).splitlines())

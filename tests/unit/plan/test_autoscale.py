@@ -177,7 +177,7 @@ def test_rebalancing_stops_at_the_most_dedicated_nodes() -> None:
     assert nodes(asked, *steady(8), current=(0, 8), preempted=6) == (2, 6)
 
 
-def test_a_gang_that_waits_is_given_a_node_an_instance_whatever_the_slots() -> None:
+def test_a_waiting_gang_counts_one_node_for_each_instance() -> None:
     pool = msgspec.convert(
         {
             "id": "p",

@@ -159,6 +159,7 @@ def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
     )
     assert sent["commonEnvironmentSettings"] == [
         {"name": "A", "value": "1"},
+        {"name": "BATCHTRAIN_RUN", "value": "mine"},
         {"name": "BATCHTRAIN_LINEAGE", "value": VALUE},
     ]
 
@@ -166,7 +167,8 @@ def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
 def test_a_job_without_checkpoints_is_told_nothing() -> None:
     other = LINEAGE._replace(jobs=frozenset({"other"}))
     for lineage in (None, other):
-        assert "commonEnvironmentSettings" not in marked("job.add", sent_job(plan()), Marks("mine", lineage=lineage))
+        sent = marked("job.add", sent_job(plan()), Marks("mine", lineage=lineage))
+        assert [item["name"] for item in sent["commonEnvironmentSettings"]] == ["BATCHTRAIN_RUN"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_a_task_alone_with_checkpoints_runs_our_script() -> None:
     assert "launch.sh" in sent_task(plan(task=CHECKPOINT, **VOLUME))["commandLine"]
 
 
-def test_a_volume_that_is_not_there_is_named() -> None:
+def test_a_missing_volume_is_named() -> None:
     with pytest.raises(PlanError, match=r"`checkpoint.volume` is `share`, which is no volume that the pool mounts"):
         plan(task=CHECKPOINT)
 
@@ -193,7 +195,7 @@ def test_a_volume_that_is_not_there_is_named() -> None:
 SIGNAL = {"checkpoint": {"volume": "share", "signal": "SIGUSR1"}}
 
 
-def test_the_node_launcher_is_told_the_signal_of_a_preemption() -> None:
+def test_the_node_launcher_gets_the_signal_of_a_preemption() -> None:
     ((_, text),) = plan(task={**SIGNAL, **GANG}, **VOLUME).launch
     assert '"preemption": "SIGUSR1"' in text
 
@@ -208,7 +210,7 @@ def test_a_task_alone_watches_for_a_preemption_in_the_background() -> None:
     assert '"$BATCHTRAIN_PREEMPTION" $$ SIGUSR1 </dev/null >/dev/null 2>&1 &)' in text
 
 
-def test_the_ranks_of_an_mpi_are_told_the_signal_of_a_preemption() -> None:
+def test_the_ranks_of_an_mpi_get_the_signal_of_a_preemption() -> None:
     gang = {"multi_instance": {"num_instances": 2, "mpi": {"runtime": "mpich"}}}
     ((_, text),) = plan(task={**SIGNAL, **gang}, **VOLUME).launch
     assert "export BATCHTRAIN_PREEMPTION_SIGNAL=SIGUSR1" in text

@@ -71,7 +71,7 @@ def only(found: tuple[Compared, ...]) -> diff.Difference:
     return one
 
 
-def test_what_is_not_there_is_to_be_made() -> None:
+def test_a_missing_object_will_be_created() -> None:
     found = diff.compare(plan_recipe(recipe()), Living())
     assert [(item.kind, item.id, item.state) for item in found] == [
         ("pool", "p", "make"),
@@ -156,7 +156,7 @@ def test_an_entry_of_metadata_is_named() -> None:
     assert (one.path, one.living, one.planned) == ("metadata[a].value", "2", "1")
 
 
-def test_something_that_nobody_asks_for_any_more_is_a_difference() -> None:
+def test_a_removed_property_is_a_difference() -> None:
     one = only(compared(recipe(), recipe({"display_name": "mine"})))
     assert (one.path, one.living, one.planned) == ("displayName", "mine", None)
 
@@ -181,7 +181,7 @@ def test_a_password_is_never_compared() -> None:
     assert diff.compare(plan, Living(pools={"p": standing}))[0].state == "same"
 
 
-def test_a_url_is_the_same_whatever_stands_for_its_secret() -> None:
+def test_a_url_is_the_same_with_another_signature() -> None:
     def pool(url: str | Template) -> dict[str, Any]:
         return {"id": "p", "vmSize": "s", "startTask": {"commandLine": "x", "resourceFiles": [{"httpUrl": url}]}}
 

@@ -81,6 +81,7 @@ def test_a_block_is_asked_for_by_its_path() -> None:
 
 def test_numbers_may_be_left_out() -> None:
     assert "infiniband" in whats(asked("job_specifications.tasks"))
+    assert whats(asked("job_specifications.tasks.infiniband")) == {"infiniband"}
 
 
 def test_a_decision_is_asked_for_by_the_property_that_switches_it_off() -> None:
@@ -103,12 +104,12 @@ def test_a_property_of_the_command_line_says_so() -> None:
     assert (one.value, one.origin) == ("STANDARD_D4S_V5", "--set")
 
 
-def test_a_default_is_told_as_one() -> None:
+def test_a_default_is_marked_as_one() -> None:
     (one,) = asked("pool_specification.task_slots_per_node").settings
     assert (one.value, one.origin, one.planned) == (1, "default", (1,))
 
 
-def test_a_property_that_nobody_set_is_told_from_the_reference() -> None:
+def test_an_unset_property_is_explained_by_the_reference() -> None:
     (one,) = asked("pool_specification.resize_timeout").settings
     assert (one.value, one.origin, one.becomes) == (None, "not set", "pool.resizeTimeout")
 
@@ -118,7 +119,7 @@ def test_a_property_is_seen_in_the_requests_of_its_own_task() -> None:
     assert one.planned == ("one",)
 
 
-def test_what_is_gone_says_what_to_use_instead() -> None:
+def test_a_removed_property_names_its_replacement() -> None:
     pool = POOL + b"  certificates: {abc: {}}\n  batch_insights_enabled: true\n"
     (one,) = asked("batch_insights_enabled", pool=pool).settings
     assert "Azure Monitor" in one.gone
@@ -130,7 +131,7 @@ def test_a_map_is_one_value() -> None:
     assert one.value == {"a": "b", "c": "d"}
 
 
-def test_what_nobody_knows_gets_the_nearest_name() -> None:
+def test_an_unknown_name_gets_the_nearest_name() -> None:
     assert explain.hint(Plan(), "infinibnad", {}) == "Did you mean `infiniband`?"
     assert explain.hint(Plan(), "pool_specification.vm_siez", {}) == "Did you mean `pool_specification.vm_size`?"
 
@@ -182,7 +183,7 @@ def test_every_rule_has_a_sentence_and_a_source(rule: str) -> None:
     assert len(RULES[rule].source) > 10
 
 
-def test_an_item_that_is_not_there_is_not_explained() -> None:
+def test_a_missing_item_is_not_explained() -> None:
     assert asked("job_specifications[7].priority") == Explained(())
     values = {"job_specifications": [{"tasks": [{}, {}, {}]}]}
     assert explain.hint(Plan(), "job_specifications[0].tasks[7]", values) == (
@@ -200,7 +201,7 @@ def test_a_path_may_begin_inside_its_section() -> None:
     assert (one.path, one.value) == ("job_specifications[0].tasks[0].command", "./train")
 
 
-def test_a_path_that_begins_nowhere_is_told_where_paths_begin() -> None:
+def test_a_path_with_an_unknown_start_gets_the_valid_starts() -> None:
     assert explain.hint(Plan(), "nosuch.path", {}).startswith("A path begins with one of credentials, batchtrain")
 
 
@@ -266,12 +267,12 @@ def test_a_path_of_two_steps_may_begin_inside_its_section() -> None:
     assert "infiniband" not in whats(asked("tasks[1]"))
 
 
-def test_a_property_that_nobody_set_is_in_no_request() -> None:
+def test_an_unset_property_is_in_no_request() -> None:
     (setting,) = asked("pool_specification.resize_timeout").settings
     assert (setting.planned, setting.times) == ((), 0)
 
 
 @pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 1)])
-def test_a_default_of_many_blocks_is_told_once(more: int, count: int) -> None:
+def test_a_default_of_many_blocks_is_explained_once(more: int, count: int) -> None:
     settings = asked("elevated", jobs=JOBS + b"  - command: echo\n" * more).settings
     assert [(setting.value, setting.origin) for setting in settings] == [(False, "default")] * count

@@ -135,14 +135,14 @@ def test_a_custom_factory_s_tuples_become_commands() -> None:
     assert commands({"custom": {"module": "mine"}}, "{0}-{1}", facts) == ["a-1", "b-2"]
 
 
-def test_a_custom_factory_is_one_task_offline_and_said() -> None:
+def test_a_custom_factory_is_one_task_offline_with_a_note() -> None:
     whole = recipe({"custom": {"module": "mine"}})
     assert [task.command for task in factory.expand(whole, whole.jobs[0])] == ["run {0}"]
     (said,) = factory.warnings(whole, whole.jobs[0])
     assert (said.rule, said.level) == ("offline-custom", "info")
 
 
-def test_a_custom_factory_that_nobody_called_is_refused_when_the_pool_is_there() -> None:
+def test_a_custom_factory_that_was_not_called_is_refused_for_an_existing_pool() -> None:
     with pytest.raises(PlanError, match=r"Facts\.made"):
         expanded({"custom": {"module": "mine"}}, facts=Facts(pool=POOL))
 
@@ -190,7 +190,7 @@ def test_patterns_that_fit_nothing_are_refused() -> None:
         commands({"file": chosen}, "{url}", LISTED)
 
 
-def test_offline_one_example_stands_for_the_files_and_is_said() -> None:
+def test_offline_one_example_represents_the_files_with_a_note() -> None:
     whole = recipe({"file": FILES}, "{file_path}")
     assert [task.command for task in factory.expand(whole, whole.jobs[0])] == ["in/example.dat"]
     (said,) = factory.warnings(whole, whole.jobs[0])
@@ -237,7 +237,7 @@ def test_values_that_make_the_same_id_are_found_offline(made: dict[str, Any], ta
     assert [fault.message[: len(message)] for fault in id_faults(task)] == ([message] if message else [])
 
 
-def test_a_place_that_nobody_listed_is_refused_when_the_pool_is_there() -> None:
+def test_a_container_that_was_not_listed_is_refused_for_an_existing_pool() -> None:
     with pytest.raises(PlanError, match="link/data/in has not been listed"):
         expanded({"file": FILES}, "{url}", facts=Facts(pool=POOL))
 
@@ -260,7 +260,7 @@ def test_every_made_task_has_the_dependencies_of_the_one_it_stands_in() -> None:
     assert all(task.task_factory is None for task in tasks)
 
 
-def test_a_factory_s_own_rule_names_its_tasks_around_those_that_are_there() -> None:
+def test_a_factory_s_own_rule_skips_existing_ids() -> None:
     rule = {"prefix": "t", "zfill_width": 2}
     document = {
         "directory": "x",

@@ -104,7 +104,7 @@ def warned(made: Plan, rule: str) -> list[tuple[str | None, str]]:
     return [(note.path, note.message) for note in made.warnings if note.rule == rule]
 
 
-def test_a_misspelt_name_that_is_to_be_left_unset_is_said_with_the_near_one() -> None:
+def test_a_misspelt_name_in_leave_unset_gets_a_suggestion() -> None:
     names = ["NCCL_DEBG", "NCCL_TOPO_FILE", "BATCHTRAIN_RANK", "MASTER_PORT"]
     [(path, text)] = warned(plan(task=gang(leave_unset=names)), "leave-unset")
     assert path == "job_specifications[0].tasks[0].multi_instance.pytorch.leave_unset"
@@ -127,7 +127,7 @@ def test_a_name_that_is_like_no_other_leads_to_the_list() -> None:
         ("mxnet", {}, True),
     ],
 )
-def test_infiniband_that_a_framework_does_not_use_is_said(name: str, options: dict[str, Any], told: bool) -> None:
+def test_unused_infiniband_is_reported(name: str, options: dict[str, Any], told: bool) -> None:
     hb = {"vm_size": "STANDARD_HB120RS_V3"}
     assert bool(warned(plan(task=gang(name, **options), pool=hb), "infiniband-idle")) is told
     assert warned(plan(task=gang(name, **options), pool=H100), "infiniband-idle") == []

@@ -159,7 +159,7 @@ def test_the_plans_are_as_they_were_read_last(mode: str, launch: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "launch", "size"), ROWS)
-def test_everything_that_nobody_wrote_is_explained(mode: str, launch: str, size: str) -> None:
+def test_every_implicit_setting_is_explained(mode: str, launch: str, size: str) -> None:
     made = plan(mode, launch, size)
     told = str(explain.explain(made, recipe(mode, launch, size), {}, {}))
     missing = [one for one in unwritten(made) if not mentions(told, one)]

@@ -72,7 +72,7 @@ def test_a_step_says_what_is_taken() -> None:
         ),
     ],
 )
-def test_what_goes_to_no_container_is_left_out_and_said(destination: dict[str, Any], words: str) -> None:
+def test_files_for_no_container_are_left_out_with_a_reason(destination: dict[str, Any], words: str) -> None:
     assert paths(destination) == []
     (left,) = ingress.left_out(recipe(destination))
     assert words in left.reason

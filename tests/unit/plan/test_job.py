@@ -12,7 +12,7 @@ from tests import judge
 from tests.unit.plan.jobs import STORAGE, bodies, plan, recipe, said, sent_job, sent_task
 
 
-def test_a_job_carries_what_it_says_of_itself() -> None:
+def test_a_job_request_has_the_properties_of_the_job() -> None:
     sent = sent_job(
         plan(
             {

@@ -20,6 +20,7 @@ OWN = [
 ]
 MINE = {"name": "mine", "value": "1"}
 NIGHTLY = {"recurrence": {"schedule": {"recurrence_interval": "1.00:00:00"}}}
+VARIABLES = [{"name": "BATCHTRAIN_RUN", "value": MARKS.run}]
 
 
 def document(planned: Plan, action: str) -> dict[str, Any]:
@@ -31,14 +32,25 @@ def document(planned: Plan, action: str) -> dict[str, Any]:
 @pytest.mark.parametrize("before", [[], [MINE]], ids=["without metadata", "with metadata"])
 def test_a_pool_and_a_job_are_marked_after_their_own_metadata(action: str, before: list[Any]) -> None:
     body = {"id": "x", "metadata": before} if before else {"id": "x"}
-    assert marked(action, body, MARKS) == {"id": "x", "metadata": [*before, *OWN]}
+    variables = {"commonEnvironmentSettings": VARIABLES} if action == "job.add" else {}
+    assert marked(action, body, MARKS) == {"id": "x", **variables, "metadata": [*before, *OWN]}
+
+
+def test_the_tasks_of_a_job_know_their_run_beside_its_own_variables() -> None:
+    own = {"name": "MINE", "value": "1"}
+    body = marked("job.add", {"commonEnvironmentSettings": [own]}, MARKS)
+    assert body["commonEnvironmentSettings"] == [own, *VARIABLES]
 
 
 def test_a_schedule_and_the_jobs_that_it_creates_are_marked() -> None:
     body = {"id": "s", "jobSpecification": {"poolInfo": {"poolId": "p"}, "metadata": [MINE]}}
     assert marked("schedule.add", body, MARKS) == {
         "id": "s",
-        "jobSpecification": {"poolInfo": {"poolId": "p"}, "metadata": [MINE, *OWN]},
+        "jobSpecification": {
+            "poolInfo": {"poolId": "p"},
+            "metadata": [MINE, *OWN],
+            "commonEnvironmentSettings": VARIABLES,
+        },
         "metadata": OWN,
     }
 
@@ -49,12 +61,16 @@ def automatic(metadata: list[Any] | None = None) -> dict[str, Any]:
 
 
 def test_the_automatic_pool_of_a_job_is_marked() -> None:
-    assert marked("job.add", automatic([MINE]), MARKS) == {**automatic([MINE, *OWN]), "metadata": OWN}
+    assert marked("job.add", automatic([MINE]), MARKS) == {
+        **automatic([MINE, *OWN]), "metadata": OWN, "commonEnvironmentSettings": VARIABLES,
+    }  # fmt: skip
 
 
 def test_the_automatic_pool_of_a_schedule_is_marked() -> None:
     body = marked("schedule.add", {"jobSpecification": automatic()}, MARKS)
-    assert body["jobSpecification"] == {**automatic(OWN), "metadata": OWN}
+    assert body["jobSpecification"] == {
+        **automatic(OWN), "metadata": OWN, "commonEnvironmentSettings": VARIABLES,
+    }  # fmt: skip
 
 
 def test_a_request_is_not_changed_by_its_marks() -> None:

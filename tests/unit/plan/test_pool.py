@@ -45,7 +45,7 @@ def test_a_node_agent_in_the_file_wins_over_the_catalogue() -> None:
     assert machine(platform_image={**IMAGE, "node_agent": "mine"})["nodeAgentSKUId"] == "mine"
 
 
-def test_an_image_that_nobody_knows_needs_its_node_agent() -> None:
+def test_an_unknown_image_needs_its_node_agent() -> None:
     with pytest.raises(PlanError, match="say it with `node_agent`"):
         machine(platform_image={**IMAGE, "sku": "9999"})
 
@@ -233,7 +233,7 @@ def test_a_scenario_becomes_a_formula() -> None:
     assert "$ActiveTasks" in sent({"autoscale": {"scenario": scenario}})["autoScaleFormula"]
 
 
-def test_what_is_said_of_the_pool_itself_travels() -> None:
+def test_a_pool_request_has_the_properties_of_the_pool() -> None:
     found = sent(
         {
             "display_name": "Mine",

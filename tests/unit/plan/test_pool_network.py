@@ -33,7 +33,7 @@ def login(pool: dict[str, Any]) -> dict[str, Any]:
 # --- the subnet -----------------------------------------------------------------------------------------------------
 
 
-def test_a_pool_that_says_nothing_of_its_network_has_no_network_of_its_own() -> None:
+def test_a_pool_without_network_settings_has_no_network_configuration() -> None:
     assert "networkConfiguration" not in sent()
 
 
@@ -87,7 +87,7 @@ def test_acceleration_scope_families_and_tags_travel() -> None:
     }
 
 
-def test_addresses_of_ones_own_are_said_to_be_so() -> None:
+def test_given_public_addresses_are_user_managed() -> None:
     made = plan({"public_ips": ["/ip"]})
     found = made.steps[0].document["networkConfiguration"]["publicIPAddressConfiguration"]
     assert (found["provision"], found["ipAddressIds"]) == ("usermanaged", ("/ip",))

@@ -31,13 +31,13 @@ def test_a_pool_with_nothing_to_prepare_has_no_start_task() -> None:
     assert "startTask" not in sent()
 
 
-def test_our_part_runs_between_a_persons_own_lines() -> None:
+def test_our_part_runs_between_the_users_lines() -> None:
     task = start({"additional_node_prep": PREP, "gpu": {"nvidia_driver": {"source": "https://d"}}})
     text = settings(task)["BATCHTRAIN_PREPARATION"]
     assert text == 'one\n/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?\ntwo'
 
 
-def test_the_environment_of_a_vault_comes_before_what_is_written() -> None:
+def test_variables_of_a_vault_come_before_those_in_the_file() -> None:
     prep = {**PREP, "environment_variables": {"A": "b"}, "environment_variables_keyvault_secret_id": "https://v/s"}
     assert list(settings(start({"additional_node_prep": prep}))) == [
         "{{keyvault:https://v/s}}",
@@ -100,7 +100,7 @@ def test_only_the_fetching_of_images_is_left_behind() -> None:
     assert start(told, **images)["waitForSuccess"] is False
 
 
-def test_tasks_wait_for_a_persons_own_preparation_and_are_told_so() -> None:
+def test_tasks_wait_for_the_users_preparation_and_the_plan_says_so() -> None:
     told = {"block_until_all_global_resources_loaded": False, "additional_node_prep": PREP}
     assert start(told)["waitForSuccess"] is True
     assert rules(plan(told)) == ["own-preparation-waits"]
@@ -166,7 +166,17 @@ def test_a_preparation_too_long_for_a_request_names_the_way_out() -> None:
         plan({"additional_node_prep": {"commands": {"pre": ["x" * (LARGEST + 1)]}}})
 
 
-def test_the_products_own_names_are_not_for_a_persons_environment() -> None:
+def test_images_that_make_the_preparation_too_long_for_a_request_are_refused() -> None:
+    def prepared(count: int) -> str:
+        images = [f"registry.example/{'x' * 200}:{number}" for number in range(count)]
+        return ours(resources={"docker_images": images}, settings={"delay_docker_image_preload": True})
+
+    assert LARGEST // 2 < len(prepared(LARGEST // 400)) <= LARGEST
+    with pytest.raises(PlanError, match=rf"images to fetch.* bytes, and {LARGEST:,} fit into a request; list fewer"):
+        prepared(LARGEST // 200)
+
+
+def test_users_cannot_set_reserved_variables() -> None:
     with pytest.raises(PlanError, match="BATCHTRAIN_GIVEN_X"):
         plan(
             {"additional_node_prep": {**PREP, "environment_variables": {"BATCHTRAIN_GIVEN_X": "{{file:/etc/shadow}}"}}}

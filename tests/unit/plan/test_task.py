@@ -45,7 +45,7 @@ def files_of(sent: dict[str, Any]) -> dict[str, str]:
 # --- what it says of itself -----------------------------------------------------------------------------------------
 
 
-def test_a_task_carries_what_it_says_of_itself() -> None:
+def test_a_task_request_has_the_properties_of_the_task() -> None:
     sent = sent_task(
         plan(
             task={
@@ -128,7 +128,7 @@ def test_without_a_word_the_plan_says_who_runs_it_and_why() -> None:
 # --- containers -----------------------------------------------------------------------------------------------------
 
 
-def test_the_engines_options_come_in_one_order_and_a_persons_own_last() -> None:
+def test_the_users_options_of_the_engine_come_last() -> None:
     found = options(
         {},
         {
@@ -254,7 +254,7 @@ def test_a_gangs_containers_see_the_pools_key_and_others_do_not() -> None:
     assert "_azbatch" not in options({}, {}, {})
 
 
-def test_shared_memory_that_nobody_asked_for_is_said() -> None:
+def test_implicit_shared_memory_is_explained() -> None:
     assert said(plan(task=DOCKER, pool=H100), "shm-size") == [("--shm-size", "64g", TASK)]
 
 
@@ -290,12 +290,15 @@ def test_some_gpus_are_chosen_by_the_containers_toolkit(gpus: str, seen: str) ->
     ],
 )
 def test_amd_gpus_are_chosen_in_rocms_words(gpus: str, environment: Any, devices: bool) -> None:
-    sent = sent_task(plan(task={**DOCKER, "gpus": gpus}, pool=MI300X))
+    planned = plan(task={**DOCKER, "gpus": gpus}, pool=MI300X)
+    sent = sent_task(planned)
     assert sent.get("environmentSettings") == environment
     assert ("/dev/kfd" in sent["containerSettings"].get("containerRunOptions", "")) is devices
+    added = [(item.what, item.value) for item in planned.implicit if item.rule == "rocm-devices"]
+    assert added == [("containerRunOptions", "--device=/dev/kfd --device=/dev/dri")] * devices
 
 
-def test_who_gives_a_container_its_gpus_is_said_as_it_is() -> None:
+def test_the_source_of_a_containers_gpus_is_explained() -> None:
     because = {
         name: next(one.because for one in plan(task=DOCKER, pool=pool).implicit if one.rule == "gpus-by-size")
         for name, pool in (("amd", MI300X), ("nvidia", H100))
@@ -443,7 +446,7 @@ def test_one_file_gets_its_whole_name() -> None:
     assert found["destination"]["container"]["path"] == "run/model.pt"
 
 
-def test_all_of_the_tasks_directory_is_taken_where_nothing_is_said() -> None:
+def test_the_default_output_is_the_whole_directory_of_the_task() -> None:
     [found] = outputs()
     assert found["filePattern"] == "../**/*"
 

@@ -62,7 +62,11 @@ class BatchServer:
         if is_file and tree in self.files:
             content = self.files[tree].get(unquote(name[1:])) if name else _listing(self.files[tree])
         status = 404 if content is None else self.status.get(path, 200)
-        code = "AuthorizationFailure" if status == 403 else "TaskNotFound"
+        if handler.command == "DELETE" and status < 400:
+            status, content = 202, b""
+            del self.documents[path]
+        missing = "FileNotFound" if is_file and tree in self.files else "TaskNotFound"
+        code = "AuthorizationFailure" if status == 403 else missing
         sent = msgspec.json.encode({"code": code, "message": {"value": "No."}}) if status >= 400 else content or b""
         if span := handler.headers.get("ocp-range"):
             first, last = map(int, span.removeprefix("bytes=").split("-"))
@@ -122,7 +126,7 @@ def serve(service: BatchServer) -> Iterator[BatchClient]:
 
     class Answers(Handler):
         protocol_version, wbufsize = "HTTP/1.1", -1  # an answer in two packets would wait for the client
-        do_GET = do_HEAD = lambda handler: service.answer(handler)
+        do_GET = do_HEAD = do_DELETE = lambda handler: service.answer(handler)
 
         def log_message(self, *_: object) -> None:
             """Nothing."""

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from batchtrain.records import Metric, Task
+from batchtrain.metrics.summary import Summary, throughput
+from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.runs import compare, directory, report, scaling_report
 from batchtrain.runs.compare import MetricRow, PhaseRow, Statistics, statistics_of
 from batchtrain.runs.curves import Plot, spark
-from batchtrain.runs.directory import Commit, EventRecord, FileRecord, RunDirectory, RunRecord
-from batchtrain.runs.extract import Point
+from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
 from batchtrain.runs.scaling_report import Measured
-from batchtrain.runs.summary import Summary, throughput
 
 START = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
 
@@ -250,3 +249,19 @@ def test_the_summary_of_a_metric_is_that_of_its_lowest_rank_with_the_best_value(
         "lr was NaN or infinite, first at epoch 0.5, rank 2",
         "other was NaN or infinite, first at an unknown step",
     )
+
+
+def test_attempts_have_their_node_hours_and_cost(tmp_path: Path) -> None:
+    cost = Cost(currency="USD", region="r", dedicated=4.0, spot=1.0, hour=8.0)
+    hour = START + timedelta(hours=1)
+    attempts = (
+        Attempt("t", 1, ("a", "b"), START, hour, "preempted", "b", step=37, dedicated=False),
+        Attempt("t", 2, ("a", "b"), hour, None, "unknown", checkpoint="step-30", dedicated=False),
+        Attempt("t", 3, ("a",), START, hour, "exit code", exit_code=7, dedicated=True),
+    )
+    rows = compare.attempt_rows(made(tmp_path, cost=cost).record(), attempts)
+    assert [(row.ended_by, row.last_step, row.next_from, row.node_hours, row.cost) for row in rows] == [
+        ("preempted (b)", 37, "step-30", 2.0, "2.00 USD"),
+        ("unknown", None, "", None, ""),
+        ("exit code 7", None, "", 1.0, "4.00 USD"),
+    ]

@@ -165,7 +165,7 @@ def test_metrics_are_columns_of_one_length(tmp_path: Path) -> None:
     columns = run.metrics()
     assert columns.table() == {
         "task": ["größe"] * 3, "t": [1, 2, 3], "rank": [0, None, None], "node": ["", "n", ""], "step": [5, None, None],
-        "epoch": [None] * 3, "loss": [2, None, None], "cpu": [None, 9, None],
+        "epoch": [None] * 3, "attempt": [1] * 3, "loss": [2, None, None], "cpu": [None, 9, None],
     }  # fmt: skip
 
 

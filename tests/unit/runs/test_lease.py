@@ -107,7 +107,7 @@ def test_the_kinds_that_are_kept_are_read_again(tmp_path: Path) -> None:
     assert lease.take(tmp_path, ("job", "pool")) is not None
     record = lease.read(tmp_path)
     assert record is not None
-    assert record.keep == ("job", "pool")
+    assert record.kept_kinds == ("job", "pool")
 
 
 def test_a_new_lease_replaces_the_whole_text_of_a_longer_one(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_new_lease_replaces_the_whole_text_of_a_longer_one(tmp_path: Path) -> 
     assert lease.take(tmp_path) is not None
     record = lease.read(tmp_path)
     assert record is not None
-    assert (record.host, record.keep) == (socket.gethostname(), ("pool",))
+    assert (record.host, record.kept_kinds) == (socket.gethostname(), ("pool",))
     assert lease.take(tmp_path, ()) is None, "this process has it"
 
 
@@ -174,13 +174,12 @@ def test_without_locks_the_time_of_the_file_decides(tmp_path: Path, age: float, 
 def test_a_lease_is_touched_again_only_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Time()
     monkeypatch.setattr(lease, "time", SimpleNamespace(monotonic=clock.now))
-    held = lease.take(tmp_path)
-    assert held is not None
+    assert lease.take(tmp_path) is not None
     touched = []
     for seconds in (EVERY_SECONDS - 1, 1.0, 1.0, EVERY_SECONDS - 1):
         clock.sleep(seconds)
         os.utime(tmp_path / FILE, (0, 0))
-        held.touch()
+        lease.touch()
         touched.append((tmp_path / FILE).stat().st_mtime > 0)
     assert touched == [False, True, False, True]
 
@@ -192,5 +191,5 @@ def test_a_lease_whose_file_was_deleted_is_touched_and_released_without_an_error
     assert held is not None
     (tmp_path / FILE).unlink()
     monkeypatch.setattr(lease, "EVERY_SECONDS", 0.0)
-    held.touch()
+    lease.touch()
     held.release()

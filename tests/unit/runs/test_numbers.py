@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.types import MetricPattern
-from batchtrain.records import Metric
+from batchtrain.metrics.summary import Summary, after_warm_up
+from batchtrain.records import Metric, Point
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
-from batchtrain.runs.extract import Point
-from batchtrain.runs.numbers import MOST_BYTES, Recorded
-from batchtrain.runs.summary import Summary, after_warm_up
+from batchtrain.runs.numbers import MOST_BYTES, MetricsFile, Recorded
 
 
 @pytest.fixture
@@ -51,14 +50,17 @@ def test_a_programs_own_metrics_replace_those_of_its_output(run: RunDirectory) -
     numbers = recorded(run)
     numbers.lines("train", "stdout", ("epoch 1 loss 0.5 accuracy 0.9",))
     path = write(run, "3.jsonl", '{"step": 1, "loss": 0.4, "t": 1}\n\n{"step": 2, "loss": 0.3, "rank": 8, "t": 2}\n')
-    assert numbers.end({"train": (path,)})["train"] == {"accuracy": Metric(0.9, 0.9), "loss": Metric(0.4, 0.4, 1)}
+    assert numbers.end({"train": (MetricsFile(1, path),)})["train"] == {
+        "accuracy": Metric(0.9, 0.9),
+        "loss": Metric(0.4, 0.4, 1),
+    }
     assert [line.get("rank") for line in lines(run)] == [None, 3, 8]
 
 
 def test_a_wrong_line_is_ignored_and_noted_once(run: RunDirectory) -> None:
     numbers = recorded(run)
     path = write(run, "0.jsonl", 'hello\n{"loss": NaN, "step": 4}\n{"loss": 1, "step": 5}\n{"lo')
-    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(1.0, 1.0, 5)}}
+    assert numbers.end({"train": (MetricsFile(1, path),)}) == {"train": {"loss": Metric(1.0, 1.0, 5)}}
     first, second = numbers.notes
     assert first.startswith("train: metrics of 0: 2 lines were ignored (line 1: ")
     assert second == "train: loss was NaN or infinite, first at step 4, rank 0"
@@ -69,7 +71,7 @@ def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> N
     numbers = recorded(run)
     line = '{"step": 1, "loss": 0.5, "note": "' + "x" * 4000 + '"}\n'
     path = write(run, "0.jsonl", line * (MOST_BYTES // len(line) + 10))
-    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(0.5, 0.5, 1)}}
+    assert numbers.end({"train": (MetricsFile(1, path),)}) == {"train": {"loss": Metric(0.5, 0.5, 1)}}
     assert "every 2. line was read" in numbers.notes[0]
     flood = recorded(run)
     for _ in range(12_000):
@@ -81,7 +83,7 @@ def test_of_very_many_lines_some_are_read_and_it_is_said(run: RunDirectory) -> N
 
 def test_samples_of_nodes_are_kept_and_are_no_result(run: RunDirectory) -> None:
     path = write(run, "node.jsonl", '{"t": 1, "node": "n", "cpu_percent": 50.0}\n')
-    assert recorded(run).end({"train": (path,)}) == {}
+    assert recorded(run).end({"train": (MetricsFile(1, path),)}) == {}
     assert lines(run) == [{"t": 1, "node": "n", "cpu_percent": 50.0}]
 
 
@@ -132,7 +134,7 @@ def test_binary_output_gives_no_metric_and_ends_nothing(run: RunDirectory) -> No
             numbers.lines("train", "stdout", (text,))
     path = write(run, "0.jsonl", "")
     path.write_bytes(bytes(range(256)) * 8 + b'\n{"loss": 1, "step": 1}\n\xff\xfe\n')
-    assert numbers.end({"train": (path,)}) == {"train": {"loss": Metric(1.0, 1.0, 1)}}
+    assert numbers.end({"train": (MetricsFile(1, path),)}) == {"train": {"loss": Metric(1.0, 1.0, 1)}}
     assert "lines were ignored" in numbers.notes[0]
 
 
@@ -140,5 +142,5 @@ def test_names_of_metrics_and_tasks_may_be_any_text(run: RunDirectory) -> None:
     numbers = recorded(run)
     name = "Größe/Verlust ✓\t☃"
     path = write(run, "0.jsonl", json.dumps({"step": 1, name: 2}) + "\n")
-    assert numbers.end({"zug ✓": (path,)}) == {"zug ✓": {name: Metric(2.0, 2.0, 1)}}
+    assert numbers.end({"zug ✓": (MetricsFile(1, path),)}) == {"zug ✓": {name: Metric(2.0, 2.0, 1)}}
     assert run.metrics().values == {name: [2.0]}

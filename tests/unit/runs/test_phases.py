@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-from batchtrain.records import Task
+from msgspec.structs import replace
+
+from batchtrain.records import Attempt, Task
 from batchtrain.runs.phases import Moments, phases
 
 START = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -28,3 +30,23 @@ def test_the_parts_of_a_run_add_up_to_its_time() -> None:
 def test_a_part_that_is_not_known_is_left_out() -> None:
     assert phases(Moments(START), [], None, 2.0) == {"fetch": 2.0}
     assert phases(Moments(START, added=after(1), ended=after(9)), [], None, 0.0) == {"fetch": 0.0}
+
+
+def attempt(number: int, start: float, end: float | None) -> Attempt:
+    return Attempt("t", number, ("n",), after(3600 + start), None if end is None else after(3600 + end))
+
+
+def test_a_lost_attempt_is_training_and_the_time_until_the_next_one_is_a_restart() -> None:
+    moments = Moments(START, added=after(5), ended=after(105))
+    again = task(60, 40)
+    known = {again.id: (attempt(1, 10, 40), attempt(2, 60, 100))}
+    found = phases(moments, [again], None, 0.0, known)
+    assert found == {"start": 10, "training": 70, "restarts": 20, "fetch": 0}
+    other = replace(task(30, 20), id="other")
+    assert phases(moments, [again, other], None, 0.0, known)["restarts"] == 10
+
+
+def test_an_attempt_whose_end_nobody_saw_is_not_invented() -> None:
+    again = task(60, 40)
+    found = phases(Moments(START), [again], None, 0.0, {again.id: (attempt(1, 10, None), attempt(2, 60, 100))})
+    assert found == {"training": 40, "fetch": 0}

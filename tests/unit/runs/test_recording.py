@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -20,10 +21,11 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.plan import Plan, plan_jobs
-from batchtrain.records import Job, Metric, Task
+from batchtrain.records import Failure, Job, Metric, Task
 from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
-from batchtrain.runs import directory, recording
+from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
 from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
@@ -82,6 +84,26 @@ def started(
 def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task:
     result = "failure" if exit_code else "success"
     return Task(name, "completed", result, exit_code, node_id, 40.0, started=after(10))
+
+
+def test_while_one_run_fetches_all_runs_of_this_process_count_as_alive(
+    client: BatchClient, service: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/output/model.pt": b"weights"}
+    first, second = (started(client, service, tmp_path) for _ in range(2))
+    monkeypatch.setattr(lease, "EVERY_SECONDS", 0.0)
+    leases = [recording.run.path / lease.FILE for recording in (first, second)]
+    alive = []
+
+    def begin_to_fetch(files: int, size: int) -> None:
+        for path in leases:
+            os.utime(path, (0, 0))
+
+    def moved(size: int) -> None:
+        alive.append([path.stat().st_mtime > 0 for path in leases])
+
+    first.fetch([ran()], progress=Progress(begin_to_fetch, moved))
+    assert alive == [[True, True]]
 
 
 # --- the start ------------------------------------------------------------------------------------------------------
@@ -366,6 +388,21 @@ def test_the_parameters_of_a_sweep_are_recorded_with_its_tasks(
     assert [record.parameters for record in recorded.run.tasks()] == [{"lr": 0.1}, None]
 
 
+def test_secrets_in_the_parameters_and_the_failure_of_a_task_are_masked(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.job(task("t0", BATCHTRAIN_PARAMETERS=f'{{"token": "{KEY}"}}'))
+    run, record = started(client, service, tmp_path).run, RunRecord(id="r", job="j", started=START, state="running")
+    failed = replace(ran("t0", exit_code=1), failure=Failure("BlobAccessDenied", f"no access with {KEY}"))
+    recorded = Recording(
+        client, service.account, run, record, job_of({"task_factory": {"repeat": 1}}), secrets=(Secret(KEY),)
+    )
+    recorded.fetch([failed])
+    (kept,) = run.tasks()
+    assert kept.failure.code == "BlobAccessDenied" and kept.failure.message.startswith("no access with ")
+    assert KEY not in str((kept.parameters, kept.failure))
+
+
 def test_a_job_without_factories_is_not_asked_for_parameters(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
@@ -462,10 +499,17 @@ def test_a_single_file_that_was_not_fetched_is_named_and_remarks_follow(
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
+def follow(recorded: Recording, task_id: str, line: str) -> None:
+    """The task is followed while it prints a line, and to its end."""
+    stream = MetricStream()
+    recorded.tell(stream.event("j", task_id, stream.output([line], 0.0)))
+    recorded.tell(stream.event("j", task_id, ended=True))
+
+
 def test_the_summary_of_several_tasks_names_them(client: BatchClient, service: BatchServer, tmp_path: Path) -> None:
     recorded = started(client, service, tmp_path)
-    recorded.lines("a", "stdout", ("test accuracy 0.5",))
-    recorded.lines("b", "stdout", ("test accuracy 0.75",))
+    follow(recorded, "a", "test accuracy 0.5")
+    follow(recorded, "b", "test accuracy 0.75")
     recorded.end("completed")
     assert recorded.run.record().summary == {"a/test_accuracy": Metric(0.5, 0.5), "b/test_accuracy": Metric(0.75, 0.75)}
 
@@ -477,7 +521,7 @@ def test_the_output_of_a_task_that_was_followed_is_not_read_again(
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.25\n"}
     service.files["/jobs/j/tasks/other"] = {"stderr.txt": b"test accuracy 0.75\n", "stdout.txt": b""}
     recorded = started(client, service, tmp_path)
-    recorded.lines("train", "stdout", ("test accuracy 0.5",))
+    follow(recorded, "train", "test accuracy 0.5")
     recorded.fetch([ran(), ran("other")])
     recorded.end("completed")
     assert {name: values["test_accuracy"].last for name, values in recorded.metrics.items()} == {
@@ -609,7 +653,7 @@ def ended_run(client: BatchClient, service: BatchServer, root: Path) -> RunDirec
     service.files["/jobs/j/tasks/train"] = {"stdout.txt": b"test accuracy 0.5\n"}
     service.files["/jobs/j/tasks/late"] = {"stdout.txt": b"test accuracy 0.75\n"}
     recorded = started(client, service, root, ended=after(300), account="acct")
-    recorded.lines("train", "stdout", ("test accuracy 0.5",))
+    follow(recorded, "train", "test accuracy 0.5")
     recorded.fetch([ran(), ran("late", node_id="")])
     recorded.end("failed", UsageError("wrong"))
     return recorded.run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from batchtrain.config.masking import masked_setting, masked_word
 from batchtrain.emulator.interface import StorageMissing
 from batchtrain.emulator.machine import azurite
-from batchtrain.runs.numbers import _Task
+from batchtrain.runs import directory
+from batchtrain.runs.numbers import Recorded
 from batchtrain.runs.results import selects
 
 
@@ -21,10 +23,11 @@ def test_a_pattern_with_an_invalid_set_means_its_own_text(pattern: str) -> None:
 
 @pytest.mark.parametrize("line", ["Epoch " + "9" * 5000 + "/3", '{"step":1,"\\ud800":1.0}'])
 def test_an_absurd_line_of_a_program_is_no_metric_and_ends_nothing(line: str, tmp_path: Path) -> None:
-    task = _Task(tmp_path / "train.jsonl", ())
-    task.lines((line,), 1.0)
-    task.lines(('{"step": 1, "loss": 2.0}',), 1.0)
-    assert list(task.end()) == ["loss"]
+    run = directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
+    numbers = Recorded(run, lambda task: ())
+    for text in (line, '{"step": 1, "loss": 2.0}'):
+        numbers.lines("train", "stdout", (text,))
+    assert list(numbers.end({})["train"]) == ["loss"]
 
 
 def test_a_secret_of_the_command_line_is_not_recorded() -> None:

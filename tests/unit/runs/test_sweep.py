@@ -11,6 +11,7 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound
+from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task
 from batchtrain.records.events import Event
 from batchtrain.runs import directory, sweep
@@ -117,6 +118,20 @@ def test_the_output_of_tasks_that_have_not_started_is_not_read(
     assert ("GET /jobs/j/tasks/t1/files/stdout.txt" in service.asked) is row_is_read
 
 
+def test_of_a_gang_the_records_of_its_ranks_are_read_and_not_its_merged_output(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    of_service(service, point("t0", 0.1, "loss=9"), point("t1", 0.2, "loss=2"))
+    service.files["/jobs/j/tasks/t0"][RECORDS] = (
+        b'cut": 1}\n{"rank": 0, "file": "stdout", "line": "loss=0.5"}\n'
+        b'{"rank": 1, "file": "metrics", "line": "{\\"loss\\": 0.25}"}\n'
+    )
+    service.files["/jobs/j/tasks/t1"][OWN] = b'{"loss": 3}\n'
+    assert [(row.task, row.value) for row in swept(client, service, tmp_path)] == [("t0", 0.25), ("t1", 3.0)]
+    assert "GET /jobs/j/tasks/t0/files/stdout.txt" not in service.asked
+    assert sum(asked.endswith("/jobs/j/tasks") for asked in service.asked) == 3  # the states, parameters and patterns
+
+
 def test_the_values_of_a_run_directory_are_used_first(
     client: BatchClient, service: BatchServer, tmp_path: Path
 ) -> None:
@@ -194,11 +209,15 @@ def test_the_output_of_very_many_tasks_is_not_read_and_it_is_reported(
         (b"val_loss=1", None),
         (b"a/loss=1 a.loss=1 my-loss=1", None),
         (b"loss=low", None),
+        (b"train loss 1, val loss 2", None),
+        (b"step 250: train loss 1.5, val loss 2.5", None),
+        (b"step 250: train loss 1.5, val loss 2.5\niter 260: loss 1.75, time 41.20ms, mfu 3.15%", 1.75),
+        (b"Loss: 1.5", 1.5),
         (b"loss=1\nloss=2\n\xff", 2.0),
     ],
 )
 def test_a_metric_is_found_in_the_forms_that_programs_print(output: bytes, value: float | None) -> None:
-    metric = sweep._printed(output, "loss").get("loss")
+    metric = sweep._measured({"stdout.txt": output}, (), "loss").get("loss")
     assert (metric and metric.last) == value
 
 

@@ -205,6 +205,29 @@ def test_a_job_that_cannot_move_is_left_as_it_is(document: Any, error: type[Exce
     assert service.asked == ["GET /jobs/j"]
 
 
+@pytest.mark.parametrize(
+    ("document", "request_sent", "body", "state"),
+    [
+        (job("active"), "POST /jobs/j/terminate", {"terminateReason": "UserTerminate"}, "completed"),
+        (job("active", autoPoolSpecification={}), "POST /jobs/j/disable", {"disableTasks": "terminate"}, "disabled"),
+    ],
+)
+def test_a_job_is_stopped_so_that_the_files_of_its_tasks_stay(
+    document: Any, request_sent: str, body: dict[str, str], state: str
+) -> None:
+    service = Service(document, DONE, job("active"), job(state))
+    deadline = Deadline(60, "its tasks to end", clock=service.policy.clock)
+    job_actions.stop(service.client, "j", deadline, Pace(2.0, 2.0))
+    assert service.asked == ["GET /jobs/j", request_sent, "GET /jobs/j", "GET /jobs/j"]
+    assert service.bodies[1] == body
+
+
+def test_a_job_that_is_stopped_already_is_only_read() -> None:
+    service = Service(job("completed"))
+    job_actions.stop(service.client, "j", Deadline(60, "x", clock=service.policy.clock), Pace(2.0, 2.0))
+    assert service.asked == ["GET /jobs/j"]
+
+
 # --- single requests ------------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,15 @@ def test_a_constrained_size_has_the_cores_that_are_left() -> None:
     assert arm.sold_of(item).cores == 16
 
 
+@pytest.mark.parametrize(
+    ("more", "architecture"),
+    [({}, "x64"), ({"CpuArchitectureType": "x64"}, "x64"), ({"CpuArchitectureType": "Arm64"}, "arm64")],
+)
+def test_the_processors_of_a_size_are_x64_unless_it_says_arm64(more: dict[str, str], architecture: str) -> None:
+    item = {**shapes.D4S, "capabilities": shapes.capabilities(vCPUs=4, MemoryGB=16, **more)}
+    assert arm.sold_of(item).architecture == architecture
+
+
 def test_a_size_that_the_whole_region_lacks_is_blocked_and_one_that_a_zone_lacks_is_not() -> None:
     blocked = arm.sold_of(shapes.sku(shapes.H100, shapes.ONE_ZONE, shapes.WHOLE_REGION))
     free = arm.sold_of(shapes.sku(shapes.D4S, shapes.ONE_ZONE))

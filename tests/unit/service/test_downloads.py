@@ -257,18 +257,20 @@ def test_a_file_that_grows_is_its_first_bytes(service: Service, client: BatchCli
     assert (tmp_path / "log").read_bytes() == service.files["log"][: found.size]
 
 
+@pytest.mark.parametrize(("size", "note"), [(150, "these are its first 150 bytes"), (200, "")])
 def test_a_file_that_was_replaced_between_two_ranges_is_never_a_mixture(
-    service: Service, client: BatchClient, tmp_path: Path
+    service: Service, client: BatchClient, tmp_path: Path, size: int, note: str
 ) -> None:
     service.files = {"model": b"a" * 200}
 
     def replace(name: str, _: str) -> None:
         if len(service.asked) == 2:
-            service.files[name], service.versions[name] = b"b" * 150, 1
+            service.files[name], service.versions[name] = b"b" * size, 1
 
     service.before = replace  # type: ignore[method-assign]
-    fetched(client, tmp_path, File("model", 200))
-    assert (tmp_path / "model").read_bytes() == b"b" * 150
+    found = fetched(client, tmp_path, File("model", 200))["model"]
+    assert (tmp_path / "model").read_bytes() == b"b" * size
+    assert found.reason.endswith(note) and bool(found.reason) is bool(note)
 
 
 def test_a_file_that_is_gone_does_not_stop_the_others(service: Service, client: BatchClient, tmp_path: Path) -> None:
@@ -390,6 +392,8 @@ def test_a_pause_between_attempts_ends_with_the_call(tmp_path: Path, monkeypatch
     download = downloads._Download(batch, Wanted(TREE, File("f", 64), tmp_path / "f"))
     download.take((0, 64))
     assert (batch.client.asked, download._failed) == (1, None)  # type: ignore[attr-defined]
+    result = download.done((0, 64))
+    assert result is not None and (result.reason, result.again) == ("interrupted", True)
 
 
 def test_a_node_tree_lists_one_directory(service: Service, client: BatchClient) -> None:

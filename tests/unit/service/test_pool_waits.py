@@ -301,7 +301,7 @@ def test_a_confirmation_that_all_tasks_ended_is_a_request_too() -> None:
     many = (200, {"value": [{"id": f"t{number}", "state": "completed"} for number in range(21)]})
     late = (200, {"taskCounts": {"active": 0, "succeeded": 21}})
     service = Service(many, late, RUNNING, RUNNING, (200, EMPTY), many, late)
-    wait(service, pace=Pace(1.0, 1.0, request=10.0, turns=3))
+    assert wait(service, pace=Pace(1.0, 1.0, request=10.0, turns=3)) == 4, "the last is what the tasks ended with"
     assert service.time.pauses == [30, 10]
     assert service.queries[2] == {"$filter": "state ne 'completed'", "$select": "id", "maxresults": "1"}
 

@@ -49,6 +49,15 @@ def test_every_page_is_read_and_only_the_present_prices_of_linux_nodes_are_kept(
     assert (api.asked[0]["currencyCode"], api.asked[0]["api-version"]) == (["'USD'"], ["2023-01-01-preview"])
 
 
+@pytest.mark.parametrize(("day", "price"), [("2026-11-22", 0.3), ("2026-11-23", 0.3), ("2026-11-24", 0.2)])
+def test_a_new_price_counts_from_its_first_day(day: str, price: float) -> None:
+    items = [
+        retail_prices.item("Standard_D4s_v5", 0.2),
+        retail_prices.item("Standard_D4s_v5", 0.3, effectiveStartDate=f"{day}T00:00:00Z"),
+    ]
+    assert prices.of(items, "westeurope", "USD", TODAY).dedicated == {"Standard_D4s_v5": price}
+
+
 def test_a_region_without_prices_is_not_found(api: RetailPrices) -> None:
     with pytest.raises(NotFound, match="lists no VM sizes in westeurop; `az account list-locations` lists the regions"):
         prices.read("westeurop", TODAY, url=api.url)

@@ -193,7 +193,9 @@ def test_a_person_is_asked_once_and_known_by_the_next_command(device: type[Devic
         entra.credential(sign_in_of(Aad(user="me@example.com"))).get_token("scope")
     assert device.asked == 1
     assert device.made[1]["authentication_record"].username == "me@example.com"
-    assert "token" not in (tmp_path / "batchtrain" / "sign-in-batchtrain.json").read_text()
+    kept = tmp_path / "batchtrain" / "sign-in-batchtrain.json"
+    assert "token" not in kept.read_text()
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_without_a_key_ring_nothing_is_kept(device: type[Device], tmp_path: Path) -> None:

@@ -9,17 +9,21 @@ from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from operator import sub
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 import pytest
+from azure.batch import BatchClient
 
-from batchtrain.errors import TimedOut, UsageError
-from batchtrain.following import FIRST, MOST_FAILED, OUTPUT, Follow
-from batchtrain.records import Counts
-from batchtrain.records.events import Event, Stdout
-from batchtrain.service import read, retry, tasks, watch
+from batchtrain import following
+from batchtrain.errors import NotFound, TimedOut, UsageError
+from batchtrain.following import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
+from batchtrain.metrics.stream import OWN, RECORDS
+from batchtrain.records import Counts, Task
+from batchtrain.records.events import Event, MetricsSeen, RanksFailed, Stdout
+from batchtrain.records.rank_end import RankEnd
+from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
 from batchtrain.service.tasks import FEW, Glance
 from batchtrain.service.watch import Deadline
@@ -181,6 +185,12 @@ def test_a_wait_on_azure_sends_at_most_25_requests_a_minute_however_many_it_show
 class Running(Service):
     """A job with one task, which runs."""
 
+    def send_request(self, request: Any, **options: Any) -> Answer:
+        if urlsplit(request.url).path == "/jobs/j/tasks/t":
+            self.counted += 1
+            return Answer({"id": "t"})
+        return super().send_request(request, **options)
+
     def matching(self, where: str) -> Iterator[dict[str, Any]]:
         yield {"id": "t", "state": "running"}
 
@@ -189,18 +199,67 @@ def test_a_run_on_azure_reads_stdout_every_5_s_stderr_every_10_s_and_sends_at_mo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service, time, job = Running(1), Time(), SimpleNamespace(id="j")
-    reads: dict[str, list[float]] = {name: [] for name in OUTPUT}
+    reads: dict[str, list[float]] = {name: [] for name in (*OUTPUT, RECORDS, OWN)}
+    printed = {"stdout.txt": "hello"}
 
     def followers(name: str) -> Any:
-        return SimpleNamespace(new_lines=lambda node, last: reads[name].append(time.seconds) or iter(()))
+        lines = iter((printed[name],)) if name in printed else iter(())
+        return SimpleNamespace(new_lines=lambda node, last: reads[name].append(time.seconds) or lines)
 
-    monkeypatch.setattr(Follow, "_followers", lambda self, task: [(name, followers(name)) for name in OUTPUT])
+    monkeypatch.setattr(files, "Follower", lambda client, job, task, name: followers(name))
     follow = Follow(client(service), job, lambda event: None, turns=watch.FAR.turns)  # type: ignore[arg-type]
     with pytest.raises(TimedOut):
         watch.tasks_ended(client(service), "j", deadline(time, 600), watch.FAR, follow.look)
     pauses = {name: max(after - before for before, after in pairwise(times)) for name, times in reads.items()}
     assert pauses["stdout.txt"] <= 10 and statistics.median(map(sub, reads["stdout.txt"][1:], reads["stdout.txt"])) == 5
     assert sum(map(len, reads.values())) + len(service.queries) + service.counted <= 250
+    assert max(len(reads[name]) for name in (RECORDS, OWN)) <= 2 + len(reads["stdout.txt"]) / AGAIN_LOOKS
+
+
+def test_a_run_on_azure_sees_what_512_ranks_measure_with_at_most_25_requests_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service, time, job = Running(1), Time(), SimpleNamespace(id="j")
+    records, steps, requests = bytearray(), 0, 0
+    seen: list[MetricsSeen] = []
+
+    def block(client: Any, tree: str, path: str, start: int, size: int) -> bytes:
+        nonlocal requests, steps
+        requests += 1
+        if path == OWN or (path == RECORDS and time.seconds < 20):
+            raise NotFound("no file", code="FileNotFound")
+        while path == RECORDS and steps < time.seconds / 10:
+            for rank in range(512):
+                line = {"time": steps * 10, "rank": rank, "node": f"n{rank // 8}", "file": "stdout"}
+                records.extend(msgspec.json.encode(line | {"line": f"step {steps} loss {rank}"}) + b"\n")
+            steps += 1
+        content = records if path == RECORDS else b"step 1 loss 9\n" * int(time.seconds)
+        return bytes(content[start : start + size])
+
+    monkeypatch.setattr(files, "block", block)
+    tell = lambda event: seen.append(event) if isinstance(event, MetricsSeen) else None  # noqa: E731
+    follow = Follow(client(service), job, tell, turns=watch.FAR.turns)  # type: ignore[arg-type]
+    with pytest.raises(TimedOut):
+        watch.tasks_ended(client(service), "j", deadline(time, 600), watch.FAR, follow.look)
+    assert requests + len(service.queries) + service.counted <= 250
+    again = next(number for number, event in enumerate(seen) if event.again)
+    points = [(point.rank, point.step, point.values) for event in seen[again:] for point in event.points]
+    assert points == [(rank, step, {"loss": float(rank)}) for step in range(steps) for rank in range(512)]
+    assert steps > 50
+    assert [(rank.number, rank.step) for rank in seen[-1].ranks] == [(rank, steps - 1) for rank in range(512)]
+
+
+def test_the_ranks_that_failed_are_told_when_their_task_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Event] = []
+    job, service = SimpleNamespace(id="j"), cast("BatchClient", None)
+    ends = (RankEnd("rank 2", 2, exit_code=1), RankEnd("rank 0", 0, exit_code=1))
+    silent = SimpleNamespace(measure=lambda *_, last: 0, new_lines=lambda *_, last: (), end=lambda: None)
+    monkeypatch.setattr(following, "_FollowedTask", lambda *_: silent)
+    monkeypatch.setattr(files, "records", lambda *_: ends)
+    follow = Follow(service, job, said.append)  # type: ignore[arg-type]
+    for task in (Task("a", "running"), Task("a", "completed", "success", 0), Task("b", "completed", "failure", 1)):
+        follow.show_ended([task])
+    assert [(event.subject, event.ends) for event in said if isinstance(event, RanksFailed)] == [("b", ends)]
 
 
 class Job:

@@ -71,6 +71,13 @@ def test_a_name_and_a_query_are_percent_encoded() -> None:
     assert headers["Host"] == "acct.blob.core.windows.net"
 
 
+@pytest.mark.parametrize("status", [300, 307])
+def test_an_answer_that_leads_elsewhere_is_no_success(storage: Storage, blobs: BlobServer, status: int) -> None:
+    blobs.refuse = lambda asked: status
+    with pytest.raises(ServiceError, match=f"make it: it answers {status}"):
+        storage.send("make it", Request("PUT", "/box"))
+
+
 @pytest.mark.parametrize(("method", "length"), [("GET", None), ("DELETE", None), ("PUT", "0")])
 def test_only_a_put_names_the_length_of_an_empty_body(method: str, length: str | None) -> None:
     assert head(Storage(URL, "acct", None), Request(method, "/box"))[1].get("Content-Length") == length
@@ -88,8 +95,11 @@ class Tokens:
         return AccessToken(f"t{len(self.scopes)}", int(time.time() + self.seconds))
 
 
-@pytest.mark.parametrize(("seconds", "last"), [(3600, "t1"), (200, "t2")])
-def test_a_token_is_kept_until_five_minutes_before_its_end(seconds: float, last: str) -> None:
+@pytest.mark.parametrize(("seconds", "last"), [(3600, "t1"), (300, "t1"), (299, "t2")])
+def test_a_token_is_kept_until_five_minutes_before_its_end(
+    seconds: float, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
     tokens = Tokens(seconds)
     storage = Storage(URL, "acct", None, tokens)
     headers = [head(storage, Request("GET", "/box"))[1]["Authorization"] for _ in range(2)]

@@ -176,6 +176,7 @@ def test_a_large_source_is_an_archive_with_names_modes_and_bytes(
         entries = [(entry.name, entry.mode, entry.mtime) for entry in archive]
         contents = [file.read() for entry in archive if (file := archive.extractfile(entry))]
     assert entries == [("src/a", 0o644, 0), ("src/b", 0o755, 0)]
+    assert blobs.blobs["source.tar.gz"][4:8] == bytes(4), "gzip's own time"
     assert contents == [b"x" * 300_000, b"y"]
 
 

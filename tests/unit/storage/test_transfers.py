@@ -471,13 +471,18 @@ def test_a_blob_of_exactly_one_range_comes_in_one_request_and_notes_nothing(
     down(storage, tmp_path).check()
     assert blobs.asked == ["GET  list", "GET block  bytes=0-63"]
     assert noted == []
+    assert len(storage._idle) == 1, "the connection is kept for the next blob"
 
 
-def test_a_small_download_that_fails_leaves_nothing_behind(storage: Storage, blobs: BlobServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [300, 400])
+def test_a_small_download_that_fails_leaves_nothing_behind(
+    storage: Storage, blobs: BlobServer, tmp_path: Path, status: int
+) -> None:
     blobs.store("small", CONTENT[:64])
-    blobs.refuse = lambda asked: 400 if asked.startswith("GET small") else 0
+    blobs.refuse = lambda asked: status if asked.startswith("GET small") else 0
     assert down(storage, tmp_path).total.failed == 1
     assert list(tmp_path.iterdir()) == []
+    assert len(blobs.asked) == 2
 
 
 def test_a_blob_that_changed_after_it_was_listed_is_not_mixed_with_its_earlier_version(

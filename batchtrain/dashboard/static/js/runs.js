@@ -72,6 +72,7 @@ export const run = {
       seen.metrics.length ? [h("h2", null, "Results"), table(["Metric", "#Last", "#Best", "#Step", "Unit"], seen.metrics.map((metric) => row(metric.metric, [metric.metric, right(metric.last), right(metric.best), right(metric.step ?? ""), metric.unit])), "Results")] : null,
       context.data.curves && h("div", { keep: "curves" }),
       seen.tasks.length ? [h("h2", null, "Tasks"), table(["Task", "Outcome", "#Exit code", "#Time", "Node"], seen.tasks.map((task) => row(task.id, [task.id, outcome(task), right(task.exit_code ?? ""), right(duration(task.seconds)), id(task.node ?? "")])), "Tasks")] : null,
+      seen.attempts.length ? [h("h2", null, "Attempts"), table(["Task", "#Attempt", "Ended by", "#Time", "#Last step", "Next from", "#Node hours", "#Cost"], seen.attempts.map((attempt) => row(`${attempt.task} ${attempt.attempt}`, [attempt.task, right(attempt.attempt), attempt.ended_by, right(duration(attempt.seconds)), right(attempt.last_step ?? ""), attempt.next_from, right(attempt.node_hours?.toFixed(2) ?? ""), right(attempt.cost)])), "Attempts")] : null,
       seen.files.length ? [h("h2", null, "Files"), files(context, seen), shown && viewer(context, shown)] : null,
       h("h2", null, "Events"), events(seen),
     ];

@@ -52,7 +52,7 @@ function ranks(context) {
   const shown = all.length > MOST_RANKS ? [...all].sort((a, b) => a.at - b.at).slice(0, MOST_RANKS).sort((a, b) => a.rank - b.rank) : all;
   return h("section", { class: "ranks" }, h("h2", null, "Ranks"),
     table(["#Rank", "#Node", "#Lines", "Last line", ""], shown.map((each) => row(`${each.rank}`, [
-      right(link(context.with({ rank: context.query.get("rank") === String(each.rank) ? "" : each.rank }), String(each.rank))), right(each.node && `n${each.node}`), right(String(each.lines)),
+      right(link(context.with({ rank: context.query.get("rank") === String(each.rank) ? "" : each.rank }), String(each.rank))), right(each.node), right(String(each.lines)),
       h("code", { class: "cut" }, each.last), quiet(each) ? h("span", { class: "state warn" }, `quiet for ${duration(now - each.at)}`) : ""])), "Ranks"),
     all.length > shown.length && h("p", { class: "quiet" }, `The ${shown.length} quietest of ${all.length} ranks.`));
 }

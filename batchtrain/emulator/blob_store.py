@@ -18,7 +18,7 @@ from pathlib import Path
 
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Slice
-from batchtrain.emulator.wire import DEPOT
+from batchtrain.emulator.wire import BLOB_STORE
 
 FOLDER = "depot"
 MOST_BYTES = 128 * 1024 * 1024
@@ -27,7 +27,7 @@ LIFE_SECONDS = 30 * 86_400
 _PATH = re.compile(r"(?P<job>[A-Za-z0-9_-]{1,64})/(?P<name>[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99})")
 
 
-class Depot:
+class BlobStore:
     """The files of all jobs, by `JOB/NAME`. The jobs of a job schedule share its files."""
 
     def __init__(self, data_dir: Path, key: str) -> None:
@@ -38,16 +38,16 @@ class Depot:
     def link(self, endpoint: str, path: str, now: float) -> str:
         """The URL from which nodes download a file."""
         end = str(int(now) + LIFE_SECONDS)
-        return f"{endpoint}{DEPOT}{path}?se={end}&sig={self._signature(path, end)}"
+        return f"{endpoint}{BLOB_STORE}{path}?se={end}&sig={self._signature(path, end)}"
 
     def _signature(self, path: str, end: str) -> str:
         return hmac.new(base64.b64decode(self._key), f"GET\n{path}\n{end}".encode(), hashlib.sha256).hexdigest()
 
-    async def keep(self, path: str, parts: AsyncIterator[bytes], known: Collection[str]) -> None:
-        """Store a file completely or not at all; `known` as for `sweep`. Raises Fault for an invalid name or a file
+    async def keep(self, path: str, parts: AsyncIterator[bytes], job_ids: Collection[str]) -> None:
+        """Store a file completely or not at all; `job_ids` as for `sweep`. Raises Fault for an invalid name or a file
         that is too large."""
         target, job = self._place(path)
-        if job not in known:
+        if job not in job_ids:
             self._awaited.add(job)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, aside = tempfile.mkstemp(dir=target.parent, prefix=".coming-")
@@ -64,22 +64,22 @@ class Depot:
 
     def give(self, path: str, query: Mapping[str, str], now: float) -> Slice:
         """The file of a link. Raises Fault if the link has no valid signature, is expired, or leads to no file."""
-        end, stored = query.get("se", ""), self._place(path)[0]
-        signed = hmac.compare_digest(self._signature(path, end).encode(), query.get("sig", "").encode())
-        if not signed or float(end) < now:
+        end, target = query.get("se", ""), self._place(path)[0]
+        valid = hmac.compare_digest(self._signature(path, end).encode(), query.get("sig", "").encode())
+        if not valid or float(end) < now:
             raise Fault("AuthorizationFailure")
         try:
-            file = stored.open("rb")
+            file = target.open("rb")
         except FileNotFoundError:
             raise Fault("ResourceNotFound") from None
         return Slice(file, 0, os.fstat(file.fileno()).st_size)
 
-    def sweep(self, known: Collection[str]) -> None:
-        """Delete the files of deleted jobs. known: the ids of all jobs and job schedules, in lower case."""
-        self._awaited -= set(known)
+    def sweep(self, job_ids: Collection[str]) -> None:
+        """Delete the files of deleted jobs. job_ids: the ids of all jobs and job schedules, in lower case."""
+        self._awaited -= set(job_ids)
         if self._home.is_dir():
             for folder in self._home.iterdir():
-                if folder.name not in known and folder.name not in self._awaited:
+                if folder.name not in job_ids and folder.name not in self._awaited:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, path: str) -> tuple[Path, str]:

@@ -45,7 +45,7 @@ class NoFile(OSError):
     """The path is not a regular file: it is a directory, a pipe, or a link where links are not followed."""
 
 
-class Below:
+class RootedPath:
     """A directory in which tasks may change everything at any time. Tasks cannot replace `root` itself.
 
     Paths are relative to `root`. The target of a link may be an absolute path that begins with `root` or with one of
@@ -86,7 +86,7 @@ class Below:
     # Writing: a link with the last name is replaced, removed or refused, never followed ------------------------------
 
     def make(self, path: str, mode: int | None = None) -> None:
-        """A directory and its parents."""
+        """Make a directory and its parents."""
         handle = self.directory(path, make=True)
         try:
             if mode is not None:
@@ -111,7 +111,7 @@ class Below:
                 raise
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """A whole file."""
+        """Write a whole file."""
         with self.new(path, mode) as file:
             file.write(data)
 
@@ -131,8 +131,8 @@ class Below:
                 os.symlink(target, name, dir_fd=trail.handle)
 
     def rename(self, path: str, to: str) -> None:
-        with self._last(path, follow=False) as (old, name), self._last(to, make=True, follow=False) as (new, wanted):
-            os.rename(name, wanted, src_dir_fd=old.handle, dst_dir_fd=new.handle)
+        with self._last(path, follow=False) as (old, name), self._last(to, make=True, follow=False) as (new, new_name):
+            os.rename(name, new_name, src_dir_fd=old.handle, dst_dir_fd=new.handle)
 
     def remove(self, path: str) -> None:
         """Delete a file, a link, or a directory with everything in it, of any depth and mode."""
@@ -140,7 +140,7 @@ class Below:
             _remove(trail.handle, name)
 
     def remove_empty(self, path: str) -> None:
-        """An empty directory."""
+        """Remove an empty directory."""
         with self._last(path, follow=False) as (trail, name):
             os.rmdir(name, dir_fd=trail.handle)
 
@@ -148,8 +148,8 @@ class Below:
 
     @contextlib.contextmanager
     def _last(self, path: str, *, make: bool = False, follow: bool = True) -> Iterator[tuple[_Trail, str]]:
-        """The directory of the last name of a path, and this name. It is not a link unless `follow` is off. "." stands
-        for the directory itself."""
+        """The directory of the last name of a path, and this name. The name is no link unless `follow` is off; it is
+        "." for the directory itself."""
         trail = _Trail(self.root)
         try:
             yield trail, self._walk(trail, path, make=make, follow=follow)
@@ -225,7 +225,7 @@ class _Trail:
 
 
 def _names(path: str) -> list[str]:
-    """Last first."""
+    """The names of a path, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
@@ -318,12 +318,12 @@ def _lift(directory: int, name: str, top: int) -> None:
     """Delete a file, or move a directory to `top`."""
     if _unlinked(directory, name):
         return
-    wanted = f".removed-{os.urandom(8).hex()}"
+    new_name = f".removed-{os.urandom(8).hex()}"
     try:
-        os.rename(name, wanted, src_dir_fd=directory, dst_dir_fd=top)
+        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=top)
     except PermissionError:  # moving a directory needs write permission in it
         os.close(_own(directory, name))
-        os.rename(name, wanted, src_dir_fd=directory, dst_dir_fd=top)
+        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=top)
 
 
 def _own(parent: int, name: str) -> int:

@@ -1,4 +1,4 @@
-"""A pool, a job and a job schedule, each with the records that belong to it; pure."""
+"""The indexes of the world: a pool, a job and a job schedule, each with the records that belong to it; pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_SLOT = 1 << 16
 """The slots of a node that a task needs for itself."""
 
 
-class PoolBook:
+class PoolEntry:
     """A pool, its nodes, and the tasks on each."""
 
     __slots__ = ("history", "nodes", "record", "running")
@@ -49,7 +49,7 @@ class PoolBook:
         return sum(node.dedicated == dedicated and node.state != "leavingpool" for node in self.nodes.values())
 
 
-class JobBook:
+class JobEntry:
     """A job, its tasks in order, its queue, and the number of tasks in each state."""
 
     __slots__ = (
@@ -65,8 +65,8 @@ class JobBook:
         "satisfied",
         "slot_counts",
         "tasks",
+        "to_recover",
         "unmet",
-        "waking",
     )
 
     def __init__(self, record: Job, shelf: Shelf) -> None:
@@ -85,7 +85,7 @@ class JobBook:
         """Keys of tasks whose dependants can start."""
         self.met: list[str] = []
         """Those of them whose tasks were deleted."""
-        self.waking: list[int] = []
+        self.to_recover: list[int] = []
         """Tasks to check when the emulator starts: under way, with dependencies, or with files on a node."""
         self.nodes: dict[str, JobNode] = {}
         """Its preparation and release tasks by node id; empty if it has none."""
@@ -122,21 +122,21 @@ def count_names(task: TaskFacts) -> tuple[str, ...]:
     return ("completed", "succeeded" if task.result == "success" else "failed")
 
 
-class ScheduleBook:
+class ScheduleEntry:
     """A job schedule and its jobs, in order."""
 
     __slots__ = ("jobs", "record")
 
     def __init__(self, record: JobSchedule) -> None:
         self.record = record
-        self.jobs: dict[str, JobBook] = {}
+        self.jobs: dict[str, JobEntry] = {}
 
     @property
     def key(self) -> str:
         return self.record.id.lower()
 
     @property
-    def active_job(self) -> JobBook | None:
+    def active_job(self) -> JobEntry | None:
         """Its active job."""
         latest = next(reversed(self.jobs.values()), None)
         return latest if latest is not None and latest.record.state != "completed" else None

@@ -1,4 +1,4 @@
-"""The changes at a start of the emulator; pure."""
+"""Recovery at a start of the emulator: no process of any node is alive; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchtrain.emulator import (
     states,
     usage,
 )
-from batchtrain.emulator.books import JobBook
+from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reports import gone
 from batchtrain.emulator.world import World, task_document
@@ -19,14 +19,14 @@ STAYING = ("creating", "leavingpool", "unusable", "reimaging", "deallocated", "p
 """States that a node keeps while the emulator is down."""
 
 
-def wake(world: World, now: int) -> None:
+def recover(world: World, now: int) -> None:
     """After a start, no process of any node is alive: nodes boot again, and running tasks are requeued once."""
-    for book in world.pools.values():
-        for node in book.nodes.values():
+    for entry in world.pools.values():
+        for node in entry.nodes.values():
             node.phase = "unwiped" if node.state == "reimaging" else "down"
             node.hold = "retaineddata" if node.hold else ""
             if node.state == "deallocating":
-                usage.keep(world, book, node, now)
+                usage.keep(world, entry, node, now)
                 world.move(node, states.NODE, "down", now)
             if node.state not in STAYING:
                 node.state, node.state_time = "unknown", now
@@ -37,28 +37,28 @@ def wake(world: World, now: int) -> None:
     for schedule in world.schedules.values():
         schedules.remind(world, schedule, now)
     for job in world.jobs.values():
-        _wake_job(world, job.key, now)
+        _recover_job(world, job.key, now)
         world.touch_job(job.key)
 
 
-def _wake_job(world: World, key: str, now: int) -> None:
-    book = world.jobs[key]
-    for dependency in book.met:
-        lines.satisfy_key(book, dependency)
-    waking, book.waking = book.waking, []
-    for task in book.tasks.only(waking):
+def _recover_job(world: World, key: str, now: int) -> None:
+    entry = world.jobs[key]
+    for dependency in entry.met:
+        lines.satisfy_key(entry, dependency)
+    seqs, entry.to_recover = entry.to_recover, []
+    for task in entry.tasks.only(seqs):
         if task.state == "completed":
-            endings.retain(world, book, task)
+            endings.retain(world, entry, task)
         elif task.state == "active":
-            lines.enqueue(book, task, task_document(task))
+            lines.enqueue(entry, task, task_document(task))
         else:
-            _give_up(world, book, book.tasks.at(task.seq), now)
+            _give_up(world, entry, entry.tasks.at(task.seq), now)
 
 
-def _give_up(world: World, book: JobBook, task: Task, now: int) -> None:
+def _give_up(world: World, entry: JobEntry, task: Task, now: int) -> None:
     """No process of a run is alive."""
-    book.running[task.seq] = task
+    entry.running[task.seq] = task
     task.verdict = task.verdict or "requeue"
     for instance in task.instances:
         gone(instance, now)
-    endings.conclude(world, book, task, now)
+    endings.conclude(world, entry, task, now)

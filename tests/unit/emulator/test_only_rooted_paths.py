@@ -1,7 +1,7 @@
-"""Only `below.py` and `walk.py` touch what lies below a node's directory, where a task may have put a link.
+"""Only `rooted_path.py` and `walk.py` touch what lies below a node's directory, where a task may have put a link.
 
 A new function of these files that opens, writes, moves or deletes something by its path makes this test fail. If the
-path may be below a node's directory, use `Below`. If it cannot be, add the function to TRUSTED with the reason.
+path may be below a node's directory, use `RootedPath`. If it cannot be, add the function to TRUSTED with the reason.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ METHODS = frozenset((
     "write_text", "write_bytes", "read_text", "read_bytes", "mkdir", "chmod", "rename", "unlink", "rmdir", "symlink_to",
     "hardlink_to", "touch", "glob", "rglob", "iterdir", "stat", "lstat",
 ))  # fmt: skip
-"""Of a `Path`. A `Below` has some names in common: what is called on one is told by the receiver's name."""
+"""Of a `Path`. A `RootedPath` has some names in common: what is called on one is told by the receiver's name."""
 OF_OS = frozenset((
     "open", "scandir", "listdir", "mkdir", "makedirs", "chmod", "chown", "rename", "replace", "unlink", "remove",
     "rmdir", "symlink", "link", "walk", "stat", "lstat",
 ))  # fmt: skip
 MODULES = frozenset(("shutil", "tempfile", "glob"))
-BELOW = frozenset(("node", "files", "Below"))
-"""Names that hold a `Below`."""
+ROOTED = frozenset(("node", "files", "RootedPath"))
+"""Names that hold a `RootedPath`."""
 
 TRUSTED = {
     "drive.py": {},
@@ -35,7 +35,7 @@ TRUSTED = {
         "Cover.__init__": "the directory that is covered, before there is a task",
         "View.__init__": "the node's own directory and its mounts, before there is a task",
         "_bind_fd": "where a mount goes, before there is a task",
-        "_listen": "the pool's folder of doors",
+        "_listen": "the pool's folder of log-in sockets",
         "_open_files": "/proc",
         "_parent": "/proc",
         "_is_of_a_session": "/proc",
@@ -57,7 +57,7 @@ TRUSTED = {
     "machine/container_output.py": {},
     "machine/mounted_containers.py": {
         "MountedContainer.copy": "what was copied last, in the data directory",
-        "MountedContainer._send": "opens a descriptor of a Below",
+        "MountedContainer._send": "opens a descriptor of a RootedPath",
         "_read": "what was copied last, in the data directory",
     },
     "machine/packages.py": {
@@ -88,15 +88,15 @@ TRUSTED = {
         "_Pool._write_hosts": "the pool's folder, in the data directory",
         "_other_hosts": "/etc/hosts",
         "_probe": "the data directory",
-        "_link": "the pool's folder of doors",
         "_write_program": "the pool's folder of programs",
+        "_link": "the pool's folder of log-in sockets",
         "_nvidia_smi_program": "a file of the package",
         "_own_processes": "/proc",
         "_environment_of": "/proc",
     },
     "machine/output_files.py": {
-        "_report": "opens a descriptor of a Below",
-        "_opened": "opens a descriptor of a Below",
+        "_report": "opens a descriptor of a RootedPath",
+        "_opened": "opens a descriptor of a RootedPath",
         "send_logs": "agents' logs, in the data directory",
         "_lines": "the emulator's log",
     },
@@ -105,17 +105,17 @@ TRUSTED = {
 
 
 @pytest.mark.parametrize("name", TRUSTED)
-def test_what_lies_below_a_nodes_directory_is_reached_by_one_door(name: str) -> None:
+def test_files_of_nodes_are_reached_only_by_rooted_paths(name: str) -> None:
     found = {function for function, _ in calls(EMULATOR / name)}
     assert found - TRUSTED[name].keys() == set()
     assert TRUSTED[name].keys() - found == set(), "no longer needed here"
 
 
-def test_whoever_knows_nodes_directories_is_looked_at() -> None:
+def test_every_module_that_imports_rooted_paths_is_checked() -> None:
     know = {
         str(path.relative_to(EMULATOR))
         for path in EMULATOR.rglob("*.py")
-        if "machine.below import" in path.read_text(encoding="utf-8")
+        if "machine.rooted_path import" in path.read_text(encoding="utf-8")
     }
     assert know - {"machine/walk.py"} <= TRUSTED.keys()
 
@@ -145,9 +145,9 @@ def _takes_a_path(function: ast.expr) -> bool:
     if receiver in MODULES:
         return True
     own = receiver.partition("(")[0].rpartition(".")[2]
-    return own not in BELOW and (function.attr in METHODS or (function.attr == "open" and _opens_a_file(receiver)))
+    return own not in ROOTED and (function.attr in METHODS or (function.attr == "open" and _opens_a_file(receiver)))
 
 
 def _opens_a_file(receiver: str) -> bool:
-    """`.open` of a Path, not of a URL's opener, an archive or a door."""
-    return not any(word in receiver for word in ("opener", "archive", "door", "tarfile"))
+    """`.open` of a Path, not of a URL's opener, an archive or port forwards."""
+    return not any(word in receiver for word in ("opener", "archive", "port_forwards", "tarfile"))

@@ -9,22 +9,22 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from batchtrain.emulator import depot
-from batchtrain.emulator.depot import Depot
+from batchtrain.emulator import blob_store
+from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.task_environment import here
-from batchtrain.emulator.wire import DEPOT
+from batchtrain.emulator.wire import BLOB_STORE
 
 ENDPOINT = "http://127.0.0.1:1"
 DAY = 86_400
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Depot:
-    return Depot(tmp_path, "a2V5")
+def kept(tmp_path: Path) -> BlobStore:
+    return BlobStore(tmp_path, "a2V5")
 
 
-def keep(kept: Depot, path: str, *parts: bytes, cut: bool = False, known: Collection[str] = ()) -> None:
+def keep(kept: BlobStore, path: str, *parts: bytes, cut: bool = False, known: Collection[str] = ()) -> None:
     async def body() -> AsyncIterator[bytes]:
         for part in parts:
             yield part
@@ -34,14 +34,14 @@ def keep(kept: Depot, path: str, *parts: bytes, cut: bool = False, known: Collec
     asyncio.run(kept.keep(path, body(), known))
 
 
-def given(kept: Depot, link: str, now: float = 0) -> bytes:
+def given(kept: BlobStore, link: str, now: float = 0) -> bytes:
     where = urlsplit(link)
-    found = kept.give(where.path.removeprefix(DEPOT), dict(parse_qsl(where.query)), now)
+    found = kept.give(where.path.removeprefix(BLOB_STORE), dict(parse_qsl(where.query)), now)
     with found.file as file:
         return file.read()
 
 
-def test_a_file_is_given_to_whoever_has_its_link_while_it_is_good(kept: Depot) -> None:
+def test_a_file_is_read_by_its_link_until_the_link_expires(kept: BlobStore) -> None:
     keep(kept, "j/a.tar.gz", b"one", b"two")
     link = kept.link(ENDPOINT, "j/a.tar.gz", now=0)
     assert given(kept, link, now=29 * DAY) == b"onetwo"
@@ -52,17 +52,17 @@ def test_a_file_is_given_to_whoever_has_its_link_while_it_is_good(kept: Depot) -
 
 
 @pytest.mark.parametrize("path", ["../key", "j/../key", "j/.x", "j", "j/", "/j/a", "j/a/b", "é/a", "", "j/a\n"])
-def test_a_name_leads_nowhere_else(path: str, kept: Depot) -> None:
+def test_a_name_leads_nowhere_else(path: str, kept: BlobStore) -> None:
     with pytest.raises(Fault, match="InvalidUri"):
         keep(kept, path, b"x")
 
 
 def test_a_file_that_did_not_come_whole_or_is_too_large_is_not_there(
-    kept: Depot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: BlobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConnectionError):
         keep(kept, "j/a", b"half", cut=True)
-    monkeypatch.setattr(depot, "MOST_BYTES", 3)
+    monkeypatch.setattr(blob_store, "MOST_BYTES", 3)
     with pytest.raises(Fault, match="RequestBodyTooLarge"):
         keep(kept, "j/a", b"four")
     assert list((tmp_path / "depot" / "j").iterdir()) == []
@@ -70,7 +70,7 @@ def test_a_file_that_did_not_come_whole_or_is_too_large_is_not_there(
         given(kept, kept.link(ENDPOINT, "j/a", now=0))
 
 
-def test_files_go_with_their_job_and_wait_for_one_that_comes_after_them(kept: Depot, tmp_path: Path) -> None:
+def test_files_go_with_their_job_and_wait_for_one_that_comes_after_them(kept: BlobStore, tmp_path: Path) -> None:
     def left() -> list[str]:
         return sorted(folder.name for folder in (tmp_path / "depot").iterdir())
 
@@ -82,11 +82,11 @@ def test_files_go_with_their_job_and_wait_for_one_that_comes_after_them(kept: De
     kept.sweep(())
     assert left() == []
     keep(kept, "orphan/a", b"x")
-    Depot(tmp_path, "a2V5").sweep(())  # after a restart nobody comes any more
+    BlobStore(tmp_path, "a2V5").sweep(())  # after a restart nobody comes any more
     assert left() == []
 
 
-def test_a_link_leads_to_where_the_emulator_listens_now(kept: Depot) -> None:
+def test_a_link_leads_to_where_the_emulator_listens_now(kept: BlobStore) -> None:
     link = kept.link("http://127.0.0.1:1", "j/a", now=0)
     assert here(link, "http://127.0.0.1:2") == link.replace(":1/", ":2/")
     assert here("https://x.example.org/a?b", "http://127.0.0.1:2") == "https://x.example.org/a?b"

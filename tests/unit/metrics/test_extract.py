@@ -8,17 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchtrain.runs import extract
-from batchtrain.runs.extract import (
-    PROGRAMS,
-    RATE,
-    Extractor,
-    Pattern,
-    Point,
-    of_json,
-    split,
-)
+from batchtrain.metrics import extract
+from batchtrain.metrics.extract import RATE, Extractor, Pattern, split
+from batchtrain.metrics.point import of_json
+from batchtrain.metrics.programs import PROGRAMS
+from batchtrain.records import Point
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
+from tests import examples
 
 
 def points(*lines: str, own: tuple[Pattern, ...] = ()) -> list[Point]:
@@ -73,7 +69,67 @@ LINES = {
     "test accuracy 0.9617": Point({"test_accuracy": 0.9617}),
     '{"step": 10, "loss": 0.5, "note": "x", "ok": true}': Point({"loss": 0.5}, step=10),
     "{'loss': '0.4512', 'grad_norm': 1.5, 'epoch': 0.5}": Point({"loss": 0.4512, "grad_norm": 1.5}, epoch=0.5),
+    "{'eval_loss': '5.549', 'eval_samples_per_second': '513.1'}": Point(
+        {"eval_loss": 5.549, "eval_samples_per_second": 513.1}
+    ),
+    "{'loss': '5.7', 'rewards/chosen': '0.4', 'memory/max_active (GiB)': '3.2', 'epoch': '1'}": Point(
+        {"loss": 5.7, "rewards/chosen": 0.4, "memory/max_active (GiB)": 3.2}, epoch=1.0
+    ),
+    "[rank0]:[titan] 2026-11-24 10:00:00,123 - root - INFO - step: 20  loss:  2.71828  grad_norm:  0.9000"
+    "  memory:  8.10GiB(50.00%)  tps: 6,500  tflops: 0.48  mfu: 0.15%": Point(
+        {
+            "loss": 2.71828,
+            "grad_norm": 0.9,
+            "memory_gib": 8.1,
+            "tokens_per_second": 6500.0,
+            "tflops": 0.48,
+            "mfu": 0.15,
+        },
+        rank=0,
+        step=20,
+    ),
+    "step 250: train loss 1.9650, val loss 2.0121": Point({"train_loss": 1.965, "val_loss": 2.0121}, step=250),
+    "iter 260: loss 1.8801, time 41.20ms, mfu 3.15%": Point(
+        {"loss": 1.8801, "step_time": 0.0412, "mfu": 3.15}, step=260
+    ),
+    "iter 35: loss 3.4": Point({"loss": 3.4}, step=35),
+    "Epoch 3: val loss 0.25": Point({"val_loss": 0.25}, epoch=3.0),
+    "2026-11-24 10:00:00 INFO step 7/10, mean reward = 12.5": Point({"mean_reward": 12.5}, step=7),
+    " [2026-11-24 10:00:00] iteration      100/    5000 | consumed samples:        25600 | elapsed time per iteration"
+    " (ms): 812.4 | learning rate: 1.500000E-04 | global batch size:   256 | lm loss: 6.871200E+00 | grad norm: 1.203"
+    " | number of skipped iterations:   0 |": Point(
+        {"step_time": 0.8124, "learning_rate": 1.5e-4, "lm_loss": 6.8712, "grad_norm": 1.203}, step=100
+    ),
+    "Training epoch 0, iteration 19/999 | lr: 2e-05 | global_batch_size: 32 | global_step: 19"
+    " | reduced_train_loss: 7.31 | train_step_timing in s: 1.92": Point(
+        {"lr": 2e-5, "reduced_train_loss": 7.31, "step_time": 1.92}, step=19, epoch=0.0
+    ),
+    "Epoch 1 | iter 40 step 10 | loss train: 2.315, val: n/a | iter time: 310.55 ms (step)": Point(
+        {"train_loss": 2.315, "step_time": 0.31055}, step=10, epoch=1.0
+    ),
+    "Epoch 2: 45%|████▌ | 9/20 [00:03<00:04, 2.7it/s, v_num=0, train_loss=0.41]": Point(
+        {"train_loss": 0.41, "iterations_per_second": 2.7}, step=9, epoch=2
+    ),
+    "train: 30%|███ | 30/100 [00:10<00:23, 4s/it, loss=0.52, acc=0.81]": Point(
+        {"loss": 0.52, "acc": 0.81, "iterations_per_second": 0.25}, step=30
+    ),
+    "[2026-11-24 10:00:00,123] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[0.001],"
+    " mom=[(0.9, 0.999)]": Point({"lr": 0.001}, step=10),
+    "epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=85.1, CurrSamplesPerSec=88.0, MemAllocated=0.1GB,"
+    " MaxMemAllocated=0.2GB": Point({"total_samples_per_second": 88.0, "memory_gib": 0.1}, step=10, epoch=0.0),
+    "[I 2026-11-23 23:44:29,421] Trial 39 finished with value: 5.87 and parameters: {'x': -2.42}. Best is trial 33 with"
+    " value: 0.0009.": Point({"value": 5.87, "best_value": 0.0009}, step=39),
+    "Throughput: 12.34 requests/s, 5678.90 total tokens/s, 1234.50 output tokens/s": Point(
+        {"requests_per_second": 12.34, "total_tokens_per_second": 5678.9, "output_tokens_per_second": 1234.5}
+    ),
+    "Mean TTFT (ms):                          45.10": Point({"mean_ttft_ms": 45.1}),
+    "P99 ITL (ms): 12.3": Point({"p99_itl_ms": 12.3}),
+    "WR11C2R4       20000   192     2     2              52.10              1.024e+02": Point(
+        {"gflops": 102.4, "seconds": 52.1}, step=20000
+    ),
+    "Final Summary::HPCG result is VALID with a GFLOP/s rating of=1.94": Point({"gflops": 1.94}),
 }
+"""Lines of programs, with the point of each."""
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -102,6 +158,10 @@ def test_each_program_has_a_line_here() -> None:
         "epoch 1 of 3",
         "epoch 1 rank 0 node n0 weights abc",
         "42 is the answer",
+        "data: 30%|███ | 30/100 [00:10<00:23, 3.0it/s]",
+        "starting step 3 of 5",
+        "step 3/5",
+        "saved step 3",
     ],
 )
 def test_other_lines_give_nothing(line: str) -> None:
@@ -163,10 +223,45 @@ def test_rows_of_nccl_tests_give_the_bus_bandwidth_of_each_size() -> None:
     assert points(row) == []
 
 
+def test_rows_of_imb_have_the_names_of_their_columns() -> None:
+    lines = [
+        "# Benchmarking Allreduce", "# #processes = 4",
+        "   #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]", "     1024   1000    3.10    3.22    3.15",
+        "# Benchmarking PingPong",
+        "   #bytes #repetitions  t[usec]   Mbytes/sec", "    4096  1000  2.5  1638.4",
+    ]  # fmt: skip
+    assert points(*lines) == [
+        Point({"imb_allreduce_min_us": 3.1, "imb_allreduce_max_us": 3.22, "imb_allreduce_avg_us": 3.15}, step=1024),
+        Point({"imb_pingpong_us": 2.5, "imb_pingpong_mb_per_second": 1638.4}, step=4096),
+    ]
+
+
+def test_trials_of_ray_tune_have_the_metrics_after_their_iteration() -> None:
+    lines = [
+        "│ Trial name          status         x     iter     total time (s)       loss │",
+        "├──────────────────────────────────────────────────────────────────────────────┤",
+        "│ f_496b8_00000       TERMINATED   0.5        3             0.0053  0.0833333 │",
+    ]
+    assert points(*lines) == [Point({"total_time_s": 0.0053, "loss": 0.0833333}, step=3)]
+
+
+def test_results_of_lm_eval_are_named_by_task_and_filter() -> None:
+    lines = [
+        "|  Tasks  |Version|     Filter     |n-shot|  Metric   |   |Value |   |Stderr|",
+        "|---------|------:|----------------|-----:|-----------|---|-----:|---|-----:|",
+        "|hellaswag|      1|none            |     0|acc        |↑  |0.2860|±  |0.0045|",
+        "|         |       |none            |     0|acc_norm   |↑  |0.3110|±  |0.0046|",
+        "|gsm8k    |      3|strict-match    |     5|exact_match|↑  |0.5000|±  |0.0100|",
+    ]
+    assert [point.values for point in points(*lines)] == [
+        {"hellaswag/acc": 0.286}, {"hellaswag/acc_norm": 0.311}, {"gsm8k/exact_match,strict-match": 0.5},
+    ]  # fmt: skip
+
+
 def test_a_pattern_of_the_user_gives_value_step_and_epoch() -> None:
-    own = Pattern("perplexity", r"step=(?P<step>\d+) .*ppl=(?P<value>\S+)", "")
-    assert points("[0:2] step=40 of 80 ppl=12.5", own=(own,)) == [Point({"perplexity": 12.5}, rank=2, step=40)]
-    assert points("step=40 of 80 ppl=soon", own=(own,)) == []
+    own = Pattern("perplexity", r"at=(?P<step>\d+) .*ppl=(?P<value>\S+)", "")
+    assert points("[0:2] at=40 of 80 ppl=12.5", own=(own,)) == [Point({"perplexity": 12.5}, rank=2, step=40)]
+    assert points("at=40 of 80 ppl=soon", own=(own,)) == []
 
 
 def test_a_pattern_of_the_user_does_not_hide_a_known_line() -> None:
@@ -205,6 +300,7 @@ KINDS = ("total images/sec: 7", "__results.time__=1", "Epoch 2/3", *(f"epoch {n}
 
 
 @pytest.mark.property
+@examples.of(100)
 @given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.sampled_from(KINDS), max_size=40)), max_size=9))
 def test_of_lines_in_batches_the_same_are_read_as_one_by_one(batches: list[tuple[int, list[str]]]) -> None:
     """Each batch comes a second after the one before, or in the same second."""

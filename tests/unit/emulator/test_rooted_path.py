@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator.machine import below
-from batchtrain.emulator.machine.below import Below, LeadsOut, NoFile
+from batchtrain.emulator.machine import rooted_path
+from batchtrain.emulator.machine.rooted_path import LeadsOut, NoFile, RootedPath
 from batchtrain.emulator.machine.walk import Walk
 
 
@@ -27,7 +27,7 @@ def node(tmp_path: Path) -> Path:
     return tmp_path / "node"
 
 
-def read(files: Below, path: str) -> str:
+def read(files: RootedPath, path: str) -> str:
     with open(files.open(path), encoding="utf-8") as file:
         return file.read()
 
@@ -42,7 +42,7 @@ def read(files: Below, path: str) -> str:
 def test_a_link_that_stays_inside_is_followed(node: Path, target: str) -> None:
     (node / "chain").symlink_to("data/file")
     (node / "link").symlink_to(target.format(node=node))
-    assert read(Below(node, {"/mnt/tasks": node}), "link") == "inside"
+    assert read(RootedPath(node, {"/mnt/tasks": node}), "link") == "inside"
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_a_link_that_leads_out_is_not(node: Path, target: str) -> None:
     (node.parent / "nodex").symlink_to(node.parent / "victim")
     (node / "link").symlink_to(target.format(node=node))
     with pytest.raises((LeadsOut, NoFile)):
-        read(Below(node), "link")
+        read(RootedPath(node), "link")
 
 
 @pytest.mark.parametrize("path", ["../victim/file", "/etc/passwd", "data/../../victim/file", "a\0b"])
 def test_a_path_that_leads_out_is_refused(node: Path, path: str) -> None:
-    files = Below(node)
+    files = RootedPath(node)
     for use in (files.open, files.status, files.append, files.make, files.remove, files.directory):
         with pytest.raises(LeadsOut):
             use(path)
@@ -79,7 +79,7 @@ def test_links_in_a_circle_and_links_without_end_are_refused(node: Path) -> None
     (node / "long").symlink_to("/".join(["data/.."] * 500) + "/long")
     for name in ("a", "long"):
         with pytest.raises(OSError, match=r"Too many levels of symbolic links|File name too long"):
-            Below(node).status(name)
+            RootedPath(node).status(name)
 
 
 def test_another_directory_is_entered_only_by_its_own_name(node: Path) -> None:
@@ -88,12 +88,12 @@ def test_another_directory_is_entered_only_by_its_own_name(node: Path) -> None:
     (mounts / "file").write_text("mounted")
     (node / "link").symlink_to(mounts / "file")
     (mounts / "up").symlink_to("../victim")
-    assert read(Below(node, {str(mounts): mounts}), "link") == "mounted"
+    assert read(RootedPath(node, {str(mounts): mounts}), "link") == "mounted"
     with pytest.raises(LeadsOut):
-        Below(node).open("link")
+        RootedPath(node).open("link")
     (node / "further").symlink_to(mounts / "up/file")
     with pytest.raises(LeadsOut):
-        Below(node, {str(mounts): mounts}).open("further")
+        RootedPath(node, {str(mounts): mounts}).open("further")
 
 
 # Races ---------------------------------------------------------------------------------------------------------------
@@ -101,15 +101,15 @@ def test_another_directory_is_entered_only_by_its_own_name(node: Path) -> None:
 CALLS = ("open", "readlink", "mkdir", "rename", "unlink", "rmdir", "stat", "scandir", "symlink")
 
 
-def write(files: Below) -> None:
+def write(files: RootedPath) -> None:
     files.write("data/file", b"written")
 
 
-def walk(files: Below) -> None:
+def walk(files: RootedPath) -> None:
     assert "safe" not in [entry.path for entry in Walk(files)]
 
 
-USES: dict[str, Callable[[Below], Any]] = {
+USES: dict[str, Callable[[RootedPath], Any]] = {
     "open": lambda files: os.read(files.open("data/file"), 100) == b"inside" or pytest.fail("it read something else"),
     "status": lambda files: files.status("data/file").st_size == 6 or pytest.fail("it looked at something else"),
     "append": lambda files: os.write(files.append("data/file"), b"written"),
@@ -140,7 +140,7 @@ def test_a_directory_that_is_swapped_for_a_link_before_any_call_changes_nothing_
         with monkeypatch.context() as patch:
             swapped = swap_at(patch, moment, node)
             with contextlib.suppress(OSError):
-                USES[use](Below(node / "node"))
+                USES[use](RootedPath(node / "node"))
         assert {path: path.lstat()[:8] for path in [victim, *victim.rglob("*")]} == before
         if not swapped:
             return
@@ -176,16 +176,16 @@ def test_a_link_or_a_pipe_is_neither_appended_to_nor_waited_for(node: Path) -> N
     os.mkfifo(node / "pipe")
     for name in ("link", "pipe", "data"):
         with pytest.raises(NoFile):
-            Below(node).append(name)
+            RootedPath(node).append(name)
     assert (node / "data/file").read_text() == "inside"
 
 
 def test_a_file_appears_whole_in_place_of_a_link_or_not_at_all(node: Path) -> None:
     (node / "link").symlink_to("../victim/file")
-    Below(node).write("link", b"new", 0o640)
+    RootedPath(node).write("link", b"new", 0o640)
     status = (node / "link").lstat()
     assert (stat.S_ISREG(status.st_mode), status.st_mode & 0o777, (node / "link").read_text()) == (True, 0o640, "new")
-    with pytest.raises(ConnectionError), Below(node).new("data/file") as file:
+    with pytest.raises(ConnectionError), RootedPath(node).new("data/file") as file:
         file.write(b"half")
         raise ConnectionError
     assert [path.name for path in (node / "data").iterdir()] == ["file"]
@@ -196,7 +196,7 @@ def test_a_file_appears_whole_in_place_of_a_link_or_not_at_all(node: Path) -> No
 
 
 def test_a_tree_of_any_depth_and_mode_goes_with_few_open_files(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(below, "BATCH", 2)
+    monkeypatch.setattr(rooted_path, "BATCH", 2)
     handle = os.open(node / "data", os.O_RDONLY)
     most = open_files() + 8
     for _ in range(1100):
@@ -216,7 +216,7 @@ def test_a_tree_of_any_depth_and_mode_goes_with_few_open_files(node: Path, monke
 
     monkeypatch.setattr(os, "scandir", counting)
     try:
-        Below(node).remove("data")
+        RootedPath(node).remove("data")
         assert not (node / "data").exists()
     finally:
         subprocess.run(["rm", "-rf", node], check=True)  # pytest's own clean-up recurses

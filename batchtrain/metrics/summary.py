@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from batchtrain.records import Metric
-from batchtrain.runs.extract import UNITS, Point
+from batchtrain.metrics.point import UNITS
+from batchtrain.records import Metric, Point
 from batchtrain.runtime.batchtrain_sweep import lower_is_better
 
 TOTAL_RATES = ("total_images_per_second", "results.throughput", "total_samples_per_second")

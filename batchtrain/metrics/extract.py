@@ -1,0 +1,152 @@
+"""Numbers in the output of a training: loss, accuracy, rates and results, as the program prints them. Pure.
+
+`programs` has the programs; docs/reference/metrics.md lists the names and units.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from batchtrain.config.types import MetricPattern
+from batchtrain.metrics.point import finite
+from batchtrain.metrics.programs import PROGRAMS, TABLES, Program, Source
+from batchtrain.metrics.programs.base import NUMBER, Read
+from batchtrain.records import Point
+
+RATE = 5000
+"""Up to this number of lines of a merged output per second, all are read; of more lines, a decreasing share."""
+FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth", "test accuracy")
+"""Texts of lines that are always read: they come once, at the end."""
+LONGEST_LINE = 64 * 1024
+"""A longer line has no metrics."""
+PREFIX = re.compile(
+    r"^\[(\d{1,9}):(\d{1,9}|[A-Za-z]+(?: \d{1,9})?)\] |^\[\d+,(\d{1,9})\]<std(?:out|err)>: ?|^\[rank(\d{1,9})\]: ?"
+)
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*\x07)")
+
+
+class Pattern(NamedTuple):
+    """A pattern of the user. The group `value`, or else the first group, is the value; `step` and `epoch` are optional
+    groups."""
+
+    name: str
+    pattern: str
+    unit: str = ""
+
+
+def patterns_of(metrics: Iterable[MetricPattern]) -> tuple[Pattern, ...]:
+    """The `metrics` of a task, as they are searched for."""
+    return tuple(Pattern(metric.name, metric.pattern, metric.unit) for metric in metrics)
+
+
+class Extractor:
+    """Reads the lines of one task as they come."""
+
+    def __init__(self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = ()) -> None:
+        """otherwise: what is searched for in lines that no program reads."""
+        self.skipped = 0
+        """Lines that were not read because too many came at once."""
+        self._own = tuple(_program_of(pattern) for pattern in patterns)
+        self._programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
+        self._sources: dict[tuple[int | None, str], Source] = {}
+        self._second, self._count = 0, 0
+
+    def feed(self, lines: Sequence[str], now: float) -> Iterator[Point]:
+        """The numbers in lines of a merged output that came at a time (in seconds). Each may begin with its rank. A
+        line with absurd numbers or depths has none."""
+        if int(now) != self._second:
+            self._second, self._count = int(now), 0
+        for text in self._sample(lines):
+            yield from self.line(*split(text))
+
+    def _sample(self, lines: Sequence[str]) -> Iterator[str]:
+        """The lines to read: of each RATE lines of a second a smaller part, taken without looking at the others."""
+        at = 0
+        while at < len(lines):
+            number = self._count + 1
+            every = number // RATE + 1
+            part = lines[at : at + every * RATE - number]
+            chosen = part[-number % every :: every]
+            if every > 1 and _has_final("\n".join(part)):
+                chosen = [line for n, line in enumerate(part, number) if n % every == 0 or _has_final(line)]
+            at, self._count = at + len(part), self._count + len(part)
+            self.skipped += len(part) - len(chosen)
+            yield from chosen
+
+    def line(self, rank: int | None, line: str, stream: str = "") -> Iterator[Point]:
+        """The numbers in a line that a rank printed."""
+        if line and len(line) <= LONGEST_LINE:
+            with contextlib.suppress(ValueError, RecursionError, OverflowError):
+                yield from self._points(rank, line, stream)
+
+    def _points(self, rank: int | None, line: str, stream: str) -> Iterator[Point]:
+        source = self._sources.get((rank, stream), Source())
+        self._sources[rank, stream] = source = _state(source, line)
+        for program in self._programs:
+            if program.needle in line and (match := program.pattern.search(line)):
+                point = program.read(match, source)
+                if point is not None and point.values:
+                    yield point._replace(rank=rank if point.rank is None else point.rank)
+                    if program not in self._own:
+                        return
+        for table in TABLES if source.table else ():
+            if source.table.startswith(table.name) and (point := table.row(source, line)):
+                yield point._replace(rank=rank)
+
+
+def _state(source: Source, line: str) -> Source:
+    """The state after a line."""
+    if line.startswith("Epoch ") and (match := re.match(r"Epoch (\d+)/\d+", line)):
+        return source._replace(epoch=int(match[1]))
+    if line.lstrip()[:1] in "#|│":
+        for table in TABLES:
+            if (changed := table.header(source, line)) is not None:
+                return changed
+    return source
+
+
+def _has_final(text: str) -> bool:
+    return any(final in text for final in FINAL)
+
+
+def split(text: str) -> tuple[int | None, str]:
+    """The rank of a line, and the line as its process printed it."""
+    match = PREFIX.match(text) if text.startswith("[") else None
+    line = printed(text[match.end() :] if match else text)
+    return (number_of(match[2] or match[3] or match[4]) if match else None), line
+
+
+def printed(line: str) -> str:
+    """A line as it stands on a terminal: without colours, and one that was redrawn in its last state."""
+    if "\r" in line:
+        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+    if "\x1b" in line or "\b" in line:
+        line = _ESCAPES.sub("", line).replace("\b", "")
+    return line.rstrip("\n")
+
+
+def number_of(role: str) -> int | None:
+    """The number of a rank, or of a role such as `worker 1`."""
+    digits = role.rpartition(" ")[2]
+    return int(digits) if digits.isdigit() else None
+
+
+def _program_of(own: Pattern) -> Program:
+    compiled = re.compile(own.pattern)
+    return Program("metrics", "", compiled, _reader(own.name, compiled))
+
+
+def _reader(metric: str, compiled: re.Pattern[str]) -> Read:
+    names = compiled.groupindex
+
+    def read(match: re.Match[str], source: Source) -> Point | None:
+        value = match["value" if "value" in names else 1]
+        if value is None or not re.fullmatch(NUMBER, value):
+            return None
+        step, epoch = (finite(match[name] or "") if name in names else None for name in ("step", "epoch"))
+        return Point({metric: finite(value)}, step=None if step is None else int(step), epoch=epoch)
+
+    return read

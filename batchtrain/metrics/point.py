@@ -1,0 +1,86 @@
+"""Reads a line of JSON with the values of one moment; the units of metrics. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from batchtrain.records import Point
+
+COUNTERS = {"step": "step", "global_step": "step", "iteration": "step", "batch": "step", "epoch": "epoch"}
+"""Keys of a JSON line that give its position, with the name of the counter."""
+UNITS = {
+    "images_per_second": "images/s",
+    "total_images_per_second": "images/s",
+    "samples_per_second": "samples/s",
+    "total_samples_per_second": "samples/s",
+    "tokens_per_second": "tokens/s",
+    "iterations_per_second": "iterations/s",
+    "results.throughput": "images/s",
+    "results.time": "ms",
+    "error_percent": "%",
+    "acc1": "%",
+    "acc5": "%",
+    "mfu": "%",
+    "step_ms": "ms",
+    "step_time": "s",
+    "time_cost": "s",
+    "batch_seconds": "s",
+    "busbw": "GB/s",
+    "average_busbw": "GB/s",
+    "cpu_percent": "%",
+    "gpu_percent": "%",
+    "memory_gib": "GiB",
+    "gpu_memory_gib": "GiB",
+    "network_in_mb": "MB/s",
+    "network_out_mb": "MB/s",
+}
+_FIELDS = {**COUNTERS, "t": "t", "rank": "rank", "node": "node", "attempt": "attempt"}
+_WHOLE = frozenset({"step", "rank", "attempt"})
+
+
+def of_json(line: str | bytes) -> Point | None:
+    """A line of $BATCHTRAIN_METRICS; None for an empty one. Raises ValueError if it is not a JSON object with a
+    number."""
+    if not line.strip():
+        return None
+    try:
+        document = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        document = json.loads(line)  # Python writes NaN and Infinity, which are not valid JSON
+    if not isinstance(document, dict):
+        raise ValueError("it is not a JSON object")
+    return _point(document)
+
+
+def _point(document: Mapping[str, Any]) -> Point:
+    fields: dict[str, Any] = {}
+    values: dict[str, float | None] = {}
+    for name, value in document.items():
+        field = _FIELDS.get(name, "")
+        if field and _fits(field, value):
+            fields[field] = int(value) if field in _WHOLE else value
+        elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            values[name] = None if value is None else finite(value)
+    if not values:
+        raise ValueError("it has no number")
+    return Point(values, **fields)
+
+
+def _fits(field: str, value: Any) -> bool:
+    if field == "node":
+        return isinstance(value, str)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and finite(value) is not None
+
+
+def finite(value: float | str) -> float | None:
+    """A number, which may have commas between its thousands; None for NaN, an infinite value, and other text."""
+    try:
+        number = float(value.replace(",", "") if isinstance(value, str) else value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None

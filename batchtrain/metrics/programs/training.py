@@ -1,0 +1,166 @@
+"""The progress lines of trainings: one line with a step or an epoch, and names before numbers.
+
+A name is all words before its number (`train loss 1.9` is `train_loss`); a counter (`iter 35`) is the position and no
+metric.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from batchtrain.metrics.point import COUNTERS, finite, of_json
+from batchtrain.metrics.programs.base import NUMBER, Source, pairs, program
+from batchtrain.records import Point
+
+_COUNTERS = {**COUNTERS, "iter": "step", "iters": "step", "steps": "step", "epochs": "epoch", "micro_step": ""}
+"""Words before a number that is a position; an empty one is skipped."""
+_OTHER_COUNTERS = frozenset(
+    {"v_num", "rank", "global_batch_size", "consumed_samples", "number_skipped_iterations", "number_nan_iterations"}
+    | {"skipped", "num_tokens_seen"}
+)
+"""Numbers that are neither metrics nor positions."""
+_RENAMED = {
+    "tps": "tokens_per_second", "tok/sec": "tokens_per_second", "tok/s": "tokens_per_second",
+    "time": "step_time", "dt": "step_time", "iter_time": "step_time", "step_time": "step_time",
+    "elapsed_time_per_iteration": "step_time", "train_step_timing_s": "step_time", "memory": "memory_gib",
+    "currsamplespersec": "total_samples_per_second", "memallocated": "memory_gib",
+}  # fmt: skip
+"""The names that programs give to what metrics.md names otherwise."""
+_LEFT_OUT = frozenset({"runningavgsamplespersec", "maxmemallocated"})
+_FACTORS = {"ms": 0.001, "us": 1e-6, "GB": 1.0, "MB": 1 / 1024, "MiB": 1 / 1024}
+_FILLERS = frozenset({"a", "and", "at", "in", "is", "of", "on", "the", "to", "with"})
+_WORD = r"[A-Za-z_][\w./@-]*"
+_PAIR = re.compile(
+    rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
+    rf"\[?(?P<value>{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?(?![\w.])"
+)
+_RATE = re.compile(rf"(?<![\w.,])({NUMBER}) ?([A-Za-z]+)/s(?:ec)?\b")
+_LOG_PREFIX = (
+    r"(?:\[[^\]]*\]:?\s*|\(?\w+ pid=\d+[^)]*\)\s*|\d{4}-\d\d-\d\d[ T]\S+\s+|\d\d:\d\d:\d\d\S*\s+"
+    r"|(?:DEBUG|INFO|WARNING)\b[:\s]*|root\b[:\s]*|[\w.]+:\d+\s+|-\s+)*"
+)
+
+
+def _words(match: re.Match[str], source: Source) -> Point | None:
+    return _point(match[1])
+
+
+def _point(text: str) -> Point | None:
+    """The counters, the metrics and the rates of a line."""
+    values: dict[str, float | None] = {}
+    position: dict[str, float | None] = {}
+    for name, value in _pairs(text):
+        if name in _COUNTERS:
+            if _COUNTERS[name]:
+                position[_COUNTERS[name]] = value
+        else:
+            values[name] = value
+    if not position:
+        return None
+    step, epoch = position.get("step"), position.get("epoch")
+    values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
+    return Point(values, step=None if step is None else int(step), epoch=epoch)
+
+
+def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
+    for match in _PAIR.finditer(text):
+        words = [word for word in match["names"].lower().split() if word not in _FILLERS]
+        name = "_".join(words) or match["names"].lower()
+        value, unit = finite(match["value"]), match["suffix"] or match["unit"] or ""
+        if name in _OTHER_COUNTERS or name in _LEFT_OUT:
+            continue
+        if words and words[-1] in _COUNTERS and not unit:
+            yield words[-1], value
+            continue
+        renamed = _RENAMED.get(name, name)
+        if value is not None and renamed in ("step_time", "memory_gib"):
+            value *= _FACTORS.get(unit, 1.0)
+        yield renamed, value
+
+
+def _columns(match: re.Match[str], source: Source) -> Point | None:
+    """Megatron-LM, NeMo, litgpt: `iteration 100/ 5000 | lm loss: 6.87E+00 | grad norm: 1.2 |`."""
+    text = re.sub(r"\bloss train: (\S+), val: ", r"train loss: \1, val loss: ", match[0])
+    return _point(text.replace("|", ",").replace("/ ", "/"))
+
+
+def _bar(match: re.Match[str], source: Source) -> Point | None:
+    """A bar of tqdm or Lightning: `Epoch 2: 45%|████ | 9/20 [00:03<00:04, 2.7it/s, v_num=0, loss=0.41]`."""
+    rate, unit = finite(match["rate"] or ""), match["unit"] or ""
+    values = {name: value for name, value in pairs(match["rest"]).items() if name not in _OTHER_COUNTERS}
+    if not values:
+        return None  # a download or a data set, not a training
+    if rate:
+        values["iterations_per_second"] = 1 / rate if unit.startswith("s/") else rate
+    epoch = re.search(r"\bepoch (\d+)", match["head"], re.IGNORECASE)
+    return Point(values, step=int(match["at"]), epoch=int(epoch[1]) if epoch else None)
+
+
+def _deepspeed(match: re.Match[str], source: Source) -> Point | None:
+    return _point(match[0].replace("/", ", "))
+
+
+def _optuna(match: re.Match[str], source: Source) -> Point:
+    return Point({"value": finite(match[2]), "best_value": finite(match[3])}, step=int(match[1]))
+
+
+_DICT_PAIR = re.compile(rf"'([\w ./()-]+)': '?({NUMBER})'?(?=[,}}])")
+_OF_TRAINING = ("loss", "eval_", "train_", "accuracy", "reward")
+
+
+def _json_line(match: re.Match[str], source: Source) -> Point | None:
+    """Reads a JSON object or a Python dict (Transformers, whose numbers may be quoted) with a step, an epoch or a name
+    of a training; other objects are not metrics."""
+    text = match[1]
+    if not any(f'"{name}"' in text or f"'{name}'" in text for name in COUNTERS) and not any(
+        name in text for name in _OF_TRAINING
+    ):
+        return None
+    try:
+        return of_json(text)
+    except ValueError:
+        found = dict(_DICT_PAIR.findall(text))
+    counters = {COUNTERS[name]: finite(found.pop(name)) for name in tuple(found) if name in COUNTERS}
+    step = counters.get("step")
+    return Point(
+        {name: finite(value) for name, value in found.items()},
+        step=None if step is None else int(step),
+        epoch=counters.get("epoch"),
+    )
+
+
+def _recipe(match: re.Match[str], source: Source) -> Point | None:
+    return Point(pairs(match[2], r"(\w+) "), epoch=int(match[1]))
+
+
+_COUNTER = r"(?:step|iter(?:ation)?|global_step|epoch|train step|training step)s?[ :=#]*\[? *\d+"
+
+PROGRAMS = (
+    program("recipes", "epoch ", rf"^epoch (\d+)((?: (?!of |rank )\w+ {NUMBER})+)$", _recipe),
+    program(
+        "recipes test", "test accuracy", r"^test accuracy (\S+)",
+        lambda match, source: Point({"test_accuracy": finite(match[1])}),
+    ),
+    program(
+        "bars", "%|",
+        r"^(?P<head>.*?)(?<!\d)\d+%\|[^|]*\| *(?P<at>\d+)/\d+ "
+        rf"\[[^,\]]*(?:, *(?P<rate>{NUMBER}|\?) ?(?P<unit>[a-z]+/s|s/[a-z]+))?(?P<rest>[^\]]*)\]",
+        _bar,
+    ),
+    program(
+        "Megatron-LM, NeMo, litgpt", " | ",
+        r"(?i:\biteration +\d+/ *\d+ \||\bepoch \d+(?:, iteration \d+/\d+)? \|(?= iter | lr)).*", _columns,
+    ),
+    program("DeepSpeed step", "step=", r"(?<=\] )step=\d+, skipped=.*", _deepspeed),
+    program("DeepSpeed rate", "/micro_step=", r"epoch=\d+/micro_step=.*", _deepspeed),
+    program(
+        "Optuna", "finished with value",
+        rf"Trial (\d+) finished with value: ({NUMBER}) .* is trial \d+ with value: ({NUMBER}?)", _optuna,
+    ),
+    *(
+        program(f"steps by {needle}", needle, rf"^{_LOG_PREFIX}((?i:{_COUNTER})[^\d\w].*)$", _words)
+        for needle in ("tep", "ter", "poch")
+    ),
+    program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
+)  # fmt: skip

@@ -1,0 +1,225 @@
+"""The metrics of one task as one stream of points, and the state of its ranks. Pure: the time is an argument.
+
+A gang writes `RECORDS` on the node of its primary: what each rank prints and measures, line by line, with the rank and
+the time (docs/adr/0038). Of a task without a gang, its output and its file of $BATCHTRAIN_METRICS are read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
+
+import msgspec
+
+from batchtrain.metrics.extract import PREFIX, Extractor, Pattern, printed, split
+from batchtrain.metrics.point import of_json
+from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
+from batchtrain.records import Point, Rank, TrainingProgress
+from batchtrain.records.events import MetricsSeen
+
+RECORDS = "wd/ranks/stream.jsonl"
+"""What all ranks print and measure, in the directory of a task on the node of its primary."""
+OWN = "wd/ranks/rank-0.metrics.jsonl"
+"""The file of $BATCHTRAIN_METRICS of a task without a gang."""
+MEASURED = "metrics"
+"""The `file` of a line that a program wrote to $BATCHTRAIN_METRICS."""
+MOST_RANKS = 10_000
+LONGEST_SHOWN = 300
+"""Characters of the last line of a rank."""
+_TOTAL = re.compile(
+    r"\b(?P<unit>step|epoch|iter(?:ation)?|batch)\W{0,3}(?P<at>\d{1,12}) ?(?:/|of) ?(?P<of>\d{1,12})\b", re.IGNORECASE
+)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of `RECORDS`. Without a `line` it is a sign of life of a node."""
+
+    time: float = 0.0
+    """Seconds since 1970 by the clock of its node, or by one clock if signs of life have no node; 0 if the node has no
+    program that tells it."""
+    rank: int | None = None
+    node: str = ""
+    """n0 is the primary."""
+    attempt: int = 1
+    file: str = ""
+    """stdout, stderr, or metrics: a line of $BATCHTRAIN_METRICS."""
+    line: str = ""
+    skipped: int = 0
+    """Lines that were not written because too many of the same form came."""
+
+
+class Batch(NamedTuple):
+    """What came at once."""
+
+    points: tuple[Point, ...]
+    again: bool = False
+    """Whether they replace all points before: the task has better ones than those of its merged output."""
+    hidden: frozenset[str] = frozenset()
+    """Metrics that the program now measures itself: the values before, which it printed, are to be forgotten."""
+
+
+NOTHING = Batch(())
+_LINE = msgspec.json.Decoder(Line)
+
+
+class MetricStream:
+    """Reads what a task prints and measures as it comes."""
+
+    def __init__(self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = ()) -> None:
+        """otherwise: what is searched for in lines that no program reads."""
+        self._patterns = tuple(patterns), tuple(otherwise)
+        self._extractor = Extractor(*self._patterns)
+        self.ranks: dict[int, Rank] = {}
+        self.progress: TrainingProgress | None = None
+        self.has_records = False
+        """Whether the ranks of a gang are read; then its merged output is not."""
+        self._skipped = self._refused = 0
+        self._first_refused = ""
+        self._measured: set[str] = set()
+        self._printed: set[str] = set()
+        """The names of the metrics that were found in the file of $BATCHTRAIN_METRICS, and of those in the output."""
+        self._behind: dict[str, float] = {}
+        """By node, the clock of this machine minus that of the node: the least that was seen."""
+        self.has_news = False
+        """Whether a rank printed something since `seen` was called."""
+
+    def records(self, lines: Sequence[str], now: float) -> Batch:
+        """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
+        again = False
+        if lines and not self.has_records:
+            again, self.has_records = bool(self._measured or self._printed), True
+            self._extractor, self.progress = Extractor(*self._patterns), None
+            for before in (self.ranks, self._measured, self._printed):
+                before.clear()
+        return self._batch(self._of_records(lines, now))._replace(again=again)
+
+    def _of_records(self, lines: Sequence[str], now: float) -> Iterator[tuple[Point, bool]]:
+        for text in lines:
+            try:
+                line = _LINE.decode(text)
+            except (msgspec.DecodeError, RecursionError):
+                continue  # the end of a line that a lost node began
+            self._skipped += line.skipped
+            if line.time and (line.node in self._behind or len(self._behind) < MOST_RANKS):
+                self._behind[line.node] = min(self._behind.get(line.node, math.inf), now - line.time)
+            if line.line:
+                yield from self._of_line(line, now)
+
+    def _of_line(self, line: Line, now: float) -> Iterator[tuple[Point, bool]]:
+        at, is_measured = line.time or now, line.file == MEASURED
+        text = "" if is_measured else printed(line.line)
+        self._see(line.rank, line.node, text, at, line.attempt)
+        found = self._of_json(line.rank, line.line) if is_measured else self._extractor.line(line.rank, text, line.file)
+        for point in found:
+            yield point._replace(t=at if point.t is None else point.t, attempt=line.attempt), is_measured
+
+    def own(self, lines: Sequence[str], now: float, rank: int | None = 0) -> Batch:
+        """Take lines of a file of $BATCHTRAIN_METRICS."""
+        return self._batch((point, True) for line in lines for point in self._of_json(rank, line))
+
+    def output(self, lines: Sequence[str], now: float) -> Batch:
+        """Take lines of stdout or stderr of the task; those of a gang that is read by its records are ignored."""
+        if self.has_records:
+            return NOTHING
+        for line in lines:
+            rank, text = split(line)
+            match = PREFIX.match(line) if rank is not None else None
+            self._see(rank, f"n{match[1]}" if match and match[1] else "", text, now, 1)
+        return self._batch((point, False) for point in self._extractor.feed(lines, now))
+
+    def _of_json(self, rank: int | None, line: str) -> Iterator[Point]:
+        try:
+            point = of_json(line)
+        except (ValueError, RecursionError) as error:
+            self._refused += 1
+            self._first_refused = self._first_refused or str(error)
+            return
+        if point is not None:
+            yield point if point.rank is not None or point.node else point._replace(rank=rank)
+
+    def _batch(self, found: Iterable[tuple[Point, bool]]) -> Batch:
+        """Points, each with whether the program measured it itself: then it hides what is printed of the same name."""
+        points: list[Point] = []
+        hidden: set[str] = set()
+        for point, is_measured in found:
+            if is_measured:
+                late = self._printed.intersection(point.values) - self._measured
+                self._measured.update(point.values)
+                if late:
+                    hidden |= late
+                    points = [rest for rest in (_without(late, before) for before in points) if rest.values]
+            else:
+                point = _without(self._measured, point)
+                self._printed.update(point.values)
+            if point.values:
+                self._step(point)
+                points.append(point)
+        return Batch(tuple(points), hidden=frozenset(hidden))
+
+    def _step(self, point: Point) -> None:
+        rank = self.ranks.get(-1 if point.rank is None else point.rank)
+        if rank is None:
+            return
+        rates = (point.values[name] for name in (*OWN_RATES, *TOTAL_RATES) if point.values.get(name) is not None)
+        step = rank.step if point.step is None else point.step
+        self.ranks[rank.number] = msgspec.structs.replace(rank, step=step, rate=next(rates, rank.rate))
+
+    def _see(self, number: int | None, node: str, text: str, at: float, attempt: int) -> None:
+        if (match := _TOTAL.search(text)) and 0 < int(match["of"]) >= int(match["at"]):
+            self.progress = TrainingProgress(match["unit"].lower(), int(match["at"]), int(match["of"]))
+        if number is None or (number not in self.ranks and len(self.ranks) >= MOST_RANKS):
+            return
+        self.has_news = True
+        before = self.ranks.get(number) or Rank(number)
+        self.ranks[number] = Rank(
+            number,
+            node,
+            attempt,
+            before.lines + bool(text),
+            text.strip()[:LONGEST_SHOWN] or before.last,
+            at,
+            before.step if attempt == before.attempt else None,
+            before.rate,
+        )
+
+    def event(self, job: str, task: str, batch: Batch = NOTHING, *, ended: bool = False) -> MetricsSeen:
+        """What came, and the ranks now, for those who show or record it. ended: it is the last of the task."""
+        return MetricsSeen(
+            task,
+            job=job,
+            points=batch.points,
+            again=batch.again,
+            hidden=batch.hidden,
+            ranks=self.seen(),
+            progress=self.progress,
+            ended=ended,
+            has_records=self.has_records,
+            notes=self.notes if ended else (),
+        )
+
+    def seen(self) -> tuple[Rank, ...]:
+        """The ranks in order, with their times by the clock of this machine."""
+        self.has_news = False
+        behind = self._behind.copy()
+        if "" in behind:  # a sign of life without a node: one clock stamps the lines of all nodes
+            behind = dict.fromkeys(behind, min(behind.values()))
+        ranks = sorted(self.ranks.copy().values(), key=lambda rank: rank.number)
+        return tuple(msgspec.structs.replace(rank, heard=rank.heard + behind.get(rank.node, 0.0)) for rank in ranks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not read, and why."""
+        skipped, notes = self._skipped + self._extractor.skipped, []
+        if skipped:
+            notes.append(f"{skipped:,} lines came too fast and were not searched for metrics")
+        if self._refused:
+            notes.append(f"{self._refused:,} lines of BATCHTRAIN_METRICS were ignored ({self._first_refused})")
+        return tuple(notes)
+
+
+def _without(names: Set[str], point: Point) -> Point:
+    if names.isdisjoint(point.values):
+        return point
+    return point._replace(values={name: value for name, value in point.values.items() if name not in names})

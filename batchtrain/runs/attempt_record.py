@@ -1,0 +1,156 @@
+"""What a run directory keeps of the attempts of its tasks: what was seen while they ran, and what they left."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from msgspec.structs import replace
+
+from batchtrain.records import Attempt, AttemptEvent, Node, Task
+from batchtrain.records.attempt import attempts_of, number_of, with_reasons
+from batchtrain.runs.directory import RunDirectory, open_private, points_of
+from batchtrain.service.files import decoded_lines
+
+STREAMS = ("stdout", "stderr")
+COPIED = 1 << 20
+"""Bytes that are copied at once."""
+
+
+class AttemptOutput(NamedTuple):
+    """A file with the output of an attempt, and the position where that output begins."""
+
+    attempt: int
+    path: Path
+    start: int = 0
+
+
+class AttemptRecord:
+    """Writes attempts.jsonl, and keeps the output of each attempt that is followed: its node may be lost with it.
+
+    The output is kept where it is fetched to at the end. It is moved aside when the next attempt begins.
+    """
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._seen: dict[str, dict[int, Attempt]] = {}
+        for attempt in run.attempts():
+            self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
+        self._kept: dict[tuple[str, str], BinaryIO] = {}
+        self._starts: dict[tuple[str, str], int] = {}
+        """Where the output of the last attempt begins in its fetched file."""
+        self.attempts: dict[str, tuple[Attempt, ...]] = {}
+        """The attempts of the tasks that ran more than once, after `conclude`."""
+
+    # --- while the tasks run ----------------------------------------------------------------------------------------
+
+    def current(self, task_id: str) -> int:
+        """The number of the attempt that was seen last."""
+        return max(self._seen.get(task_id, {1: None}))
+
+    def see(self, attempt: Attempt) -> None:
+        """An attempt has begun, or is over."""
+        if attempt.number > self.current(attempt.task):
+            self._set_aside(attempt.task)
+        self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
+        self._run.add_attempt(attempt)
+
+    def keep(self, task_id: str, stream: str, lines: Sequence[str]) -> None:
+        """Keep lines of the output of the current attempt."""
+        key = task_id, stream
+        if key not in self._kept:
+            self._kept[key] = open_private(self._run.logs(task_id) / f"{stream}.txt", "wb")
+        self._kept[key].write("".join(f"{line}\n" for line in lines).encode())
+        self._kept[key].flush()
+
+    def _set_aside(self, task_id: str) -> None:
+        """Move the output that was kept to the directory of its attempt."""
+        for stream in STREAMS:
+            if file := self._kept.pop((task_id, stream), None):
+                file.close()
+            path = self._run.logs(task_id) / f"{stream}.txt"
+            if path.exists():
+                target = self._run.logs(task_id, self.current(task_id)) / path.name
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.replace(target)
+
+    def close(self) -> None:
+        """No more output comes: it is fetched to the same files next."""
+        for file in self._kept.values():
+            file.close()
+        self._kept.clear()
+
+    # --- at their end -----------------------------------------------------------------------------------------------
+
+    def prepare(self, tasks: Iterable[Task]) -> None:
+        """Before the output of tasks is fetched: what was kept of an attempt whose end was not seen is moved aside."""
+        self.close()
+        for task in tasks:
+            if task.id in self._seen and number_of(task) > self.current(task.id):
+                self._set_aside(task.id)
+
+    def conclude(self, tasks: Iterable[Task], addresses: Mapping[str, str], nodes: Collection[Node] = ()) -> None:
+        """After the output of tasks was fetched: find their attempts. addresses: the ids of nodes by address. nodes:
+        those that their pool has now."""
+        for task in tasks:
+            seen = self._seen.get(task.id, {})
+            if number_of(task) == 1 and len(seen) <= 1:
+                continue
+            events = self._events(task.id)
+            self.attempts[task.id] = with_reasons(attempts_of(task, seen.values(), events, addresses), nodes)
+            for stream in STREAMS:
+                self._part(task.id, stream, events)
+
+    def _events(self, task_id: str) -> tuple[AttemptEvent, ...]:
+        path = self._run.logs(task_id) / "ranks" / "attempts.jsonl"
+        return tuple(decoded_lines(path.read_bytes(), AttemptEvent)) if path.exists() else ()
+
+    def _part(self, task_id: str, stream: str, events: Sequence[AttemptEvent]) -> None:
+        """Copy the output of earlier attempts on the last node from the file that has the output of all of them."""
+        begun = [event for event in events if event.event == "began"]
+        path = self._run.logs(task_id) / f"{stream}.txt"
+        if not begun or not path.exists():
+            return
+        shift = len(self.attempts[task_id]) - begun[-1].attempt
+        starts = [(event.attempt + shift, event.starts[stream]) for event in begun if event.node == begun[-1].node]
+        for (number, start), (_, end) in itertools.pairwise(starts):
+            if end > start:
+                _copy(path, self._run.logs(task_id, number) / path.name, start, end)
+        self._starts[task_id, stream] = starts[-1][1]
+
+    def outputs(self, task_id: str, stream: str) -> Iterator[AttemptOutput]:
+        """The files with the output of a task, in the order of its attempts."""
+        last = len(self.attempts.get(task_id, (None,)))
+        for number in range(1, last):
+            if (path := self._run.logs(task_id, number) / f"{stream}.txt").exists():
+                yield AttemptOutput(number, path)
+        if (path := self._run.logs(task_id) / f"{stream}.txt").exists():
+            yield AttemptOutput(last, path, self._starts.get((task_id, stream), 0))
+
+    def write(self) -> None:
+        """Write attempts.jsonl of the tasks that ran more than once. The last step of one is that of its metrics."""
+        self._run.write_attempts(
+            [
+                replace(attempt, step=steps.get(attempt.number, attempt.step))
+                for task_id, attempts in self.attempts.items()
+                for steps in (self._last_steps(task_id),)
+                for attempt in attempts
+            ]
+        )
+
+    def _last_steps(self, task_id: str) -> dict[int, int]:
+        steps: dict[int, int] = {}
+        for point in points_of(self._run.metrics_file(task_id)):
+            if point.step is not None:
+                steps[point.attempt] = max(point.step, steps.get(point.attempt, point.step))
+        return steps
+
+
+def _copy(source: Path, target: Path, start: int, end: int) -> None:
+    with source.open("rb") as read, open_private(target, "wb") as written:
+        read.seek(start)
+        while start < end and (content := read.read(min(COPIED, end - start))):
+            written.write(content)
+            start += len(content)

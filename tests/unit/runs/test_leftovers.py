@@ -1,0 +1,145 @@
+"""What runs left in an account: which things it is, what a row says of each, and what is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.batch import BatchClient
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
+from batchtrain.plan.marks import Marks
+from batchtrain.runs import directory, lease, leftovers
+from batchtrain.runs.directory import RunRecord
+from batchtrain.runs.leftovers import Leftover
+from batchtrain.service.connect import Account
+
+from .batch_server import START, BatchServer, moment, serve
+
+PRICES = Prices("westeurope", "EUR", {"Standard_D4s_v5": 0.2}, {"Standard_D4s_v5": 0.05})
+NOW = START + timedelta(hours=3)
+
+
+def thing(name: str, run: str = "gone", user: str = "me", created: float | None = 0, **more: Any) -> dict[str, Any]:
+    """The document of a pool, a job or a job schedule."""
+    age: dict[str, Any] = {} if created is None else {"creationTime": moment(created)}
+    return {"id": name, "state": "active", "metadata": Marks(run, user, "host").metadata, **age, **more}
+
+
+@pytest.fixture
+def service() -> BatchServer:
+    server = BatchServer()
+    for path in ("/pools", "/jobs", "/jobschedules"):
+        server.documents[path] = {"value": []}
+    return server
+
+
+@pytest.fixture
+def client(service: BatchServer) -> Iterator[BatchClient]:
+    with serve(service) as connected:
+        yield connected
+
+
+def left(client: BatchClient, service: BatchServer, root: Path, **options: Any) -> tuple[Leftover, ...]:
+    account: Account = service.account._replace(endpoint="https://acct.westeurope.batch.azure.com")
+    catalog = Catalog(prices=(PRICES,))
+    return leftovers.leftovers(client, account, root, catalog, NOW, **options)
+
+
+def run_of(root: Path, state: str, **fields: Any) -> str:
+    """The name of a run on this machine."""
+    run = directory.make(root, "j", START)
+    run.write(RunRecord(id=run.name, job="j", started=START, state=state, **fields))
+    return run.name
+
+
+def test_jobs_come_before_schedules_and_pools_and_what_carries_no_mark_is_left_out(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.documents["/pools"] = {"value": [thing("p"), {"id": "mine", "creationTime": moment(0)}]}
+    service.documents["/jobschedules"] = {"value": [thing("s")]}
+    service.documents["/jobs"] = {"value": [thing("j")]}
+    found = left(client, service, tmp_path)
+    assert [(item.thing.kind, item.thing.id) for item in found] == [("job", "j"), ("job schedule", "s"), ("pool", "p")]
+    assert {item.marks for item in found} == {Marks("gone", "me", "host")}
+
+
+@pytest.mark.parametrize(
+    ("dedicated", "spot", "size", "hour"),
+    [(2, 4, "standard_d4s_v5", "0.60 EUR"), (0, 0, "standard_d4s_v5", "0.00 EUR"), (1, 0, "standard_d64s_v5", "")],
+)
+def test_a_pool_has_the_cost_of_an_hour_of_its_nodes(
+    client: BatchClient, service: BatchServer, tmp_path: Path, dedicated: int, spot: int, size: str, hour: str
+) -> None:
+    nodes = {"currentDedicatedNodes": dedicated, "currentLowPriorityNodes": spot, "vmSize": size}
+    service.documents["/pools"] = {"value": [thing("p", created=3600, **nodes)]}
+    (item,) = left(client, service, tmp_path)
+    assert item.row == ("pool", "p", "active", "gone", "me", "host", "2 h 0 min", dedicated + spot, hour, "")
+
+
+@pytest.mark.parametrize(("results", "shown"), [("complete", "here"), ("partial", "not here")])
+def test_a_job_says_whether_its_results_are_on_this_machine(
+    client: BatchClient, service: BatchServer, tmp_path: Path, results: str, shown: str
+) -> None:
+    name = run_of(tmp_path, "completed", results=results)
+    service.documents["/jobs"] = {"value": [thing("j", name), thing("k")]}
+    here, elsewhere = left(client, service, tmp_path)
+    assert (here.row.results, here.elsewhere, here.row.nodes, here.row.hour) == (shown, False, None, "")
+    assert (elsewhere.row.results, elsewhere.elsewhere) == ("not here", True)
+
+
+def test_what_a_running_run_of_this_machine_uses_is_not_left(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    name = run_of(tmp_path, "running")
+    service.documents["/jobs"] = {"value": [thing("j", name)]}
+    held = lease.take(tmp_path / name)
+    assert held is not None
+    assert left(client, service, tmp_path) == ()
+    held.release()
+    assert len(left(client, service, tmp_path)) == 1, "the process that recorded it is gone"
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, ["old", "other", "new", "unknown"]),
+        ({"user": "me"}, ["old", "new", "unknown"]),
+        ({"older_than": 3600}, ["old", "other"]),
+        ({"older_than": 3601}, ["other"]),
+        ({"older_than": 1}, ["old", "other", "new"]),
+    ],
+)
+def test_things_are_chosen_by_their_user_and_age(
+    client: BatchClient, service: BatchServer, tmp_path: Path, options: dict[str, Any], names: list[str]
+) -> None:
+    now: datetime = NOW
+    old, new = (now - START).total_seconds() - 3600, (now - START).total_seconds() - 5
+    service.documents["/jobs"] = {
+        "value": [thing("old", created=old), thing("other", user="you"), thing("new", created=new),
+                  thing("unknown", created=None)]
+    }  # fmt: skip
+    assert [item.thing.id for item in left(client, service, tmp_path, **options)] == names
+
+
+def test_each_thing_is_deleted_unless_it_is_gone_replaced_or_refused(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.documents["/jobs"] = {"value": [thing(name) for name in ("j", "gone", "replaced", "refused")]}
+    service.documents["/jobschedules"] = {"value": [thing("s")]}
+    service.documents["/pools"] = {"value": [thing("p")]}
+    things = left(client, service, tmp_path)
+    kept = {
+        "/jobs/j": thing("j"), "/jobs/replaced": thing("replaced", "another"), "/jobs/refused": thing("refused"),
+        "/jobschedules/s": thing("s"), "/pools/p": thing("p"),
+    }  # fmt: skip
+    service.documents.update(kept)
+    service.status["/jobs/refused"] = 403
+    results = {item.thing.id: error for item, error in leftovers.delete(client, things)}
+    assert [name for name, error in results.items() if error is None] == ["j", "s", "p"]
+    assert list(results) == ["j", "refused", "s", "p"]
+    assert kept.keys() & service.documents.keys() == {"/jobs/replaced", "/jobs/refused"}
