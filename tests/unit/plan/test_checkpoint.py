@@ -159,6 +159,7 @@ def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
     )
     assert sent["commonEnvironmentSettings"] == [
         {"name": "A", "value": "1"},
+        {"name": "BATCHTRAIN_RUN", "value": "mine"},
         {"name": "BATCHTRAIN_LINEAGE", "value": VALUE},
     ]
 
@@ -166,7 +167,8 @@ def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
 def test_a_job_without_checkpoints_is_told_nothing() -> None:
     other = LINEAGE._replace(jobs=frozenset({"other"}))
     for lineage in (None, other):
-        assert "commonEnvironmentSettings" not in marked("job.add", sent_job(plan()), Marks("mine", lineage=lineage))
+        sent = marked("job.add", sent_job(plan()), Marks("mine", lineage=lineage))
+        assert [item["name"] for item in sent["commonEnvironmentSettings"]] == ["BATCHTRAIN_RUN"]
 
 
 @pytest.mark.parametrize(
