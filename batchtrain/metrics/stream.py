@@ -109,10 +109,12 @@ class MetricStream:
 
     def _of_line(self, line: Line, now: float) -> Iterator[tuple[Point, bool]]:
         at, is_measured = line.time or now, line.file == MEASURED
-        text = "" if is_measured else printed(line.line)
-        self._see(line.rank, line.node, text, at, line.attempt)
-        found = self._of_json(line.rank, line.line) if is_measured else self._extractor.line(line.rank, text, line.file)
-        for point in found:
+        rank, text = line.rank, "" if is_measured else printed(line.line)
+        if rank is None:  # of a launcher such as torchrun, whose workers may have prefixes
+            rank, text = split(text)
+        self._see(rank, line.node, text, at, line.attempt)
+        points = self._of_json(rank, line.line) if is_measured else self._extractor.line(rank, text, line.file)
+        for point in points:
             yield point._replace(t=at if point.t is None else point.t, attempt=line.attempt), is_measured
 
     def own(self, lines: Sequence[str], now: float, rank: int | None = 0) -> Batch:
@@ -139,11 +141,11 @@ class MetricStream:
         if point is not None:
             yield point if point.rank is not None or point.node else point._replace(rank=rank)
 
-    def _batch(self, found: Iterable[tuple[Point, bool]]) -> Batch:
+    def _batch(self, pairs: Iterable[tuple[Point, bool]]) -> Batch:
         """Points, each with whether the program measured it itself: then it hides what is printed of the same name."""
         points: list[Point] = []
         hidden: set[str] = set()
-        for point, is_measured in found:
+        for point, is_measured in pairs:
             if is_measured:
                 late = self._printed.intersection(point.values) - self._measured
                 self._measured.update(point.values)

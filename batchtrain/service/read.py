@@ -270,7 +270,7 @@ def fetch_settings(client: BatchClient, job_id: str, task_id: str) -> FetchSetti
     NotFound."""
     url = _url("jobs", job_id, "tasks", task_id, select="id,environmentSettings")
     item = answer(client, url, f"look at task {job_id}/{task_id}", TaskAnswer)
-    value = next((one.value for one in item.environment_settings if one.name == FETCH_VARIABLE), "{}")
+    value = next((variable.value for variable in item.environment_settings if variable.name == FETCH_VARIABLE), "{}")
     return _settings(value)
 
 

@@ -28,9 +28,9 @@ def _cntk(match: re.Match[str], source: Source) -> Point:
 def _torch(match: re.Match[str], source: Source) -> Point:
     """`value (mean so far)`: takes the value, as for the other programs."""
     test = match[1] is None
-    found = re.findall(rf"(?<!\S)(\S+)\s+({NUMBER}) \(\s*{NUMBER}\)", match[4])
+    value_pairs = re.findall(rf"(?<!\S)(\S+)\s+({NUMBER}) \(\s*{NUMBER}\)", match[4])
     names = {"time": "batch_seconds", "data": "data_seconds"}
-    values = {names.get(plain(name), plain(name)): finite(value) for name, value in found}
+    values = {names.get(plain(name), plain(name)): finite(value) for name, value in value_pairs}
     values = {f"test_{name}" if test else name: value for name, value in values.items()}
     return Point(values, epoch=None if test else int(match[1]), step=int(match[2]))
 

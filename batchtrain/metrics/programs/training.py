@@ -120,11 +120,11 @@ def _json_line(match: re.Match[str], source: Source) -> Point | None:
     try:
         return of_json(text)
     except ValueError:
-        found = dict(_DICT_PAIR.findall(text))
-    counters = {COUNTERS[name]: finite(found.pop(name)) for name in tuple(found) if name in COUNTERS}
+        numbers = dict(_DICT_PAIR.findall(text))
+    counters = {COUNTERS[name]: finite(numbers.pop(name)) for name in tuple(numbers) if name in COUNTERS}
     step = counters.get("step")
     return Point(
-        {name: finite(value) for name, value in found.items()},
+        {name: finite(value) for name, value in numbers.items()},
         step=None if step is None else int(step),
         epoch=counters.get("epoch"),
     )

@@ -270,3 +270,9 @@ def test_the_time_that_a_long_line_takes_grows_with_its_length_and_not_with_the_
         return time.process_time() - start
 
     assert seconds(64_000, 2) < 20 * seconds(2_000, 64)  # the same number of characters: the square takes 32 times
+
+
+def test_a_line_of_a_launcher_may_name_the_rank_of_its_worker() -> None:
+    line = {"time": 1.0, "node": "n0", "file": "stdout", "line": "[rank3]: step 7 loss 0.5"}
+    (point,) = MetricStream().records([json.dumps(line)], 1.0).points
+    assert (point.rank, point.step, point.values) == (3, 7, {"loss": 0.5})
