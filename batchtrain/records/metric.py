@@ -33,4 +33,5 @@ class Point(NamedTuple):
         """The object of a line of metrics/TASK.jsonl."""
         fields = {"t": round(now if self.t is None else self.t, 3), "rank": self.rank, "node": self.node or None}
         fields.update(step=self.step, epoch=self.epoch, attempt=self.attempt if self.attempt > 1 else None)
-        return {name: value for name, value in fields.items() if value is not None} | self.values
+        values = {name: value for name, value in self.values.items() if name not in fields}  # a program may print them
+        return {name: value for name, value in fields.items() if value is not None} | values

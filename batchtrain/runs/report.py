@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,7 +18,8 @@ from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
 _PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
-_Values = dict[int, list[tuple[int, float | None, Point]]]
+_Value = tuple[int, float | None, Point]
+_Values = dict[int, list[_Value]]
 """By rank, each with its attempt and its step."""
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
@@ -101,8 +102,8 @@ def _curves(run: RunDirectory, task: Task) -> str:
 
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
-    """The curve of each metric of a task: its values over steps, else over epochs, else over time; the lowest rank's
-    where several have it. Several attempts are one curve."""
+    """The curve of each metric of a task: its values over steps, else over epochs, else over time; in each attempt the
+    lowest rank's where several have it. Several attempts are one curve."""
     path = run.metrics_file(task)
     curves: dict[str, _Values] = {}
     if not path.exists():
@@ -110,8 +111,17 @@ def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:
     with path.open("rb") as file:
         for number, line in enumerate(file):
             _take(curves, number, line)
-    lines = {name: continued(ranks[min(ranks)]) for name, ranks in curves.items()}
+    lines = {name: continued(_of_lowest_ranks(ranks)) for name, ranks in curves.items()}
     return {name: line for name, line in lines.items() if len(line) > 1}
+
+
+def _of_lowest_ranks(ranks: Mapping[int, Sequence[_Value]]) -> list[_Value]:
+    """The values of each attempt's lowest rank: an attempt whose node was lost at once may be known without ranks."""
+    lowest: dict[int, int] = {}
+    for rank in sorted(ranks):
+        for attempt, _, _ in ranks[rank]:
+            lowest.setdefault(attempt, rank)
+    return [value for rank in sorted(ranks) for value in ranks[rank] if lowest[value[0]] == rank]
 
 
 def _take(curves: dict[str, _Values], number: int, line: bytes) -> None:

@@ -276,3 +276,9 @@ def test_a_line_of_a_launcher_may_name_the_rank_of_its_worker() -> None:
     line = {"time": 1.0, "node": "n0", "file": "stdout", "line": "[rank3]: step 7 loss 0.5"}
     (point,) = MetricStream().records([json.dumps(line)], 1.0).points
     assert (point.rank, point.step, point.values) == (3, 7, {"loss": 0.5})
+
+
+def test_a_printed_attempt_is_no_metric_and_no_attempt() -> None:
+    batch = MetricStream().output(["step 3/20 loss 97 attempt 2"], 1.0)
+    assert [(point.values, point.attempt) for point in batch.points] == [({"loss": 97.0}, 1)]
+    assert Point({"attempt": 2.0, "loss": 1.0}).line(5.0) == {"t": 5.0, "loss": 1.0}

@@ -50,3 +50,14 @@ def test_the_cause_of_a_failure_is_on_the_page_with_the_next_step(tmp_path: Path
     assert failure is not None and failure.found == FOUND
     page = report.html(run)
     assert "cause  a disk is full [disk-full]" in page and "next   free space" in page
+
+
+def test_a_curve_has_the_lowest_rank_of_each_attempt(tmp_path: Path) -> None:
+    run = directory.make(tmp_path / "runs", "job", datetime(2026, 11, 22, tzinfo=timezone.utc))
+    rows = [
+        {"step": 1, "loss": 3.0},
+        {"step": 2, "rank": 1, "attempt": 2, "loss": 9.0},
+        {"step": 2, "rank": 0, "attempt": 2, "loss": 2.0},
+    ]
+    directory.replace_lines(run.metrics_file("train"), map(directory.line_of, rows))
+    assert report.points(run, "train") == {"loss": [(1.0, 3.0), (2.0, 2.0)]}
