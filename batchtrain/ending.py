@@ -138,6 +138,11 @@ class Ending:
         self.planned: Hour | None = None
         """An hour of the pool as it was planned."""
 
+    @property
+    def is_hurried(self) -> bool:
+        """Whether the user has asked again to end it at once."""
+        return self._interrupts.further > 0
+
     def tell(self, event: Event) -> None:
         """Pass an event on; a terminal that is gone ends no ending."""
         with contextlib.suppress(OSError, ValueError):

@@ -370,6 +370,8 @@ class Recorder:
             ending.tell(ResultsFetching("", f"{error if limit else 'interrupted'}; fetching the results ({skips})"))
         reasons: dict[str, str] = {}
         for job_id in rest if stops and "job" not in ending.kept_kinds else ():
+            if ending.is_hurried:
+                return self._skip(ending)
             if job_id not in ending.ended:
                 failed = ending.error_of(partial(_stop, self._client, job_id, ending.tell))
                 if isinstance(failed, KeyboardInterrupt):
@@ -378,6 +380,8 @@ class Recorder:
                     ending.tell(ResultsFailed(job_id, f"the results could not be fetched: {failed}"))
                     return dict.fromkeys(rest, str(failed))
         for job_id in rest:
+            if ending.is_hurried:
+                return self._skip(ending)
             failed = ending.error_of(partial(self._fetch_after_error, job_id))
             if isinstance(failed, KeyboardInterrupt):
                 return self._skip(ending)

@@ -170,7 +170,11 @@ class Settings:
         if copied is None or sys.stdin is None or not sys.stdin.isatty():
             return
         question = f"This recipe was copied from {copied.path}. Continue the checkpoints of that project?"
-        projects.write(recipe.directory, copied.id if click.confirm(question, err=True) else "")
+        own = projects.project_of(recipe.directory).id  # of trainings that it began without a terminal
+        try:
+            projects.write(recipe.directory, copied.id if click.confirm(question, err=True) else own)
+        except OSError as error:
+            say(f"{recipe.directory} cannot be written ({error.strerror}), so it is taken as a project of its own")
 
     def confirm(self, question: str) -> None:
         """Ask before something is destroyed. Without a terminal, this is an error."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from batchtrain.config.ids import PROJECT_DIGITS, project_id
+from batchtrain.errors import UsageError
 
 FILE = ".batchtrain-project.json"
 """The file of a project, in the directory of the YAML files."""
@@ -34,18 +35,30 @@ class Project(NamedTuple):
 def project_of(directory: str) -> Project:
     """The project of the recipe in a directory. A copied directory is another project, until `write` says otherwise.
 
-    A file that cannot be read counts as none.
+    Raises UsageError for a file that cannot be read: as another project, its trainings would start anew.
     """
-    path = os.path.realpath(directory)
+    path = _path_of(directory)
+    file = Path(os.path.realpath(directory), FILE)
     try:
-        known = msgspec.json.decode(Path(path, FILE).read_bytes(), type=ProjectFile)
-    except (OSError, ValueError):
+        known = msgspec.json.decode(file.read_bytes(), type=ProjectFile)
+    except (FileNotFoundError, NotADirectoryError):
         return Project(project_id(path))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{file} cannot be read: {error}; mend it, or delete it, and the recipe is the project of its path"
+        ) from None
     return Project(known.id) if known.path == path else Project(project_id(path), known)
 
 
 def write(directory: str | Path, project: str = "") -> None:
     """Make a directory the one of a project, by default of a new one. Raises OSError."""
-    path = os.path.realpath(directory)
-    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), path)
-    Path(path, FILE).write_bytes(msgspec.json.encode(known) + b"\n")
+    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), _path_of(directory))
+    file = Path(os.path.realpath(directory), FILE)
+    fresh = file.with_name(f"{FILE}.new")
+    fresh.write_bytes(msgspec.json.encode(known) + b"\n")
+    fresh.replace(file)
+
+
+def _path_of(directory: str | Path) -> str:
+    """The real path as a text, also of names that are none."""
+    return os.fsencode(os.path.realpath(directory)).decode("utf-8", "backslashreplace")

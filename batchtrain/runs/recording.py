@@ -582,12 +582,41 @@ def begin(
     try:
         recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
         recording.of(recipe, plan, origin)
-        run.write(record)
         dirty = record.commit is not None and record.commit.dirty
-        recording.unkept = source_copy.keep(run, recipe, job, sources or {}, secrets=secrets, dirty=dirty, blobs=blobs)
+        recording.unkept = _kept_source(
+            run, recipe, job, origin, sources or {}, secrets=secrets, dirty=dirty, blobs=blobs
+        )
+        run.write(record)
         return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
+
+
+def _kept_source(
+    run: RunDirectory,
+    recipe: Recipe,
+    job: JobSettings,
+    origin: Origin,
+    sources: Sources,
+    *,
+    secrets: tuple[Secret, ...],
+    dirty: bool,
+    blobs: source_copy.Blobs | None,
+) -> str:
+    """Keep a copy of the source; returns why there is none. No fault of it stops a run."""
+    try:
+        return source_copy.keep(
+            run,
+            recipe,
+            job,
+            sources,
+            secrets=secrets,
+            config_files=tuple(origin.files),
+            dirty=dirty,
+            blobs=blobs,
+        )
+    except (OSError, ValueError) as error:
+        return str(error)
 
 
 def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -49,6 +48,8 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
         raise UsageError(f"run {run.name} has no copy of its source: {why}")
     sources = copy.sources if copy else ()
     folders = _folders(sources)
+    for source in sources:
+        _check_names(run, source, directory / folders[source.name])
     document["job_specifications"] = jobs
     parts = {field: document[name] for name, field in SECTIONS.items() if name in document}
     try:
@@ -61,7 +62,7 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
     for source in sources:
         _extract(run, source, directory / folders[source.name])
     files = (f"{folders[source.name]}/{file.name}" for source in sources for file in source.files if file.masked)
-    settings = (path for path, value in leaves(document) if value == MASK)
+    settings = (path for path, value in leaves(document) if MASK in str(value))
     return Restored(run.name, str(directory), tuple(folders.values()), (*settings, *files))
 
 
@@ -84,10 +85,14 @@ def _with_sources_in(job: Job, folders: Mapping[str, str]) -> Job:
     return msgspec.structs.replace(job, tasks=tuple(map(moved, job.tasks)), merge_task=merge)
 
 
-def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
-    for file, data in source_copy.files_of(run, source):
+def _check_names(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
+    for file in source.files:
         if ".." in PurePosixPath(file.name).parts or PurePosixPath(file.name).is_absolute():
             raise UsageError(f"{run.path}: `{file.name}` would be written outside of {folder}")
+
+
+def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
+    for file, data in source_copy.files_of(run, source):
         target = folder / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
@@ -115,17 +120,22 @@ def difference(first: RunDirectory, second: RunDirectory) -> str:
 
 def _by_path(sources: tuple[SourceDirectory, ...]) -> dict[str, str]:
     """The digest of each file. The only source of a run is compared with the only one of another, whatever its name."""
-    prefix = {source.folder: "" if len(sources) == 1 else f"{source.name}/" for source in sources}
-    return {f"{prefix[source.folder]}{file.name}": file.sha256 for source in sources for file in source.files}
+    return {_path(sources, source, file.name): file.sha256 for source in sources for file in source.files}
+
+
+def _path(sources: tuple[SourceDirectory, ...], source: SourceDirectory, name: str) -> str:
+    return name if len(sources) == 1 else f"{source.name}/{name}"
 
 
 def _texts(run: RunDirectory, copy: source_copy.SourceRecord) -> dict[str, bytes | None]:
     """Each file; None for one that was not kept."""
-    paths = _by_path(copy.sources)
     if not copy.kept:
-        return dict.fromkeys(paths)
-    files = (data for source in copy.sources for _, data in source_copy.files_of(run, source))
-    return dict(zip(paths, files, strict=True))
+        return dict.fromkeys(_by_path(copy.sources))
+    return {
+        _path(copy.sources, source, file.name): data
+        for source in copy.sources
+        for file, data in source_copy.files_of(run, source)
+    }
 
 
 def _file_difference(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
@@ -133,9 +143,4 @@ def _file_difference(path: str, before: Mapping[str, bytes | None], after: Mappi
     names = [f"{label}/{path}" if path in texts else "/dev/null" for label, texts in (("A", before), ("B", after))]
     if None in sides:
         return f"{path} differs, and its text was not kept\n"
-    try:
-        lines = [(side or b"").decode().splitlines(keepends=True) for side in sides]
-    except UnicodeDecodeError:
-        return f"binary files {names[0]} and {names[1]} differ\n"
-    changed = difflib.unified_diff(lines[0], lines[1], names[0], names[1])
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
+    return source_copy.difference(names[0], sides[0] or b"", names[1], sides[1] or b"")

@@ -8,7 +8,9 @@ import gzip
 import hashlib
 import io
 import itertools
+import os
 import tarfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,12 +113,14 @@ def keep(
     sources: Mapping[str, AnySource],
     *,
     secrets: tuple[Secret, ...] = (),
+    config_files: Iterable[str] = (),
     dirty: bool = False,
     blobs: Blobs | None = None,
 ) -> str:
-    """Write the copy into a run directory; returns why the files were not kept, or an empty text. dirty: whether git
-    has uncommitted changes. blobs: lists the input data in storage accounts, for its
-    digests."""
+    """Write the copy into a run directory; returns why the files were not kept, or an empty text. config_files: the
+    YAML files of the recipe. dirty: whether git has uncommitted changes. blobs: lists the input data in storage
+    accounts, for its digests."""
+    config = frozenset(Path(path).resolve() for path in config_files)
     settings = recipe.settings.source_copy
     names = dict.fromkeys(task.source for task in _tasks(job) if task.source is not None)
     entries = {name: tuple(_entries(sources[name])) for name in names if name in sources}
@@ -125,8 +129,9 @@ def keep(
     if settings.enabled and size > bytes_of(settings.max_size):
         reason = f"it has {size:,} bytes, and `source_copy.max_size` is {settings.max_size}"
     keeps = not reason and bool(entries)
-    directories = _pack(run, entries, secrets) if keeps else _digests(entries)
-    difference = _uncommitted(recipe, entries, secrets) if dirty and settings.enabled else ""
+    directory = Path(recipe.directory).resolve()
+    directories = _pack(run, directory, entries, config, secrets) if keeps else _digests(entries)
+    difference = _uncommitted(directory, entries, config, secrets) if dirty and settings.enabled else ""
     if difference:
         replace(run.path / DIFFERENCE, difference.encode())
     inputs = tuple(_inputs(job, blobs)) if blobs else ()
@@ -166,13 +171,17 @@ def short_digests(run: RunDirectory) -> dict[str, str]:
 def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes]]:
     """The files of a source with their bytes. Raises UsageError for an archive that cannot be read."""
     path = run.path / ARCHIVE
+    left = {f"{directory.folder}/{file.name}": file for file in directory.files}
     try:
         with tarfile.open(path, "r:gz") as archive:
-            for file in directory.files:
-                member = archive.extractfile(f"{directory.folder}/{file.name}")
-                yield file, member.read() if member else b""
-    except (OSError, KeyError, tarfile.TarError) as error:
+            for member in archive:
+                file, content = left.pop(member.name, None), archive.extractfile(member)
+                if file is not None:
+                    yield file, content.read() if content else b""
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
+    if left:
+        raise UsageError(f"{path} cannot be read: it has no {next(iter(left))}")
 
 
 def _tasks(job: Job) -> Iterator[Task]:
@@ -195,11 +204,18 @@ def _digests(entries: _Entries) -> Iterator[SourceDirectory]:
     """The digests alone."""
     for number, (name, files) in enumerate(entries.items()):
         yield SourceDirectory(
-            name, str(number), tuple(SourceFile(file.name, file.size, file.mode, file.sha256) for file in files)
+            name, str(number), tuple(SourceFile(_text(file.name), file.size, file.mode, file.sha256) for file in files)
         )
 
 
-def _pack(run: RunDirectory, entries: _Entries, secrets: tuple[Secret, ...]) -> list[SourceDirectory]:
+def _text(name: str) -> str:
+    """A name of a file as a text, also one that is none."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _pack(
+    run: RunDirectory, directory: Path, entries: _Entries, config: frozenset[Path], secrets: tuple[Secret, ...]
+) -> list[SourceDirectory]:
     """Write the archive, without the secrets of the recipe wherever they were written."""
     directories = []
     with (
@@ -207,56 +223,61 @@ def _pack(run: RunDirectory, entries: _Entries, secrets: tuple[Secret, ...]) -> 
         gzip.GzipFile("", "wb", LEVEL, file, 0) as gzip_file,
         tarfile.open(fileobj=gzip_file, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
-        for directory in _digests(entries):
+        for source in _digests(entries):
             files = []
-            for entry, digest in zip(entries[directory.name], directory.files, strict=True):
-                data = entry.read()
-                text = _masked(data, secrets)
-                member = tarfile.TarInfo(f"{directory.folder}/{entry.name}")
+            for entry, digest in zip(entries[source.name], source.files, strict=True):
+                data, path = entry.read(), (directory / source.name / entry.name).resolve()
+                text = _masked(data, secrets, is_config=path in config)
+                member = tarfile.TarInfo(f"{source.folder}/{digest.name}")
                 member.size, member.mode = len(text), entry.mode
                 archive.addfile(member, io.BytesIO(text))
                 files.append(msgspec.structs.replace(digest, masked=text != data))
-            directories.append(msgspec.structs.replace(directory, files=tuple(files)))
+            directories.append(msgspec.structs.replace(source, files=tuple(files)))
     return directories
 
 
-def _masked(data: bytes, secrets: Iterable[Secret]) -> bytes:
-    """The bytes with `***` in place of each secret."""
+def _masked(data: bytes, secrets: tuple[Secret, ...], *, is_config: bool) -> bytes:
+    """The bytes with `***` in place of each secret; in a file of the recipe also of values by their names."""
+    import yaml  # 20 ms, and only where sources are kept
+
     text = data.decode("utf-8", "surrogateescape")
+    if is_config:
+        try:
+            return masked_yaml(text.removeprefix("\ufeff"), secrets).encode("utf-8", "surrogateescape")
+        except yaml.YAMLError:
+            return b""  # it cannot be searched for secrets
     for secret in secrets:
         text = secret.masked_in(text)
     return text.encode("utf-8", "surrogateescape")
 
 
-def _uncommitted(recipe: Recipe, entries: _Entries, secrets: tuple[Secret, ...]) -> str:
-    """How the files of the recipe and of its sources differ from the commit; empty without git. Only files that are
-    kept count, so that what the ignore rules leave out stays out."""
-    directory = Path(recipe.directory).resolve()
+def _uncommitted(directory: Path, entries: _Entries, config: frozenset[Path], secrets: tuple[Secret, ...]) -> str:
+    """How the files of the recipe and of its sources differ from the commit, both sides without secrets; empty without
+    git. Only files that are kept count, so that what the ignore rules leave out stays out."""
     sources = {(directory / name / file.name).resolve() for name, files in entries.items() for file in files}
-    settings = {path for path in directory.glob("*.y*ml") if not CREDENTIALS_NAME.fullmatch(path.name)}
+    settings = {path for path in config if not CREDENTIALS_NAME.fullmatch(path.name)}
     top = Path(git(directory, "rev-parse", "--show-toplevel").rstrip("\n"))
     names = git(top, "diff", "HEAD", "--name-only", "--no-ext-diff", "-z").split("\0")
     parts = []
     for name in sorted(filter(None, names)):
-        if top / name in sources:
-            text = git(top, "--literal-pathspecs", "diff", "HEAD", "--no-color", "--no-ext-diff", "--", name)
-            parts.append(_masked(text.encode(), secrets).decode())
-        elif top / name in settings:
-            parts.append(_settings_difference(top, name, secrets))
+        path = top / name
+        if path in sources | settings:
+            committed = git(top, "cat-file", "blob", f"HEAD:{name}").encode()  # without filters, which may decrypt
+            sides = committed, path.read_bytes() if path.exists() else b""
+            before, after = (_masked(side, secrets, is_config=path in settings) for side in sides)
+            parts.append(difference(f"a/{name}" if committed else "/dev/null", before, f"b/{name}", after))
     return "".join(parts)
 
 
-def _settings_difference(top: Path, name: str, secrets: tuple[Secret, ...]) -> str:
-    """The difference of a YAML file, both sides without secrets; only what parses can be searched for them."""
-    import yaml  # 20 ms, and only for uncommitted settings
-
-    path = top / name
-    texts = git(top, "show", f"HEAD:{name}"), path.read_text(encoding="utf-8-sig") if path.exists() else ""
+def difference(first: str, before: bytes, second: str, after: bytes) -> str:
+    """The unified difference of two files with their names."""
     try:
-        before, after = (masked_yaml(text, secrets).splitlines(keepends=True) for text in texts)
-    except yaml.YAMLError:
-        return ""
-    return "".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"))
+        lines = [side.decode().split("\n") for side in (before, after)]
+    except UnicodeDecodeError:
+        return f"binary files {first} and {second} differ\n"
+    ended = [[f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines]
+    changed = difflib.unified_diff(ended[0], ended[1], first, second)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
 
 
 # --- input data -----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from batchtrain.config import projects
 from batchtrain.config.ids import project_id
 from batchtrain.config.projects import FILE, project_of
+from batchtrain.errors import UsageError
 
 
 def directory(home: Path) -> Path:
@@ -56,7 +57,8 @@ def test_a_copied_directory_is_another_project_until_someone_says_otherwise(tmp_
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"id": 1, "path": "/"}'])
-def test_a_file_that_cannot_be_read_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_an_error_and_no_other_project(tmp_path: Path, text: str) -> None:
     home = directory(tmp_path / "a")
     (home / FILE).write_text(text)
-    assert project_of(str(home)) == (project_id(str(home.resolve())), None)
+    with pytest.raises(UsageError, match=r"project\.json cannot be read: .*; mend it, or delete it"):
+        project_of(str(home))

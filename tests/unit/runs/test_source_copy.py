@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -69,7 +70,8 @@ def kept(root: Path, recipe: Recipe, **options: Any) -> RunDirectory:
     run.write(RunRecord(id=run.name, state="completed", started=NOW, job="training"))
     document = recording.masked_document(recording.effective(recipe), options.get("secrets", ()))
     directory.replace(run.config / "effective.yaml", recording._yaml(document))
-    source_copy.keep(run, recipe, recipe.jobs[-1], read_sources(recipe), **options)
+    config_files = [str(path) for path in Path(recipe.directory).glob("*.yaml") if path.stem in ("pool", "jobs")]
+    source_copy.keep(run, recipe, recipe.jobs[-1], read_sources(recipe), config_files=config_files, **options)
     return run
 
 
@@ -147,6 +149,42 @@ def test_what_git_has_not_committed_is_kept_of_files_that_are_kept(tmp_path: Pat
     assert "+K = '***'" in difference
     assert PASSWORD not in difference
     assert "private" not in difference
+
+
+def test_a_difference_has_no_secret_of_a_filter_of_an_old_line_or_of_several_lines(tmp_path: Path) -> None:
+    key = "-----BEGIN KEY-----\nfirst-line-of-it\nsecond-line-of-it\n-----END KEY-----"
+    old = (
+        JOBS.replace("A: '1'", "A: '1', WANDB_API_KEY: old-value")
+        .replace("source: ../src", "source: ..")
+        .replace("DIR/", "DIR/src/")
+    )
+    recipe_in(tmp_path, key__txt="no key", secret__enc="enc")
+    write(tmp_path, {"config/jobs.yaml": old, "config/notes.yaml": b"# \xe4\n"})
+    write(tmp_path, {".gitattributes": "*.enc diff=decrypted\n"})
+    committed(tmp_path)
+    subprocess.run(["git", "-C", str(tmp_path), "config", "diff.decrypted.textconv", "echo plaintext"], check=True)
+    write(tmp_path, {"config/jobs.yaml": old.replace("old-value", "new-value"), "config/notes.yaml": b"# \xf6\n"})
+    write(tmp_path, {"src/key.txt": key, "src/secret.enc": "changed"})
+    recipe = load(tmp_path).recipe
+    run = kept(tmp_path, recipe, dirty=True, secrets=(Secret(key), Secret("new-value-of-the-job")))
+    difference = (run.path / "uncommitted.diff").read_text()
+    for hidden in ("plaintext", "old-value", "new-value", "line-of-it"):
+        assert hidden not in difference + "".join(map(str, texts(run).values()))
+    assert "+++ b/src/secret.enc" in difference
+
+
+def test_a_name_that_is_no_text_and_an_archive_that_ends_early(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    Path(os.fsdecode(bytes(tmp_path / "src") + b"/bad-\xff.txt")).write_text("x")
+    run = kept(tmp_path, recipe_in(tmp_path))
+    copy = source_copy.read(run)
+    assert copy is not None
+    assert [file.name for file in copy.sources[0].files] == ["bad-\\xff.txt", "train.py"]
+    assert [data for _, data in source_copy.files_of(run, copy.sources[0])] == [b"x", b"print(1)\n"]
+    archive = run.path / "source.tar.gz"
+    archive.write_bytes(archive.read_bytes()[:60])
+    with pytest.raises(UsageError, match="cannot be read"):
+        list(source_copy.files_of(run, copy.sources[0]))
 
 
 def test_a_directory_without_git_has_no_difference(tmp_path: Path) -> None:
