@@ -333,7 +333,8 @@ def _apart(left: Line, right: Line, width: int) -> Line:
 def _cut(line: Line, width: int) -> Line:
     """The line in at most `width` columns."""
     parts: list[Part] = []
-    for text, style in line:
+    for part, style in line:
+        text = plain_text(part)
         if len(text) > width:
             parts.append((text[: max(width - 1, 0)] + "…" * (width > 0), style))
             break

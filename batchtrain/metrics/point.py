@@ -39,13 +39,14 @@ UNITS = {
     "network_in_mb": "MB/s",
     "network_out_mb": "MB/s",
 }
-_FIELDS = {**COUNTERS, "t": "t", "rank": "rank", "node": "node", "attempt": "attempt"}
+_FIELDS = {**COUNTERS, "t": "t", "rank": "rank", "node": "node"}
+_RECORDED_FIELDS = {**_FIELDS, "attempt": "attempt"}
 _WHOLE = frozenset({"step", "rank", "attempt"})
 
 
-def of_json(line: str | bytes) -> Point | None:
-    """A line of $BATCHTRAIN_METRICS; None for an empty one. Raises ValueError if it is not a JSON object with a
-    number."""
+def of_json(line: str | bytes, *, recorded: bool = False) -> Point | None:
+    """A line of $BATCHTRAIN_METRICS; None for an empty one. recorded: a line of metrics/TASK.jsonl, which has an
+    attempt. Raises ValueError if it is not a JSON object with a number."""
     if not line.strip():
         return None
     try:
@@ -54,14 +55,14 @@ def of_json(line: str | bytes) -> Point | None:
         document = json.loads(line)  # Python writes NaN and Infinity, which are not valid JSON
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    return _point(document)
+    return _point(document, _RECORDED_FIELDS if recorded else _FIELDS)
 
 
-def _point(document: Mapping[str, Any]) -> Point:
+def _point(document: Mapping[str, Any], names: Mapping[str, str]) -> Point:
     fields: dict[str, Any] = {}
     values: dict[str, float | None] = {}
     for name, value in document.items():
-        field = _FIELDS.get(name, "")
+        field = names.get(name, "")
         if field and _fits(field, value):
             fields[field] = int(value) if field in _WHOLE else value
         elif value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):

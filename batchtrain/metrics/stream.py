@@ -6,6 +6,7 @@ the time (docs/adr/0038). Of a task without a gang, its output and its file of $
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -87,20 +88,16 @@ class MetricStream:
 
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
-        again = False
-        if lines and not self.has_records:
+        records, again = tuple(_decoded(lines)), False
+        if records and not self.has_records:
             again, self.has_records = bool(self._measured or self._printed), True
             self._extractor, self.progress = Extractor(*self._patterns), None
             for before in (self.ranks, self._measured, self._printed):
                 before.clear()
-        return self._batch(self._of_records(lines, now))._replace(again=again)
+        return self._batch(self._of_records(records, now))._replace(again=again)
 
-    def _of_records(self, lines: Sequence[str], now: float) -> Iterator[tuple[Point, bool]]:
-        for text in lines:
-            try:
-                line = _LINE.decode(text)
-            except (msgspec.DecodeError, RecursionError):
-                continue  # the end of a line that a lost node began
+    def _of_records(self, records: Sequence[Line], now: float) -> Iterator[tuple[Point, bool]]:
+        for line in records:
             self._skipped += line.skipped
             if line.time and (line.node in self._behind or len(self._behind) < MOST_RANKS):
                 self._behind[line.node] = min(self._behind.get(line.node, math.inf), now - line.time)
@@ -219,6 +216,12 @@ class MetricStream:
         if self._refused:
             notes.append(f"{self._refused:,} lines of BATCHTRAIN_METRICS were ignored ({self._first_refused})")
         return tuple(notes)
+
+
+def _decoded(lines: Sequence[str]) -> Iterator[Line]:
+    for text in lines:
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # the end of a line that a lost node began
+            yield _LINE.decode(text)
 
 
 def _without(names: Set[str], point: Point) -> Point:

@@ -463,7 +463,7 @@ def points_of(path: Path) -> Iterator[Point]:
 def _points(lines: Iterable[bytes]) -> Iterator[Point]:
     for line in lines:
         try:
-            point = of_json(line)
+            point = of_json(line, recorded=True)
         except (ValueError, RecursionError):
             continue
         if point is not None:

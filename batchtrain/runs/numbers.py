@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -16,7 +17,7 @@ from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.metrics.summary import Summary
 from batchtrain.records import Metric, Point
 from batchtrain.records.events import MetricsSeen
-from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace
+from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace_lines
 
 MOST_BYTES = 64 << 20
 """Most bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer file, every k-th line is read."""
@@ -89,7 +90,7 @@ class _Task:
 
     def see(self, event: MetricsSeen, now: float, attempt: int) -> None:
         points = self._of_attempt(event.points, attempt, has_records=event.has_records)
-        self._add(points, now, again=event.again, hidden=event.hidden)
+        self._add(points, now, attempt, again=event.again, hidden=event.hidden)
         self.is_whole = event.ended
         if event.ended:
             self.notes.extend(event.notes)
@@ -100,7 +101,7 @@ class _Task:
             self._close()
         batch = take(self._stream)
         points = self._of_attempt(batch.points, attempt, has_records=self._stream.has_records)
-        self._add(points, now, again=batch.again, hidden=batch.hidden)
+        self._add(points, now, attempt, again=batch.again, hidden=batch.hidden)
 
     def _of_attempt(self, points: Sequence[Point], attempt: int, *, has_records: bool) -> Sequence[Point]:
         if has_records:
@@ -108,10 +109,12 @@ class _Task:
             return points
         return points if attempt == 1 else [point._replace(attempt=attempt) for point in points]
 
-    def _add(self, points: Sequence[Point], now: float, *, again: bool, hidden: Set[str]) -> None:
+    def _add(self, points: Sequence[Point], now: float, attempt: int, *, again: bool, hidden: Set[str]) -> None:
+        current = points[0].attempt if points else attempt
         if again:
-            self._begin(points[0].attempt if points else 1, now)
-        self._drop(hidden)
+            self._begin(current, now)
+        if hidden:
+            self._drop(lambda point, name: point.attempt >= current and name in hidden)
         for point in points:
             self._write(point, now)
 
@@ -134,35 +137,47 @@ class _Task:
             file.write(line_of(point.line(now)))
 
     def add(self, files: tuple[MetricsFile, ...], now: float) -> None:
-        """Values that the program wrote itself replace those of the same name in the output of the same attempt. The
-        records of a gang have those of its ranks already."""
-        files = tuple(
-            file for file in files if file.attempt not in self._recorded_attempts or not _RANK.fullmatch(file.path.stem)
-        )
+        """Values that the program wrote itself replace those of the same name in its output of the same attempt. The
+        records of a gang have them already, unless a node was lost: then the values of the rank are replaced."""
         noted = len(self.notes)
-        own: dict[int, set[str]] = {}
+        known = self._counted(points_of(self._path)) if self._recorded_attempts else Counter()
+        own: set[tuple[int, int | None, str]] = set()
+        new: list[MetricsFile] = []
         for file in files:
-            own.setdefault(file.attempt, set()).update(name for point in self._read(file.path) for name in point.values)
-        for attempt, names in own.items():
-            self._drop(names, attempt)
+            there = self._counted(self._read(file.path), file.attempt)
+            of_ranks = file.attempt in self._recorded_attempts
+            if not of_ranks or any(known[key] != count for key, count in there.items()):
+                new.append(file)
+                own.update((attempt, rank if of_ranks else None, name) for attempt, rank, name in there)
+        self._drop(lambda point, name: not own.isdisjoint(_keys(point, name)))
         del self.notes[noted:]
-        for file in files:  # read twice, because the files of all ranks may not fit into memory
+        for file in new:  # read twice, because the files of all ranks may not fit into memory
             for point in self._read(file.path):
                 self._write(point._replace(attempt=file.attempt), now)
 
-    def _drop(self, names: Set[str], attempt: int | None = None) -> None:
-        """Take the values of some names out of the file: of one attempt, or of all."""
-        if self._file is None or not names:
+    @staticmethod
+    def _counted(points: Iterable[Point], attempt: int | None = None) -> Counter[tuple[int, int | None, str]]:
+        """The number of values by attempt, rank and name."""
+        return Counter((attempt or point.attempt, point.rank, name) for point in points for name in point.values)
+
+    def _drop(self, is_dropped: Callable[[Point, str], bool]) -> None:
+        """Take values out of the file, by their points and names."""
+        if self._file is None:
             return
         self._file.close()
-        kept = []
-        for line in self._path.read_bytes().splitlines(keepends=True):
-            point = of_json(line)
-            if point is None or (attempt not in (None, point.attempt)) or names.isdisjoint(point.values):
-                kept.append(line)
-            elif rest := {name: value for name, value in point.values.items() if name not in names}:
-                kept.append(line_of(point._replace(values=rest).line(0)))
-        replace(self._path, b"".join(kept))
+
+        def kept() -> Iterator[bytes]:
+            with self._path.open("rb") as file:
+                for line in file:
+                    point = of_json(line, recorded=True)
+                    values = point.values if point else {}
+                    rest = {name: value for name, value in values.items() if not (point and is_dropped(point, name))}
+                    if point is None or len(rest) == len(values):
+                        yield line
+                    elif rest:
+                        yield line_of(point._replace(values=rest).line(0))
+
+        replace_lines(self._path, kept())
         self._file = self._path.open("ab")
 
     def _read(self, path: Path) -> Iterator[Point]:
@@ -197,3 +212,8 @@ class _Task:
             summary.add(point)
         self.notes.extend(summary.notes)
         return summary.metrics()
+
+
+def _keys(point: Point, name: str) -> tuple[tuple[int, int | None, str], ...]:
+    """A value as one of its rank, and as one of any."""
+    return (point.attempt, point.rank, name), (point.attempt, None, name)

@@ -434,9 +434,13 @@ class Recording:
         for task in fetched:
             if task in known or self._numbers.is_whole(task):
                 continue
+            recorded = {point.attempt for point in directory.points_of(self.run.metrics_file(task))}
+            last = self._attempts.current(task)
+            first = next((number for number in range(1, last) if number not in recorded), last)
             for stream in STREAMS:
                 for output in self._attempts.outputs(task, stream):
-                    self._read_output(task, stream, output)
+                    if output.attempt >= first:  # what was seen of earlier ones knows more
+                        self._read_output(task, stream, output)
             records = self.run.logs(task) / RECORDS.removeprefix("wd/")
             for lines in _line_groups(records) if records.is_file() else ():
                 self._numbers.records(task, lines)

@@ -329,15 +329,16 @@ bt_begin_stream() { # sets remote and local to the processes
 bt_end_stream() {
   [ -n "$local" ] || return 0
   [ "${#remote[@]}" -eq 0 ] || exec 5>&-
-  bt_wait_shortly 3 "${remote[@]}"
+  local deadline=$((SECONDS + 3))
+  bt_wait_until "$deadline" "${remote[@]}"
   exec 4>&-
-  bt_wait_shortly 3 "$local"
+  bt_wait_until "$((deadline + 1))" "$local"
   rm -f "$bt_home/ranks/stream.pipe"
 }
 
 # Waits for processes to end, and kills those that do not.
-bt_wait_shortly() { # SECONDS [PROCESS]...
-  local deadline=$((SECONDS + $1)) process
+bt_wait_until() { # DEADLINE [PROCESS]...
+  local deadline=$1 process
   shift
   for process; do
     while kill -0 "$process" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do read -r -t 0.02 <> <(:); done
@@ -565,7 +566,7 @@ bt_any_failed() { compgen -G "$bt_home/ranks/*.failed" >/dev/null || read -r -t 
 # Runs sweep.sh on every node at once and prints the records of the ranks. The wait for a silent node is short.
 bt_sweep() { # GRACE, or look
   local host hosts command
-  exec 6>&- 9>&- </dev/null 2>/dev/null
+  exec 4>&- 5>&- 6>&- 9>&- </dev/null 2>/dev/null
   printf -v command '%q ' sh "$bt_home/sweep.sh" "$1" "${AZ_BATCH_NODE_ROOT_DIR-}"
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do

@@ -22,7 +22,7 @@ unset TMOUT
 
 # Sets lines to the whole lines that came in a file since the last look; fails without any.
 new_lines() { # FILE
-  local file
+  local file last
   if [ -z "${files[$1]-}" ]; then
     exec {file}<"$1" || return
     files[$1]=$file
@@ -31,9 +31,10 @@ new_lines() { # FILE
   [ "${#lines[@]}" -gt 0 ] || return
   lines[0]=${parts[$1]-}${lines[0]}
   parts[$1]=''
-  case ${lines[-1]} in
+  last=$((${#lines[@]} - 1))
+  case ${lines[last]} in
     *$'\n') ;;
-    *) parts[$1]=${lines[-1]} && unset 'lines[-1]' ;;
+    *) parts[$1]=${lines[last]} && unset "lines[$last]" ;;
   esac
   [ "${#lines[@]}" -gt 0 ]
 }
@@ -41,18 +42,20 @@ new_lines() { # FILE
 pass_on() {
   local file rank
   for file in "$here"/ranks/*.lines; do
-    ! new_lines "$file" || { kept=1 && printf '%s' "${lines[@]/#\{/"{$head"}"; }
+    kept=1
+    ! new_lines "$file" || printf '%s' "${lines[@]/#\{/$head}"
   done
   for file in "$here"/ranks/*.node; do
     ! new_lines "$file" || printf '%s' "${lines[@]}"
   done
-  [ -n "$kept" ] || return
+  [ -n "$kept" ] || return 0
   for file in "$measured"/rank-*.metrics.jsonl; do
     rank=${file##*/rank-}
     rank=${rank%%.*}
     case $rank in *[!0-9]*) continue ;; esac
+    [ -e "$here/ranks/$rank.stdout.lines" ] || continue # of an attempt before
     ! new_lines "$file" || printf '%s' "${lines[@]}" |
-      LC_ALL=C awk -v head="$head\"rank\": $rank, \"file\": \"metrics\"" -v all=1 -f "$here/lines.awk"
+      LC_ALL=C awk -v head="${head#\{}\"rank\": $rank, \"file\": \"metrics\"" -v all=1 -f "$here/lines.awk"
   done
   if [ "$((turn % beat))" = 0 ]; then printf '{"node": "%s", "time": %(%s)T}\n' "$node" -1; fi
 }
@@ -67,7 +70,7 @@ settle() {
   done
 }
 
-head="\"node\": \"$node\", \"attempt\": $attempt, "
+head="{\"node\": \"$node\", \"attempt\": $attempt, "
 turn=0 kept=''
 while
   pass_on

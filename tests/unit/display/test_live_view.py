@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -242,3 +243,10 @@ def test_ids_of_64_characters_keep_every_line_in_the_width(width: int) -> None:
 def test_the_pictures_of_the_documentation_show_the_block_of_today(width: int) -> None:
     kept = (block_pictures.IMAGES / f"live-block-{width}.svg").read_text(encoding="utf-8")
     assert kept == block_pictures.picture(width), "run `python -m tests.block_pictures`"
+
+
+def test_no_word_of_a_node_is_shown_raw() -> None:
+    view, stream = View("digits", "here", BEGAN, ranks=2), MetricStream()
+    own = {"time": 1.0, "rank": 0, "node": "\x1b]0;evil\x07", "file": "metrics", "line": '{"\\u001b[2Jx": 1}'}
+    view.note(stream.event("job", "train", stream.records([json.dumps(own)], BEGAN)), BEGAN)
+    assert "\x1b" not in "".join(shown(view, 80, BEGAN + 1))

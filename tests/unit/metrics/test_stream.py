@@ -282,3 +282,14 @@ def test_a_printed_attempt_is_no_metric_and_no_attempt() -> None:
     batch = MetricStream().output(["step 3/20 loss 97 attempt 2"], 1.0)
     assert [(point.values, point.attempt) for point in batch.points] == [({"loss": 97.0}, 1)]
     assert Point({"attempt": 2.0, "loss": 1.0}).line(5.0) == {"t": 5.0, "loss": 1.0}
+
+
+def test_lines_that_are_no_records_leave_the_output_to_be_read() -> None:
+    stream = MetricStream()
+    assert not stream.records(['{"node": ""n0"}'], 1.0).points
+    assert stream.output(["step 1 loss 2"], 1.0).points
+
+
+def test_a_program_may_measure_something_that_it_calls_attempt() -> None:
+    (point,) = MetricStream().own(['{"step": 1, "attempt": 7, "loss": 2}'], 1.0).points
+    assert (point.attempt, point.line(0.0)) == (1, {"t": 0.0, "rank": 0, "step": 1, "loss": 2.0})

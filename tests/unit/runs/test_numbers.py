@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from batchtrain.config.types import MetricPattern
+from batchtrain.metrics.stream import MetricStream
 from batchtrain.metrics.summary import Summary, after_warm_up
 from batchtrain.records import Metric, Point
+from batchtrain.records.events import MetricsSeen
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.numbers import MOST_BYTES, MetricsFile, Recorded
@@ -144,3 +146,32 @@ def test_names_of_metrics_and_tasks_may_be_any_text(run: RunDirectory) -> None:
     path = write(run, "0.jsonl", json.dumps({"step": 1, name: 2}) + "\n")
     assert numbers.end({"zug ✓": (MetricsFile(1, path),)}) == {"zug ✓": {name: Metric(2.0, 2.0, 1)}}
     assert run.metrics().values == {name: [2.0]}
+
+
+def streamed(*lines: dict[str, object], ended: bool = False) -> MetricsSeen:
+    stream = MetricStream()
+    batch = stream.records([json.dumps({"time": 7.0, "file": "stdout", **line}) for line in lines], 7.0)
+    return stream.event("j", "train", batch, ended=ended)
+
+
+def test_what_a_lost_node_did_not_send_comes_from_its_files_and_nothing_twice(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    own = '{"step": %d, "loss": %d}'
+    numbers.see(streamed(*({"rank": 0, "file": "metrics", "line": own % (step, 9)} for step in (1, 2))))
+    first = MetricsFile(1, write(run, "0.jsonl", f"{own % (1, 9)}\n{own % (2, 9)}\n"))
+    lost = MetricsFile(1, write(run, "4.jsonl", f"{own % (1, 5)}\n"))
+    numbers.end({"train": (first, lost)})
+    assert [(line["rank"], line["step"], line["loss"]) for line in lines(run)] == [(0, 1, 9), (0, 2, 9), (4, 1, 5)]
+
+
+def test_a_later_attempt_takes_nothing_from_those_before(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    numbers.see(streamed({"rank": 0, "line": "step 1 loss 9"}))
+    numbers.end({})
+    second = recorded(run)
+    stream = MetricStream()
+    second.see(stream.event("j", "train", stream.output(["step 2 loss 8"], 7.0)), 2)
+    second.see(stream.event("j", "train", stream.own(['{"step": 2, "loss": 7}'], 7.0)), 2)
+    second.see(MetricsSeen("train", again=True, has_records=True), 2)
+    second.end({})
+    assert [(line.get("attempt"), line["step"], line["loss"]) for line in lines(run)] == [(None, 1, 9.0)]

@@ -1,0 +1,64 @@
+"""lines.sh passes on what the ranks of a node print and measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batchtrain import runtime
+
+pytestmark = pytest.mark.process
+
+
+def passed_on(node: Path, files: dict[str, str], **environment: str) -> list[dict[str, Any]]:
+    """What it prints of a node with these files until its stdin ends."""
+    home = node / "a task" / ".batchtrain"
+    (home / "ranks").mkdir(parents=True)
+    for name, data in {"lines.sh": runtime.LINES, "lines.awk": runtime.LINES_AWK}.items():
+        (home / name).write_bytes(data)
+    for name, text in files.items():
+        path = node / "a task" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run(
+        ["bash", str(home / "lines.sh"), "n1", "2"],
+        input=b"",
+        capture_output=True,
+        env={
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "AZ_BATCH_TASK_WORKING_DIR": str(node / "a task/wd"),
+            **environment,
+        },
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+MEASURED = {".batchtrain/ranks/4.stdout.lines": "", "wd/ranks/rank-4.metrics.jsonl": '{"step": 1, "loss": 0.5}\n'}
+
+
+@pytest.mark.parametrize("compat", ["", "4.2"])
+def test_lines_have_their_node_and_attempt(compat: str, tmp_path: Path) -> None:
+    printed = '{"rank": 4, "line": "a"}\n{"rank": 4, "line": "no e'
+    lines = passed_on(tmp_path, {**MEASURED, ".batchtrain/ranks/4.stdout.lines": printed}, BASH_COMPAT=compat)
+    assert lines[0] == {"node": "n1", "attempt": 2, "rank": 4, "line": "a"}
+    assert [line.get("line") for line in lines if "rank" in line] == ["a", '{"step": 1, "loss": 0.5}']
+
+
+def test_a_rank_that_prints_nothing_has_what_it_measures(tmp_path: Path) -> None:
+    lines = [line for line in passed_on(tmp_path, MEASURED) if "rank" in line]
+    assert [(line["rank"], line["file"], line["attempt"]) for line in lines] == [(4, "metrics", 2)]
+
+
+def test_a_file_of_an_attempt_before_is_not_passed_on(tmp_path: Path) -> None:
+    files = {**MEASURED, "wd/ranks/rank-9.metrics.jsonl": '{"step": 1, "loss": 9}\n'}
+    assert {line["rank"] for line in passed_on(tmp_path, files) if "rank" in line} == {4}
+
+
+def test_a_node_whose_ranks_keep_no_lines_says_nothing(tmp_path: Path) -> None:
+    assert passed_on(tmp_path, {"wd/ranks/rank-4.metrics.jsonl": '{"loss": 1}\n'}) == []
