@@ -7,7 +7,8 @@
 # rank repeats without end hides none of its other lines. Of other lines the one is written that comes SILENCE seconds
 # after the last. launch/stream.py does the same for the other engine.
 BEGIN {
-  BURST = 10000; REFILL = 100; SILENCE = 2; LONGEST = 65536; FORMS = 1000
+  RS = "[\r\n]+" # a bar that is drawn again; mawk reads it with the next line
+  BURST = 10000; REFILL = 10; SILENCE = 2; LONGEST = 65536; FORMS = 1000
 }
 
 function quoted(text) {

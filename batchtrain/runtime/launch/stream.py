@@ -25,7 +25,7 @@ SILENCE = 2.0
 """Seconds after which the last line of a process is written even if it can have no metric."""
 LONGEST = 64 * 1024
 """Bytes of the longest line that is written."""
-BURST, REFILL = 10000, 100
+BURST, REFILL = 10000, 10
 """Lines of one form that a process may write at once, and in each further second: what it repeats without end hides
 none of its other lines."""
 FORMS = 1000
