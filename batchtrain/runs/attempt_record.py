@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 from msgspec.structs import replace
 
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
-from batchtrain.records.attempt import attempts_of, number_of, with_reasons
+from batchtrain.records.attempt import attempts_of, number_of, possible, with_reasons
 from batchtrain.runs.directory import RunDirectory, open_private, points_of
 from batchtrain.service.files import decoded_lines
 
@@ -98,7 +98,7 @@ class AttemptRecord:
             seen = self._seen.get(task.id, {})
             if number_of(task) == 1 and len(seen) <= 1:
                 continue
-            events = self._events(task.id)
+            events = possible(task, self._events(task.id))
             self.attempts[task.id] = with_reasons(attempts_of(task, seen.values(), events, addresses), nodes)
             for stream in STREAMS:
                 self._part(task.id, stream, events)
@@ -113,8 +113,12 @@ class AttemptRecord:
         path = self._run.logs(task_id) / f"{stream}.txt"
         if not begun or not path.exists():
             return
-        shift = len(self.attempts[task_id]) - begun[-1].attempt
-        starts = [(event.attempt + shift, event.starts[stream]) for event in begun if event.node == begun[-1].node]
+        shift, size = len(self.attempts[task_id]) - begun[-1].attempt, path.stat().st_size
+        starts = [
+            (event.attempt + shift, min(max(event.starts[stream], 0), size))
+            for event in begun
+            if event.node == begun[-1].node
+        ]
         for (number, start), (_, end) in itertools.pairwise(starts):
             if end > start:
                 _copy(path, self._run.logs(task_id, number) / path.name, start, end)
