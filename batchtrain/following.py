@@ -182,6 +182,7 @@ class _FollowedTask:
             settings, requests = read.fetch_settings(self._batch, self._job_id, self._task_id), 1
             self._stream = MetricStream(patterns_of(settings.metrics))
         if node != self._node:  # it begins, or runs again
+            self._stream.begin_again()
             self._node, self._found, self._has_printed, self._looks = node, None, False, 0
         look, self._looks = self._looks, self._looks + 1
         due = not self._has_printed or look % AGAIN_LOOKS < 2

@@ -86,6 +86,11 @@ class MetricStream:
         self.has_news = False
         """Whether a rank printed something since `seen` was called."""
 
+    def begin_again(self) -> None:
+        """The task runs on another node now: the ranks and the clocks of the nodes before are gone."""
+        self.ranks.clear()
+        self._behind.clear()
+
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
         records, again = tuple(_decoded(lines)), False

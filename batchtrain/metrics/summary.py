@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from batchtrain.metrics.point import UNITS
@@ -26,8 +26,10 @@ class Summary:
 
     def __init__(self, units: Mapping[str, str] | None = None) -> None:
         self._units = {**UNITS, **(units or {})}
-        self._seen: dict[str, dict[int, _Seen]] = {}
-        self._rates: dict[str, dict[int, list[float]]] = {}
+        self._seen: dict[str, dict[int, dict[int, _Seen]]] = {}
+        """By metric, attempt and rank; -1 is a value without a rank."""
+        self._rates: dict[int, dict[str, dict[int, list[float]]]] = {}
+        """By attempt, metric and rank."""
         self._undefined: dict[str, str] = {}
 
     def add(self, point: Point) -> None:
@@ -39,11 +41,11 @@ class Summary:
             if value is None:
                 self._undefined.setdefault(name, _place(point))
                 continue
-            before = self._seen.setdefault(name, {}).get(rank)
-            best = value if before is None else (min if lower_is_better(name) else max)(value, before.best)
-            self._seen[name][rank] = _Seen(value, best, point.step)
+            ranks = self._seen.setdefault(name, {}).setdefault(point.attempt, {})
+            best = value if rank not in ranks else _better(name)(value, ranks[rank].best)
+            ranks[rank] = _Seen(value, best, point.step)
             if name in TOTAL_RATES or name in OWN_RATES:
-                self._rates.setdefault(name, {}).setdefault(rank, []).append(value)
+                self._rates.setdefault(point.attempt, {}).setdefault(name, {}).setdefault(rank, []).append(value)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -51,14 +53,20 @@ class Summary:
         return tuple(f"{name} was NaN or infinite, first at {where}" for name, where in self._undefined.items())
 
     def metrics(self) -> dict[str, Metric]:
-        """The values of the lowest rank that has a metric, and `throughput`."""
+        """The values of the lowest rank that has a metric in each attempt: the last of the last attempt, the best of
+        all; and the `throughput` of the last attempt that has one."""
         metrics = {}
-        for name, ranks in self._seen.items():
-            seen = ranks[min(ranks)]
-            metrics[name] = Metric(seen.last, seen.best, seen.step, self._units.get(name, ""))
-        if rate := throughput(self._rates):
+        for name, attempts in self._seen.items():
+            lowest = {attempt: ranks[min(ranks)] for attempt, ranks in attempts.items()}
+            last, best = lowest[max(lowest)], _better(name)(seen.best for seen in lowest.values())
+            metrics[name] = Metric(last.last, best, last.step, self._units.get(name, ""))
+        if self._rates and (rate := throughput(self._rates[max(self._rates)])):
             metrics["throughput"] = Metric(rate[0], rate[0], unit=self._units.get(rate[1], ""))
         return metrics
+
+
+def _better(name: str) -> Callable[..., float]:
+    return min if lower_is_better(name) else max
 
 
 def throughput(rates: Mapping[str, Mapping[int, Sequence[float]]]) -> tuple[float, str] | None:

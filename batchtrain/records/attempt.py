@@ -17,6 +17,10 @@ from batchtrain.records.tasks import Task
 ATTEMPTS = "wd/ranks/attempts.jsonl"
 """The records of the runtime in the directory of a task: an AttemptEvent on each line, in the order of the attempts."""
 
+MOST_MORE = 100
+"""Most attempts beyond those that the service counts: it counts from 0 again for a task that was reactivated. A program
+may write anything to `ATTEMPTS`."""
+
 Reason = Literal["", "completed", "exit code", "preempted", "node lost", "requeued", "unknown"]
 """Why an attempt ended; empty while it runs. `requeued`: the service started the task again, and no client saw why."""
 GONE_STATES = frozenset({"preempted", "unknown", "unusable", "rebooting", "reimaging", "leavingpool"})
@@ -96,6 +100,11 @@ def number_of(task: Task) -> int:
     return 1 + task.retries + task.requeues
 
 
+def possible(task: Task, events: Iterable[AttemptEvent]) -> tuple[AttemptEvent, ...]:
+    """The events of attempts that the task can have had."""
+    return tuple(event for event in events if 1 <= event.attempt <= number_of(task) + MOST_MORE)
+
+
 def attempts_of(
     task: Task, seen: Iterable[Attempt], events: Iterable[AttemptEvent], addresses: Mapping[str, str]
 ) -> tuple[Attempt, ...]:
@@ -106,7 +115,7 @@ def attempts_of(
     before if the current run has not begun.
     """
     by_client = {attempt.number: attempt for attempt in seen}
-    by_runtime = _recorded(task.id, events, addresses)
+    by_runtime = _recorded(task.id, possible(task, events), addresses)
     last = max([number_of(task), *by_client, *by_runtime])
     newest = max(by_runtime, default=last)
     begun = task.state == "completed" or newest not in by_runtime or by_runtime[newest].ended is None

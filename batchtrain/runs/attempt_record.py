@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 from msgspec.structs import replace
 
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
-from batchtrain.records.attempt import attempts_of, number_of, with_reasons
+from batchtrain.records.attempt import attempts_of, number_of, possible, with_reasons
 from batchtrain.runs.directory import RunDirectory, open_private, points_of
 from batchtrain.service.files import decoded_lines
 
@@ -41,6 +41,8 @@ class AttemptRecord:
         self._kept: dict[tuple[str, str], BinaryIO] = {}
         self._starts: dict[tuple[str, str], int] = {}
         """Where the output of the last attempt begins in its fetched file."""
+        self._shifts: dict[str, int] = {}
+        """By task, how many attempts ran before the one that its last node calls 1."""
         self.attempts: dict[str, tuple[Attempt, ...]] = {}
         """The attempts of the tasks that ran more than once, after `conclude`."""
 
@@ -54,8 +56,19 @@ class AttemptRecord:
         """An attempt has begun, or is over."""
         if attempt.number > self.current(attempt.task):
             self._set_aside(attempt.task)
+            before = self._seen.get(attempt.task, {}).get(self.current(attempt.task))
+            if before is None or before.nodes != attempt.nodes or before.reason not in ("", "exit code"):
+                self._shifts.pop(attempt.task, None)  # no retry: the files of its node are new
         self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
         self._run.add_attempt(attempt)
+
+    def shift(self, task_id: str, recorded: Iterable[int] = ()) -> int:
+        """What the numbers of attempts in the files of a task's node lack: without a volume, each node counts from 1.
+        recorded: numbers in its records that have come. A retry may leave some of the attempt before."""
+        if highest := max(recorded, default=0):
+            shift = max(self.current(task_id) - highest, 0)
+            self._shifts[task_id] = min(self._shifts.get(task_id, shift), shift)
+        return self._shifts.get(task_id, 0)
 
     def keep(self, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Keep lines of the output of the current attempt."""
@@ -98,23 +111,29 @@ class AttemptRecord:
             seen = self._seen.get(task.id, {})
             if number_of(task) == 1 and len(seen) <= 1:
                 continue
-            events = self._events(task.id)
+            events = possible(task, self._events(task.id))
             self.attempts[task.id] = with_reasons(attempts_of(task, seen.values(), events, addresses), nodes)
-            for stream in STREAMS:
-                self._part(task.id, stream, events)
+            begun = [event for event in events if event.event == "began"]
+            if begun:
+                self._shifts[task.id] = len(self.attempts[task.id]) - max(event.attempt for event in begun)
+                for stream in STREAMS:
+                    self._part(task.id, stream, begun)
 
     def _events(self, task_id: str) -> tuple[AttemptEvent, ...]:
         path = self._run.logs(task_id) / "ranks" / "attempts.jsonl"
         return tuple(decoded_lines(path.read_bytes(), AttemptEvent)) if path.exists() else ()
 
-    def _part(self, task_id: str, stream: str, events: Sequence[AttemptEvent]) -> None:
+    def _part(self, task_id: str, stream: str, begun: Sequence[AttemptEvent]) -> None:
         """Copy the output of earlier attempts on the last node from the file that has the output of all of them."""
-        begun = [event for event in events if event.event == "began"]
         path = self._run.logs(task_id) / f"{stream}.txt"
-        if not begun or not path.exists():
+        if not path.exists():
             return
-        shift = len(self.attempts[task_id]) - begun[-1].attempt
-        starts = [(event.attempt + shift, event.starts[stream]) for event in begun if event.node == begun[-1].node]
+        shift, size = self._shifts[task_id], path.stat().st_size
+        starts = [
+            (event.attempt + shift, min(max(event.starts[stream], 0), size))
+            for event in begun
+            if event.node == begun[-1].node
+        ]
         for (number, start), (_, end) in itertools.pairwise(starts):
             if end > start:
                 _copy(path, self._run.logs(task_id, number) / path.name, start, end)

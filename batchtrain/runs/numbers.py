@@ -41,7 +41,7 @@ class Recorded:
         self._tasks: dict[str, _Task] = {}
 
     def see(self, event: MetricsSeen, attempt: int = 1) -> None:
-        """Write what came of a task that is followed. attempt: the one that prints; the records of a gang name it."""
+        """Write what came of a task that is followed. attempt: the one that prints; of records, see `records`."""
         self._task(event.subject).see(event, self._clock(), attempt)
 
     def is_whole(self, task: str) -> bool:
@@ -53,10 +53,11 @@ class Recorded:
         now = self._clock()
         self._task(task).read(lambda source: source.output(lines, now), now, attempt)
 
-    def records(self, task: str, lines: Sequence[str]) -> None:
-        """Write the numbers of lines of the records of a gang that was not followed to its end."""
+    def records(self, task: str, lines: Sequence[str], first: int = 1) -> None:
+        """Write the numbers of lines of the records of a gang that was not followed to its end. first: the attempt that
+        they call 1."""
         now = self._clock()
-        self._task(task).read(lambda source: source.records(lines, now), now)
+        self._task(task).read(lambda source: source.records(lines, now), now, first)
 
     def end(self, files: Mapping[str, tuple[MetricsFile, ...]]) -> dict[str, dict[str, Metric]]:
         """Add the metrics files that were fetched, by task. Returns the summary of each task that has metrics."""
@@ -105,6 +106,7 @@ class _Task:
 
     def _of_attempt(self, points: Sequence[Point], attempt: int, *, has_records: bool) -> Sequence[Point]:
         if has_records:
+            points = [point._replace(attempt=point.attempt + attempt - 1) for point in points]
             self._recorded_attempts.update(point.attempt for point in points)
             return points
         return points if attempt == 1 else [point._replace(attempt=attempt) for point in points]

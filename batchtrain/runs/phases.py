@@ -48,9 +48,10 @@ def phases(
     ran more than once.
     """
     gaps = [gap for of_task in attempts.values() for gap in _gaps(of_task)]
-    whole, beside = _whole(tasks, attempts, gaps)
+    unknown = [span for of_task in attempts.values() for span in _unknown(of_task)]
+    whole, beside = _whole(tasks, attempts, (*gaps, *unknown))
     restarts = _outside(gaps, beside) if gaps else None
-    training = None if whole is None else whole - (restarts or 0.0)
+    training = None if whole is None else whole - _outside((*gaps, *unknown), beside)
     seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
     seconds["restarts"] = restarts
     if moments.ready is not None:
@@ -64,12 +65,15 @@ def _whole(
     tasks: Iterable[Task], attempts: Mapping[str, Sequence[Attempt]], gaps: Sequence[Span]
 ) -> tuple[float | None, list[Span]]:
     """The seconds from the first start of a task to the last end, and the runs during gaps. There may be a million
-    tasks."""
+    tasks. An attempt whose end is unknown is no run, but the first start may be its own."""
     first = last = None
     from_, to = min((start for start, _ in gaps), default=None), max((end for _, end in gaps), default=None)
     beside = []
     for task in tasks:
-        for start, end in _runs(task, attempts.get(task.id, ())):
+        of_task = attempts.get(task.id, ())
+        for run in of_task:
+            first = min(first or run.started, run.started) if run.started else first
+        for start, end in _runs(task, of_task):
             first, last = min(first or start, start), max(last or end, end)
             if from_ and to and start < to and end > from_:
                 beside.append((start, end))
@@ -89,6 +93,13 @@ def _gaps(attempts: Sequence[Attempt]) -> Iterator[Span]:
     for before, after in pairwise(attempts):
         if before.ended and after.started and after.started > before.ended:
             yield before.ended, after.started
+
+
+def _unknown(attempts: Sequence[Attempt]) -> Iterator[Span]:
+    """The times from an attempt whose end is unknown to the next one: it ran, and then the task waited."""
+    for before, after in pairwise(run for run in attempts if run.started):
+        if before.started and after.started and not before.ended and after.started > before.started:
+            yield before.started, after.started
 
 
 def _outside(gaps: Iterable[Span], runs: Iterable[Span]) -> float:

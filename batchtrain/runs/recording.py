@@ -185,11 +185,17 @@ class Recording:
                 self._attempts.see(event.attempt)
         elif isinstance(event, MetricsSeen) and event.job == self.job_id:
             with self._written():
-                self._numbers.see(event, self._attempts.current(event.subject))
+                self._numbers.see(event, self._attempt_of(event))
         if event.text and not isinstance(event, Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
+
+    def _attempt_of(self, event: MetricsSeen) -> int:
+        """The attempt that prints; for records, the one that they call 1."""
+        if event.has_records:
+            return 1 + self._attempts.shift(event.subject, (point.attempt for point in event.points))
+        return self._attempts.current(event.subject)
 
     def lines(self, task: str, stream: str, lines: Sequence[str]) -> None:
         """Lines of the output of a task, which are kept as its node may be lost."""
@@ -443,7 +449,7 @@ class Recording:
                         self._read_output(task, stream, output)
             records = self.run.logs(task) / RECORDS.removeprefix("wd/")
             for lines in _line_groups(records) if records.is_file() else ():
-                self._numbers.records(task, lines)
+                self._numbers.records(task, lines, 1 + self._attempts.shift(task))
 
     def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
         for lines in _line_groups(output.path, output.start):
@@ -454,7 +460,8 @@ class Recording:
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
                 match = _EARLIER.search(record.path)
-                attempt = int(match[1]) if match else len(self._attempts.attempts.get(record.task, (None,)))
+                current = len(self._attempts.attempts.get(record.task, (None,)))
+                attempt = int(match[1]) + self._attempts.shift(record.task) if match else current
                 files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
         return {task: tuple(sorted(files)) for task, files in files_of.items()}
 

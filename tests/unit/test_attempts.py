@@ -84,6 +84,11 @@ def test_a_reactivated_task_has_more_attempts_than_the_service_counts() -> None:
     assert (len(known), known[0].exit_code, known[1].reason) == (2, 3, "completed")
 
 
+def test_an_attempt_that_the_task_cannot_have_had_is_ignored() -> None:
+    known = attempts_of(task(retries=1), (), [began(1, 0), ended(1, 5, 3), began(2, 90), began(300_000, 95)], {})
+    assert [(attempt.number, attempt.nodes) for attempt in known] == [(1, ("n1",)), (2, ("n2",))]
+
+
 def test_node_hours_are_those_of_all_nodes_while_the_attempt_ran() -> None:
     assert Attempt("t", 1, ("a", "b"), at(0), at(1800)).node_hours == 1.0
     assert Attempt("t", 1, ("a", "b"), at(0)).node_hours is None

@@ -17,7 +17,7 @@ from batchtrain.display.progress import Card
 from batchtrain.following import Follow
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Point, Task
-from batchtrain.records.events import Event
+from batchtrain.records.events import Event, MetricsSeen
 from batchtrain.runs import directory, sweep
 from batchtrain.runs.directory import RunRecord, points_of
 from batchtrain.runs.recording import Recording
@@ -112,3 +112,16 @@ def curves(points: Iterator[Point]) -> dict[str, list[float | None]]:
     for point in points:
         values.setdefault("" if point.rank is None else str(point.rank), []).append(point.values["score"])
     return values
+
+
+def test_a_task_that_runs_again_on_another_node_shows_no_rank_of_the_node_before(
+    client: BatchClient, service: BatchServer
+) -> None:
+    seen: list[Event] = []
+    follow = Follow(client, type("Job", (), {"id": "j"})(), seen.append)
+    for node, ranks in (("tvm-1", (0, 1)), ("tvm-2", (0,))):
+        records = (json.dumps({"time": 5, "rank": rank, "node": f"n{rank}", "line": "step 1"}) for rank in ranks)
+        service.files["/jobs/j/tasks/train"] = {RECORDS: "".join(f"{line}\n" for line in records).encode()}
+        follow.look(Glance((Task("train", "running", node=node),), Counts(), 1))
+    found = [[rank.number for rank in event.ranks] for event in seen if isinstance(event, MetricsSeen)]
+    assert found == [[0, 1], [0]]

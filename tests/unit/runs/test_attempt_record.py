@@ -72,6 +72,17 @@ def test_the_output_of_retries_in_one_file_is_parted_by_attempt(run: RunDirector
     assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == [(1, 0), (2, 0), (3, 14)]
 
 
+@pytest.mark.parametrize(("size", "start"), [(-5, 0), (10**15, 7)])
+def test_a_program_that_overwrites_the_records_does_not_stop_the_run(run: RunDirectory, size: int, start: int) -> None:
+    begins = [AttemptEvent("began", number, NOW, node="n1", stdout=size) for number in (1, 2, 300_000)]
+    fetched(run, "ranks/attempts.jsonl", b"".join(map(line_of, begins)).decode())
+    fetched(run, "stdout.txt", "step 1\n")
+    record = AttemptRecord(run)
+    record.conclude([ended(retries=1)], {})
+    assert [(output.attempt, output.start) for output in record.outputs("t", "stdout")] == [(2, start)]
+    assert len(record.attempts["t"]) == 2
+
+
 def test_the_nodes_of_the_pool_tell_why_an_attempt_ended_that_no_client_saw(run: RunDirectory) -> None:
     begins = (AttemptEvent("began", number, NOW, node=f"n{number - 1}") for number in (1, 2))
     fetched(run, "ranks/attempts.jsonl", b"".join(map(line_of, begins)).decode())

@@ -114,6 +114,15 @@ def test_throughput_is_that_of_all_ranks_without_the_first_value() -> None:
     assert summary.metrics()["throughput"] == Metric(40.0, 40.0, unit="images/s")
 
 
+def test_the_ranks_of_the_last_attempt_follow_an_attempt_without_ranks() -> None:
+    summary = Summary()
+    for rank, attempt, loss, rate in ((None, 1, 0.1, 900), (0, 2, 0.5, 100), (1, 2, 0.7, 200)):
+        summary.add(Point({"loss": loss, "images_per_second": rate}, rank=rank, step=attempt, attempt=attempt))
+    metrics = summary.metrics()
+    assert metrics["loss"] == Metric(0.5, 0.1, 2)
+    assert metrics["throughput"] == Metric(300, 300, unit="images/s")
+
+
 def test_a_rate_of_zero_does_not_end_the_mean() -> None:
     assert after_warm_up([5.0, 0.0, 4.0]) == 2.0
 

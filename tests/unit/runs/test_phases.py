@@ -46,7 +46,7 @@ def test_a_lost_attempt_is_training_and_the_time_until_the_next_one_is_a_restart
     assert phases(moments, [again, other], None, 0.0, known)["restarts"] == 10
 
 
-def test_an_attempt_whose_end_nobody_saw_is_not_invented() -> None:
-    again = task(60, 40)
-    found = phases(Moments(START), [again], None, 0.0, {again.id: (attempt(1, 10, None), attempt(2, 60, 100))})
-    assert found == {"training": 40, "fetch": 0}
+def test_an_attempt_whose_end_nobody_saw_is_not_invented_and_its_time_is_no_start() -> None:
+    moments, again = Moments(START, added=after(5), ended=after(105)), task(60, 40)
+    found = phases(moments, [again], None, 0.0, {again.id: (attempt(1, 10, None), attempt(2, 60, 100))})
+    assert found == {"start": 10, "training": 40, "fetch": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import platform
 import subprocess
@@ -21,13 +22,14 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import Finding, NotFound, TaskFailed, UsageError
-from batchtrain.metrics.stream import MetricStream
+from batchtrain.metrics.stream import RECORDS, MetricStream
 from batchtrain.plan import Plan, plan_jobs
-from batchtrain.records import Failure, Job, Metric, Task
-from batchtrain.records.events import NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
+from batchtrain.records import Attempt, AttemptEvent, Failure, Job, Metric, Task
+from batchtrain.records.attempt import ATTEMPTS
+from batchtrain.records.events import AttemptEnded, AttemptSeen, NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
 from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
-from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord, line_of
 from batchtrain.runs.recording import Origin, Progress, Recording, adopt, begin, is_of_account, recorded_job
 from batchtrain.service.connect import Account
 from batchtrain.version import __version__
@@ -527,6 +529,51 @@ def test_the_output_of_a_task_that_was_followed_is_not_read_again(
     assert {name: values["test_accuracy"].last for name, values in recorded.metrics.items()} == {
         "train": 0.5, "other": 0.75,
     }  # fmt: skip
+
+
+def records_of(*losses: tuple[int, int]) -> list[str]:
+    """Lines of the records of a gang: attempts by the count of its node, and losses."""
+    return [json.dumps({"rank": 0, "attempt": attempt, "line": f"epoch 1 loss {loss}"}) for attempt, loss in losses]
+
+
+def curve(recorded: Recording) -> list[tuple[int, float | None]]:
+    return [(point.attempt, point.values["loss"]) for _, point in recorded.run.points()]
+
+
+def test_a_node_that_counts_attempts_anew_does_not_repeat_their_numbers(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded, stream = started(client, service, tmp_path), MetricStream()
+
+    def runs(number: int, node: str, *losses: tuple[int, int]) -> None:
+        recorded.tell(AttemptSeen("train", attempt=Attempt("train", number, (node,), START)))
+        recorded.tell(stream.event("j", "train", stream.records(records_of(*losses), 0.0)))
+
+    runs(1, "n1", (1, 9))
+    runs(2, "n2", (1, 8))
+    runs(3, "n2", (1, 7))  # the last line before its retry
+    recorded.tell(stream.event("j", "train", stream.records(records_of((2, 6)), 0.0)))
+    lost = Attempt("train", 3, ("n2",), START, START, "node lost", "n2")
+    recorded.tell(AttemptEnded("train", "it is over", attempt=lost))
+    runs(4, "n2", (1, 5))  # a new machine with the same id
+    recorded.tell(stream.event("j", "train", ended=True))
+    recorded.end("completed")
+    assert curve(recorded) == [(1, 9), (2, 8), (2, 7), (3, 6), (4, 5)]
+
+
+def test_files_of_the_last_node_are_of_the_last_attempts(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    begins = [AttemptEvent("began", number, START, node="tvm-1") for number in (1, 2)]
+    service.files["/jobs/j/tasks/train"] = {
+        ATTEMPTS: b"".join(map(line_of, begins)),
+        RECORDS: "".join(f"{line}\n" for line in records_of((1, 8), (2, 7))).encode(),
+        "wd/ranks/attempt-1/gpu.metrics.jsonl": b'{"loss": 6}\n',
+    }
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([replace(ran(), requeues=1, retries=1)])
+    recorded.end("completed")
+    assert curve(recorded) == [(3, 7), (2, 6)]
 
 
 def test_a_long_output_is_read_in_parts(
