@@ -25,7 +25,7 @@ SOURCE = {"src": Source((File("train.py", b"1"),))}
 DIRECTORY = re.compile(
     r'^bt_volume="\$AZ_BATCH_NODE_MOUNTS_DIR"/share$.*?'
     r'^bt_training="\$bt_volume/checkpoints/(\S+)"\n'
-    r'^bt_former="\$bt_volume/checkpoints/\$\{AZ_BATCH_JOB_ID//:/_\}/\$AZ_BATCH_TASK_ID/(\w{16})"$',
+    r'^bt_former="(?:\$bt_volume/checkpoints/\$\{AZ_BATCH_JOB_ID//:/_\}/\$AZ_BATCH_TASK_ID/(\w{16}))?"$',
     flags=re.M | re.S,
 )
 FACTS = re.compile(r"^# ---- \S*batchtrain_lineage.json\n(.*?^\})$", flags=re.M | re.S)
@@ -100,6 +100,12 @@ def test_each_row_of_a_factory_has_a_directory_of_its_own_which_follows_the_row(
 def test_the_directories_of_earlier_versions_are_known(task: dict[str, Any], former: list[str]) -> None:
     """The digests are those that commit 4da8d95 made."""
     assert [name for _, name in directories(planned(task, sources=SOURCE))] == former
+
+
+@pytest.mark.parametrize("key", [None, "lr-0.1"])
+def test_a_newer_project_and_a_task_with_a_key_take_no_directory_of_earlier_versions(key: str | None) -> None:
+    task = {"checkpoint": {"volume": "share", "key": key}}
+    assert [name for _, name in directories(planned(task, facts=Facts(former=key is not None)))] == [""]
 
 
 def test_what_is_trained_is_told_without_commands_and_variables() -> None:
