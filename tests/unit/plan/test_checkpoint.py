@@ -155,7 +155,7 @@ def test_a_task_that_succeeded_is_noted_as_finished() -> None:
     assert "finished" not in sent_task(plan(task=GANG))["commandLine"]
 
 
-LINEAGE = Lineage(frozenset({"j"}), "abc", dirty=True, resume=Resume("earlier", "p/j"))
+LINEAGE = Lineage(frozenset({"j"}), "abc", dirty=True, resume=Resume("earlier", "p/j", "j"))
 VALUE = '{"run":"mine","commit":"abc","dirty":true,"resume":{"run":"earlier","training":"p/j"}}'
 
 
@@ -168,6 +168,12 @@ def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
         {"name": "BATCHTRAIN_RUN", "value": "mine"},
         {"name": "BATCHTRAIN_LINEAGE", "value": VALUE},
     ]
+
+
+def test_only_the_job_that_resumes_is_told_the_run_to_continue() -> None:
+    lineage = LINEAGE._replace(jobs=frozenset({"j", "k"}))
+    assert lineage.value("mine", "j") == VALUE
+    assert lineage.value("mine", "k") == '{"run":"mine","commit":"abc","dirty":true}'
 
 
 def test_a_job_without_checkpoints_is_told_nothing() -> None:
