@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from batchtrain.config.former import has_former
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
@@ -105,7 +106,7 @@ class Client(Operations):
 
     def plan(self, recipe: Recipe) -> Plan:
         """The exact requests for a recipe's pool and jobs. Sends nothing."""
-        facts = Facts(project=project_of(recipe.directory).id)
+        facts = Facts(project=project_of(recipe.directory).id, former=has_former(recipe.directory))
         plan = plan_recipe(recipe, facts, read_sources(recipe))
         return marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from batchtrain.config.former import has_former
 from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import project_of
 from batchtrain.config.source_directory import read_sources
@@ -44,6 +45,7 @@ def gathered(
         made=read_made(recipe),
         blob_store=blob_store(account),
         project=project_of(recipe.directory).id,
+        former=has_former(recipe.directory),
     )
     return facts, read_sources(recipe)
 

@@ -87,14 +87,19 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
+    from batchtrain.config.former import has_former
     from batchtrain.config.projects import project_of
     from batchtrain.config.source_directory import read_sources
     from batchtrain.config.travel import BLOB_STORE
     from batchtrain.custom import read_made
     from batchtrain.plan import Facts, plan_recipe
 
-    project = project_of(recipe.directory).id
-    facts = Facts(made=read_made(recipe), blob_store=BLOB_STORE if settings().local else "", project=project)
+    facts = Facts(
+        made=read_made(recipe),
+        blob_store=BLOB_STORE if settings().local else "",
+        project=project_of(recipe.directory).id,
+        former=has_former(recipe.directory),
+    )
     return plan_recipe(recipe, facts, read_sources(recipe))
 
 

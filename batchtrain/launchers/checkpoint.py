@@ -30,7 +30,7 @@ class Place(NamedTuple):
     suffix: str
     """Follows the id of the task."""
     former: str
-    """The name of the directory that earlier versions of batchtrain used."""
+    """The name of the directory that earlier versions of batchtrain used; empty if they wrote none for the project."""
 
 
 def around(launch: Launch, directory: Place, facts: dict[str, Any], keep: int, signal: str) -> Launch:
@@ -72,20 +72,23 @@ def _of_ranks(signal: str) -> str:
 def _variables(directory: Place, keep: int) -> str:
     """The id of a job of a schedule contains a `:`, which Azure Files refuses."""
     alias, job = directory.alias, "${AZ_BATCH_JOB_ID//:/_}"
+    former = f"$bt_volume/checkpoints/{job}/$AZ_BATCH_TASK_ID/{directory.former}" if directory.former else ""
+    not_writable = f"{{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}"
     return shell.block(
         "Checkpoints: one directory for all nodes, for every retry of the task, and for the next run of the project:",
         f'bt_volume="$AZ_BATCH_NODE_MOUNTS_DIR"/{shell.word(alias)}',
         f'[ -d "$bt_volume" ] || {{ {_say(_NOT_MOUNTED.format(alias))}; exit 1; }}',
         f'bt_training="$bt_volume/checkpoints/{directory.project}/{job}/${{AZ_BATCH_TASK_ID}}{directory.suffix}"',
-        f'bt_former="$bt_volume/checkpoints/{job}/$AZ_BATCH_TASK_ID/{directory.former}"',
-        f'mkdir -p "$bt_training" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
+        f'bt_former="{former}"',
+        f'mkdir -p "$bt_training" || {not_writable}',
         "if bt_python=$(type -P python3); then",
         f'  BATCHTRAIN_CHECKPOINT_DIR=$({_LINEAGE} begin "$bt_training" "$bt_former") || exit 1',
         "else",
         f"  case ${{BATCHTRAIN_LINEAGE-}} in *'\"fresh\"'* | *'\"resume\"'*) {_say(_NO_PYTHON)}; exit 1 ;; esac",
         '  bt_line=$(ls "$bt_training" | grep -x "[0-9]*" | sort -n | tail -n 1)',
+        f'  [ -n "$bt_line" ] || [ ! -d "$bt_former" ] || mv "$bt_former" "$bt_training/1" || {not_writable}',
         '  BATCHTRAIN_CHECKPOINT_DIR="$bt_training/${bt_line:-1}"',
-        f'  mkdir -p "$BATCHTRAIN_CHECKPOINT_DIR" || {{ {_say(_NOT_WRITABLE.format(alias))}; exit 1; }}',
+        f'  mkdir -p "$BATCHTRAIN_CHECKPOINT_DIR" || {not_writable}',
         "fi",
         f"export BATCHTRAIN_CHECKPOINT_DIR BATCHTRAIN_CHECKPOINT_KEEP={keep}",
         'export BATCHTRAIN_PREEMPTION="$AZ_BATCH_TASK_DIR/.batchtrain-preemption.json"',

@@ -33,6 +33,8 @@ class Frame(NamedTuple):
     """Where the service itself keeps a source that does not fit into a request; empty where it does not."""
     project: str = ""
     """The id of the recipe's project."""
+    former: bool = True
+    """As in the facts."""
     windows: bool = False
     acting: bool = False
     filling: bool = False
@@ -56,6 +58,7 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         sources,
         facts.blob_store,
         facts.project or project_id(recipe.directory),
+        facts.former,
         _windows(recipe),
     )
 

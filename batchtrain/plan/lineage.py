@@ -16,6 +16,8 @@ class Resume(NamedTuple):
     run: str
     training: str
     """`PROJECT/JOB`: where the checkpoints of its tasks are."""
+    job: str
+    """The job that continues it; other jobs continue their own checkpoints."""
 
 
 class Lineage(NamedTuple):
@@ -30,11 +32,13 @@ class Lineage(NamedTuple):
     """The checkpoints of earlier runs are not continued."""
     resume: Resume | None = None
 
-    def value(self, run: str) -> str:
-        """The value of the variable for a run."""
+    def value(self, run: str, job: str) -> str:
+        """The value of the variable for a job of a run; empty for a job without checkpoints."""
+        if job not in self.jobs:
+            return ""
         items: dict[str, Any] = {"run": run, **({"fresh": True} if self.fresh else {})}
         if self.commit:
             items |= {"commit": self.commit, "dirty": self.dirty}
-        if self.resume:
-            items["resume"] = self.resume._asdict()
+        if self.resume and self.resume.job == job:
+            items["resume"] = {"run": self.resume.run, "training": self.resume.training}
         return msgspec.json.encode(items).decode()

@@ -57,7 +57,7 @@ def marked(action: str, document: Document, marks: Marks) -> dict[str, Any]:
         return dict(document)
     if action == "pool.add":
         return _with(document, marks)
-    variable_value = marks.lineage.value(marks.run) if marks.lineage and document["id"] in marks.lineage.jobs else ""
+    variable_value = marks.lineage.value(marks.run, document["id"]) if marks.lineage else ""
     if action == "job.add":
         return _of_job(document, marks, variable_value)
     return _with({**document, "jobSpecification": _of_job(document["jobSpecification"], marks, variable_value)}, marks)

@@ -87,6 +87,8 @@ class Facts(NamedTuple):
     """Where the service itself keeps the files of tasks that do not fit into a request; Azure does not."""
     project: str = ""
     """The id of the recipe's project, below which its checkpoints are; empty: derived from the path of the recipe."""
+    former: bool = True
+    """Whether checkpoints that batchtrain before 2026-11 wrote may be those of this project."""
 
 
 OFFLINE = Facts()

@@ -55,7 +55,8 @@ def _resume(run: RunDirectory, jobs: frozenset[str]) -> Resume:
         raise UsageError(f"run {record.id} does not say where its checkpoints are: it has no task with `checkpoint`")
     if record.job not in jobs and len(jobs) > 1:
         raise UsageError(f"run {record.id} is of job {record.job}, and this recipe has {', '.join(sorted(jobs))}")
-    return Resume(record.id, f"{record.project}/{record.job.replace(':', '_')}")
+    job = record.job if record.job in jobs else min(jobs)
+    return Resume(record.id, f"{record.project}/{record.job.replace(':', '_')}", job)
 
 
 def copied_from(recipe: Recipe) -> ProjectFile | None:

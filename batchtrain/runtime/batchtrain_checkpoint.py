@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 
 MANIFEST = "manifest.json"
 
@@ -32,7 +33,12 @@ def directory() -> str:
 
 def newest() -> "str | None":
     """The path of the complete checkpoint with the highest step; None if there is none."""
-    return next((path for _, path in _steps() if is_complete(path)), None)
+    return next(every_complete(), None)
+
+
+def every_complete() -> "Iterator[str]":
+    """The paths of the complete checkpoints, the highest step first."""
+    return (path for _, path in _steps() if is_complete(path))
 
 
 def step_of(path: "str | None") -> int:
@@ -42,7 +48,7 @@ def step_of(path: "str | None") -> int:
 
 def run_of(path: str) -> str:
     """The run that completed a checkpoint; empty if its manifest does not say it."""
-    with open(os.path.join(path, MANIFEST)) as file:
+    with open(os.path.join(path, MANIFEST), encoding="utf-8") as file:
         return str(json.load(file).get("run", ""))
 
 
@@ -59,7 +65,7 @@ def complete(path: str) -> None:
     run = json.loads(os.environ.get("BATCHTRAIN_LINEAGE") or "{}").get("run")
     manifest = {"version": 1, "files": _files(path), **({"run": run} if run else {})}
     text = json.dumps(manifest, indent=1, sort_keys=True)
-    with open(os.path.join(path, MANIFEST), "w") as file:
+    with open(os.path.join(path, MANIFEST), "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -69,7 +75,7 @@ def complete(path: str) -> None:
 def is_complete(path: str) -> bool:
     """Whether every file of the manifest is there with its size. A half-written manifest is none."""
     try:
-        with open(os.path.join(path, MANIFEST)) as file:
+        with open(os.path.join(path, MANIFEST), encoding="utf-8") as file:
             wanted = json.load(file)["files"]
         return all(_size(os.path.join(path, name)) == size for name, size in wanted.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -79,7 +85,7 @@ def is_complete(path: str) -> bool:
 def preempted() -> "float | None":
     """Seconds until a node of the task is preempted; None if no preemption is announced."""
     try:
-        with open(os.environ["BATCHTRAIN_PREEMPTION"]) as file:
+        with open(os.environ["BATCHTRAIN_PREEMPTION"], encoding="utf-8") as file:
             return max(0.0, float(json.load(file)["not_before"]) - time.time())
     except (KeyError, OSError, ValueError):
         return None

@@ -54,15 +54,38 @@ def begin(training: str, former: str, run: "dict[str, Any]", facts: "dict[str, A
     record["line"] = (lines[-1] + 1 if anew else lines[-1]) if lines else 1
     path, before = (None, {}) if anew else newest(training, record["line"], records)
     if run.get("resume"):
-        path, before = source_of(training, run["resume"])
+        path, before, records = source_of(training, run["resume"])
     if path:
         record["continues"] = continuation(path, before, record, records)
         refuse_reshard(record)
-    use(training, record)
+    elif not anew:
+        record["earlier"] = last_step(training, lines[:-1], records)
+    os.makedirs(training, exist_ok=True)
     if path and run.get("resume"):
-        shutil.copytree(path, os.path.join(checkpoint.directory(), os.path.basename(path)))
-    append(training, record)
-    return record
+        copy(path, directory(training, record["line"]))
+    append(training, record)  # before its line is made: a line that no run has begun would be continued
+    return use(training, record)
+
+
+def copy(path: str, line: str) -> None:
+    """Make a line with a checkpoint of another one. A copy that fails leaves no line, which would be continued."""
+    part = line + ".part"
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        shutil.copytree(path, os.path.join(part, os.path.basename(path)))
+        os.rename(part, line)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def last_step(training: str, lines: "list[int]", records: "list[dict[str, Any]]") -> "dict[str, Any] | None":
+    """The last of some lines that has a checkpoint: its number, the step, and the run that wrote it."""
+    for line in reversed(lines):
+        path, _ = newest(training, line, records)
+        if path:
+            return {"line": line, "step": checkpoint.step_of(path), "run": checkpoint.run_of(path)}
+    return None
 
 
 def use(training: str, record: "dict[str, Any]") -> "dict[str, Any]":
@@ -81,7 +104,7 @@ def read(training: str) -> "list[dict[str, Any]]":
     """The records of a training. A line that was written only in part is left out."""
     records = []
     if os.path.exists(os.path.join(training, RECORDS)):
-        with open(os.path.join(training, RECORDS)) as file:
+        with open(os.path.join(training, RECORDS), encoding="utf-8") as file:
             for line in file:
                 with contextlib.suppress(ValueError):
                     records.append(json.loads(line))
@@ -112,24 +135,54 @@ def newest(training: str, line: int, records: "list[dict[str, Any]]") -> "tuple[
     return path, (writer or begun or [{}])[-1]
 
 
-def source_of(training: str, resume: "dict[str, Any]") -> "tuple[str, dict[str, Any]]":
-    """The newest checkpoint of the run that is to be continued, which may be of another project. Raises Refused."""
+def source_of(training: str, resume: "dict[str, Any]") -> "tuple[str, dict[str, Any], list[dict[str, Any]]]":
+    """The newest checkpoint of the run that is to be continued, which may be of another project, with the record of
+    that run and those of its training. Raises Refused."""
     every = os.path.dirname(os.path.dirname(os.path.dirname(training)))
     job, name = os.path.join(every, resume["training"]), os.path.basename(training)
-    task = name.split(".")[0].split("@")[0]
+    task, row = parts(name)
     names = sorted(os.listdir(job)) if os.path.isdir(job) else []
-    fitting = [name] if name in names else [n for n in names if n.split(".")[0].split("@")[0] == task]
-    for fit in fitting if len(fitting) == 1 else ():
-        source = os.path.join(job, fit)
-        records = read(source)
-        lines = [record["line"] for record in records if "line" in record and record["run"] == resume["run"]]
-        path, before = newest(source, (lines or lines_of(source) or [1])[-1], records)
-        if path:
-            return path, before
+    same_row = [n for n in names if parts(n)[1] == row]
+    same_task = [n for n in same_row if parts(n)[0] == task]
+    fitting = [name] if name in names else same_task or (same_row if row else [])
+    if len(fitting) != 1:
+        what = "task %s" % task + (", row %s of its factory," % row if row else "")
+        fault = "several directories" if fitting else "no checkpoint"
+        raise Refused(
+            "run %s left %s of %s on this volume (%s; there: %s). Resume a run of the same task%s, or start anew with"
+            " --fresh" % (resume["run"], fault, what, job, ", ".join(names) or "nothing", " and values" if row else "")
+        )
+    source = os.path.join(job, fitting[0])
+    records = read(source)
+    attempts = [record for record in records if "line" in record and record["run"] == resume["run"]]
+    if not attempts:
+        raise Refused(
+            "run %s began no training in %s (runs that did: %s). Resume one of these, or start anew with --fresh"
+            % (resume["run"], source, ", ".join(runs_of(records)) or "none")
+        )
+    directory(source, attempts[-1]["line"])
+    only_writer = runs_of(records, attempts[-1]["line"]) == [resume["run"]]
+    steps = []
+    for path in checkpoint.every_complete():
+        writer = checkpoint.run_of(path)
+        if writer == resume["run"] or (only_writer and not writer):
+            return path, attempts[-1], records
+        steps.append("step %d of %s" % (checkpoint.step_of(path), writer or "an unknown run"))
     raise Refused(
-        "run %s left no checkpoint of task %s on this volume (%s; there: %s)"
-        % (resume["run"], task, job, ", ".join(names) or "nothing")
+        "no checkpoint of run %s is kept in %s (there: %s). Resume a run whose checkpoint is there, or start anew"
+        " with --fresh" % (resume["run"], checkpoint.directory(), ", ".join(steps) or "nothing")
     )
+
+
+def parts(name: str) -> "tuple[str, str]":
+    """The task and the row of a factory in the name of a training, TASK[.ROW][@KEY]."""
+    task, _, row = name.partition("@")[0].partition(".")
+    return task, row
+
+
+def runs_of(records: "list[dict[str, Any]]", line: "int | None" = None) -> "list[str]":
+    """The runs that began, in a line or in any."""
+    return sorted({record["run"] for record in records if "line" in record and line in (None, record["line"])})
 
 
 def continuation(
@@ -145,7 +198,7 @@ def continuation(
         "step": step,
         "commit": before.get("commit", ""),
         "dirty": before.get("dirty", False),
-        "finished": any(item.get("finished") == step for item in records),
+        "finished": any(item.get("finished") == step and item["run"] == before.get("run") for item in records),
         "files": changed if before else [],
         "settings": [name for name, value in record["settings"].items() if before and was.get(name) != value],
         "nodes": [before.get("nodes"), record.get("nodes")],
@@ -176,7 +229,7 @@ def words(record: "dict[str, Any]") -> "list[str]":
     if not continues:
         if record.get("fresh") and record["line"] > 1:
             return ["starts anew, as --fresh says; the checkpoints before are kept in line %d" % (record["line"] - 1)]
-        return []
+        return empty_line(record["line"], record["earlier"]) if record.get("earlier") else []
     commit = ""
     if continues["commit"]:
         commit = " (commit %s%s)" % (continues["commit"][:12], ", with uncommitted changes" * continues["dirty"])
@@ -195,6 +248,17 @@ def words(record: "dict[str, Any]") -> "list[str]":
     return lines
 
 
+def empty_line(line: int, earlier: "dict[str, Any]") -> "list[str]":
+    """What is printed about the checkpoints of an earlier line, if the last one has none."""
+    writer, advice = "an earlier run", "the next run continues it if you delete the directory of line %d" % line
+    if earlier["run"]:
+        writer, advice = "run " + earlier["run"], "`batchtrain run` with --resume %s continues it" % earlier["run"]
+    return [
+        "starts at the beginning: line %d has no checkpoint yet" % line,
+        "line %d has step %d of %s; %s" % (earlier["line"], earlier["step"], writer, advice),
+    ]
+
+
 def note() -> str:
     return os.path.join(os.environ["AZ_BATCH_TASK_DIR"], NOTE)
 
@@ -202,14 +266,14 @@ def note() -> str:
 def main(arguments: "list[str]") -> int:
     """The shell's way in."""
     if arguments == ["finished"]:
-        with open(note()) as file:
+        with open(note(), encoding="utf-8") as file:
             record = json.load(file)
         directory(record["training"], record["line"])
         finished = {"run": record["run"], "finished": checkpoint.step_of(checkpoint.newest())}
         append(record["training"], finished)
         return 0
     training, former = (*arguments[1:], "")[:2]
-    with open(os.path.join(HERE, "batchtrain_lineage.json")) as file:
+    with open(os.path.join(HERE, "batchtrain_lineage.json"), encoding="utf-8") as file:
         facts = json.load(file)
     run = json.loads(os.environ.get("BATCHTRAIN_LINEAGE") or "{}")
     now = time.time()
@@ -218,7 +282,7 @@ def main(arguments: "list[str]") -> int:
     except (Refused, OSError) as error:
         print("batchtrain: `checkpoint`: %s" % error, file=sys.stderr)
         return 1
-    with open(note(), "w") as file:
+    with open(note(), "w", encoding="utf-8") as file:
         json.dump({**record, "training": training}, file)
     for line in words(record) if record["time"] == now else ():  # a retry continues the run itself
         print("batchtrain: " + line, file=sys.stderr)

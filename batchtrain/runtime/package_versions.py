@@ -13,7 +13,10 @@ from importlib.metadata import distributions
 def main(path: str) -> None:
     """Write the file at once: a reader sees all of it."""
     os.nice(19)
-    packages = {item.metadata["Name"]: item.version for item in distributions()}
+    packages: "dict[str, str]" = {}
+    for item in distributions():  # the first of a name is the one that is imported; a broken one has no name
+        if item.metadata and item.metadata["Name"]:
+            packages.setdefault(item.metadata["Name"], item.version)
     known = {"python": sys.version.split()[0], "executable": sys.executable, "packages": packages}
     with open(path + ".part", "w") as file:
         json.dump(known, file, indent=1, sort_keys=True)

@@ -127,12 +127,17 @@ def test_the_directory_of_checkpoints_is_made_for_the_job_and_the_task_without_c
     assert (done.returncode, done.stdout, (directory / "1").is_dir()) == (0, f"{directory}/1 3\n", True)
     (directory / "12").mkdir()
     (directory / "9").mkdir()
-    for name in ("bash", "ls", "grep", "sort", "tail", "mkdir", "rm"):  # a node without Python
+    for name in ("bash", "ls", "grep", "sort", "tail", "mkdir", "mv", "rm"):  # a node without Python
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
     environment["PATH"] = str(tmp_path / "bin")
     done = run()
     assert (done.returncode, done.stdout) == (0, f"{directory}/12 3\n")
+    shutil.rmtree(directory)
+    (tmp_path / "my share/checkpoints/s_job-1/t/d1/step-7").mkdir(parents=True)  # of an earlier version
+    assert run().stdout == f"{directory}/1 3\n"
+    assert (directory / "1/step-7").is_dir()
+    assert run().stdout == f"{directory}/1 3\n"  # and where the former directory is gone
     environment["BATCHTRAIN_LINEAGE"] = '{"run": "a", "fresh": true}'
     done = run()
     assert (done.returncode, done.stdout) == (1, "")

@@ -25,7 +25,7 @@ SOURCE = {"src": Source((File("train.py", b"1"),))}
 DIRECTORY = re.compile(
     r'^bt_volume="\$AZ_BATCH_NODE_MOUNTS_DIR"/share$.*?'
     r'^bt_training="\$bt_volume/checkpoints/(\S+)"\n'
-    r'^bt_former="\$bt_volume/checkpoints/\$\{AZ_BATCH_JOB_ID//:/_\}/\$AZ_BATCH_TASK_ID/(\w{16})"$',
+    r'^bt_former="(?:\$bt_volume/checkpoints/\$\{AZ_BATCH_JOB_ID//:/_\}/\$AZ_BATCH_TASK_ID/(\w{16}))?"$',
     flags=re.M | re.S,
 )
 FACTS = re.compile(r"^# ---- \S*batchtrain_lineage.json\n(.*?^\})$", flags=re.M | re.S)
@@ -102,6 +102,12 @@ def test_the_directories_of_earlier_versions_are_known(task: dict[str, Any], for
     assert [name for _, name in directories(planned(task, sources=SOURCE))] == former
 
 
+@pytest.mark.parametrize("key", [None, "lr-0.1"])
+def test_a_newer_project_and_a_task_with_a_key_take_no_directory_of_earlier_versions(key: str | None) -> None:
+    task = {"checkpoint": {"volume": "share", "key": key}}
+    assert [name for _, name in directories(planned(task, facts=Facts(former=key is not None)))] == [""]
+
+
 def test_what_is_trained_is_told_without_commands_and_variables() -> None:
     told = facts({**GANG, "command": "train --lr 1", "environment_variables": {"SEED": "7654321"}, "source": "src"},
                  sources=SOURCE)  # fmt: skip
@@ -149,7 +155,7 @@ def test_a_task_that_succeeded_is_noted_as_finished() -> None:
     assert "finished" not in sent_task(plan(task=GANG))["commandLine"]
 
 
-LINEAGE = Lineage(frozenset({"j"}), "abc", dirty=True, resume=Resume("earlier", "p/j"))
+LINEAGE = Lineage(frozenset({"j"}), "abc", dirty=True, resume=Resume("earlier", "p/j", "j"))
 VALUE = '{"run":"mine","commit":"abc","dirty":true,"resume":{"run":"earlier","training":"p/j"}}'
 
 
@@ -162,6 +168,12 @@ def test_a_job_with_checkpoints_tells_its_tasks_the_run() -> None:
         {"name": "BATCHTRAIN_RUN", "value": "mine"},
         {"name": "BATCHTRAIN_LINEAGE", "value": VALUE},
     ]
+
+
+def test_only_the_job_that_resumes_is_told_the_run_to_continue() -> None:
+    lineage = LINEAGE._replace(jobs=frozenset({"j", "k"}))
+    assert lineage.value("mine", "j") == VALUE
+    assert lineage.value("mine", "k") == '{"run":"mine","commit":"abc","dirty":true}'
 
 
 def test_a_job_without_checkpoints_is_told_nothing() -> None:

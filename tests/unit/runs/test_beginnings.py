@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from batchtrain.cli.options import Settings
 from batchtrain.config import projects
+from batchtrain.config.former import has_former
 from batchtrain.config.projects import FILE, project_of
 from batchtrain.errors import UsageError
 from batchtrain.plan.lineage import Lineage, Resume
@@ -50,7 +51,20 @@ def test_a_beginning_needs_checkpoints(tmp_path: Path, word: str) -> None:
 def test_a_resumed_run_is_named_with_the_place_of_its_checkpoints(tmp_path: Path) -> None:
     run = run_of(tmp_path, "nightly:job-1")
     lineage = lineage_of(training(tmp_path), Beginning(resume=run))
-    assert lineage == Lineage(frozenset({"j"}), resume=Resume(run.name, "0123/nightly_job-1"))
+    assert lineage == Lineage(frozenset({"j"}), resume=Resume(run.name, "0123/nightly_job-1", "j"))
+
+
+def test_the_job_of_the_resumed_run_continues_it(tmp_path: Path) -> None:
+    jobs = [{"id": name, "tasks": [{"command": "x", **CHECKPOINT}]} for name in ("i", "j")]
+    run = run_of(tmp_path, "j")
+    lineage = lineage_of(training(tmp_path, jobs=jobs), Beginning(resume=run))
+    assert lineage == Lineage(frozenset({"i", "j"}), resume=Resume(run.name, "0123/j", "j"))
+
+
+def test_checkpoints_of_earlier_versions_are_not_those_of_a_copy(tmp_path: Path) -> None:
+    assert has_former(str(tmp_path))
+    copy = copied(tmp_path)
+    assert not has_former(copy.directory)
 
 
 def test_a_run_without_checkpoints_cannot_be_resumed(tmp_path: Path) -> None:

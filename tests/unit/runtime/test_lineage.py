@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,12 +43,17 @@ class Node:
 
     def run(self, name: str, *steps: int, task: str = "p/job/train", finish: bool = False, **more: Any) -> Node:
         """A run that writes checkpoints. more: what the run is told, or what it trains."""
+        isolated = ["-I", "-S", *more.pop("python", ())]
+        environment_more = more.pop("environment", {})
         told = {name_: more.pop(name_) for name_ in ("fresh", "resume", "commit", "dirty") if name_ in more}
         former = more.pop("former", "")
-        (self.python / "batchtrain_lineage.json").write_text(json.dumps({**FACTS, **more}))
+        (self.python / "batchtrain_lineage.json").write_text(
+            json.dumps({**FACTS, **more}, ensure_ascii=False), encoding="utf-8"
+        )
         environment = {**os.environ, "AZ_BATCH_TASK_DIR": str(self.home / "task"), "PYTHONPATH": str(self.python)}
+        environment.update(environment_more)
         environment["BATCHTRAIN_LINEAGE"] = json.dumps({"run": name, **told})
-        command = [sys.executable, "-I", "-S", str(self.python / "batchtrain_lineage.py")]
+        command = [sys.executable, *isolated, str(self.python / "batchtrain_lineage.py")]
         places = [str(self.volume / task), *([str(self.volume / former)] if former else [])]
         begun = subprocess.run([*command, "begin", *places], env=environment, capture_output=True, text=True)
         self.code, self.directory = begun.returncode, begun.stdout.strip()
@@ -138,6 +144,12 @@ def test_a_run_that_trained_on_has_not_finished_again(node: Node) -> None:
     assert len(node.run("c").said) == 2
 
 
+def test_only_the_run_that_is_continued_can_have_finished_the_training(node: Node) -> None:
+    node.run("a", 10, finish=True)
+    node.run("b", 10, fresh=True)
+    assert len(node.run("c").said) == 2
+
+
 def test_another_project_job_or_task_has_checkpoints_of_its_own(node: Node) -> None:
     node.run("a", 10)
     for task in ("q/job/train", "p/other/train", "p/job/other", "p/job/train@key"):
@@ -160,6 +172,86 @@ def test_resume_takes_the_line_of_its_run(node: Node) -> None:
     node.run("a", 10)
     node.run("b", 3, fresh=True)
     assert node.run("c", resume={"run": "a", "training": "p/job"}).steps == ["step-10"]
+
+
+def test_resume_takes_what_its_run_wrote_and_not_the_run_after_it(node: Node) -> None:
+    node.run("a", 10)
+    kept = Path(node.directory) / "step-10"
+    node.run("b", 300)
+    assert kept.is_dir()
+    assert node.run("c", resume={"run": "a", "training": "p/job"}).steps == ["step-10"]
+    shutil.rmtree(kept)
+    node.run("d", resume={"run": "a", "training": "p/job"})
+    assert (node.code, names(str(node.volume / "p/job/train"))) == (1, ["1", "2", "lineage.jsonl"])
+    assert "no checkpoint of run a is kept in" in node.said[0]
+    assert "(there: step 300 of b)" in node.said[0]
+
+
+def test_a_run_that_never_began_cannot_be_resumed(node: Node) -> None:
+    node.run("a", 10)
+    node.run("b", resume={"run": "never", "training": "p/job"})
+    assert node.code == 1
+    assert "run never began no training in" in node.said[0]
+    assert "(runs that did: a)" in node.said[0]
+
+
+def test_a_checkpoint_that_names_no_run_is_that_of_the_only_one(node: Node) -> None:
+    manifest = Path(node.run("a", 10).directory) / "step-10/manifest.json"
+    manifest.write_text('{"version": 1, "files": {}}')
+    assert node.run("b", resume={"run": "a", "training": "p/job"}, task="q/job/train").steps == ["step-10"]
+    node.run("c")
+    assert node.run("d", resume={"run": "a", "training": "p/job"}, task="q/job/train").code == 1
+
+
+def test_a_copy_that_failed_leaves_no_line(node: Node) -> None:
+    source = Path(node.run("a", 10).directory) / "step-10"
+    (source / "link").symlink_to("nowhere")  # cannot be copied
+    node.run("mine", 5, task="q/job/train")
+    assert node.run("b", resume={"run": "a", "training": "p/job"}, task="q/job/train").code == 1
+    assert names(str(node.volume / "q/job/train")) == ["1", "lineage.jsonl"]
+    assert node.run("c", task="q/job/train").said[0] == "continues from step 5 of run mine"
+
+
+def test_a_fresh_run_that_could_not_be_noted_leaves_no_line(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Path(node.run("a", 10).directory).parent
+    monkeypatch.setenv("BATCHTRAIN_CHECKPOINT_DIR", "")
+
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(batchtrain_lineage, "append", full)
+    with pytest.raises(OSError, match="no space left"):
+        batchtrain_lineage.begin(str(training), "", {"run": "b", "fresh": True}, FACTS, 1.0)
+    assert node.run("c").said[0] == "continues from step 10 of run a"
+
+
+def test_a_last_line_without_a_checkpoint_is_said_with_the_way_to_those_before(node: Node) -> None:
+    node.run("a", 10)
+    node.run("b", fresh=True)
+    assert node.run("c").said == [
+        "starts at the beginning: line 2 has no checkpoint yet",
+        "line 1 has step 10 of run a; `batchtrain run` with --resume a continues it",
+    ]
+    (node.volume / "p/job/train/1/step-10/manifest.json").write_text('{"version": 1, "files": {}}')
+    assert node.run("d").said[1] == (
+        "line 1 has step 10 of an earlier run; the next run continues it if you delete the directory of line 2"
+    )
+
+
+def test_resume_follows_the_row_of_a_factory_and_not_the_number_of_its_task(node: Node) -> None:
+    node.run("a", 1, task="p/job/task-0.aaaa")
+    node.run("a", 2, task="p/job/task-1.bbbb")
+    resume = {"run": "a", "training": "p/job"}
+    assert node.run("b", task="q/job/task-0.bbbb", resume=resume).steps == ["step-2"]
+    node.run("b", task="q/job/task-1.cccc", resume=resume)
+    assert node.code == 1
+    assert "no checkpoint of task task-1, row cccc of its factory," in node.said[0]
+
+
+def test_names_of_files_are_read_in_the_c_locale(node: Node) -> None:
+    c_locale: dict[str, Any] = {"python": ("-X", "utf8=0"), "environment": {"LC_ALL": "C"}}
+    node.run("a", 1, files={"größe.py": "1"}, **c_locale)
+    assert node.run("b", files={"größe.py": "1"}, **c_locale).said[1] == "changed since then: nothing"
 
 
 def test_resume_finds_the_task_under_another_key(node: Node) -> None:

@@ -1,0 +1,31 @@
+"""The list of packages that a task writes: what its Python imports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from batchtrain.runtime import package_versions
+
+
+def distribution(place: Path, folder: str, metadata: str) -> None:
+    (place / f"{folder}.dist-info").mkdir(parents=True)
+    (place / f"{folder}.dist-info" / "METADATA").write_text(metadata)
+
+
+def test_the_first_distribution_of_a_name_counts_and_a_broken_one_is_left_out(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    distribution(first, "model-2", "Metadata-Version: 2.1\nName: model\nVersion: 2\n")
+    distribution(second, "model-1", "Metadata-Version: 2.1\nName: model\nVersion: 1\n")
+    distribution(second, "broken-1", "")
+    (second / "empty-1.dist-info").mkdir()
+    environment = {**os.environ, "PYTHONPATH": f"{first}{os.pathsep}{second}"}
+    subprocess.run(
+        [sys.executable, "-s", package_versions.__file__, str(tmp_path / "list.json")], env=environment, check=True
+    )
+    packages = json.loads((tmp_path / "list.json").read_text())["packages"]
+    assert packages["model"] == "2"
+    assert not {"broken", "empty"} & set(packages)
