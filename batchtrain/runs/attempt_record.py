@@ -66,9 +66,16 @@ class AttemptRecord:
         """What the numbers of attempts in the files of a task's node lack: without a volume, each node counts from 1.
         recorded: numbers in its records that have come. A retry may leave some of the attempt before."""
         if highest := max(recorded, default=0):
-            shift = max(self.current(task_id) - highest, 0)
+            nodes = [
+                seen.nodes[:1] for number in (highest, self.current(task_id)) if (seen := self._at(task_id, number))
+            ]
+            same = len(nodes) == 2 and nodes[0] == nodes[1] != ()
+            shift = 0 if same else max(self.current(task_id) - highest, 0)
             self._shifts[task_id] = min(self._shifts.get(task_id, shift), shift)
         return self._shifts.get(task_id, 0)
+
+    def _at(self, task_id: str, number: int) -> Attempt | None:
+        return self._seen.get(task_id, {}).get(number)
 
     def keep(self, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Keep lines of the output of the current attempt."""
