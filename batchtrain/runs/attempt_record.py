@@ -71,7 +71,8 @@ class AttemptRecord:
             ]
             same = len(nodes) == 2 and nodes[0] == nodes[1] != ()
             shift = 0 if same else max(self.current(task_id) - highest, 0)
-            self._shifts[task_id] = min(self._shifts.get(task_id, shift), shift)
+            before = self._shifts.get(task_id, shift)
+            self._shifts[task_id] = before if same else min(before, shift)
         return self._shifts.get(task_id, 0)
 
     def _at(self, task_id: str, number: int) -> Attempt | None:
