@@ -495,7 +495,7 @@ def test_ssh_is_batchtrains_own_with_port_23_in_a_container(node: Node) -> None:
 def test_on_the_emulator_the_ssh_of_path_stays(node: Node) -> None:
     node.program("mpirun", "ssh 10.0.0.5 true")
     node.run(launch(shape=Shape(2, container=True)), {"BATCHTRAIN_EMULATED_NODE": str(node.task)})
-    assert (node.record / "ssh").read_text().splitlines()[-1] == "10.0.0.5 true"
+    assert "10.0.0.5 true" in (node.record / "ssh").read_text().splitlines()
 
 
 # --- environment for Open MPI -----------------------------------------------------------------------------------

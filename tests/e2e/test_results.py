@@ -69,7 +69,9 @@ def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(tra
     assert [node["ranks"] for node in nodes] == [{"train": [0, 1]}, {"train": [2, 3]}]
     ranks = home / "logs/train/ranks"
     assert sorted(path.name for path in ranks.iterdir()) == [
-        f"{rank}.{stream}.txt" for rank in range(4) for stream in ("stderr", "stdout")
+        *(f"{rank}.{stream}.txt" for rank in range(4) for stream in ("stderr", "stdout")),
+        "attempts.jsonl",
+        "stream.jsonl",
     ]
     assert accuracy in (ranks / "0.stdout.txt").read_text()
 
@@ -116,7 +118,7 @@ def test_without_rank_logs_the_ranks_leave_no_files_and_the_rest_comes_home(trai
     listed = json.loads(trained("jobs", "files", "digits", "train", "--all-nodes", "--local", "-o", "json").stdout)
     assert len({row["node"] for row in listed}) == 2
     kept = [row["path"] for row in listed if row["path"].startswith("wd/ranks/") and row["path"].endswith(".txt")]
-    assert (kept, (home / "logs/train/ranks").exists()) == ([], False)
+    assert (kept, list((home / "logs/train/ranks").glob("*.txt"))) == ([], [])
 
 
 def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:

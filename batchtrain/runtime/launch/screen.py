@@ -3,6 +3,7 @@
 import collections
 import os
 import select
+import time
 
 from .channel import Loop
 from .processes import is_ready
@@ -86,6 +87,8 @@ class Screen:
         first = Sink(loop, 1)
         self.sinks = (first, first if same else Sink(loop, 2))
         self.partial: "dict[tuple[Any, int], bytes]" = {}
+        self.printed: "dict[tuple[Any, int], float]" = {}
+        """When the last part of each unfinished line came."""
         self.prefixes: "dict[Any, bytes]" = {}
         self.last: "dict[int, bytes]" = collections.defaultdict(bytes)
         self.due = False
@@ -107,15 +110,23 @@ class Screen:
             self.sinks[stream].write(key, self.prefixes[process], data[cut:], whole=False)
         elif len(data) > cut:
             self.partial[key] = data[cut:]
+            self.printed[key] = time.monotonic()
             if not self.due:
                 self.due = True
-                self.loop.later(PARTIAL, self.show_partial)
+                self.loop.later(PARTIAL, self.show_waiting)
 
-    def show_partial(self) -> None:
-        self.due = False
-        partial, self.partial = self.partial, {}
-        for (process, stream), data in partial.items():
-            self.sinks[stream].write((process, stream), self.prefixes[process], data, whole=False)
+    def show_waiting(self) -> None:
+        """Show the unfinished lines whose processes print no more: a busy loop is to cut no line."""
+        now = time.monotonic()
+        self.show_partial([key for key in self.partial if now - self.printed[key] >= PARTIAL])
+        self.due = bool(self.partial)
+        if self.due:
+            self.loop.later(PARTIAL, self.show_waiting)
+
+    def show_partial(self, keys: "list[tuple[Any, int]] | None" = None) -> None:
+        for key in list(self.partial) if keys is None else keys:
+            process, stream = key
+            self.sinks[stream].write(key, self.prefixes[process], self.partial.pop(key), whole=False)
 
     def end_lines(self) -> None:
         self.show_partial()
