@@ -68,9 +68,13 @@ _LINE = msgspec.json.Decoder(Line)
 class MetricStream:
     """Reads what a task prints and measures as it comes."""
 
-    def __init__(self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = ()) -> None:
-        """otherwise: what is searched for in lines that no program reads."""
+    def __init__(
+        self, patterns: Iterable[Pattern] = (), otherwise: Iterable[Pattern] = (), *, watched: bool = True
+    ) -> None:
+        """otherwise: what is searched for in lines that no program reads. watched: whether the state of the ranks and
+        the progress are read as well, for which every line is looked at."""
         self._patterns = tuple(patterns), tuple(otherwise)
+        self._is_watched = watched
         self._extractor = Extractor(*self._patterns)
         self.ranks: dict[int, Rank] = {}
         self.progress: TrainingProgress | None = None
@@ -114,7 +118,8 @@ class MetricStream:
         rank, text = line.rank, "" if is_measured else printed(line.line)
         if rank is None:  # of a launcher such as torchrun, whose workers may have prefixes
             rank, text = split(text)
-        self._see(rank, line.node, text, at, line.attempt)
+        if self._is_watched:
+            self._see(rank, line.node, text, at, line.attempt)
         points = self._of_json(rank, line.line) if is_measured else self._extractor.line(rank, text, line.file)
         for point in points:
             yield point._replace(t=at if point.t is None else point.t, attempt=line.attempt), is_measured
@@ -127,7 +132,7 @@ class MetricStream:
         """Take lines of stdout or stderr of the task; those of a gang that is read by its records are ignored."""
         if self.has_records:
             return NOTHING
-        for line in lines:
+        for line in lines if self._is_watched else ():
             rank, text = split(line)
             match = PREFIX.match(line) if rank is not None else None
             self._see(rank, f"n{match[1]}" if match and match[1] else "", text, now, 1)

@@ -98,7 +98,7 @@ class _Task:
 
     def read(self, take: Callable[[MetricStream], Batch], now: float, attempt: int = 1) -> None:
         if self._stream is None:
-            self._stream = MetricStream(self._patterns)
+            self._stream = MetricStream(self._patterns, watched=False)
             self._close()
         batch = take(self._stream)
         points = self._of_attempt(batch.points, attempt, has_records=self._stream.has_records)

@@ -142,7 +142,7 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     and `NAME VALUE`, unless a word stands before its name."""
     name = re.escape(metric).replace("_", "[_ ]")
     by_name = rf"(?i)(?<![a-z] )(?<![\w/.-]){name}[\"']?(?:\s*[=:]|\s)\s*([-+]?\d[\w.+-]*)"
-    stream, summary = MetricStream(patterns, [Pattern(metric, by_name)]), Summary()
+    stream, summary = MetricStream(patterns, [Pattern(metric, by_name)], watched=False), Summary()
     takes = {RECORDS: stream.records, OWN: stream.own, "stdout.txt": stream.output}
     for path, content in contents.items():
         lines = content.decode("utf-8", "replace").splitlines()
