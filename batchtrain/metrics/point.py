@@ -44,9 +44,10 @@ _RECORDED_FIELDS = {**_FIELDS, "attempt": "attempt"}
 _WHOLE = frozenset({"step", "rank", "attempt"})
 
 
-def of_json(line: str | bytes, *, recorded: bool = False) -> Point | None:
-    """A line of $BATCHTRAIN_METRICS; None for an empty one. recorded: a line of metrics/TASK.jsonl, which has an
-    attempt. Raises ValueError if it is not a JSON object with a number."""
+def of_json(line: str | bytes, rank: int | None = None, *, recorded: bool = False) -> Point | None:
+    """A line of $BATCHTRAIN_METRICS; None for an empty one. rank: that of its file, for a line that names no rank and
+    no node. recorded: a line of metrics/TASK.jsonl, which has an attempt. Raises ValueError if it is not a JSON object
+    with a number."""
     if not line.strip():
         return None
     try:
@@ -55,7 +56,8 @@ def of_json(line: str | bytes, *, recorded: bool = False) -> Point | None:
         document = json.loads(line)  # Python writes NaN and Infinity, which are not valid JSON
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    return _point(document, _RECORDED_FIELDS if recorded else _FIELDS)
+    point = _point(document, _RECORDED_FIELDS if recorded else _FIELDS)
+    return point if point.rank is not None or point.node else point._replace(rank=rank)
 
 
 def _point(document: Mapping[str, Any], names: Mapping[str, str]) -> Point:

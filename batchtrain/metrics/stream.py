@@ -140,13 +140,13 @@ class MetricStream:
 
     def _of_json(self, rank: int | None, line: str) -> Iterator[Point]:
         try:
-            point = of_json(line)
+            point = of_json(line, rank)
         except (ValueError, RecursionError) as error:
             self._refused += 1
             self._first_refused = self._first_refused or str(error)
             return
         if point is not None:
-            yield point if point.rank is not None or point.node else point._replace(rank=rank)
+            yield point
 
     def _batch(self, pairs: Iterable[tuple[Point, bool]]) -> Batch:
         """Points, each with whether the program measured it itself: then it hides what is printed of the same name."""

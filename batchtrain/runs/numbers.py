@@ -142,18 +142,21 @@ class _Task:
         """Values that the program wrote itself replace those of the same name in its output of the same attempt. The
         records of a gang have them already, unless a node was lost: then the values of the rank are replaced."""
         noted = len(self.notes)
-        known = self._counted(points_of(self._path)) if self._recorded_attempts else Counter()
-        own: set[tuple[int, int | None, str]] = set()
-        new: list[MetricsFile] = []
+        if self._file is not None:
+            self._file.flush()
+        recorded_counts = self._counted(points_of(self._path)) if self._recorded_attempts else Counter()
+        replaced_keys: set[tuple[int, int | None, str]] = set()
+        better_files: list[MetricsFile] = []
         for file in files:
-            there = self._counted(self._read(file.path), file.attempt)
+            counts = self._counted(self._read(file.path), file.attempt)
             of_ranks = file.attempt in self._recorded_attempts
-            if not of_ranks or any(known[key] != count for key, count in there.items()):
-                new.append(file)
-                own.update((attempt, rank if of_ranks else None, name) for attempt, rank, name in there)
-        self._drop(lambda point, name: not own.isdisjoint(_keys(point, name)))
+            if not of_ranks or any(recorded_counts[key] != count for key, count in counts.items()):
+                better_files.append(file)
+                replaced_keys.update((attempt, rank if of_ranks else None, name) for attempt, rank, name in counts)
+        if replaced_keys:
+            self._drop(lambda point, name: not replaced_keys.isdisjoint(_keys(point, name)))
         del self.notes[noted:]
-        for file in new:  # read twice, because the files of all ranks may not fit into memory
+        for file in better_files:  # read twice, because the files of all ranks may not fit into memory
             for point in self._read(file.path):
                 self._write(point._replace(attempt=file.attempt), now)
 
@@ -193,12 +196,12 @@ class _Task:
                 if number % every:
                     continue
                 try:
-                    point = of_json(line)
+                    point = of_json(line, rank)
                 except (ValueError, RecursionError) as error:
                     refused, first = refused + 1, first or f"line {number + 1}: {error}"
                     continue
                 if point is not None:
-                    yield point if point.rank is not None or point.node else point._replace(rank=rank)
+                    yield point
         if refused:
             self.notes.append(f"metrics of {path.stem}: {refused} lines were ignored ({first})")
 

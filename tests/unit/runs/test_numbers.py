@@ -184,3 +184,12 @@ def test_a_later_attempt_takes_nothing_from_those_before(run: RunDirectory) -> N
     second.see(MetricsSeen("train", again=True, has_records=True), 2)
     second.end({})
     assert [(line.get("attempt"), line["step"], line["loss"]) for line in lines(run)] == [(None, 1, 9.0)]
+
+
+def test_a_file_of_metrics_that_has_all_is_not_written_again(run: RunDirectory) -> None:
+    numbers = recorded(run)
+    own = [json.dumps({"step": step, "loss": 9}) for step in (1, 2)]
+    numbers.see(streamed(*({"rank": 0, "file": "metrics", "line": line} for line in own)))
+    written = run.metrics_file("train").stat().st_ino
+    numbers.end({"train": (MetricsFile(1, write(run, "0.jsonl", "\n".join(own) + "\n")),)})
+    assert (run.metrics_file("train").stat().st_ino, len(lines(run))) == (written, 2)
