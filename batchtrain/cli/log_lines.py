@@ -9,7 +9,7 @@ from typing import NamedTuple
 from batchtrain.config.times import moment
 from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError
-from batchtrain.metrics.extract import PREFIX, number_of
+from batchtrain.metrics.extract import prefix_of
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Of the prefixes of ranks, in turn."""
@@ -41,13 +41,9 @@ class LogLine(NamedTuple):
 
 
 def read(line: str) -> LogLine:
-    """A line of a task: `[NODE:RANK] text` of a framework, `[1,RANK]<stdout>: text` of Open MPI, `[rankRANK]: text` of
-    PyTorch, or any other text."""
-    match = PREFIX.match(line) if line.startswith("[") else None
-    if match is None:
-        return LogLine(line)
-    node = int(match[1]) if match[1] else None
-    return LogLine(line[match.end() :], node, number_of(match[2] or match[3] or match[4]), match[0])
+    """A line of a task, with or without a prefix."""
+    prefix = prefix_of(line)
+    return LogLine(line[len(prefix.text) :], prefix.node, prefix.rank, prefix.text)
 
 
 class Wanted(NamedTuple):

@@ -22,7 +22,7 @@ FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth",
 """Texts of lines that are always read: they come once, at the end."""
 LONGEST_LINE = 64 * 1024
 """A longer line has no metrics."""
-PREFIX = re.compile(
+_PREFIX = re.compile(
     r"^\[(\d{1,9}):(\d{1,9}|[A-Za-z]+(?: \d{1,9})?)\] |^\[\d+,(\d{1,9})\]<std(?:out|err)>: ?|^\[rank(\d{1,9})\]: ?"
 )
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*\x07)")
@@ -112,11 +112,27 @@ def _has_final(text: str) -> bool:
     return any(final in text for final in FINAL)
 
 
+class Prefix(NamedTuple):
+    """What stands before the output of a rank in a merged line: `[NODE:RANK] ` of a framework, `[1,RANK]<stdout>: ` of
+    Open MPI, `[rankRANK]: ` of PyTorch, or nothing."""
+
+    text: str = ""
+    node: int | None = None
+    rank: int | None = None
+
+
+def prefix_of(line: str) -> Prefix:
+    """The prefix of a line."""
+    match = _PREFIX.match(line) if line.startswith("[") else None
+    if match is None:
+        return Prefix()
+    return Prefix(match[0], int(match[1]) if match[1] else None, number_of(match[2] or match[3] or match[4]))
+
+
 def split(text: str) -> tuple[int | None, str]:
     """The rank of a line, and the line as its process printed it."""
-    match = PREFIX.match(text) if text.startswith("[") else None
-    line = printed(text[match.end() :] if match else text)
-    return (number_of(match[2] or match[3] or match[4]) if match else None), line
+    prefix = prefix_of(text)
+    return prefix.rank, printed(text[len(prefix.text) :])
 
 
 def printed(line: str) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.metrics.extract import PREFIX, Extractor, Pattern, printed, split
+from batchtrain.metrics.extract import Extractor, Pattern, prefix_of, printed, split
 from batchtrain.metrics.point import of_json
 from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
 from batchtrain.records import Point, Rank, TrainingProgress
@@ -133,9 +133,9 @@ class MetricStream:
         if self.has_records:
             return NOTHING
         for line in lines if self._is_watched else ():
-            rank, text = split(line)
-            match = PREFIX.match(line) if rank is not None else None
-            self._see(rank, f"n{match[1]}" if match and match[1] else "", text, now, 1)
+            prefix = prefix_of(line)
+            node = "" if prefix.node is None else f"n{prefix.node}"
+            self._see(prefix.rank, node, printed(line[len(prefix.text) :]), now, 1)
         return self._batch((point, False) for point in self._extractor.feed(lines, now))
 
     def _of_json(self, rank: int | None, line: str) -> Iterator[Point]:
