@@ -66,17 +66,22 @@ class AttemptRecord:
         """What the numbers of attempts in the files of a task's node lack: without a volume, each node counts from 1.
         recorded: numbers in its records that have come. A retry may leave some of the attempt before."""
         if highest := max(recorded, default=0):
-            nodes = [
-                seen.nodes[:1] for number in (highest, self.current(task_id)) if (seen := self._at(task_id, number))
-            ]
-            same = len(nodes) == 2 and nodes[0] == nodes[1] != ()
-            shift = 0 if same else max(self.current(task_id) - highest, 0)
-            before = self._shifts.get(task_id, shift)
-            self._shifts[task_id] = before if same else min(before, shift)
+            current = self.current(task_id)
+            if self._primary(task_id, highest) == self._primary(task_id, current) != ():
+                self._shifts.setdefault(task_id, 0)  # its node stays, and counts on
+            else:
+                shift = max(current - highest, 0)
+                self._shifts[task_id] = min(self._shifts.get(task_id, shift), shift)
         return self._shifts.get(task_id, 0)
 
-    def _at(self, task_id: str, number: int) -> Attempt | None:
-        return self._seen.get(task_id, {}).get(number)
+    def _primary(self, task_id: str, number: int) -> tuple[str, ...]:
+        """The primary's node of an attempt; empty if it is unknown."""
+        attempt = self._seen.get(task_id, {}).get(number)
+        return attempt.nodes[:1] if attempt else ()
+
+    def last(self, task_id: str) -> int:
+        """The number of the last attempt of a task, after `conclude`."""
+        return len(self.attempts.get(task_id, (None,)))
 
     def keep(self, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Keep lines of the output of the current attempt."""
@@ -149,7 +154,7 @@ class AttemptRecord:
 
     def outputs(self, task_id: str, stream: str) -> Iterator[AttemptOutput]:
         """The files with the output of a task, in the order of its attempts."""
-        last = len(self.attempts.get(task_id, (None,)))
+        last = self.last(task_id)
         for number in range(1, last):
             if (path := self._run.logs(task_id, number) / f"{stream}.txt").exists():
                 yield AttemptOutput(number, path)

@@ -440,9 +440,7 @@ class Recording:
         for task in fetched:
             if task in known or self._numbers.is_whole(task):
                 continue
-            recorded = {point.attempt for point in directory.points_of(self.run.metrics_file(task))}
-            last = self._attempts.current(task)
-            first = next((number for number in range(1, last) if number not in recorded), last)
+            first = self._first_unrecorded(task)
             for stream in STREAMS:
                 for output in self._attempts.outputs(task, stream):
                     if output.attempt >= first:  # what was seen of earlier ones knows more
@@ -450,6 +448,14 @@ class Recording:
             records = self.run.logs(task) / RECORDS.removeprefix("wd/")
             for lines in _line_groups(records) if records.is_file() else ():
                 self._numbers.records(task, lines, 1 + self._attempts.shift(task))
+
+    def _first_unrecorded(self, task: str) -> int:
+        """The first attempt without metrics, or else the current one."""
+        current = self._attempts.current(task)
+        if current == 1:
+            return 1
+        recorded_attempts = {point.attempt for point in directory.points_of(self.run.metrics_file(task))}
+        return next((number for number in range(1, current) if number not in recorded_attempts), current)
 
     def _read_output(self, task: str, stream: str, output: AttemptOutput) -> None:
         for lines in _line_groups(output.path, output.start):
@@ -460,8 +466,8 @@ class Recording:
         for record in self._files.values():
             if record.task not in known and record.fetched.startswith("metrics/"):
                 match = _EARLIER.search(record.path)
-                current = len(self._attempts.attempts.get(record.task, (None,)))
-                attempt = int(match[1]) + self._attempts.shift(record.task) if match else current
+                earlier = int(match[1]) + self._attempts.shift(record.task) if match else None
+                attempt = earlier or self._attempts.last(record.task)
                 files_of.setdefault(record.task, []).append(MetricsFile(attempt, self.run.path / record.fetched))
         return {task: tuple(sorted(files)) for task, files in files_of.items()}
 
@@ -593,41 +599,23 @@ def begin(
     try:
         recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
         recording.of(recipe, plan, origin)
-        dirty = record.commit is not None and record.commit.dirty
-        recording.unkept = _kept_source(
-            run, recipe, job, origin, sources or {}, secrets=secrets, dirty=dirty, blobs=blobs
-        )
+        try:
+            recording.unkept = source_copy.keep(
+                run,
+                recipe,
+                job,
+                sources or {},
+                secrets=secrets,
+                config_files=tuple(origin.files),
+                dirty=record.commit is not None and record.commit.dirty,
+                blobs=blobs,
+            )
+        except (OSError, ValueError) as error:  # a fault of the copy stops no run
+            recording.unkept = str(error)
         run.write(record)
         return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
-
-
-def _kept_source(
-    run: RunDirectory,
-    recipe: Recipe,
-    job: JobSettings,
-    origin: Origin,
-    sources: Sources,
-    *,
-    secrets: tuple[Secret, ...],
-    dirty: bool,
-    blobs: source_copy.Blobs | None,
-) -> str:
-    """Keep a copy of the source; returns why there is none. No fault of it stops a run."""
-    try:
-        return source_copy.keep(
-            run,
-            recipe,
-            job,
-            sources,
-            secrets=secrets,
-            config_files=tuple(origin.files),
-            dirty=dirty,
-            blobs=blobs,
-        )
-    except (OSError, ValueError) as error:
-        return str(error)
 
 
 def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:

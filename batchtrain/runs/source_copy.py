@@ -238,10 +238,10 @@ def _pack(
 
 def _masked(data: bytes, secrets: tuple[Secret, ...], *, is_config: bool) -> bytes:
     """The bytes with `***` in place of each secret; in a file of the recipe also of values by their names."""
-    import yaml  # 20 ms, and only where sources are kept
-
     text = data.decode("utf-8", "surrogateescape")
     if is_config:
+        import yaml  # 20 ms, and only for files of the recipe
+
         try:
             return masked_yaml(text.removeprefix("\ufeff"), secrets).encode("utf-8", "surrogateescape")
         except yaml.YAMLError:
