@@ -8,9 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from batchtrain.config.former import has_former
 from batchtrain.config.load import load as load_files
-from batchtrain.config.projects import project_of
+from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchtrain.config.former import has_former
 from batchtrain.config.masking import secrets_in
-from batchtrain.config.projects import project_of
+from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.custom import read_made

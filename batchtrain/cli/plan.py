@@ -87,8 +87,7 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
-    from batchtrain.config.former import has_former
-    from batchtrain.config.projects import project_of
+    from batchtrain.config.projects import has_former, project_of
     from batchtrain.config.source_directory import read_sources
     from batchtrain.config.travel import BLOB_STORE
     from batchtrain.custom import read_made

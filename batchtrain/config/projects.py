@@ -50,6 +50,12 @@ def project_of(directory: str) -> Project:
     return Project(known.id) if known.path == path else Project(project_id(path), known)
 
 
+def has_former(directory: str) -> bool:
+    """Whether the checkpoints that batchtrain before 2026-11 wrote may be those of the recipe in a directory. A project
+    with a file is newer: a copy, a restored run, or one that `recipe new` made."""
+    return not Path(directory, FILE).exists()
+
+
 def write(directory: str | Path, project: str = "") -> None:
     """Make a directory the one of a project, by default of a new one. Raises OSError."""
     known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), _path_of(directory))

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 
 from batchtrain.cli.options import Settings
 from batchtrain.config import projects
-from batchtrain.config.former import has_former
-from batchtrain.config.projects import FILE, project_of
+from batchtrain.config.projects import FILE, has_former, project_of
 from batchtrain.errors import UsageError
 from batchtrain.plan.lineage import Lineage, Resume
 from batchtrain.runs import continuations, directory
