@@ -39,7 +39,7 @@ from batchtrain.records.events import (
     ResultsSkipped,
 )
 from batchtrain.runs import directory
-from batchtrain.runs.beginnings import Beginning, lineage_of
+from batchtrain.runs.beginnings import Beginning, resume_of
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import faults, job_actions, read, retry, watch
@@ -94,7 +94,7 @@ def run(
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     guard = Guard(limits, price_for(limits, recipe, client.account), now)
-    lineage_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
+    resume_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     foreseen = client.foresee(recipe)
     if origin is not None:
         directory.check(origin.root)

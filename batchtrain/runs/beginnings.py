@@ -34,19 +34,26 @@ def training_jobs(recipe: Recipe) -> frozenset[str]:
 def lineage_of(recipe: Recipe, beginning: Beginning | None = None) -> Lineage | None:
     """What the tasks of a recipe receive; None without checkpoints. Raises UsageError for a beginning that the recipe
     cannot have."""
+    resume, jobs = resume_of(recipe, beginning), training_jobs(recipe)
+    if not jobs:
+        return None
+    commit = commit_of(Path(recipe.directory)) or Commit("", False)
+    return Lineage(jobs, commit.id, commit.dirty, beginning is not None and beginning.fresh, resume)
+
+
+def resume_of(recipe: Recipe, beginning: Beginning | None) -> Resume | None:
+    """The run that a beginning continues, if it names one. Raises UsageError for a beginning that the recipe cannot
+    have."""
     jobs = training_jobs(recipe)
     fresh, run = beginning or Beginning()
     if fresh and run:
         raise UsageError("--fresh starts anew, and --resume continues a run; give one of them")
-    if not jobs:
-        if fresh or run:
-            raise UsageError(
-                f"{'--fresh' if fresh else '--resume'} is about checkpoints, and no task of {recipe.directory} has"
-                " `checkpoint` (docs/how-to/checkpoints.md)"
-            )
-        return None
-    commit = commit_of(Path(recipe.directory)) or Commit("", False)
-    return Lineage(jobs, commit.id, commit.dirty, fresh, _resume(run, jobs) if run else None)
+    if not jobs and (fresh or run):
+        raise UsageError(
+            f"{'--fresh' if fresh else '--resume'} is about checkpoints, and no task of {recipe.directory} has"
+            " `checkpoint` (docs/how-to/checkpoints.md)"
+        )
+    return _resume(run, jobs) if run else None
 
 
 def _resume(run: RunDirectory, jobs: frozenset[str]) -> Resume:
