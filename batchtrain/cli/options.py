@@ -170,9 +170,9 @@ class Settings:
         if copied is None or sys.stdin is None or not sys.stdin.isatty():
             return
         question = f"This recipe was copied from {copied.path}. Continue the checkpoints of that project?"
-        own = projects.project_of(recipe.directory).id  # of trainings that it began without a terminal
+        own_id = projects.project_of(recipe.directory).id  # of trainings that it began without a terminal
         try:
-            projects.write(recipe.directory, copied.id if click.confirm(question, err=True) else own)
+            projects.write(recipe.directory, copied.id if click.confirm(question, err=True) else own_id)
         except OSError as error:
             say(f"{recipe.directory} cannot be written ({error.strerror}), so it is taken as a project of its own")
 

@@ -294,12 +294,11 @@ def _row(rank: Rank, now: float, width: int) -> Line:
     style = "yellow" if silent > QUIET_SECONDS else ""
     step = "" if rank.step is None else str(rank.step)
     rate = "" if rank.rate is None else f"{rank.rate:,.0f}" if rank.rate >= 10 else f"{rank.rate:.2g}"
-    last = plain_text(rank.last)
     if width < 60:
-        return ((f"{rank.number:4} {span(silent):>6}  {last}", style),)
+        return ((f"{rank.number:4} {span(silent):>6}  {rank.last}", style),)
     return (
         (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {span(silent):>6}  ", style),
-        (last, style or "dim"),
+        (rank.last, style or "dim"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.prices import money
+from batchtrain.config.schema import FIELDS
 from batchtrain.errors import shortened
 from batchtrain.records import Attempt, Metric
 from batchtrain.runs import source_copy
@@ -53,10 +54,7 @@ class Best(NamedTuple):
 
 
 SECTIONS = {
-    "batchtrain": "settings",
-    "global_resources": "resources",
-    "pool_specification": "pool",
-    "job_specifications": "jobs",
+    name: FIELDS[name] for name in ("batchtrain", "global_resources", "pool_specification", "job_specifications")
 }
 """The sections of effective.yaml, with their fields of a recipe."""
 MANY = 4

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
-from batchtrain.errors import NotFound, ServiceError, shortened
+from batchtrain.errors import ServiceError, shortened
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
 from batchtrain.records.attempt import ATTEMPTS, Reason, attempts_of, lost_node, number_of
 from batchtrain.records.events import AttemptEnded, AttemptSeen, Event
@@ -95,7 +95,7 @@ class Attempts:
         self.requests += 1
         try:
             return read.nodes(self._client, pool_id, read.LOST_NODE) if pool_id else ()
-        except (NotFound, ServiceError):
+        except ServiceError:
             return ()
 
 

@@ -55,7 +55,7 @@ class Stream:
     """The file on the primary, from the first process to the last. A fault of it is no fault of the gang."""
 
     def __init__(self, loop: Loop, folder: str) -> None:
-        self.loop, self.path, self.clock = loop, os.path.join(folder, FILE), time.time
+        self.loop, self.path = loop, os.path.join(folder, FILE)
         self.fd = -1
         self.fields: "dict[int, dict[str, object]]" = {}
         """The rank, node and attempt of each process."""
@@ -92,7 +92,7 @@ class Stream:
     def take(self, process: int, file: str, data: bytes) -> None:
         if self.fd < 0 or process not in self.fields:
             return
-        now, key = self.clock(), (process, file)
+        now, key = time.time(), (process, file)
         lines = _ENDS.split(self.rest.pop(key, b"") + data)
         rest = lines.pop()
         if rest:
@@ -145,7 +145,7 @@ class Stream:
 
     def turn(self) -> None:
         """Each second: the last lines of processes that went silent, what was skipped, and signs of life."""
-        now = self.clock()
+        now = time.time()
         for process, (at, file, line) in list(self.held.items()):
             if now - self.written.get(process, 0.0) >= SILENCE:
                 del self.held[process]
@@ -161,7 +161,7 @@ class Stream:
 
     def end(self) -> None:
         """All has been printed: write the rest."""
-        now = self.clock()
+        now = time.time()
         for (process, file), rest in self.rest.items():
             self.line(process, file, rest, now)
         for process, (at, file, line) in self.held.items():
