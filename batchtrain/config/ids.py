@@ -299,6 +299,11 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 PROJECT_DIGITS = 16
 
 
+def name_as_text(name: str) -> str:
+    """A name of the file system as a text of JSON, also one that is no UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def project_id(path: str) -> str:
     """The id of the project of a recipe that has no file with one."""
     return hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:PROJECT_DIGITS]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.config.ids import PROJECT_DIGITS, project_id
+from batchtrain.config.ids import PROJECT_DIGITS, name_as_text, project_id
 from batchtrain.errors import UsageError
 
 FILE = ".batchtrain-project.json"
@@ -37,8 +37,8 @@ def project_of(directory: str) -> Project:
 
     Raises UsageError for a file that cannot be read: as another project, its trainings would start anew.
     """
-    path = _path_of(directory)
-    file = Path(os.path.realpath(directory), FILE)
+    home = os.path.realpath(directory)
+    path, file = name_as_text(home), Path(home, FILE)
     try:
         known = msgspec.json.decode(file.read_bytes(), type=ProjectFile)
     except (FileNotFoundError, NotADirectoryError):
@@ -58,13 +58,9 @@ def has_former(directory: str) -> bool:
 
 def write(directory: str | Path, project: str = "") -> None:
     """Make a directory the one of a project, by default of a new one. Raises OSError."""
-    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), _path_of(directory))
-    file = Path(os.path.realpath(directory), FILE)
+    home = os.path.realpath(directory)
+    known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), name_as_text(home))
+    file = Path(home, FILE)
     fresh = file.with_name(f"{FILE}.new")
     fresh.write_bytes(msgspec.json.encode(known) + b"\n")
     fresh.replace(file)
-
-
-def _path_of(directory: str | Path) -> str:
-    """The real path as a text, also of names that are none."""
-    return os.fsencode(os.path.realpath(directory)).decode("utf-8", "backslashreplace")

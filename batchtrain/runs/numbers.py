@@ -154,7 +154,9 @@ class _Task:
                 better_files.append(file)
                 replaced_keys.update((attempt, rank if of_ranks else None, name) for attempt, rank, name in counts)
         if replaced_keys:
-            self._drop(lambda point, name: not replaced_keys.isdisjoint(_keys(point, name)))
+            self._drop(
+                lambda point, name: any((point.attempt, rank, name) in replaced_keys for rank in (point.rank, None))
+            )
         del self.notes[noted:]
         for file in better_files:  # read twice, because the files of all ranks may not fit into memory
             for point in self._read(file.path):
@@ -217,8 +219,3 @@ class _Task:
             summary.add(point)
         self.notes.extend(summary.notes)
         return summary.metrics()
-
-
-def _keys(point: Point, name: str) -> tuple[tuple[int, int | None, str], ...]:
-    """A value as one of its rank, and as one of any."""
-    return (point.attempt, point.rank, name), (point.attempt, None, name)

@@ -8,7 +8,6 @@ import gzip
 import hashlib
 import io
 import itertools
-import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.config.ids import name_as_text
 from batchtrain.config.masking import masked_yaml
 from batchtrain.config.source_directory import CREDENTIALS_NAME
 from batchtrain.config.travel import AnySource, LargeSource
@@ -204,13 +204,10 @@ def _digests(entries: _Entries) -> Iterator[SourceDirectory]:
     """The digests alone."""
     for number, (name, files) in enumerate(entries.items()):
         yield SourceDirectory(
-            name, str(number), tuple(SourceFile(_text(file.name), file.size, file.mode, file.sha256) for file in files)
+            name,
+            str(number),
+            tuple(SourceFile(name_as_text(file.name), file.size, file.mode, file.sha256) for file in files),
         )
-
-
-def _text(name: str) -> str:
-    """A name of a file as a text, also one that is none."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _pack(
