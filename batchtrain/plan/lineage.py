@@ -10,6 +10,13 @@ VARIABLE = "BATCHTRAIN_LINEAGE"
 """The variable of a job whose tasks keep checkpoints."""
 
 
+class Commit(msgspec.Struct, frozen=True):
+    """The git commit of the recipe, and whether files differed from it."""
+
+    id: str
+    dirty: bool
+
+
 class Resume(NamedTuple):
     """A run whose checkpoints are continued, also if it belongs to another project."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.config.projects import ProjectFile, project_of
 from batchtrain.config.types import Recipe
 from batchtrain.errors import UsageError
-from batchtrain.plan.lineage import Lineage, Resume
-from batchtrain.runs.directory import Commit, RunDirectory
+from batchtrain.plan.lineage import Commit, Lineage, Resume
+
+if TYPE_CHECKING:
+    from batchtrain.runs.directory import RunDirectory
 
 
 class Beginning(NamedTuple):

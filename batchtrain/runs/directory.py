@@ -32,10 +32,11 @@ import msgspec
 
 from batchtrain.errors import Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
+from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_path
-from batchtrain.service.downloads import PRIVATE, make_directory
+from batchtrain.service.local_files import PRIVATE, make_directory
 
 SCHEMA = 1
 """The version of the format; a reader ignores fields that it does not know."""
@@ -43,13 +44,6 @@ ROOT, ROOT_VARIABLE = "runs", "BATCHTRAIN_RUNS_DIR"
 LATEST = "latest"
 
 Line = TypeVar("Line", bound=msgspec.Struct)
-
-
-class Commit(msgspec.Struct, frozen=True):
-    """The git commit of the recipe, and whether files differed from it."""
-
-    id: str
-    dirty: bool
 
 
 class RunFailure(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,6 +25,7 @@ from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, read, retry
 from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
+from batchtrain.service.local_files import PRIVATE
 
 OUTPUT = "output"
 """The directory of results in a working directory."""
@@ -187,9 +188,7 @@ class Fetcher:
         files of other nodes are still fetched. many: tasks that are not looked at one by one."""
         looks = (functools.partial(self._look_at_task, task) for task in tasks)
         every = itertools.chain[Look[list[Brought]]](looks, self._looks_at_nodes(many) if many else ())
-        fetched = downloads.fetch_found(
-            self._client, every, self._moved, patience=self._patience, mode=downloads.PRIVATE
-        )
+        fetched = downloads.fetch_found(self._client, every, self._moved, patience=self._patience, mode=PRIVATE)
         for result in fetched:
             if isinstance(result, Fetched):
                 task_id, part, name = self._files.pop(result.wanted.target)

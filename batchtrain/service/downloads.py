@@ -30,7 +30,7 @@ from batchtrain.records import File
 from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
-from batchtrain.service.positions import read_at, write_at
+from batchtrain.service.local_files import make_directory, read_at, write_at
 from batchtrain.service.requests import API_VERSION, query, quoted
 
 RANGE = 8 << 20
@@ -124,17 +124,6 @@ def partial(target: Path) -> tuple[Path, Path]:
     if len(os.fsencode(name)) > MOST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return target.with_name(f".{name}.part"), target.with_name(f".{name}.ranges")
-
-
-PRIVATE = 0o700
-"""The mode of a directory that only the user reads."""
-
-
-def make_directory(path: Path, mode: int) -> None:
-    """Make a directory and its missing parents, all with this mode; `Path.mkdir` gives it only to the last one."""
-    if not path.is_dir():
-        make_directory(path.parent, mode)
-        path.mkdir(mode, exist_ok=True)
 
 
 # --- fetching -------------------------------------------------------------------------------------------------------

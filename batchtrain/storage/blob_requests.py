@@ -26,7 +26,7 @@ from azure.core.credentials import TokenCredential
 
 from batchtrain.config.types import Secret
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable, UsageError
-from batchtrain.service import positions, retry
+from batchtrain.service import local_files, retry
 from batchtrain.service.connect import patience
 from batchtrain.service.faults import clock_step, faults, unreachable
 
@@ -68,7 +68,7 @@ class LocalFault(Exception):
 def read_at(fd: int, start: int, size: int) -> bytes:
     """Some of the bytes of a file. Raises LocalFault."""
     try:
-        piece = positions.read_at(fd, size, start)
+        piece = local_files.read_at(fd, size, start)
     except OSError as error:
         raise LocalFault(error) from error
     if not piece:

@@ -19,7 +19,7 @@ import msgspec
 from batchtrain.errors import ServiceError, Unreachable
 from batchtrain.service.at_once import Piece
 from batchtrain.service.downloads import partial
-from batchtrain.service.positions import write_at
+from batchtrain.service.local_files import write_at
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
 from batchtrain.storage.moving import Count, Moved, Moving

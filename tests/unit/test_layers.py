@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -251,3 +252,16 @@ def test_what_decides_in_the_emulator_knows_nothing_of_its_edge() -> None:
 def test_only_service_and_storage_reveal_a_secret() -> None:
     revealing = {_part(path) for path in files() if ".reveal()" in path.read_text(encoding="utf-8")}
     assert revealing == {"service", "storage"}
+
+
+def test_commands_that_send_nothing_import_no_sdk() -> None:
+    program = (
+        "import sys; from batchtrain.cli.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'azure'], file=sys.stderr)"
+    )
+    recipe = str(PACKAGE.parent / "recipes" / "mpi4py-MPICH")
+    for words in (["--help"], ["config", "validate", recipe], ["config", "plan", recipe]):
+        done = subprocess.run([sys.executable, "-c", program, *words], check=True, capture_output=True, text=True)
+        assert done.stderr.splitlines()[-1] == "[]", words

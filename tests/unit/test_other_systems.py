@@ -17,7 +17,7 @@ from batchtrain.errors import UsageError
 from batchtrain.runs import directory
 from batchtrain.runs.local_names import safe_path
 from batchtrain.runs.recording import now
-from batchtrain.service.positions import read_at, write_at
+from batchtrain.service.local_files import read_at, write_at
 
 BLOCKED = """\
 import importlib, pkgutil, sys

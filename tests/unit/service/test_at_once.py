@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.service import positions
+from batchtrain.service import local_files
 from batchtrain.service.at_once import AtOnce, Piece
 from tests.waiting import GUARD
 
@@ -105,16 +105,16 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_bytes_are_written_and_read_at_their_position(opened: int) -> None:
-    positions.write_at(opened, b"world", 6)
-    positions.write_at(opened, memoryview(b"hello "), 0)
-    assert positions.read_at(opened, 100, 6) == b"world"
-    assert positions.read_at(opened, 5, 0) == b"hello"
-    assert positions.read_at(opened, 5, 11) == b""
+    local_files.write_at(opened, b"world", 6)
+    local_files.write_at(opened, memoryview(b"hello "), 0)
+    assert local_files.read_at(opened, 100, 6) == b"world"
+    assert local_files.read_at(opened, 5, 0) == b"hello"
+    assert local_files.read_at(opened, 5, 11) == b""
 
 
 def test_bytes_that_the_system_did_not_write_at_first_are_written(opened: int, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "pwrite" if hasattr(os, "pwrite") else "write"
     whole = getattr(os, name)
     monkeypatch.setattr(os, name, lambda fd, content, *start: whole(fd, content[:2], *start))
-    positions.write_at(opened, b"hello", 3)
-    assert positions.read_at(opened, 100, 3) == b"hello"
+    local_files.write_at(opened, b"hello", 3)
+    assert local_files.read_at(opened, 100, 3) == b"hello"

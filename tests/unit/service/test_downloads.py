@@ -25,6 +25,7 @@ from batchtrain.records import File
 from batchtrain.service import connect, downloads
 from batchtrain.service.connect import Account
 from batchtrain.service.downloads import Fetched, Wanted, fetch, fetch_found, listed, node_tree, task_tree
+from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.retry import FAR, NEAR
 
 TREE = task_tree("j", "t")
@@ -226,7 +227,7 @@ def test_a_copy_is_private_where_it_is_asked_for(service: Service, client: Batch
     service.files = {"a": b"x"}
     target, umask = tmp_path / "new" / "deep" / "a", os.umask(0)
     try:
-        list(fetch(client, [Wanted(TREE, File("a", 1, NOW), target)], patience=NEAR, mode=downloads.PRIVATE))
+        list(fetch(client, [Wanted(TREE, File("a", 1, NOW), target)], patience=NEAR, mode=PRIVATE))
     finally:
         os.umask(umask)
     assert [path.stat().st_mode & 0o777 for path in (target.parents[1], target.parent, target)] == [0o700, 0o700, 0o600]

@@ -1,12 +1,25 @@
-"""Reads and writes at a position of an open file, by several threads. Windows has no os.pread and os.pwrite."""
+"""Files of this machine: directories with a mode, and reads and writes at a position by several threads.
+
+Windows has no os.pread and os.pwrite.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
+PRIVATE = 0o700
+"""The mode of a directory that only the user reads."""
 _SEEKING = threading.Lock()
 """Held between a seek and the access after it."""
+
+
+def make_directory(path: Path, mode: int) -> None:
+    """Make a directory and its missing parents, all with this mode; `Path.mkdir` gives it only to the last one."""
+    if not path.is_dir():
+        make_directory(path.parent, mode)
+        path.mkdir(mode, exist_ok=True)
 
 
 def read_at(fd: int, size: int, start: int) -> bytes:
