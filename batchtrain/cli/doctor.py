@@ -27,8 +27,8 @@ def command(directory: str | None) -> int:
     import os
     from datetime import datetime, timezone
 
-    from batchtrain import doctor
     from batchtrain.check_result import FAIL
+    from batchtrain.client import doctor
     from batchtrain.config import catalog_file, user_settings
 
     loaded = _loaded(directory)

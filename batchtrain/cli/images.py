@@ -141,9 +141,9 @@ def env(name: str, dry_run: bool, data_dir: str | None) -> None:
     environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one); recipes with the
     same packages share it. Prints the directory of the environment.
     """
+    from batchtrain.client.local import emulator_directory
     from batchtrain.containers import make_environment, recipe_images
     from batchtrain.emulator import mapped_images
-    from batchtrain.local import emulator_directory
 
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name)

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from azure.batch import BatchClient
 
-from batchtrain import following
+from batchtrain.client import following
+from batchtrain.client.following import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
 from batchtrain.errors import NotFound, TimedOut, UsageError
-from batchtrain.following import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Task
 from batchtrain.records.events import Event, MetricsSeen, RanksFailed, Stdout
