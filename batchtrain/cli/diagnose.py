@@ -70,10 +70,10 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 @common
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
-    from batchtrain.check_result import OK, WARN, Check
     from batchtrain.client.local import emulator_directory, emulator_faults
     from batchtrain.config.masking import masked_text
     from batchtrain.emulator.examine import examine
+    from batchtrain.errors import OK, WARN, Check
 
     with emulator_faults():
         report = examine(Path(data_dir) if data_dir else emulator_directory())

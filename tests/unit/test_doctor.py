@@ -13,7 +13,6 @@ from batchtrain import records
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.check_result import Check
 from batchtrain.client import doctor
 from batchtrain.client.doctor import Facts, Region, Unknown
 from batchtrain.config.types import (
@@ -30,6 +29,7 @@ from batchtrain.config.types import (
     VmConfiguration,
     VmCount,
 )
+from batchtrain.errors import Check
 from batchtrain.records import Image
 from batchtrain.service import arm
 from batchtrain.service.connect import Account

@@ -11,7 +11,6 @@ from tests.modules import PACKAGE, circles, files, graph, imports, name_of
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "check_result": set(),
     "version": set(),
     "formula": set(),
     "catalog": {"errors"},
@@ -27,14 +26,13 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"catalog", "config", "errors", "markup", "plan", "records", "version"},
     "storage": {"config", "errors", "launchers", "plan", "service"},
     "runs": {"catalog", "config", "errors", "markup", "metrics", "plan", "records", "runtime", "service", "version"},
-    "containers": {"check_result", "config", "errors", "service", "shipped"},
+    "containers": {"config", "errors", "service", "shipped"},
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
     "diagnosis": {"errors", "markup", "records", "service"},
     "display": {"catalog", "config", "errors", "markup", "plan", "records", "runs", "service"},
     "client": {
         "catalog",
-        "check_result",
         "config",
         "diagnosis",
         "display",
@@ -54,7 +52,6 @@ ALLOWED: dict[str, set[str]] = {
     "dashboard": {"catalog", "client", "config", "errors", "metrics", "records", "runs", "service", "version"},
     "cli": {
         "catalog",
-        "check_result",
         "client",
         "config",
         "containers",
