@@ -6,8 +6,8 @@ from pathlib import Path
 
 from batchtrain import records
 from batchtrain.client import client, operations
-from batchtrain.client.foreseen import Foreseen
 from batchtrain.client.operations import Tell
+from batchtrain.client.planning import Foreseen
 from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.config.types import Job as JobSettings

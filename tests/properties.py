@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from batchtrain.client.custom import read_made
+from batchtrain.client.custom_factories import read_made
 from batchtrain.config import override, reference
 from batchtrain.config.load import load
 from batchtrain.config.reference import ITEM, KEY, PropertyPath

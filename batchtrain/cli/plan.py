@@ -87,7 +87,7 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
-    from batchtrain.client.custom import read_made
+    from batchtrain.client.custom_factories import read_made
     from batchtrain.config.projects import has_former, project_of
     from batchtrain.config.source_directory import read_sources
     from batchtrain.config.travel import BLOB_STORE

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from batchtrain.client.foreseen import gathered
 from batchtrain.client.limits import Limits
 from batchtrain.client.local import emulated
 from batchtrain.client.operations import SHOW, Operations, Tell, displayed
+from batchtrain.client.planning import gathered
 from batchtrain.client.run import run
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of

@@ -17,7 +17,7 @@ from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # a slow import, which completion does not need
-    from batchtrain.client.placeholders import Placeholders
+    from batchtrain.client.late_values import Placeholders
     from batchtrain.config.types import (
         Job,
         JobManager,

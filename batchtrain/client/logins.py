@@ -14,7 +14,7 @@ from typing import NamedTuple
 from azure.batch import BatchClient
 
 from batchtrain.client import local
-from batchtrain.client.placeholders import Placeholders
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan.network import SSH_PORT

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from batchtrain import markup, records
 from batchtrain.client import logins
-from batchtrain.client.following import Follow, together
-from batchtrain.client.foreseen import Foreseen, foresee, gathered
+from batchtrain.client.late_values import Placeholders
 from batchtrain.client.local import Kept, refuse, storage
-from batchtrain.client.placeholders import Placeholders
+from batchtrain.client.log_follower import Follow, together
+from batchtrain.client.planning import Foreseen, foresee, gathered
 from batchtrain.client.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials

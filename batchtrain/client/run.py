@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
-from batchtrain.client.following import Follow
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
@@ -48,8 +48,8 @@ from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
-    from batchtrain.client.foreseen import Foreseen
     from batchtrain.client.operations import Job, Operations, Tell
+    from batchtrain.client.planning import Foreseen
 
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""

@@ -24,7 +24,7 @@ from batchtrain.errors import NotFound, TaskFailed, UsageError, printable, print
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
-from batchtrain.functions.travelling import travelling
+from batchtrain.functions.serialization import travelling
 from batchtrain.runs.finished import Result
 from batchtrain.runtime import call_function
 from batchtrain.runtime.call_function import pack

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from azure.batch import BatchClient
 
-from batchtrain.client.placeholders import Placeholders
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import ServiceError
 from batchtrain.plan import Plan, Step, plan_pool, render

@@ -16,7 +16,7 @@ from azure.batch import models
 from azure.batch._utils.model_base import Model
 
 from batchtrain.client import logins, operations
-from batchtrain.client.placeholders import Placeholders
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.left_out import LEFT_OUT

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient
 
-from batchtrain.client.following import Follow
+from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import FETCH_VARIABLE
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.display.live_view import View

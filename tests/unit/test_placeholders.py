@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from batchtrain.client.placeholders import Placeholders
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import UsageError
 from batchtrain.plan.wire import Placeholder

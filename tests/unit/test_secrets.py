@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from batchtrain.client.placeholders import Placeholders
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config import origin, schema
 from batchtrain.config.load import Examined, examine
 from batchtrain.config.masking import SECRETS, VARIABLES, secrets_in

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from batchtrain.client.custom import read_made
+from batchtrain.client.custom_factories import read_made
 from batchtrain.client.local import blob_store, refuse
 from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import has_former, project_of
