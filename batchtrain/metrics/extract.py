@@ -152,7 +152,7 @@ def number_of(role: str) -> int | None:
 
 def _program_of(own: Pattern) -> Program:
     compiled = re.compile(own.pattern)
-    return Program("metrics", "", compiled, _reader(own.name, compiled))
+    return Program("metrics", "", own.pattern, _reader(own.name, compiled))
 
 
 def _reader(metric: str, compiled: re.Pattern[str]) -> Read:
