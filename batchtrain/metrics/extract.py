@@ -22,6 +22,7 @@ FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth",
 """Texts of lines that are always read: they come once, at the end."""
 LONGEST_LINE = 64 * 1024
 """A longer line has no metrics."""
+_START = Source()
 _PREFIX = re.compile(
     r"^\[(\d{1,9}):(\d{1,9}|[A-Za-z]+(?: \d{1,9})?)\] |^\[\d+,(\d{1,9})\]<std(?:out|err)>: ?|^\[rank(\d{1,9})\]: ?"
 )
@@ -83,13 +84,14 @@ class Extractor:
                 yield from self._points(rank, line, stream)
 
     def _points(self, rank: int | None, line: str, stream: str) -> Iterator[Point]:
-        source = self._sources.get((rank, stream), Source())
-        self._sources[rank, stream] = source = _state(source, line)
+        before = self._sources.get((rank, stream), _START)
+        if (source := _state(before, line)) is not before:
+            self._sources[rank, stream] = source
         for program in self._programs:
             if program.needle in line and (match := program.pattern.search(line)):
                 point = program.read(match, source)
                 if point is not None and point.values:
-                    yield point._replace(rank=rank if point.rank is None else point.rank)
+                    yield point if rank is None or point.rank is not None else point._replace(rank=rank)
                     if program not in self._own:
                         return
         for table in TABLES if source.table else ():

@@ -68,15 +68,17 @@ def _point(text: str) -> Point | None:
     if not position:
         return None
     step, epoch = position.get("step"), position.get("epoch")
-    values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
+    if "/s" in text:
+        values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
     return Point(values, step=None if step is None else int(step), epoch=epoch)
 
 
 def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
     for match in _PAIR.finditer(text):
-        words = [word for word in match["names"].lower().split() if word not in _FILLERS]
-        name = "_".join(words) or match["names"].lower()
-        value, unit = finite(match["value"]), match["suffix"] or match["unit"] or ""
+        names, number, suffix, unit = match.group("names", "value", "suffix", "unit")
+        words = [word for word in names.lower().split() if word not in _FILLERS]
+        name = "_".join(words) or names.lower()
+        value, unit = finite(number), suffix or unit or ""
         if name in _OTHER_COUNTERS or name in _LEFT_OUT:
             continue
         if words and words[-1] in _COUNTERS and not unit:
