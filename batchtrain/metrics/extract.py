@@ -51,7 +51,8 @@ class Extractor:
         self.skipped = 0
         """Lines that were not read because too many came at once."""
         self._own = tuple(_program_of(pattern) for pattern in patterns)
-        self._programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
+        programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
+        self._programs = tuple((program.needle, program) for program in programs)
         self._sources: dict[tuple[int | None, str], Source] = {}
         self._second, self._count = 0, 0
 
@@ -87,8 +88,8 @@ class Extractor:
         before = self._sources.get((rank, stream), _START)
         if (source := _state(before, line)) is not before:
             self._sources[rank, stream] = source
-        for program in self._programs:
-            if program.needle in line and (match := program.pattern.search(line)):
+        for needle, program in self._programs:
+            if needle in line and (match := program.pattern.search(line)):
                 point = program.read(match, source)
                 if point is not None and point.values:
                     yield point if rank is None or point.rank is not None else point._replace(rank=rank)
