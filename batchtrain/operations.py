@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from batchtrain import logins, markup, records
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.config.unfilled import require_filled
 from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
 from batchtrain.display.subject import view_of
 from batchtrain.errors import (
@@ -508,6 +509,7 @@ class Jobs:
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
         """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
         if foreseen is None:
+            require_filled(recipe)
             refuse(recipe, self._client.account)
         pool = self._pool_facts(recipe, timeout, tell) if needs_pool(recipe) else None
         if foreseen is None:
