@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from typing import TYPE_CHECKING, NoReturn
 
@@ -80,7 +81,8 @@ def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
 def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
     """The user's command. Raises UsageError for an option in its place: no program begins with a dash."""
     if words and words[0].startswith("-") and words[0] != "--":
-        end = words.index("--") if "--" in words else len(words)
+        options = itertools.takewhile(lambda word: word.startswith("-"), words)
+        end = words.index("--") if "--" in words else len(tuple(options))
         again = shlex.join(("batchtrain", *verb.split(), *words[:end], name, *words[end:]))
         raise UsageError(f"options of batchtrain come before {name}: `{again}`")
     words = words[1:] if words[:1] == ("--",) else words

@@ -387,7 +387,8 @@ class Reading:
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
                 hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
-                message = "this is not the path of a property; write it as pool_specification.vm_size=..."
+                example = dotted(override.whole_path(words) or ("pool_specification", "vm_size"))
+                message = f"this is not the path of a property; write it as {example}=..."
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,20 @@ def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> N
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"pool_specification.vm_count.dedicated": "two"})
     assert [problem.file for problem in caught.value.problems] == ["--set"]
     assert "two" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("half", "whole"),
+    [
+        ("vm_size", "pool_specification.vm_size"),
+        ("vm_count.dedicated", "pool_specification.vm_count.dedicated"),
+        ("tasks[0].command", "job_specifications[0].tasks[0].command"),
+        ("nosuch", "pool_specification.vm_size"),
+    ],
+)
+def test_half_the_path_of_a_setting_is_answered_with_the_whole(half: str, whole: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"write it as {whole}=...")):
+        load(write(tmp_path, pool=POOL, jobs=JOBS), settings={half: "1"})
 
 
 def test_both_the_older_and_todays_word_are_refused(tmp_path: Path) -> None:
