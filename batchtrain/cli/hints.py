@@ -22,6 +22,8 @@ ASKING = re.compile(r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor)\b|config 
 """Commands that contact a service and need its target options."""
 READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
 """Commands that read credentials.yaml."""
+OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+)*")
+"""Commands without a name or a directory, which read the files of the command that is running."""
 WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
 """Commands whose last words belong to the user's command, so that options stand before them."""
 DOING = frozenset(
@@ -40,7 +42,9 @@ def pasted(text: str, target: str, directory: str) -> str:
 
     def completed(words: str) -> str:
         if ASKING.match(words):
+            of_files = OF_FILES.fullmatch(words) is not None
             words = _with(words, target or directory)
+            words = _with(words, directory) if of_files else words
         elif READING.match(words):
             words = _with(words, directory)
         return f"{name} {words}"

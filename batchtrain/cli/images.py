@@ -148,7 +148,7 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
     image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
-    wanted = recipe_images.environment_of(image)
+    wanted = recipe_images.environment_of(image, str(recipe))
     intended = make_environment.intend(*wanted, make_environment.home(data, os.environ))
     for line in () if intended.ready else intended.summary:
         say(line)
