@@ -27,7 +27,7 @@ def find(name: str) -> Path:
     if name in names:
         return names[name]
     folded = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     hint = f"did you mean {folded[near[0]]}?" if near else "`batchtrain recipe list` shows them"
     raise NotFound(f"there is no recipe {name}; {hint}")
 

@@ -77,10 +77,24 @@ def account(connection: Connection, _: Asked) -> dict[str, Any]:
         "name": known.name if known else "",
         "endpoint": known.endpoint if known else "",
         "emulated": bool(known and known.emulated),
+        "option": known.option if known else "",
+        "start": _first_commands(known.option if known else " --local"),
         "runs_dir": str(connection.runs),
         "changes": connection.changes,
         "version": __version__,
     }
+
+
+def _first_commands(option: str) -> tuple[str, ...]:
+    """The commands that run a first recipe on the account."""
+    prepare = "images env" if option else "doctor"
+    return tuple(
+        f"batchtrain {words}"
+        for words in (f"recipe new {FIRST_RECIPE}", f"{prepare} {FIRST_RECIPE}", f"run {FIRST_RECIPE}{option}")
+    )
+
+
+FIRST_RECIPE = "mpi4py-MPICH"
 
 
 def overview(connection: Connection, asked: Asked) -> dict[str, Any]:
