@@ -81,9 +81,10 @@ OLD_KERAS = KERAS._replace(data=OLD_DIGITS, file="model.h5")
 
 EVALUATIONS: Mapping[str, Evaluation] = {
     "PyTorch-Language-Model": Evaluation(
-        "float(torch.nn.functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()))",
+        "(lambda text: torch.nn.functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()))"
+        "(train.Text.made().batch(0, 'cpu'))",
         OF_TORCH,
-        "import torch; text = train.Text.made().batch(0, 'cpu')",
+        "import torch",
         name="loss",
     ),
     **dict.fromkeys(("PyTorch-CPU", "PyTorch-GPU", "Horovod-PyTorch", "DeepSpeed"), TORCH),
@@ -142,6 +143,7 @@ def measured(recipe: str, prefix: Path, directory: Path) -> tuple[float, float]:
             "OPAL_PREFIX": str(prefix),
             "LD_LIBRARY_PATH": f"{prefix}/lib",
             "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         },
         capture_output=True,
