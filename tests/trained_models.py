@@ -102,7 +102,7 @@ EVALUATIONS: Mapping[str, Evaluation] = {
         "weights = numpy.random.normal(size=weights.shape)",
         digits("RandomState(0)", 360),
         "model.npz",
-    )._replace(task="rbf-c10-gamma0.001"),
+    )._replace(task="rbf-c10-gamma1e-3"),
 }
 """The recipes that train. Benchmarks and the recipe of an existing document have programs of others."""
 
