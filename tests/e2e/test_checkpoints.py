@@ -104,6 +104,8 @@ def test_a_checkpoint_that_was_half_written_at_the_kill_is_not_continued_from(ba
         _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert printed[-2:] == ["continues from step-1 of step-1 step-2", "whole"], printed
+    (result,) = (batchtrain.cwd / "runs/latest/outputs").glob("*/*/weights")  # as there are no other results
+    assert (result.parent.name, result.read_text()) == ("step-1", "whole")
 
 
 HEARS = """
