@@ -54,7 +54,7 @@ def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(tra
     (accuracy,) = re.findall(r"^test accuracy [\d.]+$", done.stdout, flags=re.M)
     home = tmp_path / "runs/latest"
     model = home / "outputs/train/weights.npz"
-    assert re.fullmatch(r"results: \S+-digits-\w{4}: 1 file, [\d.]+ KiB in outputs/", done.stderr.splitlines()[-1])
+    assert re.fullmatch(r"results: \S+-digits-\w{4}: 2 files, [\d.]+ KiB in outputs/", done.stderr.splitlines()[-1])
 
     program = tmp_path / "loaded.py"
     program.write_text(LOADED)
