@@ -125,7 +125,7 @@ def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:
     """The same file by each of the other ways."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     file = "wd/output/weights.npz"
-    (row,) = json.loads(trained("jobs", "get", "digits", "output/*", "-d", "got", "--local", "-o", "json").stdout)
+    (row,) = json.loads(trained("jobs", "get", "digits", "output/*.npz", "-d", "got", "--local", "-o", "json").stdout)
     assert (row["path"], row["sha256"]) == (file, digest)
     assert (tmp_path / row["local"]).read_bytes() == model.read_bytes()
     listed = json.loads(trained("jobs", "files", "digits", "train", "--all-nodes", "--local", "-o", "json").stdout)
