@@ -17,8 +17,9 @@ MODULE = File(".batchtrain/python/batchtrain_checkpoint.py", runtime.CHECKPOINT)
 LINEAGE = File(".batchtrain/python/batchtrain_lineage.py", runtime.LINEAGE)
 FACTS = ".batchtrain/python/batchtrain_lineage.json"
 _LINEAGE = f'"$bt_python" -I -S "$AZ_BATCH_TASK_SHARED_DIR/{LINEAGE.name}"'
-FINISHED = f"{{ bt_python=$(type -P python3) && {_LINEAGE} finished >/dev/null 2>&1; true; }}"
-"""The command after a task that succeeded: the next run says that the training had finished."""
+FINISHED = f"{{ bt_python=$(type -P python3) && {_LINEAGE} finished >/dev/null; true; }}"
+"""The command after a task that succeeded: the next run says that the training had finished, and the last checkpoint is
+copied to empty results."""
 
 
 class Place(NamedTuple):

@@ -9,7 +9,7 @@ import msgspec
 
 from batchtrain.config import travel
 from batchtrain.config.travel import AnySource
-from batchtrain.config.types import Task
+from batchtrain.config.types import Results, Task, bytes_of
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, Shape
@@ -49,6 +49,7 @@ def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]
     files = {name: sha256[:_FILE_DIGITS] for name, sha256 in digests}
     if len(files) > MOST_FILES:
         files = {f"the {len(files):,} files of `{task.source}`": _digest(digests)[:_FILE_DIGITS]}
+    results = task.results or Results()
     return {
         "files": files,
         "settings": {
@@ -59,6 +60,7 @@ def _facts(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]
         "nodes": shape.instances,
         "ranks": _ranks(task, shape),
         "reshard": task.checkpoint is None or task.checkpoint.reshard,
+        "results": bytes_of(results.max_size) if {*Results().include} <= {*results.include} else 0,
     }
 
 

@@ -2,7 +2,8 @@
 
     python3 batchtrain_lineage.py begin TRAINING [FORMER]   prints the directory on stdout, and which run it continues
                                                             on stderr
-    python3 batchtrain_lineage.py finished                  notes that this run has finished the training
+    python3 batchtrain_lineage.py finished                  notes that this run has finished the training, and copies
+                                                            the last checkpoint to the results if there are none
 
 TRAINING is a directory on a shared volume. Below it are the lines of checkpoints `1`, `2`, …: a run with `fresh` or
 `resume` begins the next line, any other run continues the last one, and so does each retry of a task. FORMER is the
@@ -30,6 +31,8 @@ import batchtrain_checkpoint as checkpoint  # type: ignore[import-not-found]  # 
 RECORDS = "lineage.jsonl"
 NOTE = ".batchtrain-lineage.json"
 """The record of this run in the directory of the task, from where it is fetched."""
+RESULTS = "output"
+"""The directory of results in a working directory."""
 SHOWN = 5
 """Names of changed files that are printed."""
 
@@ -259,6 +262,29 @@ def empty_line(line: int, earlier: "dict[str, Any]") -> "list[str]":
     ]
 
 
+def finish() -> None:
+    """Note that this run has finished. Raises OSError."""
+    with open(note(), encoding="utf-8") as file:
+        record = json.load(file)
+    directory(record["training"], record["line"])
+    path = checkpoint.newest()
+    append(record["training"], {"run": record["run"], "finished": checkpoint.step_of(path)})
+    bring_home(path, os.environ["AZ_BATCH_TASK_WORKING_DIR"], record["results"])
+
+
+def bring_home(path: "str | None", working: str, most: int) -> None:
+    """Copy the last checkpoint to the results of a task that has none, if it has at most so many bytes."""
+    results = os.path.join(working, RESULTS)
+    if path is None or any(names for _, _, names in os.walk(results)):
+        return
+    sizes = [os.path.getsize(os.path.join(top, name)) for top, _, names in os.walk(path) for name in names]
+    if sum(sizes) <= most:
+        shutil.copytree(path, os.path.join(results, os.path.basename(path)))
+    else:
+        text = "the results are empty, and the last checkpoint, %s, is larger than `results.max_size`: it stays there"
+        print("batchtrain: " + text % path, file=sys.stderr)
+
+
 def note() -> str:
     return os.path.join(os.environ["AZ_BATCH_TASK_DIR"], NOTE)
 
@@ -266,11 +292,10 @@ def note() -> str:
 def main(arguments: "list[str]") -> int:
     """The shell's way in."""
     if arguments == ["finished"]:
-        with open(note(), encoding="utf-8") as file:
-            record = json.load(file)
-        directory(record["training"], record["line"])
-        finished = {"run": record["run"], "finished": checkpoint.step_of(checkpoint.newest())}
-        append(record["training"], finished)
+        try:
+            finish()
+        except OSError as error:  # the training has succeeded
+            print("batchtrain: `checkpoint`: %s" % error, file=sys.stderr)
         return 0
     training, former = (*arguments[1:], "")[:2]
     with open(os.path.join(HERE, "batchtrain_lineage.json"), encoding="utf-8") as file:

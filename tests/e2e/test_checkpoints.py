@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from batchtrain.emulator import mapped_images, server, steering
+from tests import trained_models
 
 from .test_frameworks import COMMAND, JOB, SHARED, befall, interrupted, mapped, recorded, started
 
@@ -39,6 +40,8 @@ def test_a_training_that_is_preempted_three_times_ends_with_the_weights_of_an_un
     assert sorted(WEIGHTS.findall(preempted)) == sorted(WEIGHTS.findall(undisturbed))
     assert len({weights for _, weights in WEIGHTS.findall(undisturbed)}) == 1
     assert recorded(batchtrain.cwd / "runs/latest") >= {"loss", "perplexity", "total_samples_per_second"}
+    (loss,) = re.findall(r"rank 0 of 2 host \S+ loss (\S+) ", preempted)
+    trained_models.check(LANGUAGE_MODEL, framework_environment("pytorch"), batchtrain.cwd, float(loss))
 
 
 def recipe(directory: Path, script: str, **task: Any) -> str:
@@ -101,6 +104,8 @@ def test_a_checkpoint_that_was_half_written_at_the_kill_is_not_continued_from(ba
         _, errors = process.communicate()
     assert process.returncode == 0, errors
     assert printed[-2:] == ["continues from step-1 of step-1 step-2", "whole"], printed
+    (result,) = (batchtrain.cwd / "runs/latest/outputs").glob("*/*/weights")  # as there are no other results
+    assert (result.parent.name, result.read_text()) == ("step-1", "whole")
 
 
 HEARS = """

@@ -18,7 +18,7 @@ import pytest
 from batchtrain.config.load import load
 from batchtrain.containers.recipe_images import behind
 from batchtrain.emulator import mapped_images, server, steering
-from tests import recipe_readmes
+from tests import recipe_readmes, trained_models
 from tests.conftest import framework_prefix
 from tests.waiting import until
 
@@ -305,6 +305,15 @@ def check(mode: Mode, batchtrain: Any, prepared: Callable[[str], str]) -> None:
     (file,) = left.glob("metrics/*.jsonl")
     assert {"loss", "accuracy"} & names_in(file)
     assert "test_accuracy" in recorded(left)
+    if mode.recipe in trained_models.EVALUATIONS:
+        check_model(mode.recipe, batchtrain.cwd, printed)
+
+
+def check_model(recipe: str, directory: Path, printed: str) -> None:
+    """A new process loads the model of a run and reaches the accuracy that the run printed."""
+    accuracy = re.findall(r"^(?:\[[\w: ]+\] )?test accuracy (\S+)$", printed, flags=re.M)[-1]  # of the last attempt
+    prefix = framework_prefix(recipe_readmes.environment_of(recipe))
+    trained_models.check(recipe, prefix, directory, float(accuracy))
 
 
 def recorded(run: Path) -> set[str]:
@@ -348,6 +357,7 @@ def test_one_process_trains_on_all_devices_of_its_node(batchtrain: Any) -> None:
     printed = recipe_readmes.follow(batchtrain, framework_prefix, "TensorFlow-GPU", *settings)
     (accuracy,) = re.findall(r"^replicas 2 accuracy (\S+) weights", printed, flags=re.M)
     assert float(accuracy) >= 0.9
+    check_model("TensorFlow-GPU", batchtrain.cwd, printed)
 
 
 @variant

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.cli import shipped_recipes
-from tests import azurite, recipe_readmes
+from tests import azurite, recipe_readmes, trained_models
 
 from .test_frameworks import recorded
 
@@ -31,6 +31,8 @@ def test_a_reader_gets_the_best_of_a_sweep(batchtrain: Any, mpi_environment: Cal
     assert "best: 60 results" in printed
     assert re.search(r"best: best \{.*\} accuracy 0\.99", printed)
     assert "test_accuracy" in recorded(batchtrain.cwd / "runs/latest")
+    (accuracy,) = re.findall(r'best: (\S+) \{"kernel": "rbf", "c": 10, "gamma": 0\.001\}', printed)
+    trained_models.check("Digits-Sweep", mpi_environment("openmpi"), batchtrain.cwd, float(accuracy))
 
 
 @pytest.mark.parametrize("recipe", PLANNED)

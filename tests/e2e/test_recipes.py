@@ -8,20 +8,22 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from tests import needs
+from tests import needs, trained_models
 
-from .conftest import left_running
+from .conftest import IMAGES, left_running
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 MPIS = ("MPICH", "OpenMPI", "IntelMPI")
 RANK_LINE = re.compile(r"epoch (\d+) rank (\d+) node (\S+) host (\S+) shard (\d+) weights ([0-9a-f]{64})")
 TRAIN = "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 20"
+OUTPUT = "--output $AZ_BATCH_TASK_WORKING_DIR/output"
 COMMAND = "job_specifications[0].tasks[0].command"
 PRE = "job_specifications[0].tasks[0].multi_instance.pre_execution_command"
 
@@ -37,8 +39,10 @@ def pre_execution(mpi: str) -> str:
 
 
 @each_mpi
-def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(mpi: str, trained: Any) -> None:
-    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local", "--set", f"{COMMAND}={TRAIN} --verify")
+def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(
+    mpi: str, trained: Any, mpi_environment: Callable[[str], Path]
+) -> None:
+    done = trained("run", str(RECIPES / f"mpi4py-{mpi}"), "--local", "--set", f"{COMMAND}={TRAIN} --verify {OUTPUT}")
     printed = [match for line in done.stdout.splitlines() if (match := RANK_LINE.fullmatch(line))]
     accuracy = float(re.findall(r"^test accuracy (\S+)$", done.stdout, flags=re.M)[0])
     assert accuracy >= 0.95
@@ -53,6 +57,7 @@ def test_a_recipe_trains_on_two_nodes_with_equal_weights_and_disjoint_shards(mpi
     assert all(len(values) == 1 for values in hashes.values())
     written = trained.cwd / "runs/latest/metrics/train/0.jsonl"
     assert json.loads(written.read_text().splitlines()[-1])["test_accuracy"] == pytest.approx(accuracy, abs=1e-4)
+    trained_models.check(f"mpi4py-{mpi}", mpi_environment(IMAGES[mpi][1]), trained.cwd, accuracy)
 
 
 WITHOUT_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up; exec "$0" "$@"')

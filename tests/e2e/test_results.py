@@ -54,7 +54,7 @@ def test_a_digits_model_of_two_nodes_comes_home_and_has_the_printed_accuracy(tra
     (accuracy,) = re.findall(r"^test accuracy [\d.]+$", done.stdout, flags=re.M)
     home = tmp_path / "runs/latest"
     model = home / "outputs/train/weights.npz"
-    assert re.fullmatch(r"results: \S+-digits-\w{4}: 1 file, [\d.]+ KiB in outputs/", done.stderr.splitlines()[-1])
+    assert re.fullmatch(r"results: \S+-digits-\w{4}: 2 files, [\d.]+ KiB in outputs/", done.stderr.splitlines()[-1])
 
     program = tmp_path / "loaded.py"
     program.write_text(LOADED)
@@ -125,7 +125,7 @@ def _check_files(trained: Any, model: Path, tmp_path: Path) -> None:
     """The same file by each of the other ways."""
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     file = "wd/output/weights.npz"
-    (row,) = json.loads(trained("jobs", "get", "digits", "output/*", "-d", "got", "--local", "-o", "json").stdout)
+    (row,) = json.loads(trained("jobs", "get", "digits", "output/*.npz", "-d", "got", "--local", "-o", "json").stdout)
     assert (row["path"], row["sha256"]) == (file, digest)
     assert (tmp_path / row["local"]).read_bytes() == model.read_bytes()
     listed = json.loads(trained("jobs", "files", "digits", "train", "--all-nodes", "--local", "-o", "json").stdout)

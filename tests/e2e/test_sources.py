@@ -124,7 +124,8 @@ def test_the_imagenet_program_starts_its_own_processes_on_each_node(batchtrain: 
 def test_the_imagenet_program_takes_dataparallel_alone_and_continues_its_checkpoint(
     batchtrain: Any, prepared: Prepared
 ) -> None:
-    again = f"python -u {SHARED}/imagenet.py {FOLDER}-$RANK -j 0 --image-size 32 --evaluate --resume model_best.pth.tar"
+    resume = "--evaluate --resume output/model_best.pth.tar"
+    again = f"python -u {SHARED}/imagenet.py {FOLDER}-$RANK -j 0 --image-size 32 {resume}"
     printed = said(batchtrain, prepared("PyTorch-CPU"), WITHOUT_GANG, imagenet(f"--epochs 2 -b 16 && {again}"))
     assert "=> using DataParallel" in printed
     assert "=> loaded checkpoint" in printed

@@ -76,6 +76,7 @@ def train(options: argparse.Namespace, accelerator: Accelerator) -> None:
     if accelerator.is_main_process:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep(accelerator, model, test_accuracy=accuracy)
 
 
 def load() -> tuple[TensorDataset, tuple[torch.Tensor, torch.Tensor]]:
@@ -93,6 +94,14 @@ def load() -> tuple[TensorDataset, tuple[torch.Tensor, torch.Tensor]]:
 def digest(model: nn.Module) -> str:
     """SHA-256 of all parameters."""
     return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+def keep(accelerator: Accelerator, model: nn.Module, **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    accelerator.save_model(model, "output")  # model.safetensors
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

@@ -97,6 +97,7 @@ def train(options):
     if rank == 0:
         say("test accuracy {:.4f}".format(final))
         record(test_accuracy=final)
+        keep(network, test_accuracy=final)
 
 
 def restore(trainer):
@@ -153,6 +154,14 @@ def accuracy(network, images, labels):
 def digest(network):
     parts = sorted((parameter.uid, parameter.value.tobytes()) for parameter in network.parameters)
     return hashlib.sha256(b"".join(part for _, part in parts)).hexdigest()
+
+
+def keep(network, **metrics):
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    network.save("output/model.dnn")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values):

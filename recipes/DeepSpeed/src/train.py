@@ -66,12 +66,14 @@ def train(engine: deepspeed.DeepSpeedEngine, epochs: int, verify: bool) -> None:
     with torch.no_grad():
         right = engine(test_images).argmax(1) == test_labels
     accuracy = right.float().mean().item()
+    weights = whole(engine)
     if verify:
         place = f"rank {rank} of {size} host {socket.gethostname()} stage {engine.zero_optimization_stage()}"
-        say(f"{place} accuracy {accuracy:.4f} weights {digest(engine)}")
+        say(f"{place} accuracy {accuracy:.4f} weights {digest(weights)}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep(weights, test_accuracy=accuracy)
 
 
 def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -85,11 +87,23 @@ def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
 
 
-def digest(engine: deepspeed.DeepSpeedEngine) -> str:
-    """SHA-256 of all parameters; with stage 3 they are gathered from the ranks first."""
-    parameters = list(engine.module.parameters())
-    with deepspeed.zero.GatheredParameters(parameters, enabled=engine.zero_optimization_stage() == 3):
-        return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in parameters)).hexdigest()
+def whole(engine: deepspeed.DeepSpeedEngine) -> dict[str, torch.Tensor]:
+    """All parameters by name; with stage 3 they are gathered from the ranks first, so every rank calls this."""
+    gathered = engine.zero_optimization_stage() == 3
+    with deepspeed.zero.GatheredParameters(list(engine.module.parameters()), enabled=gathered):
+        return {name: part.detach().cpu().clone() for name, part in engine.module.named_parameters()}
+
+
+def digest(weights: dict[str, torch.Tensor]) -> str:
+    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in weights.values())).hexdigest()
+
+
+def keep(weights: dict[str, torch.Tensor], **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    torch.save(weights, "output/model.pt")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

@@ -1,4 +1,4 @@
-"""Kernel ridge regression on handwritten digits; writes its parameters and accuracy to result.json."""
+"""Kernel ridge regression on handwritten digits; writes its parameters and accuracy to result.json, and its model."""
 
 import argparse
 import gzip
@@ -44,6 +44,16 @@ def main():
     record(test_accuracy=accuracy)
     with open("result.json", "w") as file:
         json.dump({"parameters": parameters, "accuracy": accuracy}, file)
+    keep(given, images[train].astype("uint8"), weights.astype("float32"), test_accuracy=accuracy)
+
+
+def keep(given, images, weights, **metrics):
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    known = {"images": images, "weights": weights}
+    numpy.savez_compressed("output/model.npz", kernel=given.kernel, gamma=given.gamma, **known)
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values):

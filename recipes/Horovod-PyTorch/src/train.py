@@ -87,6 +87,7 @@ def train(
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep(model, test_accuracy=accuracy)
 
 
 def load() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -102,6 +103,14 @@ def load() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch
 
 def digest(model: nn.Module) -> str:
     return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
+def keep(model: nn.Module, **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    torch.save(model.state_dict(), "output/model.pt")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

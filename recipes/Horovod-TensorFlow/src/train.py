@@ -91,6 +91,7 @@ def train(epochs: int, train_set, test_set, verify: bool) -> None:
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep([variable.numpy() for variable in variables], test_accuracy=accuracy)
 
 
 def scores(variables, images):
@@ -106,6 +107,18 @@ def load():
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def keep(weights: list[np.ndarray], **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    model = tf.Module()
+    model.weights = [tf.Variable(part) for part in weights]
+    signature = [tf.TensorSpec((None, 64), tf.float32)]
+    model.scores = tf.function(lambda images: scores(model.weights, images), input_signature=signature)
+    tf.saved_model.save(model, "output/model")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

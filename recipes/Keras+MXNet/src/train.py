@@ -84,6 +84,7 @@ def train(epochs, store, verify, layers):
     if rank == 0:
         say("test accuracy {:.4f}".format(accuracy))
         record(test_accuracy=accuracy)
+        keep(model, test_accuracy=accuracy)
 
 
 def each_epoch():
@@ -112,6 +113,14 @@ def load():
     order = np.random.RandomState(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype("float32"), np.eye(10, dtype="float32")[digits.target[order]]
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def keep(model, **metrics):
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    model.save("output/model.h5", include_optimizer=False)
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values):

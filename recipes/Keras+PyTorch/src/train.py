@@ -82,6 +82,7 @@ def train(epochs: int, verify: bool) -> None:
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep(model, test_accuracy=accuracy)
 
 
 def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, np.ndarray]]:
@@ -94,6 +95,14 @@ def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple
     labels = digits.target[order]
     train_labels = torch.tensor(labels[TEST_IMAGES:], device=device)
     return (images[TEST_IMAGES:], train_labels), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def keep(model: keras.Model, **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    model.save("output/model.keras")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

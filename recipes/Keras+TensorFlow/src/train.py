@@ -75,6 +75,7 @@ def train(epochs: int, verify: bool, strategy: tf.distribute.MultiWorkerMirrored
     if index == 0:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep(model, weights, test_accuracy=accuracy)
     meet(strategy)
 
 
@@ -136,6 +137,16 @@ def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = (digits.data[order] / 16).astype(np.float32), digits.target[order].astype(np.int32)
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
+
+
+def keep(model: tf.keras.Model, weights: list[np.ndarray], **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    alone = tf.keras.models.clone_model(model)  # outside of the strategy: one worker has it
+    alone.set_weights(weights)
+    alone.save("output/model.keras")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

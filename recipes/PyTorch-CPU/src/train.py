@@ -86,12 +86,14 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     with torch.no_grad():
         right = model(test_images).argmax(1) == test_labels  # with FSDP every rank has to take part in this
     accuracy = right.float().mean().item()
+    weights = whole(model)
     if options.verify:
         place = f"rank {rank} of {size} host {socket.gethostname()} device {device.type}"
-        say(f"{place} accuracy {accuracy:.4f} weights {digest(model)}")
+        say(f"{place} accuracy {accuracy:.4f} weights {digest(weights)}")
     if rank == 0:
         say(f"test accuracy {accuracy:.4f}")
         record(test_accuracy=accuracy)
+        keep(weights, test_accuracy=accuracy)
 
 
 def load(device: torch.device) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
@@ -118,10 +120,22 @@ def parallel(model: nn.Module, how: str) -> nn.Module:
     return fully_shard(model)
 
 
-def digest(model: nn.Module) -> str:
-    """SHA-256 of all parameters. A sharded parameter is gathered first."""
-    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
-    return hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in whole)).hexdigest()
+def whole(model: nn.Module) -> dict[str, torch.Tensor]:
+    """All parameters by name, as the model alone has them. Sharded parameters are gathered, so every rank calls this."""
+    state = getattr(model, "module", model).state_dict()  # DDP and DataParallel have the model inside
+    return {name: (p.full_tensor() if hasattr(p, "full_tensor") else p).cpu() for name, p in state.items()}
+
+
+def digest(weights: dict[str, torch.Tensor]) -> str:
+    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in weights.values())).hexdigest()
+
+
+def keep(weights: dict[str, torch.Tensor], **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    torch.save(weights, "output/model.pt")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

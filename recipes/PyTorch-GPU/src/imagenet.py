@@ -263,9 +263,10 @@ def resume(model, optimizer, scheduler, device, options) -> tuple[int, float]:  
 
 
 def save(state: dict, best: bool) -> None:
-    torch.save(state, "checkpoint.pth.tar")
+    os.makedirs("output", exist_ok=True)  # comes home with the results
+    torch.save(state, "output/checkpoint.pth.tar")
     if best:
-        shutil.copyfile("checkpoint.pth.tar", "model_best.pth.tar")
+        shutil.copyfile("output/checkpoint.pth.tar", "output/model_best.pth.tar")
 
 
 def validate(loader: DataLoader, model: nn.Module, device: torch.device, options: argparse.Namespace) -> float:

@@ -32,7 +32,6 @@ import time
 from concurrent.futures import Future
 from typing import NamedTuple
 
-import batchtrain_checkpoint as checkpoint
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -40,6 +39,11 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+try:
+    import batchtrain_checkpoint as checkpoint  # comes with a task that has `checkpoint`
+except ImportError:  # outside of a task, only the model is imported
+    checkpoint = None
 
 BATCH, CONTEXT, WIDTH, HEADS, LAYERS = 16, 48, 64, 4, 2
 """Sequences a step, over all ranks; characters of a sequence; the size of the model."""
@@ -96,11 +100,12 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
             saver.save(step)
     saver.finish()
 
-    weights = digest(model)
-    say(f"rank {rank} of {size} host {socket.gethostname()} loss {loss_now(model, text, device):.4f} weights {weights}")
+    weights, loss = whole(model), loss_now(model, text, device)
+    say(f"rank {rank} of {size} host {socket.gethostname()} loss {loss:.4f} weights {digest(weights)}")
     sample = continued(model, text, "the ", device)  # every rank takes part in it
     if rank == 0:
         say(f"sample: {sample}")
+        keep(weights, loss=loss, perplexity=math.exp(loss))
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------
@@ -186,6 +191,14 @@ class Model(nn.Module):
             x = block(x)
         return self.scores(self.last(x))
 
+    @classmethod
+    def load(cls, path: str) -> Model:
+        """The trained model of a run, on the CPU."""
+        weights = torch.load(path)
+        model = cls(len(weights["letters.weight"]))
+        model.load_state_dict(weights)
+        return model
+
 
 class Block(nn.Module):
     def __init__(self) -> None:
@@ -224,10 +237,13 @@ def continued(model: nn.Module, text: Text, words: str, device: torch.device) ->
     return words.strip()
 
 
-def digest(model: nn.Module) -> str:
-    """SHA-256 of all parameters, which are gathered first."""
-    whole = [parameter.full_tensor().detach().cpu().numpy().tobytes() for parameter in model.parameters()]
-    return hashlib.sha256(b"".join(whole)).hexdigest()
+def whole(model: nn.Module) -> dict[str, torch.Tensor]:
+    """All parameters by name, gathered from the ranks: every rank calls this."""
+    return {name: part.full_tensor().detach().cpu() for name, part in model.named_parameters()}
+
+
+def digest(weights: dict[str, torch.Tensor]) -> str:
+    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in weights.values())).hexdigest()
 
 
 # --- the text -------------------------------------------------------------------------------------------------------
@@ -256,6 +272,14 @@ class Text(NamedTuple):
         chance = torch.Generator().manual_seed(step)
         starts = torch.randint(len(self.numbers) - CONTEXT - 1, (BATCH,), generator=chance)
         return torch.stack([self.numbers[start : start + CONTEXT + 1] for start in starts]).to(device)
+
+
+def keep(weights: dict[str, torch.Tensor], **metrics: float) -> None:
+    """Write the model and its metrics to `output`, which comes home with the results."""
+    os.makedirs("output", exist_ok=True)
+    torch.save(weights, "output/model.pt")
+    with open("output/metrics.json", "w") as file:
+        json.dump(metrics, file)
 
 
 def record(**values: float) -> None:

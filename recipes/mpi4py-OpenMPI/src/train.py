@@ -107,8 +107,11 @@ def train(options: argparse.Namespace, comm) -> None:
     if rank == 0:
         if options.output:
             say(f"checkpoint {in_task(options.output / CHECKPOINT)}")
-        say(f"test accuracy {accuracy(weights, *test_set):.4f}")
-        record(test_accuracy=accuracy(weights, *test_set))
+        reached = accuracy(weights, *test_set)
+        say(f"test accuracy {reached:.4f}")
+        record(test_accuracy=reached)
+        if options.output:
+            (options.output / "metrics.json").write_text(json.dumps({"test_accuracy": reached}))
 
 
 def load() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:

@@ -7,11 +7,12 @@ import re
 import pytest
 
 from batchtrain.cli import shipped_recipes
-from tests import recipe_readmes
+from tests import recipe_readmes, trained_models
 
 ALL = [place.name for place in shipped_recipes.every()]
-ORDER = ["Run it here", "What it prints", "Run it on Azure", "The files", "What to change first"]
-"""What it shows comes first of all and has no heading."""
+LOAD = "Load the model"
+ORDER = ["Run it here", "What it prints", LOAD, "Run it on Azure", "The files", "What to change first"]
+"""What it shows comes first of all and has no heading. Only a recipe that trains has a model."""
 AS_ON_A_NODE = "CNTK-GPU-Infiniband-IntelMPI"
 """The recipe of an existing document, whose paths are put on this machine."""
 
@@ -23,7 +24,8 @@ def sections(recipe: str) -> list[str]:
 
 @pytest.mark.parametrize("recipe", ALL)
 def test_a_readme_has_its_sections_in_the_one_order(recipe: str) -> None:
-    assert sections(recipe)[: len(ORDER)] == ORDER
+    order = [name for name in ORDER if name != LOAD or recipe in trained_models.EVALUATIONS]
+    assert sections(recipe)[: len(order)] == order
 
 
 @pytest.mark.parametrize("recipe", [name for name in ALL if name != AS_ON_A_NODE])
@@ -34,3 +36,14 @@ def test_three_commands_copy_the_recipe_and_run_it_or_plan_it(recipe: str) -> No
         assert (prepare, run[:3]) == (["images", "env", recipe], ["run", recipe, "--local"])
     else:
         assert (prepare, run) == (["config", "validate", recipe], ["config", "plan", recipe])
+
+
+@pytest.mark.parametrize("recipe", trained_models.EVALUATIONS)
+def test_three_lines_load_the_model(recipe: str) -> None:
+    assert len(trained_models.lines(recipe).splitlines()) == 3
+
+
+def test_every_recipe_with_a_program_has_a_model_or_measures() -> None:
+    programs = {place.name for place in shipped_recipes.every() if (place / "src").is_dir()}
+    measuring = {name for name in programs if "Bench" in name}
+    assert programs - measuring == {*trained_models.EVALUATIONS}

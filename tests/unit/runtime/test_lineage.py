@@ -22,11 +22,12 @@ FACTS: dict[str, Any] = {
     "nodes": 2,
     "ranks": 4,
     "reshard": True,
+    "results": 1000,
 }
 STEP = "import batchtrain_checkpoint as c; c.complete(c.begin({}))"
 
 
-def names(directory: str) -> list[str]:
+def names(directory: str | Path) -> list[str]:
     return sorted(path.name for path in Path(directory).iterdir())
 
 
@@ -50,7 +51,12 @@ class Node:
         (self.python / "batchtrain_lineage.json").write_text(
             json.dumps({**FACTS, **more}, ensure_ascii=False), encoding="utf-8"
         )
-        environment = {**os.environ, "AZ_BATCH_TASK_DIR": str(self.home / "task"), "PYTHONPATH": str(self.python)}
+        environment = {
+            **os.environ,
+            "AZ_BATCH_TASK_DIR": str(self.home / "task"),
+            "AZ_BATCH_TASK_WORKING_DIR": str(self.home / "task" / "wd"),
+            "PYTHONPATH": str(self.python),
+        }
         environment.update(environment_more)
         environment["BATCHTRAIN_LINEAGE"] = json.dumps({"run": name, **told})
         command = [sys.executable, *isolated, str(self.python / "batchtrain_lineage.py")]
@@ -62,8 +68,13 @@ class Node:
         for step in steps:
             subprocess.run([sys.executable, "-c", STEP.format(step)], env=environment, check=True)
         if finish:
-            subprocess.run([*command, "finished"], env=environment, check=True)
+            ended = subprocess.run([*command, "finished"], env=environment, check=True, capture_output=True, text=True)
+            self.said += ended.stderr.splitlines()
         return self
+
+    @property
+    def results(self) -> Path:
+        return self.home / "task" / "wd" / "output"
 
     @property
     def steps(self) -> list[str]:
@@ -136,6 +147,25 @@ def test_the_run_after_a_finished_one_says_so_and_how_to_start_anew(node: Node) 
         "that run had finished the training; `batchtrain run` with --fresh starts anew"
     ]  # fmt: skip
     assert node.record["continues"]["finished"]
+
+
+def test_the_last_checkpoint_of_a_task_without_results_becomes_its_result(node: Node) -> None:
+    node.run("a", 1, 2, finish=True)
+    assert names(node.results) == ["step-2"]
+    assert names(node.results / "step-2") == ["manifest.json"]
+
+
+def test_a_task_with_results_gets_no_checkpoint(node: Node) -> None:
+    node.results.mkdir(parents=True)
+    (node.results / "model").touch()
+    node.run("a", 1, finish=True)
+    assert names(node.results) == ["model"]
+
+
+def test_a_checkpoint_that_is_larger_than_the_results_may_be_stays_on_the_volume(node: Node) -> None:
+    node.run("a", 1, finish=True, results=10)
+    assert not node.results.exists()
+    assert f"{node.directory}/step-1, is larger than `results.max_size`: it stays there" in node.said[-1]
 
 
 def test_a_run_that_trained_on_has_not_finished_again(node: Node) -> None:
