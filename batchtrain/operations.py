@@ -31,7 +31,7 @@ from batchtrain.errors import (
 )
 from batchtrain.following import Follow, together
 from batchtrain.foreseen import Foreseen, foresee, gathered
-from batchtrain.local import Kept, refuse, storage
+from batchtrain.local import Kept, add_sizes, refuse, storage
 from batchtrain.placeholders import Placeholders
 from batchtrain.plan import diff, plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
@@ -185,6 +185,8 @@ class Operations:
         register: Register | None = None,
     ) -> None:
         """Send a plan's requests in order. register: receives what they create."""
+        if self.account.emulated and self.account.home:
+            add_sizes(recipe.catalog, Path(self.account.home))
         register = register or self.register(recipe)
         values = self._values(recipe)
         others: submit.Others = {

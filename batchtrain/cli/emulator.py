@@ -103,8 +103,9 @@ def start(
     foreground: bool,
 ) -> None:
     """Start the emulator. It listens on loopback only."""
+    from batchtrain.config import catalog_file
     from batchtrain.emulator import server, trust
-    from batchtrain.local import use
+    from batchtrain.local import add_sizes, use
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -125,12 +126,14 @@ def start(
         names=names,
         pace=pace,
     )
+    catalog = catalog_file.load(Path.cwd())
     with _faults():
         use(chosen.data_dir)  # no command stops it from here on
         running = server.status(chosen.data_dir)
         if running is not None:
             _keep(running, chosen)
             return
+        add_sizes(catalog, chosen.data_dir)
         if foreground:
             server.serve(chosen)
             return

@@ -231,6 +231,8 @@ CASES = [
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_D4s_v5?", pool(vm_size="STANDARD_D4S_V55"), {}),
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_ND96isr_H100_v5?",
          pool(vm_size="STANDARD_ND96IRS_H100_V5"), pool(vm_size="STANDARD_Q12Z_V9")),
+    Case("vm-size-form", "pool.vm_size", "`foo` is not the name of a VM size", pool(vm_size="foo"),
+         pool(vm_size="STANDARD_Q12Z_V9")),
     Case("vm-size-new", "pool.vm_size", "which has no similar name", pool(vm_size="STANDARD_Q12Z_V9"),
          pool(vm_size="STANDARD_ND96IRS_H100_V5")),
     Case("size-refused", "pool.vm_size", "Batch does not support Standard_A0", pool(vm_size="STANDARD_A0"),

@@ -1,0 +1,46 @@
+"""VM sizes that the built-in tables lack: batchtrain writes those of `catalog.yaml` to a small file of the data
+directory, and the emulator reads it when a pool names such a size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from batchtrain.catalog import sizes
+from batchtrain.emulator.mapped_images import write_atomically
+
+FILE = "sizes.json"
+
+
+class Size(NamedTuple):
+    """The properties of a VM size."""
+
+    cores: int = 0
+    gpus: int = 0
+
+
+def size_of(data_dir: Path, name: str) -> Size | None:
+    """A VM size of the user or of the tables; None if neither has it."""
+    if user_size := _sizes(data_dir).get(sizes.key(name)):
+        return user_size
+    size = sizes.find(name)
+    return Size(size.cores, size.gpus) if size else None
+
+
+def add(data_dir: Path, new_sizes: Mapping[str, Size]) -> None:
+    """Add sizes, or replace those of the same name; also while the emulator runs."""
+    known = _sizes(data_dir)
+    changed = known | {sizes.key(name): size for name, size in new_sizes.items()}
+    if changed != known:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(data_dir / FILE, json.dumps({name: size._asdict() for name, size in changed.items()}) + "\n")
+
+
+def _sizes(data_dir: Path) -> dict[str, Size]:
+    try:
+        entries = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return {name: Size(**entry) for name, entry in entries.items()}
