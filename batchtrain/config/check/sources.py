@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from itertools import islice
 
-from batchtrain.config import factories, travel
-from batchtrain.config.check.subject import Subject, command_of
+from batchtrain.config import factories, schema, travel
+from batchtrain.config.check.subject import LONGEST_READ, Subject, command_of
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
@@ -172,20 +172,36 @@ def _factories(subject: Subject) -> Found:
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
+def _quotes(subject: Subject) -> Found:
+    if subject.windows:
+        return
+    for path, command in (*_job_commands(subject), *_task_commands(subject)):
+        if len(command) <= LONGEST_READ and (rest := shell.open_quote(command)):
+            text = schema.shortened(rest.partition("\n")[0])
+            yield path, f"the quote at `{text}` is never closed; close it, or write `\\{rest[0]}` for the character"
+
+
 def _lengths(subject: Subject) -> Found:
+    through_storage = travel.through_storage(subject.recipe)  # a task's commands travel with its files
+    for path, command in (*_job_commands(subject), *(() if through_storage else _task_commands(subject))):
+        if wrong := travel.overlong(command):
+            yield path, wrong
+
+
+def _job_commands(subject: Subject) -> Found:
+    """The commands of preparation, release and manager of jobs."""
     for path, job in subject.jobs:
         for name, part in job.parts:
-            if wrong := travel.overlong(part.command):
-                yield (*path, name, "command"), wrong
-    if travel.through_storage(subject.recipe):
-        return  # a task's commands travel with its files
+            yield (*path, name, "command"), part.command or ""
+
+
+def _task_commands(subject: Subject) -> Found:
+    """The commands of tasks, and of their gangs before the launch."""
     for path, _, task in subject.tasks:
-        if wrong := travel.overlong(task.command):
-            yield (*path, "command"), wrong
+        yield (*path, "command"), task.command or ""
     for path, _, _, gang in subject.gangs:
         for name in ("coordination_command", "pre_execution_command"):
-            if wrong := travel.overlong(getattr(gang, name)):
-                yield (*path, name), wrong
+            yield (*path, name), getattr(gang, name) or ""
 
 
 _TRAVELS = "batchtrain: a task's files travel with its request"
@@ -205,6 +221,7 @@ RULES = (
     Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
          _TRAVELS, _relative),
     Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),
+    Rule("command-quotes", ERROR, (*POOL, *JOBS), "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
          "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
 )  # fmt: skip

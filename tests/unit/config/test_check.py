@@ -1214,6 +1214,11 @@ CASES = [
              task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
         )
     ),
+    Case("command-quotes", "task.command", "the quote at `\"it's fine; echo` is never closed",
+         task(command="echo 'a b' # don't\necho \"it's fine; echo"),
+         task(command="echo \"it's\" 'say \"hi' don\\'t $'it\\'s' ${#x} # don't\nx")),
+    Case("command-quotes", "job.job_preparation.command", "write `\\'`", job(job_preparation={"command": "echo don't"}),
+         job(job_preparation={"command": "echo \"$(echo 'it\"s')\""})),
     Case("command-length", "task.command", "65,536 at most", task(command="x" * 65_537), task(command="x" * 65_536)),
     Case("command-length", "job.job_preparation.command", "at most", job(job_preparation={"command": "x" * 70_000}),
          job(job_preparation={"command": "x"})),
