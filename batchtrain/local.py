@@ -17,7 +17,6 @@ from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # a slow import, which completion does not need
-    from batchtrain.catalog.offer import Catalog
     from batchtrain.config.types import (
         Job,
         JobManager,
@@ -239,11 +238,12 @@ def own_environment(account: Account) -> str | None:
     return OWN_IMAGE
 
 
-def add_sizes(catalog: Catalog, home: Path) -> None:
-    """Tell the emulator of a data directory the VM sizes of the user's catalog.yaml."""
-    from batchtrain.emulator import own_sizes  # see above
+def add_sizes(recipe: Recipe, account: Account) -> None:
+    """Give the emulator the VM sizes of the catalog.yaml of a recipe."""
+    if account.emulated and account.home and recipe.catalog.own_sizes:
+        from batchtrain.emulator import own_sizes  # see above
 
-    own_sizes.add(home, {size.name: own_sizes.Size(size.cores, size.gpus) for size in catalog.own_sizes})
+        own_sizes.add(Path(account.home), recipe.catalog.own_sizes)
 
 
 def refuse(recipe: Recipe, account: Account) -> None:

@@ -185,8 +185,7 @@ class Operations:
         register: Register | None = None,
     ) -> None:
         """Send a plan's requests in order. register: receives what they create."""
-        if self.account.emulated and self.account.home:
-            add_sizes(recipe.catalog, Path(self.account.home))
+        add_sizes(recipe, self.account)
         register = register or self.register(recipe)
         values = self._values(recipe)
         others: submit.Others = {

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, tasks, wire
-from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
-from batchtrain.emulator.own_sizes import Size
+from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.store import Store

@@ -104,8 +104,8 @@ def start(
 ) -> None:
     """Start the emulator. It listens on loopback only."""
     from batchtrain.config import catalog_file
-    from batchtrain.emulator import server, trust
-    from batchtrain.local import add_sizes, use
+    from batchtrain.emulator import own_sizes, server, trust
+    from batchtrain.local import use
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -133,7 +133,7 @@ def start(
         if running is not None:
             _keep(running, chosen)
             return
-        add_sizes(catalog, chosen.data_dir)
+        own_sizes.add(chosen.data_dir, catalog.own_sizes)
         if foreground:
             server.serve(chosen)
             return

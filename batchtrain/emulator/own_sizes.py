@@ -4,21 +4,15 @@ directory, and the emulator reads it when a pool names such a size."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from batchtrain.catalog import sizes
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.emulator.interface import Size
 from batchtrain.emulator.mapped_images import write_atomically
 
 FILE = "sizes.json"
-
-
-class Size(NamedTuple):
-    """The properties of a VM size."""
-
-    cores: int = 0
-    gpus: int = 0
 
 
 def size_of(data_dir: Path, name: str) -> Size | None:
@@ -29,10 +23,10 @@ def size_of(data_dir: Path, name: str) -> Size | None:
     return Size(size.cores, size.gpus) if size else None
 
 
-def add(data_dir: Path, new_sizes: Mapping[str, Size]) -> None:
+def add(data_dir: Path, user_sizes: Iterable[VmSize]) -> None:
     """Add sizes, or replace those of the same name; also while the emulator runs."""
     known = _sizes(data_dir)
-    changed = known | {sizes.key(name): size for name, size in new_sizes.items()}
+    changed = known | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
     if changed != known:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(data_dir / FILE, json.dumps({name: size._asdict() for name, size in changed.items()}) + "\n")

@@ -19,7 +19,7 @@ from batchtrain.emulator.autoscale_samples import Load, Numbers
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.injection import Injections
-from batchtrain.emulator.own_sizes import Size
+from batchtrain.emulator.interface import Size
 from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.records import (
     Document,

@@ -232,7 +232,7 @@ EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
         "__main__", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine", "files",
-        "http", "mapped_images",
+        "http", "mapped_images", "own_sizes",
         "logfile", "machine", "operations_page", "routes", "server", "steering", "store", "trust",
     }
 )  # fmt: skip

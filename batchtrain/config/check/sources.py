@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from batchtrain.config import factories, schema, travel
-from batchtrain.config.check.subject import LONGEST_READ, Subject, command_of
+from batchtrain.config.check.subject import LONGEST_READ, Path, Subject, command_of
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.travel import Survey
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
 
@@ -152,6 +153,41 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{text} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else text
 
 
+def _script_syntax(subject: Subject) -> Found:
+    for path, task, survey in _surveyed(subject):
+        command = command_of(task)
+        for name, reason in survey.syntax_errors:
+            if _names(command, name):
+                yield (*path, "command"), _cannot_compile(name, reason)
+
+
+def _source_syntax(subject: Subject) -> Found:
+    reported: set[str] = set()
+    for path, task, survey in _surveyed(subject):
+        command = command_of(task)
+        for name, reason in survey.syntax_errors:
+            if f"{task.source}/{name}" not in reported and not _names(command, name):
+                reported.add(f"{task.source}/{name}")
+                yield (*path, "source"), _cannot_compile(name, reason)
+
+
+def _surveyed(subject: Subject) -> Iterator[tuple[Path, Task, Survey]]:
+    """The tasks with a Python file in their source that does not compile."""
+    for path, _, task in subject.tasks:
+        survey = subject.sources.get(task.source or "")
+        if survey is not None and survey.syntax_errors:
+            yield path, task, survey
+
+
+def _names(command: str, file: str) -> bool:
+    """Whether a command names a file of the source."""
+    return re.search(rf"(?<![\w.-]){re.escape(file)}(?![\w.-])", command) is not None
+
+
+def _cannot_compile(name: str, reason: str) -> str:
+    return f"`{name}` of the `source` does not compile, {reason}; if the nodes have a newer Python, silence this check"
+
+
 # --- tasks made of files --------------------------------------------------------------------------------------------
 
 
@@ -218,6 +254,10 @@ RULES = (
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
     Rule("source-script", ERROR, (*POOL, *JOBS), "The script that a command starts is sent to the node.", _TRAVELS,
          _scripts),
+    Rule("script-syntax", ERROR, JOBS, "A Python file that a command names compiles.", "Python: compile()",
+         _script_syntax),
+    Rule("source-syntax", WARNING, JOBS, "The other Python files of a source compile.", "Python: compile()",
+         _source_syntax),
     Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
          _TRAVELS, _relative),
     Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),

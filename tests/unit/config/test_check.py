@@ -66,6 +66,7 @@ BASE: Parts = {
 
 INTEL = {"num_instances": 2, "mpi": {"runtime": "intelmpi"}, "pre_execution_command": "source mpivars.sh"}
 SCRIPTS = Survey(("a.py", "lib/b.py"))
+BROKEN = Survey(("b.py", "bb.py"), syntax_errors=(("b.py", "line 2: invalid syntax"),))
 
 
 class Case(NamedTuple):
@@ -1214,6 +1215,12 @@ CASES = [
              task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
         )
     ),
+    Case("script-syntax", "task.command", "`b.py` of the `source` does not compile, line 2",
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/b.py"),
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/bb.py"), {"s": BROKEN}, {"s": BROKEN}),
+    Case("source-syntax", "task.source", "`b.py` of the `source` does not compile, line 2",
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/bb.py"),
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/b.py"), {"s": BROKEN}, {"s": BROKEN}),
     Case("command-quotes", "task.command", "the quote at `\"it's fine; echo` is never closed",
          task(command="echo 'a b' # don't\necho \"it's fine; echo"),
          task(command="echo \"it's\" 'say \"hi' don\\'t $'it\\'s' ${#x} # don't\nx")),
