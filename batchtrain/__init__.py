@@ -22,9 +22,10 @@ from batchtrain.version import __version__
 
 if TYPE_CHECKING:
     from batchtrain import aio
-    from batchtrain.client import Client, connect, load
+    from batchtrain.client.client import Client, connect, load
+    from batchtrain.client.operations import Job, Jobs, Pools
+    from batchtrain.config.described import Mpi, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
     from batchtrain.config.types import Recipe
-    from batchtrain.described import Mpi, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
     from batchtrain.errors import (
         AlreadyExists,
         BatchtrainError,
@@ -50,8 +51,7 @@ if TYPE_CHECKING:
     from batchtrain.frameworks.pytorch import PyTorchBlock as PyTorch
     from batchtrain.frameworks.ray import RayBlock as Ray
     from batchtrain.frameworks.tensorflow import TensorFlowBlock as TensorFlow
-    from batchtrain.gangs import Returned, gang
-    from batchtrain.operations import Job, Jobs, Pools
+    from batchtrain.functions.gangs import Returned, gang
     from batchtrain.plan.types import Plan
     from batchtrain.runs.finished import Comparison, Result, Run, Runs
 
@@ -60,11 +60,12 @@ _BLOCKS = ("Accelerate", "DeepSpeed", "Horovod", "Jax", "Mxnet", "PyTorch", "Ray
 _HOMES = {
     **dict.fromkeys(_BLOCKS, "batchtrain.frameworks"),
     **dict.fromkeys(
-        ("Mpi", "MpiDistribution", "PyTorchDistribution", "TensorFlowDistribution", "command"), "batchtrain.described"
+        ("Mpi", "MpiDistribution", "PyTorchDistribution", "TensorFlowDistribution", "command"),
+        "batchtrain.config.described",
     ),
-    **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client"),
-    **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.operations"),
-    **dict.fromkeys(("Returned", "gang"), "batchtrain.gangs"),
+    **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client.client"),
+    **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.client.operations"),
+    **dict.fromkeys(("Returned", "gang"), "batchtrain.functions.gangs"),
     "Plan": "batchtrain.plan.types",
     **dict.fromkeys(("Comparison", "Result", "Run", "Runs"), "batchtrain.runs.finished"),
     "Recipe": "batchtrain.config.types",

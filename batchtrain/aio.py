@@ -22,8 +22,8 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from batchtrain import client as sync
-from batchtrain import operations
+from batchtrain.client import client as sync
+from batchtrain.client import operations
 from batchtrain.service.retry import INTERRUPT
 
 _END = object()

@@ -4,13 +4,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from datetime import datetime
 from pathlib import Path
 
-from batchtrain import client, operations, records
+from batchtrain import records
+from batchtrain.client import client, operations
+from batchtrain.client.operations import Tell
+from batchtrain.client.planning import Foreseen
+from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
 from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.errors import TaskFailed
-from batchtrain.foreseen import Foreseen
-from batchtrain.operations import Tell
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.types import Plan
 from batchtrain.records import Node, Pool, Table, Task
@@ -25,7 +27,6 @@ from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Changed
 from batchtrain.service.tasks import Glance
 from batchtrain.storage.blob import Connect
-from batchtrain.task_files import FileRow, GotRow, TaskFiles
 
 async def connect(
     *,

@@ -322,3 +322,18 @@ class TaskFailed(BatchtrainError):
         self.raised = raised
         self.task, self.rank, self.node, self.code, self.cause, self.lines = task, rank, node, code, cause, lines
         super().__init__(message)
+
+
+# --- results of checks ----------------------------------------------------------------------------------------------
+
+OK, WARN, FAIL, NOT_CHECKED = "ok", "warn", "fail", "not checked"
+
+
+class Check(NamedTuple):
+    """One row of `doctor` and of `images check`: a check and its result."""
+
+    check: str
+    result: str
+    """OK, WARN, FAIL or NOT_CHECKED."""
+    found: str
+    next_step: str = ""

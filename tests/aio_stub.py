@@ -16,7 +16,9 @@ ATTRIBUTES = {"Client": ("pools: Pools", "jobs: Jobs"), "Job": ("id: str",), "Jo
 
 def page() -> str:
     """The stub."""
-    trees = [ast.parse((PACKAGE / f"{name}.py").read_text(encoding="utf-8")) for name in ("operations", "client")]
+    trees = [
+        ast.parse((PACKAGE / f"client/{name}.py").read_text(encoding="utf-8")) for name in ("operations", "client")
+    ]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     connect = next(n for n in trees[1].body if isinstance(n, ast.FunctionDef) and n.name == "connect")
     body = [f"async {_signature(connect, 'Client')}"]
@@ -68,9 +70,8 @@ def _imports(trees: list[ast.Module], text: str) -> Iterator[str]:
                 name = alias.asname or alias.name
                 if (name[0].isupper() or name == "datetime") and name not in KINDS and re.search(rf"\b{name}\b", text):
                     found.add(f"from {node.module} import {alias.name}{f' as {name}' if alias.asname else ''}")
-    yield from sorted(
-        {*found, "from batchtrain import client, operations, records", "from batchtrain.operations import Tell"}
-    )
+    modules = {"from batchtrain import records", "from batchtrain.client import client, operations"}
+    yield from sorted({*found, *modules, "from batchtrain.client.operations import Tell"})
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from batchtrain.client.custom_factories import read_made
 from batchtrain.config import override, reference
 from batchtrain.config.load import load
 from batchtrain.config.reference import ITEM, KEY, PropertyPath
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe, Secret, read_path
-from batchtrain.custom import read_made
 from batchtrain.errors import ConfigError, PlanError, Problem, UsageError
 from batchtrain.plan import Facts, Plan, plan_recipe, wire_times
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from batchtrain.client import connect
+from batchtrain.client.client import connect
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.finished import Run
 from batchtrain.testing import emulated_batch

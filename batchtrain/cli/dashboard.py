@@ -49,7 +49,7 @@ def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[s
 
 def _account() -> Account | None:
     """The account; None if nothing says which: then the recorded runs are shown."""
-    from batchtrain.client import NEXT_COMMANDS
+    from batchtrain.client.client import NEXT_COMMANDS
 
     try:
         return settings().connect().account

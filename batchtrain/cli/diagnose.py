@@ -57,7 +57,7 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 
     Changes nothing.
     """
-    from batchtrain import diagnose
+    from batchtrain.client import diagnose
 
     loaded = _recipe()
     client = settings().connect(loaded)
@@ -70,10 +70,10 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 @common
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
-    from batchtrain.check_result import OK, WARN, Check
+    from batchtrain.client.local import emulator_directory, emulator_faults
     from batchtrain.config.masking import masked_text
     from batchtrain.emulator.examine import examine
-    from batchtrain.local import emulator_directory, emulator_faults
+    from batchtrain.errors import OK, WARN, Check
 
     with emulator_faults():
         report = examine(Path(data_dir) if data_dir else emulator_directory())
@@ -90,8 +90,8 @@ def hints(job_id: str) -> list[str]:
     """Why tasks are waiting, as the emulator knows it; Azure does not report it."""
     if not settings().local:
         return []
+    from batchtrain.client.local import emulator_directory, emulator_faults
     from batchtrain.emulator import server
-    from batchtrain.local import emulator_directory, emulator_faults
 
     with emulator_faults():
         return [hint.text for hint in server.hints(emulator_directory()) if hint.job_id == job_id]

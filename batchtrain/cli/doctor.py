@@ -27,9 +27,9 @@ def command(directory: str | None) -> int:
     import os
     from datetime import datetime, timezone
 
-    from batchtrain import doctor
-    from batchtrain.check_result import FAIL
+    from batchtrain.client import doctor
     from batchtrain.config import catalog_file, user_settings
+    from batchtrain.errors import FAIL
 
     loaded = _loaded(directory)
     recipe = loaded.recipe if loaded else None

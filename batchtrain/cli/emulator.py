@@ -48,7 +48,7 @@ _data_dir = click.option(
 @click.group(cls=Group)
 def command() -> None:
     """The embedded Azure Batch of this machine."""
-    from batchtrain.local import require_linux
+    from batchtrain.client.local import require_linux
 
     require_linux()
 
@@ -103,9 +103,9 @@ def start(
     foreground: bool,
 ) -> None:
     """Start the emulator. It listens on loopback only."""
+    from batchtrain.client.local import use
     from batchtrain.config import catalog_file
     from batchtrain.emulator import own_sizes, server, trust
-    from batchtrain.local import use
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -335,7 +335,7 @@ def befall(node: str, act: str, data_dir: str | None, seconds: float | None, not
 
 
 def _faults() -> AbstractContextManager[None]:
-    from batchtrain.local import emulator_faults  # slow imports, which --help avoids
+    from batchtrain.client.local import emulator_faults  # slow imports, which --help avoids
 
     return emulator_faults()
 
@@ -412,7 +412,7 @@ def list_(data_dir: str | None) -> None:
 
 
 def _data_directory(data_dir: str | None) -> Path:
-    from batchtrain.local import emulator_directory
+    from batchtrain.client.local import emulator_directory
 
     return Path(data_dir).absolute() if data_dir else emulator_directory()
 

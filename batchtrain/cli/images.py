@@ -141,9 +141,9 @@ def env(name: str, dry_run: bool, data_dir: str | None) -> None:
     environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one); recipes with the
     same packages share it. Prints the directory of the environment.
     """
+    from batchtrain.client.local import emulator_directory
     from batchtrain.containers import make_environment, recipe_images
     from batchtrain.emulator import mapped_images
-    from batchtrain.local import emulator_directory
 
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name)
@@ -179,9 +179,9 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     Missing images are pulled with the sign-in of credentials.yaml (docker_registry) or of docker. Exit code: 0 if no
     check failed, 2 if a check failed, 3 if an image was not found.
     """
-    from batchtrain.check_result import FAIL
     from batchtrain.containers import contract, engine, inspection
     from batchtrain.containers import mirror as mirroring
+    from batchtrain.errors import FAIL
 
     docker = engine.find()
     pulls = not no_pull and any(docker.image(name) is None for name in names)

@@ -20,8 +20,8 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from batchtrain.client.operations import Job
     from batchtrain.config.load import Loaded
-    from batchtrain.operations import Job
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))
 _node = click.option("--node", metavar="NODE", help="Another node of the task: its id, or n1 for the second.")
@@ -81,8 +81,8 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
 @common
 def fetch(job_id: str | None, everything: bool) -> None:
     """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
-    from batchtrain import orphans
     from batchtrain.cli.progress import bar
+    from batchtrain.client import orphans
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from batchtrain.cli.log_lines import Selection
-    from batchtrain.client import Client
+    from batchtrain.client.client import Client
+    from batchtrain.client.operations import Job
+    from batchtrain.client.orphans import Orphan
     from batchtrain.config.types import Recipe
-    from batchtrain.operations import Job
-    from batchtrain.orphans import Orphan
 
 SEARCHED = 8192
 """The first bytes of a file, in which a zero says that it is no text."""
@@ -147,7 +147,7 @@ def _followed(
     """Add the jobs, show their output, and fetch their results; only `recreate` deletes anything."""
     from batchtrain.cli.progress import bar
     from batchtrain.cli.run import task_results
-    from batchtrain.run import follow
+    from batchtrain.client.run import follow
 
     source = directory or settings().configdir or "."
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
@@ -221,7 +221,7 @@ def wait(job_id: str | None, timeout: float) -> None:
     If the job belongs to a run of this host whose process has ended, its results are fetched, and what the run created
     is deleted.
     """
-    from batchtrain import orphans
+    from batchtrain.client import orphans
     from batchtrain.runs.directory import root_of
 
     name, loaded = named(job_id)
@@ -250,8 +250,8 @@ def wait(job_id: str | None, timeout: float) -> None:
 
 
 def _end_orphan(client: Client, orphan: Orphan) -> None:
-    from batchtrain import orphans
     from batchtrain.cli.progress import bar
+    from batchtrain.client import orphans
 
     with bar() as progress:
         (recording,) = orphans.end(client, [orphan], tell, progress=progress)
@@ -271,8 +271,8 @@ def watch(job_id: str | None, timeout: float) -> None:
 
     Ctrl-C ends only the watching.
     """
+    from batchtrain.client.run import watch_job
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
-    from batchtrain.run import watch_job
 
     name, loaded = named(job_id)
     client = settings().connect(loaded)

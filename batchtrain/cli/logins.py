@@ -14,7 +14,7 @@ from batchtrain.cli.output import show
 from batchtrain.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchtrain.client import Client
+    from batchtrain.client.client import Client
     from batchtrain.config.types import Recipe
 
 _pool_id = click.option("--pool-id", metavar="ID", help="The pool of the node. Default: the one of pool.yaml.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from batchtrain.catalog.prices import Hour
-    from batchtrain.client import Client
+    from batchtrain.client.client import Client
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
     from batchtrain.records.events import Event
@@ -133,7 +133,7 @@ class Settings:
         `ends_it`: the caller stops an emulator that this call started. The credentials are those beside the files of
         the pool and the jobs, otherwise those of the working directory.
         """
-        from batchtrain import client
+        from batchtrain.client import client
         from batchtrain.config.load import load_credentials
         from batchtrain.records.events import ServiceUnreachable
         from batchtrain.service import retry
@@ -272,7 +272,7 @@ def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Eve
 @contextmanager
 def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> Iterator[Register]:
     """A register for an `add` command; if the command fails, reports what it created and the next commands."""
-    from batchtrain.ending import Ending, Interrupts
+    from batchtrain.client.ending import Ending, Interrupts
     from batchtrain.service.register import KINDS
 
     with Interrupts() as interrupts:
@@ -291,7 +291,7 @@ def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = t
 @contextmanager
 def waiting(kind: Kind, name: str, client: Client) -> Iterator[None]:
     """If a deadline passes or the service cannot be reached, report that nothing was changed and how to wait again."""
-    from batchtrain.ending import left
+    from batchtrain.client.ending import left
     from batchtrain.errors import TimedOut, Unreachable
     from batchtrain.service.faults import NO_CONNECTION
     from batchtrain.service.register import Thing

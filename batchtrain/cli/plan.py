@@ -87,10 +87,10 @@ def _examined(directory: str | None) -> Examined:
 
 
 def _planned(recipe: Recipe) -> Plan:
+    from batchtrain.client.custom_factories import read_made
     from batchtrain.config.projects import has_former, project_of
     from batchtrain.config.source_directory import read_sources
     from batchtrain.config.travel import BLOB_STORE
-    from batchtrain.custom import read_made
     from batchtrain.plan import Facts, plan_recipe
 
     facts = Facts(
@@ -106,7 +106,7 @@ def _planned(recipe: Recipe) -> Plan:
 
 
 def _diff(recipe: Recipe, exit_code: bool) -> int:
-    from batchtrain.client import connect
+    from batchtrain.client.client import connect
     from batchtrain.plan import diff
 
     connected = connect(local=settings().local, credentials=recipe.credentials)

@@ -20,11 +20,11 @@ from batchtrain.cli.output import plain, show_rows
 from batchtrain.errors import ServiceError, UsageError
 
 if TYPE_CHECKING:
-    from batchtrain.client import Client
+    from batchtrain.client.client import Client
+    from batchtrain.client.run import Outcome
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
     from batchtrain.records import Task
-    from batchtrain.run import Outcome
 
 
 NAMED = 20
@@ -68,8 +68,8 @@ def command(
         kept_by = "--keep" if keep else "--reuse"
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
     from batchtrain.cli.progress import bar
-    from batchtrain.limits import Limits
-    from batchtrain.run import run
+    from batchtrain.client.limits import Limits
+    from batchtrain.client.run import run
     from batchtrain.runs.beginnings import Beginning
     from batchtrain.runs.directory import find
 
@@ -175,8 +175,8 @@ def _ended(task: Task) -> str:
 
 def _stop_emulator(client: Client) -> None:
     """Stop the emulator that this run started, unless it still has pools or another process uses it."""
+    from batchtrain.client.local import alone, emulator_directory, emulator_faults
     from batchtrain.emulator import server
-    from batchtrain.local import alone, emulator_directory, emulator_faults
 
     home = emulator_directory()
     # A service that does not answer keeps what it has, and the command's own error counts.

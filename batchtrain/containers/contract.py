@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
+from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, Check
 
 ANY, MPI, FRAMEWORK, SINGLE = "any", "mpi", "framework", "single"
 PURPOSES = (ANY, MPI, FRAMEWORK, SINGLE)

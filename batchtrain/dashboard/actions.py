@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from batchtrain.client import Client
+from batchtrain.client.client import Client
 from batchtrain.errors import UsageError
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from azure.batch import BatchClient
 
 from batchtrain.catalog.prices import Price
-from batchtrain.client import NEXT_COMMANDS, Client
+from batchtrain.client.client import NEXT_COMMANDS, Client
+from batchtrain.client.local import running
 from batchtrain.config import catalog_file
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.errors import BatchtrainError, UsageError
-from batchtrain.local import running
 from batchtrain.service.connect import Account, loopback
 
 MOST_TASKS = 16

@@ -9,7 +9,7 @@ from typing import Any
 
 from azure.batch import BatchClient
 
-from batchtrain import diagnose
+from batchtrain.client import diagnose
 from batchtrain.dashboard.output import Numbered, Numbers, Output
 from batchtrain.errors import UsageError
 from batchtrain.metrics.extract import Pattern, patterns_of, split

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 
-from batchtrain.client import Client  # noqa: E402
+from batchtrain.client.client import Client  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.emulator import server, wire  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402

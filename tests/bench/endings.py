@@ -25,7 +25,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from batchtrain.client import Client, load  # noqa: E402
+from batchtrain.client.client import Client, load  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.emulator import server  # noqa: E402
 from batchtrain.runs import directory  # noqa: E402

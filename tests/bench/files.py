@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from batchtrain.client import Client  # noqa: E402
+from batchtrain.client.client import Client  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.emulator.server import Emulator, Settings  # noqa: E402
 from batchtrain.runs.recording import Origin  # noqa: E402

@@ -32,7 +32,8 @@ from rich.live import Live
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from batchtrain.cli.live import _Shown
-from batchtrain.client import Client, connect
+from batchtrain.client.client import Client, connect
+from batchtrain.client.run import Follow
 from batchtrain.config.types import Secret
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.app import STATIC
@@ -41,7 +42,6 @@ from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.output import columns
 from batchtrain.dashboard.reading import topic
-from batchtrain.run import Follow
 from batchtrain.runs import compare, directory
 from batchtrain.service import watch
 from batchtrain.service.connect import Account

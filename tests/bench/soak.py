@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 
-from batchtrain.client import Client  # noqa: E402
+from batchtrain.client.client import Client  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
 from batchtrain.emulator import mapped_images, server, steering  # noqa: E402
 from batchtrain.errors import BatchtrainError  # noqa: E402

@@ -19,9 +19,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from batchtrain.client import Client  # noqa: E402
+from batchtrain.client.client import Client  # noqa: E402
+from batchtrain.client.run import Follow  # noqa: E402
 from batchtrain.config.types import Secret  # noqa: E402
-from batchtrain.run import Follow  # noqa: E402
 from batchtrain.service import watch  # noqa: E402
 from batchtrain.service.connect import Account  # noqa: E402
 from tests.bench.emulator import SIMULATED, Service, emulator, send  # noqa: E402

@@ -10,8 +10,8 @@ from types import FrameType
 
 import pytest
 
-from batchtrain import client
 from batchtrain.cli import failures
+from batchtrain.client import client
 from batchtrain.config.types import Secret
 from batchtrain.errors import TaskFailed
 from batchtrain.service import connect

@@ -10,7 +10,7 @@ import pytest
 
 from batchtrain.cli import completion
 from batchtrain.cli.options import Settings
-from batchtrain.client import Client
+from batchtrain.client.client import Client
 from batchtrain.config.types import Secret
 from batchtrain.emulator.server import Emulator
 from batchtrain.emulator.server import Settings as Running

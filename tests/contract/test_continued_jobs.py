@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from batchtrain.cli.failures import document_of
-from batchtrain.client import Client
+from batchtrain.client.client import Client
 from batchtrain.config.types import Job, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import batchtrain as bt
-from batchtrain import local
+from batchtrain.client import local
 from batchtrain.emulator import server
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import Unreachable, UsageError

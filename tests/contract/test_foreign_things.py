@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.client import Client
+from batchtrain.client.client import Client
+from batchtrain.client.run import run
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import AlreadyExists
 from batchtrain.plan.marks import HOST, RUN, USER, Marks
 from batchtrain.records.events import Event, JobAdded, NodeReady, PoolAdding
-from batchtrain.run import run
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Thing, read_marks

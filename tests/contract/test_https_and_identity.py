@@ -16,9 +16,9 @@ import pytest
 from azure.batch import BatchClient, models
 from azure.identity import DefaultAzureCredential
 
+from batchtrain.client.local import emulated
 from batchtrain.emulator import certificates, server, trust
 from batchtrain.emulator.server import Emulator, Settings, StartFailed, Status
-from batchtrain.local import emulated
 from batchtrain.service import connect as signing
 from batchtrain.service import read
 from tests.certificates import issue

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from azure.batch import BatchClient
 
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import ServiceError
-from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Plan, Step, plan_pool, render
 from batchtrain.plan.pool import specification
 from batchtrain.plan.wire import document

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.client import Client
+from batchtrain.client.client import Client
 from batchtrain.config.types import Recipe, Secret
 from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.server import Emulator, Settings

@@ -13,18 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain import foreseen
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client import Client
+from batchtrain.client.client import Client, foreseen
+from batchtrain.client.limits import Limits
+from batchtrain.client.run import follow, run
 from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError
-from batchtrain.limits import Limits
 from batchtrain.records import Metric
 from batchtrain.records.events import Event, Results, Standing
-from batchtrain.run import follow, run
 from batchtrain.runs import directory
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin, Progress
@@ -205,7 +204,7 @@ def test_at_a_limit_the_tasks_end_the_results_come_and_everything_is_deleted(
         if event.kind == "stdout":
             later = timedelta(days=1)
 
-    monkeypatch.setattr("batchtrain.run.now", lambda: datetime.now(timezone.utc) + later)
+    monkeypatch.setattr("batchtrain.client.run.now", lambda: datetime.now(timezone.utc) + later)
     with pytest.raises(LimitReached, match="at most 7,200 s are allowed"):
         run(client, recipe("print now", "wait"), tell=tell, timeout=60, origin=origin, limits=Limits(seconds=7200))
     record = latest(origin).record()

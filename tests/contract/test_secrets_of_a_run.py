@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from batchtrain.client import Client
+from batchtrain.client.client import Client
+from batchtrain.client.run import follow
 from batchtrain.config.load import examine
 from batchtrain.config.types import Secret
 from batchtrain.dashboard.reading import DOCUMENTS
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.run import follow
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 from tests.dashboards import SCRIPT, dashboard

@@ -12,7 +12,7 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-from batchtrain import local
+from batchtrain.client import local
 from batchtrain.config.types import Secret
 from batchtrain.emulator import server, steering, tokens, wire
 from batchtrain.emulator.server import Emulator, Settings

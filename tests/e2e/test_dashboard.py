@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from batchtrain.client import connect
+from batchtrain.client.client import connect
 from batchtrain.dashboard import reading
 from batchtrain.dashboard.connection import Connection
 from batchtrain.testing import BatchService, emulated_batch

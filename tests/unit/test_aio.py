@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import batchtrain as bt
-from batchtrain import aio, operations
+from batchtrain import aio
+from batchtrain.client import operations
 from batchtrain.errors import NotFound
 from batchtrain.service import watch
 from tests import aio_stub

@@ -7,10 +7,10 @@ import shlex
 import msgspec
 import pytest
 
-from batchtrain.client import truth, where
+from batchtrain.client.client import truth, where
+from batchtrain.client.logins import words
 from batchtrain.config.types import Credentials, Secret
 from batchtrain.errors import UsageError
-from batchtrain.logins import words
 from batchtrain.records import Endpoint
 from batchtrain.service.connect import Account, account
 

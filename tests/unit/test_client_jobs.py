@@ -9,8 +9,8 @@ import pytest
 
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
+from batchtrain.client.operations import Job, Jobs, Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
-from batchtrain.operations import Job, Jobs, Pools
 from batchtrain.records import Task
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.client.custom_factories import read_made
 from batchtrain.config.types import Recipe
-from batchtrain.custom import read_made
 from batchtrain.errors import UsageError
 
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 import batchtrain as bt
+from batchtrain.config.described import VM_SIZE
 from batchtrain.config.types import Recipe, Task
-from batchtrain.described import VM_SIZE
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.frameworks import FRAMEWORKS, PyTorchBlock
 

@@ -9,11 +9,12 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from batchtrain import doctor, records
+from batchtrain import records
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.check_result import Check
+from batchtrain.client import doctor
+from batchtrain.client.doctor import Facts, Region, Unknown
 from batchtrain.config.types import (
     Autoscale,
     CustomImage,
@@ -28,7 +29,7 @@ from batchtrain.config.types import (
     VmConfiguration,
     VmCount,
 )
-from batchtrain.doctor import Facts, Region, Unknown
+from batchtrain.errors import Check
 from batchtrain.records import Image
 from batchtrain.service import arm
 from batchtrain.service.connect import Account

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from batchtrain.client.ending import HURRY_SECONDS, TOGETHER_SECONDS, Ending, Interrupts, unrelated
 from batchtrain.config.types import Secret
-from batchtrain.ending import HURRY_SECONDS, TOGETHER_SECONDS, Ending, Interrupts, unrelated
 from batchtrain.errors import (
     Differs,
     NotAllowed,

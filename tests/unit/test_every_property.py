@@ -15,7 +15,8 @@ import pytest
 from azure.batch import models
 from azure.batch._utils.model_base import Model
 
-from batchtrain import logins, operations
+from batchtrain.client import logins, operations
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.left_out import LEFT_OUT
@@ -26,7 +27,6 @@ from batchtrain.frameworks import FRAMEWORKS
 from batchtrain.launchers.rules import RULES as DECISIONS
 from batchtrain.metrics.extract import Extractor, Pattern
 from batchtrain.metrics.summary import Summary
-from batchtrain.placeholders import Placeholders
 from batchtrain.plan import Facts, ingress, plan_recipe, render
 from batchtrain.plan.wire import Placeholder
 from batchtrain.records import Endpoint

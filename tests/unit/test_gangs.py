@@ -16,8 +16,8 @@ from typing import Any
 import numpy
 import pytest
 
-from batchtrain import gangs
 from batchtrain.errors import NotFound, TaskFailed, UsageError
+from batchtrain.functions import gangs
 from batchtrain.records import Table, Task
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import Result
@@ -131,7 +131,7 @@ import functools
 import numpy as np
 import near
 from package.part import name
-from batchtrain import gangs
+from batchtrain.functions import gangs
 from pathlib import Path
 
 LIMIT = 7
@@ -345,7 +345,7 @@ def test_a_helper_that_would_travel_wrongly_is_refused(
 def returned(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the function `work` of a script returns on a node; tuples are lists."""
     monkeypatch.chdir(folder)
-    end = "from batchtrain import gangs\ngangs.write(Path('sent'), work, (), {}, unpickle=False)\n"
+    end = "from batchtrain.functions import gangs\ngangs.write(Path('sent'), work, (), {}, unpickle=False)\n"
     (folder / "script.py").write_text(f"from pathlib import Path\n{textwrap.dedent(script)}\n{end}")
     with monkeypatch.context() as during:
         during.syspath_prepend(folder)

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from batchtrain.catalog.prices import Price
+from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.config.times import duration
 from batchtrain.errors import LimitReached, UsageError
-from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.records import Node
 from batchtrain.records.events import Event, JobAdding, NodesSeen, Waiting
 from batchtrain.service.connect import Account

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from batchtrain import local
+from batchtrain.client import local
+from batchtrain.client.local import refuse
 from batchtrain.config.types import Secret
 from batchtrain.emulator import mapped_images, server, tokens
 from batchtrain.errors import PlanError
-from batchtrain.local import refuse
 from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
 

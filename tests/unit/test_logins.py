@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain import logins
+from batchtrain.client import logins
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.records import Endpoint

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from azure.batch import BatchClient
 
+from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import FETCH_VARIABLE
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.display.live_view import View
 from batchtrain.display.progress import Card
-from batchtrain.following import Follow
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Point, Task
 from batchtrain.records.events import Event, MetricsSeen

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain import local
+from batchtrain.client import local
 from batchtrain.config import source_directory
 from batchtrain.errors import UsageError
 from batchtrain.runs import directory
@@ -34,7 +34,7 @@ for name in ABSENT:
 sys.meta_path.insert(0, Absent())
 import batchtrain
 
-LINUX = ("batchtrain.emulator", "batchtrain.runtime", "batchtrain.testing", "batchtrain.pytest_plugin")
+LINUX = ("batchtrain.emulator", "batchtrain.runtime", "batchtrain.testing")
 names = [found.name for found in pkgutil.walk_packages(batchtrain.__path__, "batchtrain.")]
 for name in names:
     if not name.startswith(LINUX) and not name.endswith("__main__"):

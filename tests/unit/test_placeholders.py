@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.types import Recipe, Secret, convert
 from batchtrain.errors import UsageError
-from batchtrain.placeholders import Placeholders
 from batchtrain.plan.wire import Placeholder
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=timezone.utc)

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.client.limits import Limits
+from batchtrain.client.run import leaves, run, seconds_for
 from batchtrain.config.types import Secret
 from batchtrain.errors import (
     AlreadyExists,
@@ -24,12 +26,10 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.limits import Limits
 from batchtrain.plan.marks import Marks
 from batchtrain.records import Pool, Task
 from batchtrain.records.events import Event, JobAdded, JobAdding, PoolAdded, PoolAdding, PoolReused, TasksAdded, Waiting
 from batchtrain.records.jobs import Counts
-from batchtrain.run import leaves, run, seconds_for
 from batchtrain.service import register
 from batchtrain.service.connect import Account
 from batchtrain.service.faults import NO_CONNECTION
@@ -209,7 +209,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
         if raised:
             raise raised[0]
 
-    monkeypatch.setattr("batchtrain.run.watch.tasks_ended", ended)
+    monkeypatch.setattr("batchtrain.client.run.watch.tasks_ended", ended)
     return raised
 
 
@@ -239,7 +239,9 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
     watched: list[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hours = iter(range(100))
-    monkeypatch.setattr("batchtrain.run.now", lambda: datetime(2026, 11, 23, next(hours) % 24, tzinfo=timezone.utc))
+    monkeypatch.setattr(
+        "batchtrain.client.run.now", lambda: datetime(2026, 11, 23, next(hours) % 24, tzinfo=timezone.utc)
+    )
     service = Service()
     monkeypatch.setattr(service, "gone", lambda *_, tell, **how: tell(Waiting("p", "")))
     outcome = runs(service, [], limits=Limits(seconds=60))
@@ -248,10 +250,12 @@ def test_a_limit_does_not_end_the_clean_up_of_a_run_that_succeeded(
 
 
 def test_a_limit_ends_the_pause_between_two_looks_at_the_tasks_and_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchtrain.run.watch.tasks_ended", lambda _client, _job, deadline, *_: deadline.pause(3600))
-    monkeypatch.setattr("batchtrain.run.Follow.look", lambda *_: 0)
+    monkeypatch.setattr(
+        "batchtrain.client.run.watch.tasks_ended", lambda _client, _job, deadline, *_: deadline.pause(3600)
+    )
+    monkeypatch.setattr("batchtrain.client.run.Follow.look", lambda *_: 0)
     stopped: list[str] = []
-    monkeypatch.setattr("batchtrain.run.job_actions.stop", lambda _client, job_id, *_: stopped.append(job_id))
+    monkeypatch.setattr("batchtrain.client.run.job_actions.stop", lambda _client, job_id, *_: stopped.append(job_id))
     with pytest.raises(LimitReached):
         runs(Service(), [], limits=Limits(seconds=0), timeout=0.1)
     assert stopped == ["j"]

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config import origin, schema
 from batchtrain.config.load import Examined, examine
 from batchtrain.config.masking import SECRETS, VARIABLES, secrets_in
 from batchtrain.config.types import Secret
 from batchtrain.errors import UsageError
-from batchtrain.placeholders import Placeholders
 from batchtrain.plan import plan_recipe
 from batchtrain.plan.diff import Living, compare
 from batchtrain.plan.explain import explain

@@ -10,8 +10,8 @@ import pytest
 from batchtrain import records
 from batchtrain.cli import tables
 from batchtrain.cli.output import escaped
+from batchtrain.client.task_files import FileRow
 from batchtrain.records import Failure, Job, Node, Pool, Task, nodes_called
-from batchtrain.task_files import FileRow
 
 NODE = "tvmps_" + "732a" * 16 + "_d"
 FAILURE = Failure("FailureExitCode", "The task exited with an exit code representing a failure")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.containers import contract
 from batchtrain.containers.contract import Inside, Looked, Outside
+from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, Check
 
 OUTSIDE = Outside("registry.example/openmpi:1", "linux", "amd64", "", (), 580_000_000)
 INSIDE = Inside(

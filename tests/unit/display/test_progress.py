@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from batchtrain.client.operations import SHOW, displayed
 from batchtrain.config.types import Secret
 from batchtrain.display import progress
 from batchtrain.display.live_view import View
 from batchtrain.errors import TaskFailed
 from batchtrain.metrics.stream import MetricStream
-from batchtrain.operations import SHOW, displayed
 from batchtrain.records.events import Event, PoolAdding, PoolWaits, Stderr, Stdout, TasksSeen
 from batchtrain.service.connect import Account
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from batchtrain.client.custom_factories import read_made
 from batchtrain.config import origin
 from batchtrain.config.load import Examined, examine, find, read
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import read_path
-from batchtrain.custom import read_made
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.launchers.rules import RULES

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from azure.batch import BatchClient
 
-from batchtrain import following
+from batchtrain.client import log_follower
+from batchtrain.client.log_follower import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
 from batchtrain.errors import NotFound, TimedOut, UsageError
-from batchtrain.following import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Task
 from batchtrain.records.events import Event, MetricsSeen, RanksFailed, Stdout
@@ -254,7 +254,7 @@ def test_the_ranks_that_failed_are_told_when_their_task_has_ended(monkeypatch: p
     job, service = SimpleNamespace(id="j"), cast("BatchClient", None)
     ends = (RankEnd("rank 2", 2, exit_code=1), RankEnd("rank 0", 0, exit_code=1))
     silent = SimpleNamespace(measure=lambda *_, last: 0, new_lines=lambda *_, last: (), end=lambda: None)
-    monkeypatch.setattr(following, "_FollowedTask", lambda *_: silent)
+    monkeypatch.setattr(log_follower, "_FollowedTask", lambda *_: silent)
     monkeypatch.setattr(files, "records", lambda *_: ends)
     follow = Follow(service, job, said.append)  # type: ignore[arg-type]
     for task in (Task("a", "running"), Task("a", "completed", "success", 0), Task("b", "completed", "failure", 1)):

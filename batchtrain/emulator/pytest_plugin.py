@@ -13,13 +13,13 @@ import pytest
 if TYPE_CHECKING:
     from azure.batch import BatchClient
 
-    from batchtrain.testing import BatchService
+    from batchtrain.emulator.testing import BatchService
 
 
 @pytest.fixture(scope="session")
 def batch_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BatchService]:
     """One service for the whole session; tests use `batch_service`, which starts empty."""
-    from batchtrain.testing import emulated_batch  # a slow import, not needed by most sessions
+    from batchtrain.emulator.testing import emulated_batch  # a slow import, not needed by most sessions
 
     with emulated_batch(tmp_path_factory.mktemp("batch") / "account") as service:
         yield service

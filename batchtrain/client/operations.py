@@ -12,7 +12,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from batchtrain import logins, markup, records
+from batchtrain import markup, records
+from batchtrain.client import logins
+from batchtrain.client.late_values import Placeholders
+from batchtrain.client.local import Kept, add_sizes, refuse, storage
+from batchtrain.client.log_follower import Follow, together
+from batchtrain.client.planning import Foreseen, foresee, gathered
+from batchtrain.client.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
@@ -29,10 +35,6 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.following import Follow, together
-from batchtrain.foreseen import Foreseen, foresee, gathered
-from batchtrain.local import Kept, add_sizes, refuse, storage
-from batchtrain.placeholders import Placeholders
 from batchtrain.plan import diff, plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.network import SSH_PORT
@@ -77,7 +79,6 @@ from batchtrain.service.register import Register, Thing
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
-from batchtrain.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 
 if TYPE_CHECKING:
     from batchtrain.diagnosis.finding import Diagnosis
@@ -395,7 +396,7 @@ class Pools:
 
     def diagnose(self, pool_id: str) -> Diagnosis:
         """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
-        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+        from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
 
         return diagnose.pool(self._client.batch, pool_id)
 
@@ -916,7 +917,7 @@ class Job:
         logs: str = "",
         seen: tuple[Attempt, ...] = (),
     ) -> Diagnosis:
-        from batchtrain import diagnose  # compiles the pattern of every rule, and only here
+        from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
 
         return diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
 

@@ -20,7 +20,7 @@ from batchtrain.service import retry
 from batchtrain.service.register import Kind, Register, Thing
 
 if TYPE_CHECKING:
-    from batchtrain.operations import Operations, Tell
+    from batchtrain.client.operations import Operations, Tell
 
 HURRY_SECONDS = 3.0
 """For all requests that are left when the user interrupts an ending."""

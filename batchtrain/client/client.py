@@ -8,21 +8,21 @@ from pathlib import Path
 
 import msgspec
 
+from batchtrain.client.limits import Limits
+from batchtrain.client.local import emulated
+from batchtrain.client.operations import SHOW, Operations, Tell, displayed
+from batchtrain.client.planning import gathered
+from batchtrain.client.run import run
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials
 from batchtrain.errors import PlanError, UsageError
-from batchtrain.foreseen import gathered
-from batchtrain.limits import Limits
-from batchtrain.local import emulated
-from batchtrain.operations import SHOW, Operations, Tell, displayed
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
 from batchtrain.plan.types import Facts, Plan
-from batchtrain.run import run
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import find, root_of
 from batchtrain.runs.finished import Result, Run

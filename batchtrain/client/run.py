@@ -8,10 +8,12 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from batchtrain import orphans
+from batchtrain.client import orphans
+from batchtrain.client.ending import Ending, Interrupts
+from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
-from batchtrain.ending import Ending, Interrupts
 from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
@@ -24,8 +26,6 @@ from batchtrain.errors import (
     Unreachable,
     UsageError,
 )
-from batchtrain.following import Follow
-from batchtrain.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.records import Metric, Table, Task
@@ -48,8 +48,8 @@ from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
-    from batchtrain.foreseen import Foreseen
-    from batchtrain.operations import Job, Operations, Tell
+    from batchtrain.client.operations import Job, Operations, Tell
+    from batchtrain.client.planning import Foreseen
 
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from azure.batch import BatchClient
 
-from batchtrain import local
+from batchtrain.client import local
+from batchtrain.client.late_values import Placeholders
 from batchtrain.config.types import Recipe
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.placeholders import Placeholders
 from batchtrain.plan.network import SSH_PORT
 from batchtrain.records import Endpoint
 from batchtrain.runtime import INSIDE

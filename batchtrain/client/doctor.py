@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import VmSize, key, today_for
-from batchtrain.check_result import FAIL, NOT_CHECKED, OK, WARN, Check
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Recipe
 from batchtrain.config.types import Pool as PoolSettings
-from batchtrain.errors import BatchtrainError, Unreachable, UsageError
+from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, BatchtrainError, Check, Unreachable, UsageError
 from batchtrain.plan import cost
 from batchtrain.records import Image, Job, JobSchedule, Pool
 from batchtrain.service import arm, read

@@ -171,7 +171,7 @@ def _after_gang(source: str, tree: ast.stmt, known: dict[str, Any]) -> str:
     for decorator in getattr(tree, "decorator_list", ()):
         made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
         with contextlib.suppress(Exception):  # what cannot be found here is not `gang`
-            if getattr(eval(ast.unparse(made_by), known), "__module__", "") == "batchtrain.gangs":
+            if getattr(eval(ast.unparse(made_by), known), "__module__", "") == "batchtrain.functions.gangs":
                 start = decorator.end_lineno or 0
     return "\n".join(lines[start:])
 

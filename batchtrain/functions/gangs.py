@@ -16,18 +16,18 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import msgspec
 
-from batchtrain.client import Client, connect
+from batchtrain.client.client import Client, connect
+from batchtrain.client.local import own_environment
+from batchtrain.config.described import command, suggesting
 from batchtrain.config.types import Pool, Recipe, Results
-from batchtrain.described import command, suggesting
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable, printable_lines
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
-from batchtrain.local import own_environment
+from batchtrain.functions.serialization import travelling
 from batchtrain.runs.finished import Result
 from batchtrain.runtime import call_function
 from batchtrain.runtime.call_function import pack
-from batchtrain.travelling import travelling
 
 P = ParamSpec("P")
 R = TypeVar("R")

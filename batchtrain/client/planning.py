@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from batchtrain.client.custom_factories import read_made
+from batchtrain.client.local import blob_store, refuse
 from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
-from batchtrain.custom import read_made
-from batchtrain.local import blob_store, refuse
 from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import facts_of

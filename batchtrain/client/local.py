@@ -17,6 +17,7 @@ from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
 if TYPE_CHECKING:  # a slow import, which completion does not need
+    from batchtrain.client.late_values import Placeholders
     from batchtrain.config.types import (
         Job,
         JobManager,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # a slow import, which completion does not need
         Task,
     )
     from batchtrain.emulator.server import Status
-    from batchtrain.placeholders import Placeholders
     from batchtrain.plan.wire import Placeholder
     from batchtrain.service.connect import Account
 

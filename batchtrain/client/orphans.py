@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.config.types import Recipe
-from batchtrain.ending import Ending, Interrupts
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, ResultsLeft, TaskFailed
 from batchtrain.plan.marks import Marks
 from batchtrain.records.events import Event, RunAdopted
@@ -21,7 +21,7 @@ from batchtrain.service.connect import Account
 from batchtrain.service.register import Kind, Register, Thing, read_marks
 
 if TYPE_CHECKING:
-    from batchtrain.operations import Operations, Tell
+    from batchtrain.client.operations import Operations, Tell
 
 
 class Orphan(NamedTuple):

@@ -1,0 +1,1 @@
+"""The API of commands and notebooks: connect, load, plan, pools, jobs, run."""

@@ -1,0 +1,180 @@
+"""An Azure Batch for the tests of any project: a service in this process with an account that can be reset.
+
+`with emulated_batch() as service: ...`; under pytest, use the fixtures of `batchtrain.pytest_plugin`.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from batchtrain.emulator import mapped_images, server, steering, wire
+from batchtrain.emulator.server import Emulator, Hint, Settings, Status
+
+if TYPE_CHECKING:
+    from azure.batch import BatchClient
+    from azure.batch.aio import BatchClient as AsyncBatchClient
+
+C = TypeVar("C")
+
+__all__ = ["SIMULATED", "BatchService", "Clock", "Faults", "emulated_batch"]
+
+SIMULATED = {"name": "batchtrain-nodes", "value": "simulated"}
+"""Metadata of a pool with simulated nodes: they run nothing and only keep time. `sleep 3600; exit 3` ends with 3 after
+an hour."""
+POLLING_SECONDS = 0.05
+"""The polling interval of the clients made here; the SDK's default of 5 s is for a remote service."""
+
+
+@contextmanager
+def emulated_batch(data_dir: Path | None = None, account: str = "batchtrain") -> Iterator[BatchService]:
+    """A service for the duration of the block; without `data_dir` no data is kept. Raises server.StartFailed."""
+    with ExitStack() as stack:
+        home = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="batch-"))) / "account"
+        running = stack.enter_context(Emulator(Settings(home, port=0, account=account)))
+        service = BatchService(running.status)
+        stack.callback(service.close)
+        yield service
+
+
+class BatchService:
+    """A running service: its endpoint, its clients, and the controls for tests."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        self.clock, self.faults = Clock(status), Faults(status)
+        self._stack = ExitStack()
+
+    @property
+    def endpoint(self) -> str:
+        """`http://127.0.0.1:PORT`."""
+        return self.status.endpoint
+
+    @property
+    def account(self) -> str:
+        return self.status.account
+
+    @property
+    def key(self) -> str:
+        """The account's shared key, base64."""
+        return self.status.key
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that `az batch` and many other programs read."""
+        return self.status.environment
+
+    @functools.cached_property
+    def client(self) -> BatchClient:
+        """A client of the official SDK, made at first use and closed with the service."""
+        return self._stack.enter_context(self.connect())
+
+    def connect(self, **options: Any) -> BatchClient:
+        """A new client; `options` are those of the SDK. Its pollers ask every POLLING_SECONDS."""
+        from azure.batch import BatchClient
+        from azure.core.credentials import AzureNamedKeyCredential
+        from azure.core.pipeline.transport import RequestsTransport
+
+        if "transport" not in options:
+            options["transport"] = RequestsTransport(use_env_settings=False)  # no proxy
+        return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
+
+    def connect_async(self, **options: Any) -> AsyncBatchClient:
+        """The same for async programs; the SDK needs aiohttp for it."""
+        from azure.batch.aio import BatchClient
+        from azure.core.credentials import AzureNamedKeyCredential
+        from azure.core.pipeline.transport import AioHttpTransport
+
+        if "transport" not in options:
+            options["transport"] = AioHttpTransport(use_env_settings=False)  # no proxy
+        return _quick(BatchClient(self.endpoint, AzureNamedKeyCredential(self.account, self.key), **options))
+
+    def hints(self) -> tuple[Hint, ...]:
+        """Why tasks stay active; Azure does not report it."""
+        return server.hints(self.status.data_dir)
+
+    def map_image(self, image: str, prefix: Path) -> None:
+        """Use a local environment in place of a container image until the next reset."""
+        mapped_images.map_image(self.status.data_dir, image, prefix)
+
+    def reset(self) -> None:
+        """Reset: an empty account, no faults, and the clock of the machine."""
+        server.reset(self.status.data_dir)
+        (self.status.data_dir / mapped_images.FILE).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the client, if one was made."""
+        self._stack.close()
+
+
+class Clock:
+    """The clock of the account; wall-clock limits, retention, schedules and simulated nodes follow it."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    @property
+    def now(self) -> datetime:
+        return wire.as_datetime(wire.parse_timestamp(steering.clock(self._status)["now"]))
+
+    def stop(self) -> None:
+        """Stop the clock; only `advance` moves it."""
+        steering.turn(self._status, "stepped")
+
+    def run(self, times: float = 1.0) -> None:
+        """Run the clock at a multiple of the machine's speed. Raises server.Refused."""
+        steering.turn(self._status, "scaled", times)
+
+    def advance(self, by: timedelta, patience: float = 2.0) -> None:
+        """Advance the clock by a time, from event to event; waits up to `patience` s for real commands."""
+        steering.advance(self._status, by, patience)
+
+
+class Faults:
+    """Fault injection."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def add(self, kind: str, **more: Any) -> int:
+        """Inject a fault and return its number: `add("error", code="TooManyRequests", operation="create_task",
+        count=1)`.
+
+        For kinds and their parameters, see `batchtrain.emulator.injection.Injection`. Raises server.Refused.
+        """
+        return steering.fault(self._status, kind, **more)
+
+    def added(self) -> list[dict[str, Any]]:
+        """The injected faults, with the number of occurrences of each."""
+        return steering.faults(self._status)
+
+    def remove(self, number: int | None = None) -> None:
+        """Remove one fault, or all."""
+        steering.clear_faults(self._status, number)
+
+    def preempt(self, node_id: str, seconds: float | None = None, notice: float | None = None) -> None:
+        """Preempt a spot node; it comes back after some seconds of the account's clock, or never. notice: seconds
+        between the notice to its processes and the preemption.
+        """
+        steering.befall(self._status, node_id, "preempt", seconds, notice)
+
+    def lose(self, node_id: str) -> None:
+        """Fail a node; it reboots, and its tasks are requeued."""
+        steering.befall(self._status, node_id, "lose")
+
+    def break_node(self, node_id: str) -> None:
+        """Make a node unusable."""
+        steering.befall(self._status, node_id, "break")
+
+
+def _quick(client: C) -> C:
+    """The same client with fast pollers; an explicit `polling_interval` is used."""
+    for name in dir(client):
+        if name.startswith("begin_"):
+            setattr(client, name, functools.partial(getattr(client, name), polling_interval=POLLING_SECONDS))
+    return client

@@ -1,0 +1,1 @@
+"""A plain function that runs as a gang."""
