@@ -215,7 +215,7 @@ def _pack(
 ) -> list[SourceDirectory]:
     """Write the archive, without the secrets of the recipe wherever they were written."""
     import gzip
-    import tarfile  # slow imports (10 ms), and a run without a source needs none
+    import tarfile  # slow imports, and a run without a source needs none
 
     directories = []
     with (

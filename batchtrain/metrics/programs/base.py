@@ -44,7 +44,7 @@ class Program:
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern of a line. All of them take 20 ms to compile, and a run needs few."""
+        """The pattern of a line. Compiled at its first use: a run needs few of them."""
         return re.compile(self._expression)
 
 
