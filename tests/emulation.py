@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, tasks, wire
-from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run
+from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.store import Store
-from batchtrain.emulator.world import Change, Size, World
+from batchtrain.emulator.world import Change, World
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
 BASE = "http://127.0.0.1:10010"
@@ -47,7 +47,7 @@ class Stage:
     """A world and what it asks of a machine, step by step; time goes on by a second whenever asked to."""
 
     def __init__(self) -> None:
-        self.world = World(seed="seed", size_of=lambda name: Size(2, 4 if "nc24" in name else 0))
+        self.world = World(seed="seed", find_size=lambda name: Size(2, 4 if "nc24" in name else 0))
         self.now = START
 
     def do(
@@ -69,7 +69,7 @@ class Stage:
     def restart(self) -> None:
         """The records are those of an emulator that was killed; the same objects stay in use."""
         changes = everything(self.world)
-        self.world = World(seed="seed", size_of=self.world.size_of)
+        self.world = World(seed="seed", find_size=self.world.find_size)
         assert self.world.restore(iter(changes)) == []
         recovery.recover(self.world, self.now)
 

@@ -443,6 +443,14 @@ def find(name: str) -> VmSize | None:
     return _BY_KEY.get(key(name))
 
 
+_FORM = re.compile(r"(?:standard_|basic_)?[a-z]{1,4}[0-9]+[a-z0-9]*(?:-[0-9]+[a-z0-9]*)?(?:_[a-z0-9]+)*", re.IGNORECASE)
+
+
+def is_well_formed(name: str) -> bool:
+    """Whether a text has the form of the name of a size: letters of a family, then a number."""
+    return _FORM.fullmatch(name.strip()) is not None
+
+
 MOST_MISTAKES = 2
 """Maximum number of wrong letters in a similar name; one in a short name."""
 

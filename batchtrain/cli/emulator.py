@@ -104,7 +104,8 @@ def start(
 ) -> None:
     """Start the emulator. It listens on loopback only."""
     from batchtrain.client.local import use
-    from batchtrain.emulator import server, trust
+    from batchtrain.config import catalog_file
+    from batchtrain.emulator import own_sizes, server, trust
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -125,12 +126,14 @@ def start(
         names=names,
         pace=pace,
     )
+    catalog = catalog_file.load(Path.cwd())
     with _faults():
         use(chosen.data_dir)  # no command stops it from here on
         running = server.status(chosen.data_dir)
         if running is not None:
             _keep(running, chosen)
             return
+        own_sizes.add(chosen.data_dir, catalog.own_sizes)
         if foreground:
             server.serve(chosen)
             return

@@ -238,6 +238,14 @@ def own_environment(account: Account) -> str | None:
     return OWN_IMAGE
 
 
+def add_sizes(recipe: Recipe, account: Account) -> None:
+    """Give the emulator the VM sizes of the catalog.yaml of a recipe."""
+    if account.emulated and account.home and recipe.catalog.own_sizes:
+        from batchtrain.emulator import own_sizes  # see above
+
+        own_sizes.add(Path(account.home), recipe.catalog.own_sizes)
+
+
 def refuse(recipe: Recipe, account: Account) -> None:
     """Raise PlanError for tasks that the emulator cannot run, before anything is created for them."""
     if account.emulated and account.home:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from batchtrain import markup, records
 from batchtrain.client import logins
 from batchtrain.client.late_values import Placeholders
-from batchtrain.client.local import Kept, refuse, storage
+from batchtrain.client.local import Kept, add_sizes, refuse, storage
 from batchtrain.client.log_follower import Follow, together
 from batchtrain.client.planning import Foreseen, foresee, gathered
 from batchtrain.client.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
@@ -187,6 +187,7 @@ class Operations:
         register: Register | None = None,
     ) -> None:
         """Send a plan's requests in order. register: receives what they create."""
+        add_sizes(recipe, self.account)
         register = register or self.register(recipe)
         values = self._values(recipe)
         others: submit.Others = {

@@ -7,6 +7,8 @@ import fnmatch
 import hashlib
 import os
 import re
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +39,8 @@ GIT_IGNORE = ".gitignore"
 MOST_BYTES = 64 * 1024 * 1024
 MOST_FILES = 20_000
 """Limits far above the files of a task, so that a data directory is not read whole."""
+MOST_PYTHON = 1024 * 1024
+"""Number of bytes of Python files that are compiled while validating."""
 LARGE = 1024 * 1024
 """A larger source that goes to the account of credentials.yaml is an archive of its own."""
 
@@ -94,12 +98,29 @@ def _survey(directory: Path, source: str, *, packs: bool, has_limit: bool) -> Su
         files, _ = _files(directory, source, has_limit=has_limit)
         fits = not packs or travel.surely_fits(file.size for file in files)
         too_large = "" if fits else travel.too_large(map(_read, files))
+        syntax_errors = tuple(_syntax_errors(files))
     except OSError as error:
         unfit = _unreadable(error)
         return Survey(rule=unfit.rule, message=unfit.message)
     except _Unfit as unfit:
         return Survey(rule=unfit.rule, message=unfit.message)
-    return Survey(tuple(file.name for file in files), too_large=too_large)
+    return Survey(tuple(file.name for file in files), too_large=too_large, syntax_errors=syntax_errors)
+
+
+def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
+    """The Python files that do not compile: the name, and the line with the reason. Raises OSError."""
+    total, version = 0, ".".join(map(str, sys.version_info[:2]))
+    for file in files:
+        total += file.size if file.name.endswith(".py") else 0
+        if file.name.endswith(".py") and total <= MOST_PYTHON:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    compile(Path(file.path).read_bytes(), file.name, "exec", dont_inherit=True)
+                except SyntaxError as error:
+                    yield file.name, f"line {error.lineno or 1}: {error.msg} (Python {version})"
+                except (ValueError, RecursionError, MemoryError) as error:
+                    yield file.name, f"line 1: {error} (Python {version})"
 
 
 def _read(file: _Found) -> File:

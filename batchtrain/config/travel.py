@@ -45,6 +45,8 @@ class Survey(NamedTuple):
     message: str = ""
     too_large: str = ""
     """Why it does not fit into a request."""
+    syntax_errors: tuple[tuple[str, str], ...] = ()
+    """Python files that this Python cannot compile: the name, and the line with the reason."""
 
 
 class LeftOut(NamedTuple):

@@ -21,12 +21,59 @@ def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
     return OutputRule(name, re.compile(pattern), cause, next_step)
 
 
+_REBOOT = "reboot the node (`batchtrain pool reboot POOL NODE`)"
+_REPLACE = "do not use this node again: run on a new pool (`batchtrain pool del POOL`), and report the node to Azure"
+
 OUTPUT_RULES = (
     _rule(
         "preflight",
         r"batchtrain: preflight: (?P<name>.+)",
         "a check of the nodes failed: {name}",
         "replace the node (`batchtrain pool reboot {pool} {node}`), or skip the check with `preflight: false`",
+    ),
+    _rule(
+        "gpu-lost",
+        r"Xid \(PCI:[^)]*\): 79\b|GPU has fallen off the bus|GPU is lost",
+        "a GPU has fallen off the bus of the node",
+        f"{_REPLACE}; Azure calls this fault XID79FallenOffBus",
+    ),
+    _rule(
+        "gpu-remap-failed",
+        r"Xid \(PCI:[^)]*\): 64\b",
+        "a GPU can no longer replace faulty rows of its memory (Xid 64)",
+        f"{_REPLACE}; Azure calls this fault HpcRowRemapFailure",
+    ),
+    _rule(
+        "gpu-memory-error",
+        r"Xid \(PCI:[^)]*\): (?:48|95|140)\b|uncorrectable ECC error encountered",
+        "the memory of a GPU has an error that cannot be corrected (ECC)",
+        f"{_REBOOT}, then run the task again, on another node if it returns",
+    ),
+    _rule(
+        "gpu-memory-error-contained",
+        r"Xid \(PCI:[^)]*\): 94\b",
+        "the memory of a GPU had an error that ended only this program (Xid 94, ECC)",
+        "run the task again (`max_task_retries`); if it returns on the same node, reboot the node",
+    ),
+    _rule(
+        "nvlink-error",
+        r"Xid \(PCI:[^)]*\): (?:74|14[4-9]|150)\b|uncorrectable NVLink error",
+        "an NVLink between the GPUs of the node has an error",
+        f"run the task again on another node, and reboot this one: {_REBOOT}",
+    ),
+    _rule(
+        "gpu-halted",
+        r"Xid \(PCI:[^)]*\): (?P<name>46|62|109|119|120|136|143|158)\b",
+        "a GPU has stopped answering (Xid {name})",
+        f"{_REBOOT}; if it returns, replace the node",
+    ),
+    _rule(
+        "gpu-program-fault",
+        r"Xid \(PCI:[^)]*\): (?:11|13|25|31|32|137)\b|an illegal memory access was encountered"
+        r"|device-side assert triggered",
+        "the program made an access on the GPU that is not allowed",
+        "run it with CUDA_LAUNCH_BLOCKING=1 in `environment_variables`, which names the line; suspect the GPU only if"
+        " other programs fail on it, too",
     ),
     _rule(
         "cuda-out-of-memory",
@@ -166,6 +213,19 @@ OUTPUT_RULES = (
         r"(?:^|: )(?P<name>[\w./+-]+): (?:command )?not found$",
         "the command {name} is not on the node",
         "install it in the image, or name it by its path",
+    ),
+    _rule(
+        "bus-error",
+        r"\bBus error\b|SIGBUS",
+        "the program accessed memory that is not there (bus error)",
+        "if it maps files or shares memory between processes, check the disk's and the container's room (`shm_size`)",
+    ),
+    _rule(
+        "segmentation-fault",
+        r"[Ss]egmentation fault|SIGSEGV",
+        "native code of the program accessed memory that is not its own (segmentation fault)",
+        "set PYTHONFAULTHANDLER=1 in `environment_variables`, which names the line of Python; check that the libraries"
+        " of the image fit together",
     ),
     _rule(
         "not-a-number",

@@ -10,6 +10,13 @@ STORAGE_ACCOUNT = "batchtrainlocal"
 """The name of the account's own storage, which is its auto-storage too."""
 
 
+class Size(NamedTuple):
+    """The properties of a VM size."""
+
+    cores: int = 0
+    gpus: int = 0
+
+
 class Package(NamedTuple):
     """A version of an application, unpacked to `applications/ID/VERSION` below a node's root."""
 

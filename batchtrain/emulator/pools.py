@@ -141,7 +141,7 @@ def _canonical(world: World, spec: Document) -> Document:
         spec["startTask"] = start_task(spec["startTask"])
         names = [account["name"] for account in spec.get("userAccounts", [])]
         check_identity(spec["startTask"], "startTask/userIdentity", names)
-    _check_slots(world, spec)
+    _check_size(world, spec)
     _check_timeout(spec["resizeTimeout"])
     return spec
 
@@ -164,8 +164,12 @@ def start_task(document: Document) -> Document:
     return {"maxTaskRetryCount": 0, "waitForSuccess": True, "userIdentity": identity, **document}
 
 
-def _check_slots(world: World, spec: Document) -> None:
-    cores = world.size_of(spec["vmSize"]).cores
+def _check_size(world: World, spec: Document) -> None:
+    size = world.find_size(spec["vmSize"])
+    if size is None:
+        reason = "The VM size is not known; describe it in a catalog.yaml, which batchtrain gives to the emulator."
+        raise invalid_property("vmSize", spec["vmSize"], reason)
+    cores = size.cores
     limit = min(4 * cores, 256) if cores else 256
     slots = spec["taskSlotsPerNode"]
     if not 1 <= slots <= limit:

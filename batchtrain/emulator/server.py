@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from batchtrain.emulator import logfile, mapped_images, trust, wire
+from batchtrain.emulator import logfile, mapped_images, own_sizes, trust, wire
 from batchtrain.emulator.interface import Machine
 from batchtrain.version import __version__
 
@@ -44,7 +44,7 @@ KEPT_FILE = "kept"
 """Exists while the user wants an emulator that a command started for itself to continue."""
 ENVIRONMENTS = "environments"
 """What `batchtrain images env` makes, also before the first start."""
-OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE, ENVIRONMENTS}
+OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE, own_sizes.FILE, ENVIRONMENTS}
 """Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0
@@ -331,23 +331,18 @@ def clock() -> int:
 
 
 def _world(settings: Settings, endpoint: str, seed: str) -> Any:
-    from batchtrain.catalog import sizes
     from batchtrain.emulator.machine import host_load, packages
     from batchtrain.emulator.pace import PACES
-    from batchtrain.emulator.world import Quotas, Size, World
+    from batchtrain.emulator.world import Quotas, World
 
     data_dir = settings.data_dir.absolute()
-
-    def size_of(vm_size: str) -> Size:
-        size = sizes.find(vm_size)
-        return Size(size.cores, size.gpus) if size else Size()
 
     return World(
         settings.account,
         endpoint,
         seed,
         network(settings.data_dir),
-        size_of,
+        lambda vm_size: own_sizes.size_of(data_dir, vm_size),
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
         lambda: packages.installed(data_dir),
         host_load.Gauge(data_dir),

@@ -19,6 +19,7 @@ from batchtrain.emulator.autoscale_samples import Load, Numbers
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.injection import Injections
+from batchtrain.emulator.interface import Size
 from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.records import (
     Document,
@@ -72,13 +73,6 @@ KEPT = 1024
 """Stored tasks that stay in memory although nothing acts on them."""
 
 
-class Size(NamedTuple):
-    """The properties of a VM size."""
-
-    cores: int = 0
-    gpus: int = 0
-
-
 class Change(NamedTuple):
     """One row to write, or to delete if it has no record. `owner` is the pool's key or the job's number; `key` is a
     task's number, and the id of other records."""
@@ -122,7 +116,7 @@ class World:
         endpoint: str = "http://127.0.0.1:10010",
         seed: str = "",
         network: int = 1,
-        size_of: Callable[[str], Size] = lambda vm_size: Size(),
+        find_size: Callable[[str], Size | None] = lambda vm_size: Size(),
         quotas: Quotas | None = None,
         applications: Callable[[], tuple[Application, ...]] = tuple,
         load: Callable[[], Load] = Load,
@@ -130,7 +124,8 @@ class World:
     ) -> None:
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
-        self.account, self.endpoint, self.seed, self.network, self.size_of = account, endpoint, seed, network, size_of
+        self.account, self.endpoint, self.seed, self.network = account, endpoint, seed, network
+        self.find_size = find_size
         self.shelf = Shelf()
         """The tasks in memory, and where the others are read."""
         self.pools: dict[str, PoolEntry] = {}
@@ -164,6 +159,10 @@ class World:
         self._job_nodes: dict[JobNode, None] = {}
 
     # Finding -------------------------------------------------------------------------------------------------------
+
+    def size_of(self, vm_size: str) -> Size:
+        """The size of a pool; without cores if the pool is older than this check of sizes."""
+        return self.find_size(vm_size) or Size()
 
     def pool(self, pool_id: str) -> PoolEntry:
         """The pool, or Fault 404."""

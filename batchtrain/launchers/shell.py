@@ -65,6 +65,19 @@ def first_words(text: str) -> Iterator[tuple[str, int]]:
         position = blank.end()
 
 
+_QUOTED = re.compile(r"""\\.|\$'(?:[^'\\]|\\.)*'|'[^']*'|"(?:[^"\\]|\\.)*"|(?<![^\s;&|()])\#[^\n]*|['"]""", re.DOTALL)
+_HAS_OTHER_QUOTES = re.compile(r"<<|`|\$\(")
+"""A here-document or a substitution, which have quotes of their own."""
+
+
+def open_quote(text: str) -> str:
+    """The rest of a command from a quote that is never closed, such as `'yes`. Empty if there is none, or if that is
+    uncertain."""
+    if _HAS_OTHER_QUOTES.search(text):
+        return ""
+    return next((text[match.start() :] for match in _QUOTED.finditer(text) if match[0] in ("'", '"')), "")
+
+
 def is_simple(text: str) -> bool:
     """Whether a command consists of simple words, without shell syntax."""
     words = first_words(text)

@@ -70,8 +70,8 @@ def _exception(lines: Iterable[str]) -> tuple[str, str]:
                 break
         elif text.endswith(TRACEBACK):
             inside, inner = True, ""
-        elif inside and (frame := FRAME.match(text)):
-            inner = f"{frame['file']}:{frame['line']}"
+        elif (frame := FRAME.match(text)) and (inside or text == frame[0]):  # a SyntaxError of a script has no heading
+            inside, inner = True, f"{frame['file']}:{frame['line']}"
         elif inside and text and not text.startswith((" ", "\t")):
             last, raised, inside = text, inner, False
     return _cut(last), raised

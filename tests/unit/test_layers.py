@@ -153,8 +153,8 @@ EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
         "__main__", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine", "files",
-        "http", "logfile", "machine", "mapped_images", "operations_page", "pytest_plugin", "routes", "server",
-        "steering", "store", "testing", "trust",
+        "http", "logfile", "machine", "mapped_images", "operations_page", "own_sizes", "pytest_plugin", "routes",
+        "server", "steering", "store", "testing", "trust",
     }
 )  # fmt: skip
 """The emulator's modules that use files, sockets, processes or the event loop; all others only decide."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
-from batchtrain.config import factories, travel
-from batchtrain.config.check.subject import Subject, command_of
+from batchtrain.config import factories, schema, travel
+from batchtrain.config.check.subject import LONGEST_READ, Path, Subject, command_of
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, POOL, SETTINGS, WARNING, Found, Rule
+from batchtrain.config.travel import Survey
 from batchtrain.config.types import Job, Task
 from batchtrain.launchers import shell
 
@@ -152,6 +153,41 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{text} and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else text
 
 
+def _script_syntax(subject: Subject) -> Found:
+    for path, task, survey in _surveyed(subject):
+        command = command_of(task)
+        for name, reason in survey.syntax_errors:
+            if _names(command, name):
+                yield (*path, "command"), _cannot_compile(name, reason)
+
+
+def _source_syntax(subject: Subject) -> Found:
+    reported: set[str] = set()
+    for path, task, survey in _surveyed(subject):
+        command = command_of(task)
+        for name, reason in survey.syntax_errors:
+            if f"{task.source}/{name}" not in reported and not _names(command, name):
+                reported.add(f"{task.source}/{name}")
+                yield (*path, "source"), _cannot_compile(name, reason)
+
+
+def _surveyed(subject: Subject) -> Iterator[tuple[Path, Task, Survey]]:
+    """The tasks with a Python file in their source that does not compile."""
+    for path, _, task in subject.tasks:
+        survey = subject.sources.get(task.source or "")
+        if survey is not None and survey.syntax_errors:
+            yield path, task, survey
+
+
+def _names(command: str, file: str) -> bool:
+    """Whether a command names a file of the source."""
+    return re.search(rf"(?<![\w.-]){re.escape(file)}(?![\w.-])", command) is not None
+
+
+def _cannot_compile(name: str, reason: str) -> str:
+    return f"`{name}` of the `source` does not compile, {reason}; if the nodes have a newer Python, silence this check"
+
+
 # --- tasks made of files --------------------------------------------------------------------------------------------
 
 
@@ -172,20 +208,36 @@ def _factories(subject: Subject) -> Found:
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
+def _quotes(subject: Subject) -> Found:
+    if subject.windows:
+        return
+    for path, command in (*_job_commands(subject), *_task_commands(subject)):
+        if len(command) <= LONGEST_READ and (rest := shell.open_quote(command)):
+            text = schema.shortened(rest.partition("\n")[0])
+            yield path, f"the quote at `{text}` is never closed; close it, or write `\\{rest[0]}` for the character"
+
+
 def _lengths(subject: Subject) -> Found:
+    through_storage = travel.through_storage(subject.recipe)  # a task's commands travel with its files
+    for path, command in (*_job_commands(subject), *(() if through_storage else _task_commands(subject))):
+        if wrong := travel.overlong(command):
+            yield path, wrong
+
+
+def _job_commands(subject: Subject) -> Found:
+    """The commands of preparation, release and manager of jobs."""
     for path, job in subject.jobs:
         for name, part in job.parts:
-            if wrong := travel.overlong(part.command):
-                yield (*path, name, "command"), wrong
-    if travel.through_storage(subject.recipe):
-        return  # a task's commands travel with its files
+            yield (*path, name, "command"), part.command or ""
+
+
+def _task_commands(subject: Subject) -> Found:
+    """The commands of tasks, and of their gangs before the launch."""
     for path, _, task in subject.tasks:
-        if wrong := travel.overlong(task.command):
-            yield (*path, "command"), wrong
+        yield (*path, "command"), task.command or ""
     for path, _, _, gang in subject.gangs:
         for name in ("coordination_command", "pre_execution_command"):
-            if wrong := travel.overlong(getattr(gang, name)):
-                yield (*path, name), wrong
+            yield (*path, name), getattr(gang, name) or ""
 
 
 _TRAVELS = "batchtrain: a task's files travel with its request"
@@ -202,9 +254,14 @@ RULES = (
          "Azure Batch: 413 RequestBodyTooLarge (1 MB)", _size),
     Rule("source-script", ERROR, (*POOL, *JOBS), "The script that a command starts is sent to the node.", _TRAVELS,
          _scripts),
+    Rule("script-syntax", ERROR, JOBS, "A Python file that a command names compiles.", "Python: compile()",
+         _script_syntax),
+    Rule("source-syntax", WARNING, JOBS, "The other Python files of a source compile.", "Python: compile()",
+         _source_syntax),
     Rule("source-relative", WARNING, (*POOL, *JOBS), "A command names a script of its source with its directory.",
          _TRAVELS, _relative),
     Rule("factory-source", ERROR, JOBS, "A factory of files finds some in its task's source.", _TRAVELS, _factories),
+    Rule("command-quotes", ERROR, (*POOL, *JOBS), "Each quote of a command is closed.", "POSIX: Quoting", _quotes),
     Rule("command-length", ERROR, (*SETTINGS, *CREDENTIALS, *JOBS), "A command fits into a request.",
          "execve(2): MAX_ARG_STRLEN; Azure Batch: 413 RequestBodyTooLarge (1 MB)", _lengths),
 )  # fmt: skip

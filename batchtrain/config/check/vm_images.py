@@ -117,11 +117,21 @@ def _misspelt_size(subject: Subject) -> Found:
         )
 
 
+def _no_size(subject: Subject) -> Found:
+    name = _size_of(subject)
+    if name and subject.size is None and not sizes.is_well_formed(name) and not _near_sizes(subject):
+        message = (
+            f"`{name}` is not the name of a VM size, such as Standard_D4s_v5; `batchtrain catalog sizes` lists them"
+        )
+        yield (*POOL, "vm_size"), message
+
+
 def _new_size(subject: Subject) -> Found:
-    if _size_of(subject) and subject.size is None and not _near_sizes(subject):
+    name = _size_of(subject)
+    if name and subject.size is None and sizes.is_well_formed(name) and not _near_sizes(subject):
         yield (
             (*POOL, "vm_size"),
-            f"the VM size `{_size_of(subject)}` is not in the catalogue, which has no similar name; it is used"
+            f"the VM size `{name}` is not in the catalogue, which has no similar name; it is used"
             " without implicit GPUs and InfiniBand (add it to `catalog.yaml`)",
         )
 
@@ -442,6 +452,7 @@ RULES = (
          _agent_retired),
     Rule("vm-size-unknown", ERROR, READS, "The VM size is spelt as in the catalogue.", _SIZES,
          _misspelt_size),
+    Rule("vm-size-form", ERROR, READS, "The VM size has the form of one.", _SIZES, _no_size),
     Rule("vm-size-new", WARNING, READS, "The VM size is in the catalogue.", _SIZES, _new_size),
     Rule("size-retired", WARNING, READS, "The VM size is still sold.", _RETIRED, _size_retired),
     Rule("size-refused", WARNING, READS, "The VM size is supported by Batch.", "azure-batch, pool vmSize",

@@ -66,6 +66,7 @@ BASE: Parts = {
 
 INTEL = {"num_instances": 2, "mpi": {"runtime": "intelmpi"}, "pre_execution_command": "source mpivars.sh"}
 SCRIPTS = Survey(("a.py", "lib/b.py"))
+BROKEN = Survey(("b.py", "bb.py"), syntax_errors=(("b.py", "line 2: invalid syntax"),))
 
 
 class Case(NamedTuple):
@@ -231,6 +232,8 @@ CASES = [
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_D4s_v5?", pool(vm_size="STANDARD_D4S_V55"), {}),
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_ND96isr_H100_v5?",
          pool(vm_size="STANDARD_ND96IRS_H100_V5"), pool(vm_size="STANDARD_Q12Z_V9")),
+    Case("vm-size-form", "pool.vm_size", "`foo` is not the name of a VM size", pool(vm_size="foo"),
+         pool(vm_size="STANDARD_Q12Z_V9")),
     Case("vm-size-new", "pool.vm_size", "which has no similar name", pool(vm_size="STANDARD_Q12Z_V9"),
          pool(vm_size="STANDARD_ND96IRS_H100_V5")),
     Case("size-refused", "pool.vm_size", "Batch does not support Standard_A0", pool(vm_size="STANDARD_A0"),
@@ -1212,6 +1215,17 @@ CASES = [
              task(source="s", command="python a.py", multi_instance={**INTEL, "pre_execution_command": "cd x"})),
         )
     ),
+    Case("script-syntax", "task.command", "`b.py` of the `source` does not compile, line 2",
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/b.py"),
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/bb.py"), {"s": BROKEN}, {"s": BROKEN}),
+    Case("source-syntax", "task.source", "`b.py` of the `source` does not compile, line 2",
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/bb.py"),
+         task(source="s", command="python -u $AZ_BATCH_TASK_SHARED_DIR/b.py"), {"s": BROKEN}, {"s": BROKEN}),
+    Case("command-quotes", "task.command", "the quote at `\"it's fine; echo` is never closed",
+         task(command="echo 'a b' # don't\necho \"it's fine; echo"),
+         task(command="echo \"it's\" 'say \"hi' don\\'t $'it\\'s' ${#x} # don't\nx")),
+    Case("command-quotes", "job.job_preparation.command", "write `\\'`", job(job_preparation={"command": "echo don't"}),
+         job(job_preparation={"command": "echo \"$(echo 'it\"s')\""})),
     Case("command-length", "task.command", "65,536 at most", task(command="x" * 65_537), task(command="x" * 65_536)),
     Case("command-length", "job.job_preparation.command", "at most", job(job_preparation={"command": "x" * 70_000}),
          job(job_preparation={"command": "x"})),

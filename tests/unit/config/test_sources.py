@@ -275,3 +275,15 @@ def test_a_command_as_long_as_the_rule_lets_pass_is_planned(gang: Any, home: Pat
     words = noise(33_000).hex()[:65_000]
     more = {"multi_instance": {**gang, "pre_execution_command": f": {words[::-1]}"}} if gang else {}
     assert told(home, command=f"echo '{words}'", **more) == []
+
+
+def test_python_files_that_do_not_compile_are_found_with_their_lines(tmp_path: Path) -> None:
+    bad = "x = 1\ndef f(:\n"
+    write(tmp_path / "src", {"train.py": bad, "lib/model.py": bad, "fine.py": "'\\d'\n", "notes.txt": bad})
+    command = "python $AZ_BATCH_TASK_SHARED_DIR/train.py"
+    assert told(tmp_path, command=command)[0][0] == "script-syntax"
+    survey = source_directory.surveys(recipe(tmp_path))["src"]
+    assert [(name, reason.partition(": ")[0]) for name, reason in survey.syntax_errors] == [
+        ("lib/model.py", "line 2"),
+        ("train.py", "line 2"),
+    ]

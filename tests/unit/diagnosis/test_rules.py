@@ -22,6 +22,15 @@ from tests import causes_page
 POOL = Pool("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
 NOTHING = RankEnd()
 LINES = {
+    "gpu-lost": "NVRM: Xid (PCI:0001:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+    "gpu-remap-failed": "NVRM: Xid (PCI:0001:00:00): 64, pid=2311, Row Remapper: Error: row remapping failed",
+    "gpu-memory-error": "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "gpu-memory-error-contained": "NVRM: Xid (PCI:0001:00:00): 94, pid=2311, Contained: SM (0x1). RST: No, D-RST: No",
+    "nvlink-error": "NVRM: Xid (PCI:0001:00:00): 74, pid=2311, NVLink: fatal error detected on link 6",
+    "gpu-halted": "NVRM: Xid (PCI:0001:00:00): 119, pid=2311, Timeout after 6s of waiting for RPC response",
+    "gpu-program-fault": "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "bus-error": "launch.sh: line 9: 4711 Bus error               (core dumped) ./train",
+    "segmentation-fault": "launch.sh: line 9: 4711 Segmentation fault      (core dumped) ./train",
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
     "gpu-driver-missing": "RuntimeError: Found no NVIDIA driver on your system.",

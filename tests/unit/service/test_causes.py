@@ -85,3 +85,27 @@ def test_the_lines_of_one_process_have_no_prefix_and_no_report(who: str, text: l
         "batchtrain: rank 3 on node n (10.0.0.4) exited with code 7",
     ]
     assert list(lines_of(lines, who)) == text
+
+
+def test_a_syntax_error_of_the_script_has_its_file_and_line() -> None:
+    """As Python 3.11 prints it: without a traceback's heading."""
+    lines = [
+        '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 2',
+        "    def f(:",
+        "          ^",
+        "SyntaxError: invalid syntax",
+    ]
+    found = cause(lines, RankEnd())
+    assert (found.exception, found.raised) == ("SyntaxError: invalid syntax", "wd/train.py:2")
+
+
+def test_a_line_of_faulthandler_is_no_exception() -> None:
+    """As Python 3.11 prints it."""
+    lines = [
+        "Fatal Python error: Segmentation fault",
+        "",
+        "Current thread 0x00007f1c5e1c9740 (most recent call first):",
+        '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 2 in <module>',
+        "Extension modules: numpy (total: 1)",
+    ]
+    assert cause(lines, RankEnd()).exception == ""
