@@ -244,7 +244,7 @@ class Recording:
             everything=everything,
             patience=self._patience,
             begin=progress.begin,
-            moved=moved,
+            report=moved,
             free=free,
         )
         self._interrupted, self._again = True, {}

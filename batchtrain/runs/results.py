@@ -170,13 +170,13 @@ class Fetcher:
         everything: bool = False,
         patience: retry.Patience = retry.FAR,
         begin: Callable[[int, int], None] = lambda files, size: None,
-        moved: Callable[[int], None] = lambda size: None,
+        report: Callable[[int], None] = lambda size: None,
         free: Callable[[Path], int],
     ) -> None:
         """everything: also results beyond `max_size`. begin: called with the number of files and bytes of a task, by
         several threads. free: the free bytes of a disk."""
         self._client, self._run, self._job_id, self._everything = client, run, job_id, everything
-        self._patience, self._begin, self._moved = patience, begin, moved
+        self._patience, self._begin, self._moved = patience, begin, report
         self._room = _Room(run.path, free)
         self._files: dict[Path, tuple[str, Part, str]] = {}
         """The task, node and local name of each file that is being fetched."""
