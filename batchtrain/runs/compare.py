@@ -207,7 +207,7 @@ def events(run: RunDirectory) -> Iterator[tuple[str, float]]:
 def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     """The settings that differ, the seconds of each phase, and all metrics with their last values."""
     records = [run.record() for run in runs]
-    rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
+    rows = [Difference(name, tuple(map(read_setting, records))) for name, read_setting in _SETTINGS.items()]
     effective = [dict(leaves(effective_of(run))) for run in runs]
     if not all(effective):  # a run without its recipe would differ in everything
         effective = [{} for _ in runs]
@@ -276,10 +276,6 @@ _SETTINGS: dict[str, Any] = {
     "node_hours": lambda record: "" if record.node_hours is None else f"{record.node_hours:.2f}",
     "cost": cost,
 }
-
-
-def _difference(name: str, records: Sequence[RunRecord], read_setting: Any) -> Difference:
-    return Difference(name, tuple(read_setting(record) for record in records))
 
 
 def _seconds(value: float | None) -> str:
