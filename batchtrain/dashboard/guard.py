@@ -76,7 +76,7 @@ class Guard:
                 _protect(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
-        app = _answer(refusal) if refusal else self._app
+        app = JSONResponse({"error": refusal.message}, refusal.status) if refusal else self._app
         await app(scope, receive, guarded)
 
     def refusal(self, method: str, path: str, headers: Headers) -> Refusal | None:
@@ -116,10 +116,6 @@ def _name_of(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-
-
-def _answer(refusal: Refusal) -> ASGIApp:
-    return JSONResponse({"error": refusal.message}, refusal.status)
 
 
 def _protect(headers: MutableHeaders, path: str) -> None:
