@@ -73,8 +73,9 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *((steps.ENDS,) if end else ()),
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
             *(file for role in roles if role.runner and role.runner.file for file in _runners_files(role.command)),
-            *_beside(checks, nccl_notes),
-            _file(spec),
+            *((steps.PREFLIGHT,) if checks else ()),
+            *((steps.VERDICT,) if nccl_notes else ()),
+            File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"),
         ),
         implicit=(
             *_implicit_processes(block, each, shape),
@@ -96,10 +97,6 @@ def _preflight(setup: Setup, shape: Shape, each: int | str, *, memlock: bool) ->
         return ()
     port = steps.port_of(shape, setup.coordination_command)
     return preflight.expected(shape, each, port, infiniband=False, memlock=memlock)
-
-
-def _beside(checks: tuple[str, ...], nccl_notes: tuple[Variable, ...]) -> tuple[File, ...]:
-    return (*((steps.PREFLIGHT,) if checks else ()), *((steps.VERDICT,) if nccl_notes else ()))
 
 
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
@@ -254,10 +251,6 @@ def _inside(command: str, setup: Setup) -> str:
     if not setup.inside:
         return shell.verbatim(command)
     return f"{setup.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
-
-
-def _file(spec: dict[str, Any]) -> File:
-    return File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
 
 
 # --- the text -------------------------------------------------------------------------------------------------------
