@@ -158,7 +158,8 @@ class Follow:
                 self._tell(TaskFailure(task.id, str(self._job.failure_of(task))))
                 requests += 2
         if count >= MOST_FAILED:
-            self._tell(OutputShown(self._job.id, _further_failures(self._job.id)))
+            listing = f"`batchtrain jobs tasks {self._job.id} --state failed` lists them"
+            self._tell(OutputShown(self._job.id, f"further failures are not shown; {listing}"))
         return requests
 
 
@@ -222,7 +223,3 @@ def _which_output(job_id: str, count: int) -> str:
         f" the first {MOST_FAILED} failures are shown;"
         f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
     )
-
-
-def _further_failures(job_id: str) -> str:
-    return f"further failures are not shown; `batchtrain jobs tasks {job_id} --state failed` lists them"
