@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -66,10 +65,6 @@ def some_of(job: Job) -> tuple[list[Task], str]:
         return list(glance.first), ""
     counts = glance.counts._asdict()
     parts = [(state, most) for state, most in PARTS if counts[state]][:2]
-    rows = list(itertools.chain.from_iterable(_some(job, state, most) for state, most in parts))
+    rows = list(itertools.chain.from_iterable(job.iter_tasks(state, limit=most) for state, most in parts))
     text = f"{len(rows)} of {glance.counts.total:,} tasks are shown ({glance.counts})"
     return rows, f"{text}; `batchtrain jobs tasks {job.id}` lists all"
-
-
-def _some(job: Job, state: str, most: int) -> Iterator[Task]:
-    return job.iter_tasks(state, limit=most)
