@@ -22,6 +22,7 @@ FINAL = ("total images/sec", "__results.", "Total img/sec", "Avg bus bandwidth",
 """Texts of lines that are always read: they come once, at the end."""
 LONGEST_LINE = 64 * 1024
 """A longer line has no metrics."""
+_START = Source()
 _PREFIX = re.compile(
     r"^\[(\d{1,9}):(\d{1,9}|[A-Za-z]+(?: \d{1,9})?)\] |^\[\d+,(\d{1,9})\]<std(?:out|err)>: ?|^\[rank(\d{1,9})\]: ?"
 )
@@ -50,7 +51,8 @@ class Extractor:
         self.skipped = 0
         """Lines that were not read because too many came at once."""
         self._own = tuple(_program_of(pattern) for pattern in patterns)
-        self._programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
+        programs = (*self._own, *PROGRAMS, *map(_program_of, otherwise))
+        self._programs = tuple((program.needle, program) for program in programs)
         self._sources: dict[tuple[int | None, str], Source] = {}
         self._second, self._count = 0, 0
 
@@ -83,13 +85,14 @@ class Extractor:
                 yield from self._points(rank, line, stream)
 
     def _points(self, rank: int | None, line: str, stream: str) -> Iterator[Point]:
-        source = self._sources.get((rank, stream), Source())
-        self._sources[rank, stream] = source = _state(source, line)
-        for program in self._programs:
-            if program.needle in line and (match := program.pattern.search(line)):
+        before = self._sources.get((rank, stream), _START)
+        if (source := _state(before, line)) is not before:
+            self._sources[rank, stream] = source
+        for needle, program in self._programs:
+            if needle in line and (match := program.pattern.search(line)):
                 point = program.read(match, source)
                 if point is not None and point.values:
-                    yield point._replace(rank=rank if point.rank is None else point.rank)
+                    yield point if rank is None or point.rank is not None else point._replace(rank=rank)
                     if program not in self._own:
                         return
         for table in TABLES if source.table else ():
@@ -152,7 +155,7 @@ def number_of(role: str) -> int | None:
 
 def _program_of(own: Pattern) -> Program:
     compiled = re.compile(own.pattern)
-    return Program("metrics", "", compiled, _reader(own.name, compiled))
+    return Program("metrics", "", own.pattern, _reader(own.name, compiled))
 
 
 def _reader(metric: str, compiled: re.Pattern[str]) -> Read:

@@ -4,11 +4,9 @@ uncommitted.diff with what git had not committed of them, and the digests of its
 from __future__ import annotations
 
 import difflib
-import gzip
 import hashlib
 import io
 import itertools
-import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -170,6 +168,8 @@ def short_digests(run: RunDirectory) -> dict[str, str]:
 
 def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes]]:
     """The files of a source with their bytes. Raises UsageError for an archive that cannot be read."""
+    import tarfile  # as below
+
     path = run.path / ARCHIVE
     missing_files = {f"{directory.folder}/{file.name}": file for file in directory.files}
     try:
@@ -214,6 +214,9 @@ def _pack(
     run: RunDirectory, directory: Path, entries: _Entries, config: frozenset[Path], secrets: tuple[Secret, ...]
 ) -> list[SourceDirectory]:
     """Write the archive, without the secrets of the recipe wherever they were written."""
+    import gzip
+    import tarfile  # slow imports, and a run without a source needs none
+
     directories = []
     with (
         open_private(run.path / ARCHIVE, "wb") as file,

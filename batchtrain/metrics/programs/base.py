@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -34,14 +35,17 @@ class Source(NamedTuple):
 Read = Callable[["re.Match[str]", Source], Point | None]
 
 
-class Program(NamedTuple):
+class Program:
     """How to read the lines of one program."""
 
-    name: str
-    needle: str
-    """A text that each of these lines contains; searching for it is faster than the pattern."""
-    pattern: re.Pattern[str]
-    read: Read
+    def __init__(self, name: str, needle: str, expression: str, read: Read) -> None:
+        """needle: a text that each of these lines contains; searching for it is faster than the pattern."""
+        self.name, self.needle, self._expression, self.read = name, needle, expression, read
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern of a line. Compiled at its first use: a run needs few of them."""
+        return re.compile(self._expression)
 
 
 class Table(NamedTuple):
@@ -52,11 +56,6 @@ class Table(NamedTuple):
     """The state after a line of a header, or after a row that names the rows below it; None for another line."""
     row: Callable[[Source, str], Point | None]
     """The values of a row; None for another line."""
-
-
-def program(name: str, needle: str, pattern: str, read: Read) -> Program:
-    """A program with its pattern compiled."""
-    return Program(name, needle, re.compile(pattern), read)
 
 
 def one(name: str) -> Read:

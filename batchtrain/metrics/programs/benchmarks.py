@@ -6,7 +6,7 @@ import json
 import re
 
 from batchtrain.metrics.point import finite
-from batchtrain.metrics.programs.base import NUMBER, Source, one, program
+from batchtrain.metrics.programs.base import NUMBER, Program, Source, one
 from batchtrain.records import Point
 
 
@@ -51,30 +51,30 @@ def _vllm_latency(match: re.Match[str], source: Source) -> Point:
 
 
 PROGRAMS = (
-    program("dlbs", "__", r"^[ \t]*__(.+?)__[ \t]*=(.+)", _dlbs),
-    program(
+    Program("dlbs", "__", r"^[ \t]*__(.+?)__[ \t]*=(.+)", _dlbs),
+    Program(
         "tf_cnn_benchmarks total", "total images/sec", r"^total images/sec: (\S+)", one("total_images_per_second"),
     ),
-    program(
+    Program(
         "tf_cnn_benchmarks", "images/sec",
         r"^(\d+)\s+images/sec: (\S+)(?: \+/- (\S+) \(jitter = ([^)]+)\))?\s+(\S+)(?:\s+(\S+)\s+(\S+))?$", _tf_step,
     ),
-    program(
+    Program(
         "horovod", "mg/sec", r"^(?:Iter #(\d+)|Img/sec per \w+|Total img/sec on (\d+) \w+\(s\)): (\S+)(?: \+-(\S+))?",
         _horovod,
     ),
-    program("nccl-tests", "Avg bus bandwidth", r"^# Avg bus bandwidth +: (\S+)", one("average_busbw")),
-    program(
+    Program("nccl-tests", "Avg bus bandwidth", r"^# Avg bus bandwidth +: (\S+)", one("average_busbw")),
+    Program(
         "mpiBench", "Bytes:",
         r"^(\w+)\s+Bytes:\s+(\d+)\s+Iters:\s+\d+\s+Avg:\s+(\S+)\s+Min:\s+(\S+)\s+Max:\s+(\S+)", _mpi_bench,
     ),
-    program(
+    Program(
         "HPL", "W", rf"^W[RC]\w{{6,}}\s+(\d+)\s+\d+\s+\d+\s+\d+\s+({NUMBER})\s+({NUMBER})\s*$",
         lambda match, source: Point({"gflops": finite(match[3]), "seconds": finite(match[2])}, step=int(match[1])),
     ),
-    program("HPCG", "HPCG result is VALID", rf"GFLOP/s rating of=({NUMBER})", one("gflops")),
-    program("vLLM throughput", "Throughput:", r"^Throughput: (.*/s.*)", _vllm_throughput),
-    program(
+    Program("HPCG", "HPCG result is VALID", rf"GFLOP/s rating of=({NUMBER})", one("gflops")),
+    Program("vLLM throughput", "Throughput:", r"^Throughput: (.*/s.*)", _vllm_throughput),
+    Program(
         "vLLM latency", " (ms):", rf"^(Mean|Median|P[\d.]+) (TTFT|TPOT|ITL|E2EL) \(ms\): +({NUMBER})", _vllm_latency,
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from batchtrain.metrics.point import finite
-from batchtrain.metrics.programs.base import NUMBER, Source, pairs, plain, program
+from batchtrain.metrics.programs.base import NUMBER, Program, Source, pairs, plain
 from batchtrain.records import Point
 
 
@@ -44,28 +44,28 @@ def _keras(match: re.Match[str], source: Source) -> Point | None:
 
 
 PROGRAMS = (
-    program(
+    Program(
         "mxnet", "samples/sec",
         r"Epoch\[(\d+)\] Batch \[(?:\d+-)?(\d+)\]\s+Speed: (\S+) samples/sec((?:\s+[^\s=]+=\S+)*)", _mxnet,
     ),
-    program(
+    Program(
         "mxnet epoch", "Epoch[", r"Epoch\[(\d+)\] (?:(Train|Validation)-(\S+?)=|(Time cost)=)(\S+)", _mxnet_end,
     ),
-    program(
+    Program(
         "cntk", "Finished Epoch[",
         r"^Finished Epoch\[ *(\d+) of (\d+)\]: (?:\[\w+\] )?loss = (\S+) \* (\d+)"
         r"(?:, metric = ([^%\s]+)(%?) \* \d+)? (\S+)s \( *(\S+) samples",
         _cntk,
     ),
-    program(
+    Program(
         "cntk evaluation", "Finished Evaluation",
         r"^Finished Evaluation \[\d+\]: Minibatch\[1-\d+\]: metric = ([^%\s]+)(%?) \* \d+",
         lambda match, source: Point({f"test_error{'_percent' * bool(match[2])}": finite(match[1])}),
     ),
-    program("pytorch imagenet", "Time", r"^(?:Epoch: \[(\d+)\]|Test: )\[ *(\d+)/ *(\d+)\]\s+(.*)", _torch),
-    program(
+    Program("pytorch imagenet", "Time", r"^(?:Epoch: \[(\d+)\]|Test: )\[ *(\d+)/ *(\d+)\]\s+(.*)", _torch),
+    Program(
         "pytorch imagenet test", "Acc@1", r"^ \* +Acc@1 (\S+) Acc@5 (\S+)",
         lambda match, source: Point({"test_acc1": finite(match[1]), "test_acc5": finite(match[2])}),
     ),
-    program("keras", "/s", r"^\s*(\d+)/(\d+) .*?(?<!\d)\d+s(?: -)? (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
+    Program("keras", "/s", r"^\s*(\d+)/(\d+) .*?(?<!\d)\d+s(?: -)? (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
 )  # fmt: skip

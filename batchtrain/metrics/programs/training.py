@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from batchtrain.metrics.point import COUNTERS, finite, of_json
-from batchtrain.metrics.programs.base import NUMBER, Source, pairs, program
+from batchtrain.metrics.programs.base import NUMBER, Program, Source, pairs
 from batchtrain.records import Point
 
 _COUNTERS = {**COUNTERS, "iter": "step", "iters": "step", "steps": "step", "epochs": "epoch", "micro_step": ""}
@@ -68,15 +68,17 @@ def _point(text: str) -> Point | None:
     if not position:
         return None
     step, epoch = position.get("step"), position.get("epoch")
-    values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
+    if "/s" in text:
+        values |= {f"{unit.lower()}_per_second": finite(rate) for rate, unit in _RATE.findall(text)}
     return Point(values, step=None if step is None else int(step), epoch=epoch)
 
 
 def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
     for match in _PAIR.finditer(text):
-        words = [word for word in match["names"].lower().split() if word not in _FILLERS]
-        name = "_".join(words) or match["names"].lower()
-        value, unit = finite(match["value"]), match["suffix"] or match["unit"] or ""
+        names, number, suffix, unit = match.group("names", "value", "suffix", "unit")
+        words = [word for word in names.lower().split() if word not in _FILLERS]
+        name = "_".join(words) or names.lower()
+        value, unit = finite(number), suffix or unit or ""
         if name in _OTHER_COUNTERS or name in _LEFT_OUT:
             continue
         if words and words[-1] in _COUNTERS and not unit:
@@ -146,30 +148,30 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
 _COUNTER = r"(?:step|iter(?:ation)?|global_step|epoch|train step|training step)s?[ :=#]*\[? *\d+"
 
 PROGRAMS = (
-    program("recipes", "epoch ", rf"^epoch (\d+)((?: (?!of |rank )\w+ {NUMBER})+)$", _recipe),
-    program(
+    Program("recipes", "epoch ", rf"^epoch (\d+)((?: (?!of |rank )\w+ {NUMBER})+)$", _recipe),
+    Program(
         "recipes test", "test accuracy", r"^test accuracy (\S+)",
         lambda match, source: Point({"test_accuracy": finite(match[1])}),
     ),
-    program(
+    Program(
         "bars", "%|",
         r"^(?P<head>.*?)(?<!\d)\d+%\|[^|]*\| *(?P<at>\d+)/\d+ "
         rf"\[[^,\]]*(?:, *(?P<rate>{NUMBER}|\?) ?(?P<unit>[a-z]+/s|s/[a-z]+))?(?P<rest>[^\]]*)\]",
         _bar,
     ),
-    program(
+    Program(
         "Megatron-LM, NeMo, litgpt", " | ",
         r"(?i:\biteration +\d+/ *\d+ \||\bepoch \d+(?:, iteration \d+/\d+)? \|(?= iter | lr)).*", _columns,
     ),
-    program("DeepSpeed step", "step=", r"(?<=\] )step=\d+, skipped=.*", _deepspeed),
-    program("DeepSpeed rate", "/micro_step=", r"epoch=\d+/micro_step=.*", _deepspeed),
-    program(
+    Program("DeepSpeed step", "step=", r"(?<=\] )step=\d+, skipped=.*", _deepspeed),
+    Program("DeepSpeed rate", "/micro_step=", r"epoch=\d+/micro_step=.*", _deepspeed),
+    Program(
         "Optuna", "finished with value",
         rf"Trial (\d+) finished with value: ({NUMBER}) .* is trial \d+ with value: ({NUMBER}?)", _optuna,
     ),
     *(
-        program(f"steps by {needle}", needle, rf"^{_LOG_PREFIX}((?i:{_COUNTER})[^\d\w].*)$", _words)
+        Program(f"steps by {needle}", needle, rf"^{_LOG_PREFIX}((?i:{_COUNTER})[^\d\w].*)$", _words)
         for needle in ("tep", "ter", "poch")
     ),
-    program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
+    Program("json", "{", r"^\s*(\{.*\})\s*$", _json_line),
 )  # fmt: skip

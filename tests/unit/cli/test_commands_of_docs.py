@@ -77,3 +77,30 @@ def test_every_command_line_of_a_page_has_a_command_and_options_that_exist(page:
 @pytest.mark.parametrize("line", ["jobs nosuch", "jobs list --nosuch", "run a b c"])
 def test_a_line_that_the_command_line_refuses_is_noticed(line: str) -> None:
     assert refusal(line.split())
+
+
+# --- every command ---------------------------------------------------------------------------------------------------
+
+
+def every_command(command: click.Command, context: click.Context, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """The words of each command below a group."""
+    if not isinstance(command, click.Group):
+        yield " ".join(words)
+        return
+    for name in command.list_commands(context):
+        _, member, _ = command.resolve_command(context, [name])
+        assert member is not None
+        yield from every_command(member, click.Context(member, info_name=name, parent=context), (*words, name))
+
+
+def test_every_command_has_a_test_a_page_and_a_line_of_the_changelog() -> None:
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    docs = "\n".join(path.read_text(encoding="utf-8") for path in pages())
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    missing = []
+    for words in every_command(root, click.Context(root)):
+        arguments = r'",\s*"'.join(words.split())
+        named = rf"(?:`|batchtrain ){words}\b"
+        where = {"a test": (rf'"{arguments}"|{named}', tests), "a page": (named, docs), "a change": (named, changelog)}
+        missing += [f"{words}: {place}" for place, (pattern, text) in where.items() if not re.search(pattern, text)]
+    assert missing == []

@@ -40,6 +40,7 @@ def test_a_run_of_an_earlier_release_is_listed_and_shown(run: RunDirectory) -> N
 
 
 def test_a_run_of_an_earlier_release_is_compared_and_exported(run: RunDirectory) -> None:
+    """By `runs list`, `runs compare` and `runs export`."""
     other = next(path.parent for path in sorted(run.path.parent.glob("*/run.json")) if path.parent != run.path)
     assert run.record().job in batchtrain(run, "compare", run.name, other.name, "-o", "json")
     exported = batchtrain(run, "export", run.name, "--csv").splitlines()
