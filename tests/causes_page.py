@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from batchtrain.diagnosis.findings import step_with_names
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.service_rules import (
     EXIT_CODES,
@@ -44,7 +45,7 @@ def _output() -> Iterator[str]:
     yield "## What a program prints\n"
     yield "| cause | rule | what to do |\n|---|---|---|"
     for rule in OUTPUT_RULES:
-        yield f"| {rule.cause.format(name='…')} | `{rule.name}` | {rule.next_step} |"
+        yield f"| {rule.cause.format(name='…')} | `{rule.name}` | {step_with_names(rule.next_step)} |"
 
 
 def _service() -> Iterator[str]:
@@ -57,7 +58,7 @@ def _service() -> Iterator[str]:
     states |= {f"attempt ended: {reason}": known for reason, known in LOST.items()}
     rest = {"`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
     for reported, known in (codes | rest | ended | exits | states).items():
-        yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {known.next_step} |"
+        yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {step_with_names(known.next_step)} |"
 
 
 WAITING = {

@@ -12,8 +12,10 @@ FILE = environments.ROOT / "docs" / "how-to" / f"{PAGE}.md"
 HEAD = """\
 # Coming from Batch Shipyard
 
-`credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml` of Batch Shipyard load and plan unchanged. These commands
-need no account:
+`credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml` of Batch Shipyard load and plan unchanged, except
+for tasks that depend on something Azure Batch cannot do: a GlusterFS file system of the nodes, files of another task's
+node, a file share as input, patterns of files to leave out. Each is an error that names the replacement. A placeholder
+such as `<job id>` is a warning until something is sent. These commands need no account:
 
 ```text
 batchtrain config validate DIR            # every problem, with its line and the replacement

@@ -20,8 +20,12 @@ ONE_COMMAND = re.compile(r"  (?:[a-z ]+: )?(?=\S*batchtrain )")
 SHELL_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|\S)+")
 ASKING = re.compile(r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor)\b|config plan\b.* --diff\b")
 """Commands that contact a service and need its target options."""
-READING = re.compile(r"(?:data|images) [a-z]")
+READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
 """Commands that read credentials.yaml."""
+OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+)*")
+"""Commands without a name or a directory, which read the files of the command that is running."""
+WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
+"""Commands whose last words belong to the user's command, so that options stand before them."""
 DOING = frozenset(
     {"pool", "jobs", "run", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
 )
@@ -38,7 +42,9 @@ def pasted(text: str, target: str, directory: str) -> str:
 
     def completed(words: str) -> str:
         if ASKING.match(words):
+            of_files = OF_FILES.fullmatch(words) is not None
             words = _with(words, target or directory)
+            words = _with(words, directory) if of_files else words
         elif READING.match(words):
             words = _with(words, directory)
         return f"{name} {words}"
@@ -108,7 +114,10 @@ def terminal_width(stream: TextIO | None) -> int:
 
 def _with(words: str, option: str) -> str:
     parts = words.split()
-    return words if not option or option.split()[0] in parts or "--help" in parts else f"{words}{option}"
+    if not option or option.split()[0] in parts or "--help" in parts:
+        return words
+    verb = WORDS_LAST.match(words)
+    return f"{verb['verb']}{option}{words[verb.end() :]}" if verb else f"{words}{option}"
 
 
 def program() -> str:

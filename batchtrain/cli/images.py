@@ -130,12 +130,12 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
 
 
 @command.command("env", cls=Command)
-@click.argument("name", metavar="RECIPE|DIRECTORY", shell_complete=shipped_recipes.offered)
+@click.argument("name", metavar="[RECIPE|DIRECTORY]", required=False, shell_complete=shipped_recipes.offered)
 @click.option("--dry-run", is_flag=True, help="Only print what would be installed.")
 @click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
 @common
-def env(name: str, dry_run: bool, data_dir: str | None) -> None:
-    """Make the local environment of a recipe and use it in place of the recipe's image.
+def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
+    """Make the local environment of a recipe (default: of --configdir) and use it in place of the recipe's image.
 
     The emulator then runs the recipe without a container engine. First prints what is downloaded and installed. An
     environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one); recipes with the
@@ -146,9 +146,9 @@ def env(name: str, dry_run: bool, data_dir: str | None) -> None:
     from batchtrain.emulator import mapped_images
 
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
-    recipe = shipped_recipes.directory_of(name)
+    recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
     image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
-    request = recipe_images.environment_of(image)
+    request = recipe_images.environment_of(image, str(recipe))
     environment = make_environment.intend(*request, make_environment.home(data, os.environ))
     for line in () if environment.ready else environment.summary:
         say(line)

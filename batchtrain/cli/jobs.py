@@ -353,7 +353,7 @@ def logs(
     selection = Selection(filters)
     with waiting("job", name, client) if follow else contextlib.nullcontext():
         _print_lines(lines, selection)
-    selection.check(file)
+    selection.check(file, name, lambda: job.seen_task(task_id))
     if settings().output not in ("json", "yaml", "csv"):
         _say_failed(job, task_id, file)
 

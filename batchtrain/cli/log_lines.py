@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from batchtrain.config.times import moment
 from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError
 from batchtrain.metrics.extract import prefix_of
+from batchtrain.records import Task
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Of the prefixes of ranks, in turn."""
@@ -92,14 +94,19 @@ class Selection:
         last = self._times.get(line.rank)
         return last is not None and last >= self._wanted.since
 
-    def check(self, file: str) -> None:
+    def check(self, file: str, job_id: str, seen_task: Callable[[], Task]) -> None:
         """Raise UsageError if the lines lack what they were chosen by."""
         if self.seen and not self.timed and self._wanted.since is not None:
             raise UsageError(f"no line of {file} has a time, such as 2026-11-23 15:12:25, so --since cannot choose any")
         if self.seen and not self.named and (self._wanted.ranks or self._wanted.nodes):
+            task = seen_task()
+            if not task.request.instances:
+                raise UsageError(
+                    f"no line of {file} names a rank: task {job_id}/{task.id} is no gang; omit --rank, --node"
+                )
             raise UsageError(
                 f"no line of {file} names its rank. The files of the ranks are in wd/ranks of each node:"
-                " `batchtrain jobs get JOB TASK 'ranks/*' --all-nodes` fetches them"
+                f" `batchtrain jobs get {job_id} {task.id} 'ranks/*' --all-nodes` fetches them"
             )
 
 

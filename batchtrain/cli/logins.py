@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from typing import TYPE_CHECKING, NoReturn
 
@@ -33,8 +34,9 @@ def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
     NODE is an id or a short id, as `pool show` prints it. A COMMAND of one word is a line for the shell. Options of
     batchtrain come before NODE. The exit code is that of COMMAND; 255: ssh failed.
     """
+    line = _line("pool ssh", node, words)
     client, pool, recipe = _pool(pool_id)
-    _end(client.pools.ssh(pool, node, _line(words), recipe=recipe))
+    _end(client.pools.ssh(pool, node, line, recipe=recipe))
 
 
 @click.command(cls=Command)
@@ -69,14 +71,20 @@ def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     It runs on the node of the task's primary, with the login of the pool (`ssh` in pool.yaml). A COMMAND of one word is
     a line for the shell. Options of batchtrain come before JOB_ID. The exit code is that of COMMAND; 255: ssh failed.
     """
-    line = _line(words)
+    line = _line("jobs exec", job_id, words)
     if not line:
         raise UsageError(f"give a command after the job {job_id}, such as `ls -l`")
     client, recipe = _client()
     _end(client.jobs.handle(job_id).exec(line, task_id, recipe=recipe))
 
 
-def _line(words: tuple[str, ...]) -> str:
+def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
+    """The user's command. Raises UsageError for an option in its place: no program begins with a dash."""
+    if words and words[0].startswith("-") and words[0] != "--":
+        options = itertools.takewhile(lambda word: word.startswith("-"), words)
+        end = words.index("--") if "--" in words else len(tuple(options))
+        again = shlex.join(("batchtrain", *verb.split(), *words[:end], name, *words[end:]))
+        raise UsageError(f"options of batchtrain come before {name}: `{again}`")
     words = words[1:] if words[:1] == ("--",) else words
     return words[0] if len(words) == 1 else shlex.join(words)
 

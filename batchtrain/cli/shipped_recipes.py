@@ -27,7 +27,7 @@ def find(name: str) -> Path:
     if name in names:
         return names[name]
     by_lower_name = {recipe_name.lower(): recipe_name for recipe_name in names}
-    near = difflib.get_close_matches(name.lower(), by_lower_name, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower(), by_lower_name, n=1, cutoff=0.6)
     hint = f"did you mean {by_lower_name[near[0]]}?" if near else "`batchtrain recipe list` shows them"
     raise NotFound(f"there is no recipe {name}; {hint}")
 

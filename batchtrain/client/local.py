@@ -267,7 +267,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
     with emulator_faults():
         missing = server.ask("GET", server.at(home), "engine")["missing"]
     if missing:
-        raise PlanError(f"{first_image[0]}: {mapped_images.unserved(first_image[1], missing)}")
+        raise PlanError(f"{first_image[0]}: {mapped_images.unserved(first_image[1], missing, recipe.directory)}")
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:

@@ -21,6 +21,7 @@ from batchtrain.client.planning import Foreseen, foresee, gathered
 from batchtrain.client.task_files import FileRow, GotRow, Service, TaskFiles, get_node_files, node_files
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.config.unfilled import require_filled
 from batchtrain.display.progress import KEPT_VALUES, Card, line, shown, wanted
 from batchtrain.display.subject import view_of
 from batchtrain.errors import (
@@ -509,6 +510,7 @@ class Jobs:
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
         """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
         if foreseen is None:
+            require_filled(recipe)
             refuse(recipe, self._client.account)
         pool = self._pool_facts(recipe, timeout, tell) if needs_pool(recipe) else None
         if foreseen is None:

@@ -12,6 +12,7 @@ from batchtrain.config.masking import secrets_in
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
+from batchtrain.config.unfilled import require_filled
 from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import facts_of
@@ -51,7 +52,8 @@ def gathered(
 
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True) -> Foreseen:
     """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
-    recipe that can never run."""
+    recipe that can never run, ConfigError for its placeholders."""
+    require_filled(recipe)
     refuse(recipe, account)
     pool = facts_of(recipe) if listed and needs_pool(recipe) else None
     facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed)

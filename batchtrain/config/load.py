@@ -23,7 +23,7 @@ from batchtrain.config.image_names import in_registry
 from batchtrain.config.masking import SECRETS, masked_line
 from batchtrain.config.schema import Flaw, Verdict, dotted
 from batchtrain.config.types import ELSEWHERE, ELSEWHERE_FILES, Credentials, Recipe, convert, read_path
-from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders
+from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders, stand_in, to_fill, unfilled
 from batchtrain.errors import ConfigError, Problem, UsageError
 
 NAMES = ("credentials", "config", "pool", "jobs")
@@ -160,7 +160,7 @@ def examine(
         silent = (
             _known_checks(ignore) | reading.silenced(recipe.settings.ignore_checks) | (NOT_LOCAL if local else set())
         )
-        recipe = msgspec.structs.replace(recipe, silent=silent)
+        recipe = msgspec.structs.replace(recipe, silent=silent, placeholders=reading.placeholders)
         return Examined(recipe, reading.problems(silent, most), reading)
 
 
@@ -307,6 +307,7 @@ class Reading:
         self._problems: list[Problem] = []
         self._flaws: list[Flaw] = []
         self._top: list[Flaw] = []  # about top-level keys, each with its file
+        self._unfilled: dict[_At, Flaw] = {}  # the placeholders of pool and jobs
 
     @property
     def flawed(self) -> bool:
@@ -386,7 +387,8 @@ class Reading:
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
                 hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
-                message = "this is not the path of a property; write it as pool_specification.vm_size=..."
+                example = dotted(override.whole_path(words) or ("pool_specification", "vm_size"))
+                message = f"this is not the path of a property; write it as {example}=..."
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
@@ -417,19 +419,40 @@ class Reading:
         is left. most: the maximum number of mistakes to find.
         """
         data = self.sections[name].data
+        standing = self._find_placeholders(name)
         for _ in range(_PRUNINGS):
             try:
                 return convert(data, schema.SECTIONS[name])
             except (msgspec.ValidationError, RecursionError) as error:
                 verdict = _judged(name, data, most, str(error))
-            if name != "credentials" or any(flaw.rule != "missing" for flaw in verdict.flaws):
+            if name == "credentials" and all(flaw.rule == "missing" for flaw in verdict.flaws):
+                for flaw in verdict.flaws:  # the values are not needed offline
+                    self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
+                    data = override.put(data, flaw.path[1:], None)
+            elif paths := [flaw.path for flaw in verdict.flaws if standing.get(flaw.path)]:
+                for path in paths:
+                    data = override.put(data, path[1:], standing[path].pop())
+            else:
                 break
-            for flaw in verdict.flaws:  # the values are not needed offline
-                self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
-                data = override.put(data, flaw.path[1:], None)
         self._flaws.extend(verdict.flaws)
         self._unjudged += verdict.unjudged
         return None if verdict.unjudged else self._rest(name, data, verdict.flaws)
+
+    def _find_placeholders(self, name: str) -> dict[_At, list[str | None]]:
+        """Report the placeholders of a section; returns the values that stand in for each, the last one first: a name,
+        or None (absent) where no name is valid."""
+        section = self.sections[name]
+        if name == "credentials" or "<" not in section.document.text:
+            return {}
+        texts = {path: text for path, text in unfilled(section.data, (name,)) if not self.setting(path)}
+        self._unfilled |= {path: to_fill(path) for path in texts}
+        self._flaws.extend(map(to_fill, texts))
+        return {path: [None, stand_in(text)] for path, text in texts.items()}
+
+    @property
+    def placeholders(self) -> tuple[Problem, ...]:
+        """The placeholders of pool and jobs, with their positions."""
+        return tuple(self._positioned(list(self._unfilled.values())))
 
     def _rest(self, name: str, data: Any, flaws: Iterable[Flaw]) -> Any:
         """The section without its invalid parts. Returns None if too much depends on them."""
@@ -453,12 +476,14 @@ class Reading:
     def check(self, recipe: Recipe, broken: frozenset[str]) -> None:
         """Run the rules across properties and files."""
         for finding in check.run(recipe, broken, source_directory.surveys(recipe)):
-            if not self._pruned or not self._hangs_on_mistakes(finding):
+            if not self._hangs_on_mistakes(finding):
                 self._flaws.append(Flaw(finding.path, finding.rule, finding.message, level=finding.level))
 
     def _hangs_on_mistakes(self, finding: CheckFinding) -> bool:
-        """Whether omitted parts may cause a finding: it is about one of them, or its rule reads a section that lacks
-        some."""
+        """Whether omitted parts or placeholders may cause a finding: it is about one of them, or its rule reads a
+        section that lacks some."""
+        if finding.path in self._unfilled:
+            return True
         section = str(finding.path[0])
         if any(name in self._pruned for name in _READS.get(finding.rule, ()) if name != section):
             return True

@@ -1,4 +1,4 @@
-"""Placeholders in the credentials: reported offline, refused where a service is needed."""
+"""Placeholders such as `<job id>`: reported offline, refused where a service is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from batchtrain.config.schema import Flaw, dotted
-from batchtrain.config.types import MASK, Credentials, Secret
+from batchtrain.config.types import MASK, Credentials, Recipe, Secret
 from batchtrain.errors import ConfigError, Problem
 
 Path = tuple[str | int, ...]
@@ -33,6 +33,35 @@ def placeholders(data: Any, path: Path) -> Iterator[Flaw]:
         yield Flaw(path, "placeholder", message, level="warning")
 
 
+def unfilled(data: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """The placeholders of a section of the pool or the jobs, each a whole value, with their paths. Variables and values
+    of factories may have any text."""
+    if isinstance(data, (dict, list)):
+        for step, value in data.items() if isinstance(data, dict) else enumerate(data):
+            if step not in _ANY_TEXT:
+                yield from unfilled(value, (*path, step))
+    elif isinstance(data, str) and _IN_BRACKETS.fullmatch(data):
+        yield path, data
+
+
+def stand_in(placeholder: str) -> str:
+    """A name in place of a placeholder where its brackets are not valid: `job-id` for `<job id>`."""
+    return "-".join(re.findall("[a-z0-9]+", placeholder.lower()))[:_LONGEST_ID]
+
+
+def to_fill(path: Path) -> Flaw:
+    """The warning about a placeholder of the pool or the jobs."""
+    name = next(step for step in reversed(path) if isinstance(step, str))
+    message = f"`{name}` is a placeholder; write your own value before anything is sent"
+    return Flaw(path, "placeholder", message, level="warning")
+
+
+def require_filled(recipe: Recipe) -> None:
+    """Raise ConfigError with every placeholder of the recipe's pool and jobs."""
+    if recipe.placeholders:
+        raise ConfigError(tuple(problem._replace(level="error") for problem in recipe.placeholders))
+
+
 def filled_in(data: Any) -> Any:
     """Without empty values, which count as absent."""
     if isinstance(data, dict):
@@ -42,6 +71,9 @@ def filled_in(data: Any) -> Any:
 
 
 _UNFILLED = re.compile(r"\s*|<[^<>]*>|.*://[^/]*<[^<>]+>.*|.*your[-_ ][a-z].*|x{4,}|change[-_ ]?me|todo", re.I | re.S)
+_IN_BRACKETS = re.compile(r"<[^<>]+>")
+_ANY_TEXT = frozenset({"environment_variables", "task_factory"})
+_LONGEST_ID = 64
 
 
 def require_credentials(

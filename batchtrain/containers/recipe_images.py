@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -62,12 +63,13 @@ def behind(image: str) -> RecipeImage:
     return entry
 
 
-def environment_of(image: str) -> tuple[str, Environment]:
-    """The local environment for an image of a recipe, with its name. Raises UsageError if there is none."""
+def environment_of(image: str, directory: str = "DIR") -> tuple[str, Environment]:
+    """The local environment for an image of the recipe in a directory, with its name. Raises UsageError if there is
+    none."""
     name = behind(image).environment
     if not name:
         raise UsageError(
             f"the programs of {image} need GPUs or InfiniBand, so there is no local environment for it;"
-            " `batchtrain config plan DIR` shows what its recipe does"
+            f" `batchtrain config plan {shlex.quote(directory)}` shows what its recipe does"
         )
     return name, ENVIRONMENTS[name]

@@ -77,10 +77,24 @@ def account(connection: Connection, _: Asked) -> dict[str, Any]:
         "name": batch_account.name if batch_account else "",
         "endpoint": batch_account.endpoint if batch_account else "",
         "emulated": bool(batch_account and batch_account.emulated),
+        "option": batch_account.option if batch_account else "",
+        "start": _first_commands(batch_account.option if batch_account else " --local"),
         "runs_dir": str(connection.runs),
         "changes": connection.changes,
         "version": __version__,
     }
+
+
+def _first_commands(option: str) -> tuple[str, ...]:
+    """The commands that run a first recipe on the account."""
+    prepare = "images env" if option else "doctor"
+    return tuple(
+        f"batchtrain {words}"
+        for words in (f"recipe new {FIRST_RECIPE}", f"{prepare} {FIRST_RECIPE}", f"run {FIRST_RECIPE}{option}")
+    )
+
+
+FIRST_RECIPE = "mpi4py-MPICH"
 
 
 def overview(connection: Connection, request: Asked) -> dict[str, Any]:

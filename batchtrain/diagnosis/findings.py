@@ -14,6 +14,11 @@ from batchtrain.service.causes import lines_of, of_the_program
 SHOWN_LINES = 5
 
 
+def step_with_names(step: str, *, job: str = "", task: str = "", pool: str = "", node: str = "") -> str:
+    """The next step of a rule with the names of what it is about; a name that is not known stays in capitals."""
+    return step.format(job=job or "JOB", task=task or "TASK", pool=pool or "POOL", node=node or "NODE")
+
+
 def judged(evidence: Evidence) -> Diagnosis:
     """The diagnosis of a job, or of a pool if no job was read."""
     job, pool, nodes = evidence.job, evidence.pool, evidence.nodes
@@ -43,19 +48,20 @@ def judged(evidence: Evidence) -> Diagnosis:
 def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]:
     """The cause of a task's failure; the service's own code wins over the output, and the exit code comes last."""
     task, subject = examined.task, f"task {examined.task.id}"
+    names = {"job": job.id, "task": task.id, "pool": job.pool, "node": examined.cause.end.node or task.node}
     known = service_rules.of_task(task)
     by_service = known if task.failure and task.failure.code != "FailureExitCode" else None
     if by_service:
         (rule, cause, step), evidence = by_service
-        yield Finding(rule, subject, cause, evidence, step)
+        yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
         if rule != "terminated":
             return
     finding = _in_output(examined)
     if finding:
-        yield finding._replace(subject=subject)
+        yield finding._replace(subject=subject, next_step=step_with_names(finding.next_step, **names))
     elif known and not by_service:
         (rule, cause, step), evidence = known
-        yield Finding(rule, subject, cause, evidence, step)
+        yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
     elif not by_service:
         yield _unknown(job, examined, subject, logs)
 
@@ -118,7 +124,7 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
     tasks = [examined.task for examined in evidence.tasks]
     attempts = (attempt for examined in evidence.tasks for attempt in examined.attempts)
-    yield from (_lost(attempt) for attempt in attempts if attempt.reason in service_rules.LOST)
+    yield from (_lost(attempt, job) for attempt in attempts if attempt.reason in service_rules.LOST)
     for task in tasks:
         if task.state == "active":
             yield from _of_waiting(job, evidence.pool, task, tasks)
@@ -126,9 +132,10 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
         yield Finding("waits", subject, hint, "", "the emulator says this; Azure tells no reason")
 
 
-def _lost(attempt: Attempt) -> Finding:
+def _lost(attempt: Attempt, job: Job) -> Finding:
     rule, cause, step = service_rules.LOST[attempt.reason]
     node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
+    step = step_with_names(step, job=job.id, task=attempt.task, pool=job.pool, node=node)
     return Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
 
 
@@ -153,21 +160,22 @@ def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
     subject = f"pool {pool.id}"
     for failure in pool.resize_errors:
         rule, cause, step = service_rules.of_resize(failure)
-        yield Finding(rule, subject, cause, failure.detailed, step)
+        yield Finding(rule, subject, cause, failure.detailed, step_with_names(step, pool=pool.id))
     if pool.autoscale_error:
         step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", str(pool.autoscale_error), step)
     for examined in nodes:
-        yield from _of_node(examined)
+        yield from _of_node(examined, pool)
 
 
-def _of_node(examined: ExaminedNode) -> Iterator[Finding]:
+def _of_node(examined: ExaminedNode, pool: Pool) -> Iterator[Finding]:
     node, subject = examined.node, f"node {examined.node.id}"
     if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:
         yield _start_task(examined, subject)
     known = service_rules.of_node(node)
     if known:
         (rule, cause, step), evidence = known
+        step = step_with_names(step, pool=pool.id, node=node.id)
         yield Finding(rule, subject, cause, evidence, step)
 
 

@@ -14,6 +14,7 @@ class OutputRule(NamedTuple):
     pattern: re.Pattern[str]
     cause: str
     next_step: str
+    """With the fields {job}, {task}, {pool} and {node}."""
 
 
 def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
@@ -25,7 +26,7 @@ OUTPUT_RULES = (
         "preflight",
         r"batchtrain: preflight: (?P<name>.+)",
         "a check of the nodes failed: {name}",
-        "replace the node (`batchtrain pool reboot POOL NODE`), or skip the check with `preflight: false`",
+        "replace the node (`batchtrain pool reboot {pool} {node}`), or skip the check with `preflight: false`",
     ),
     _rule(
         "cuda-out-of-memory",
@@ -49,7 +50,7 @@ OUTPUT_RULES = (
         r"|NVIDIA-SMI has failed|Failed to initialize NVML|libcuda\.so\.1: cannot open shared object file",
         "no GPU driver works on the node",
         "check that the image has a driver for the size, or set `gpu` in pool.yaml;"
-        " `batchtrain pool diagnose POOL` reads the start task's output",
+        " `batchtrain pool diagnose {pool}` reads the start task's output",
     ),
     _rule(
         "collective-timeout",
@@ -57,8 +58,8 @@ OUTPUT_RULES = (
         r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
         r"|Horovod has timed out|Stalled ranks",
         "the ranks wait for one that does not answer",
-        "look at the rank that is missing (`batchtrain jobs logs JOB --task TASK`): it is slower, has ended, or did not"
-        " reach the same collective",
+        "look at the rank that is missing (`batchtrain jobs logs {job} --task {task}`): it is slower, has ended, or"
+        " did not reach the same collective",
     ),
     _rule(
         "connection-to-rank-lost",
@@ -77,8 +78,8 @@ OUTPUT_RULES = (
         "disk-full",
         r"No space left on device|Disk quota exceeded|ENOSPC",
         "a disk of the node is full",
-        "write less, clean up in the task, or choose a size with a larger local disk; `batchtrain pool files POOL"
-        " --node NODE` shows what is there",
+        "write less, clean up in the task, or choose a size with a larger local disk; `batchtrain pool files"
+        " {pool} {node}` shows what is there",
     ),
     _rule(
         "host-out-of-memory",

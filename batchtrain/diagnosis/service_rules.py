@@ -24,7 +24,7 @@ _IMAGE = (
 _UPLOAD = (
     "check the container of `output_data` and the storage account's credentials; the task's files are still on the node"
 )
-_RETRY_POOL = "resize again later (`batchtrain pool resize`), or choose another size or region"
+_RETRY_POOL = "resize again later (`batchtrain pool resize {pool}`), or choose another size or region"
 
 TASK_CODES = {
     "BlobNotFound": Known("input-not-found", "an input file does not exist", _INPUT),
@@ -78,7 +78,7 @@ WALL_CLOCK = Known(
 TERMINATED = Known(
     "terminated",
     "the task was terminated",
-    "a user or the job ended it; `batchtrain jobs show JOB` tells the job's state",
+    "a user or the job ended it; `batchtrain jobs show {job}` tells the job's state",
 )
 
 CLOCKS = 1.0
@@ -112,7 +112,9 @@ EXIT_CODES = {
 RESIZE_CODES = {
     "AllocationFailed": Known("allocation-failed", "Azure has no capacity for the pool's nodes now", _RETRY_POOL),
     "AllocationTimedout": Known("allocation-failed", "the nodes were not allocated in time", _RETRY_POOL),
-    "ResizeStopped": Known("resize-stopped", "the resize was stopped", "resize again (`batchtrain pool resize`)"),
+    "ResizeStopped": Known(
+        "resize-stopped", "the resize was stopped", "resize it again: `batchtrain pool resize {pool}`"
+    ),
     "RemoveNodesFailed": Known("resize-stopped", "nodes could not be removed", "delete them again later"),
 }
 QUOTA = Known(
@@ -123,7 +125,7 @@ QUOTA = Known(
 
 NODE_STATES = {
     "unusable": Known(
-        "node-unusable", "the node is unusable", "reboot it (`batchtrain pool reboot POOL NODE`), or remove it"
+        "node-unusable", "the node is unusable", "reboot it (`batchtrain pool reboot {pool} {node}`), or remove it"
     ),
     "unknown": Known("node-lost", "the service lost contact with the node", "wait, or reboot it"),
     "offline": Known("node-offline", "the node takes no tasks (scheduling is disabled)", "enable its scheduling again"),
@@ -145,7 +147,7 @@ LOST: Mapping[Reason, Known] = {
     "node lost": Known(
         "node-lost",
         "node {} was lost in attempt {}, and the task was started again",
-        f"{_CHECKPOINT}; `batchtrain pool diagnose POOL` looks at the node",
+        _CHECKPOINT + "; `batchtrain pool diagnose {pool}` looks at the node",
     ),
     "requeued": Known(
         "task-requeued",

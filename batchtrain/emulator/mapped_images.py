@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -79,12 +80,12 @@ def problem(prefix: Path) -> str:
     return "" if any((prefix / "bin").iterdir()) else "is no environment: its bin directory is empty"
 
 
-def unserved(image: str, missing: str) -> str:
-    """How to run an image without a mapping. missing: why no container engine runs it."""
+def unserved(image: str, missing: str, directory: str = "DIR") -> str:
+    """How to run an image without a mapping. missing: why no container engine runs it. directory: of the recipe."""
     return (
         f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
-        f" in a local environment: `batchtrain images env DIR` makes that of a recipe of batchtrain,"
-        f" `batchtrain emulator images map {image} PREFIX` uses your own"
+        f" in a local environment: `batchtrain images env {shlex.quote(directory)}` makes that of a recipe of"
+        f" batchtrain, `batchtrain emulator images map {image} PREFIX` uses your own"
     )
 
 

@@ -174,7 +174,7 @@ RULES = (
     Rule("renamed", WARNING, EVERYTHING, "A property has its current name.", _LOADER),
     Rule("elsewhere", WARNING, (), "A file or section belongs to the configuration language.", _LOADER),
     Rule("variable-unset", WARNING, (*READS, *JOBS), "An environment variable in the files has a value.", _LOADER),
-    Rule("placeholder", WARNING, CREDENTIALS, "The placeholders in the credentials are replaced.", _LOADER),
+    Rule("placeholder", WARNING, CREDENTIALS, "Placeholders such as `<job id>` are replaced.", _LOADER),
     Rule("offline-count", INFO, (*READS, *JOBS), "The number of nodes is known without the existing pool.", _PLANNER),
     Rule("password-on-nodes", WARNING, (*CREDENTIALS, *GLOBAL), "Passwords are not readable by other users.", _PLANNER),
     Rule("schedule-links", WARNING, (*SETTINGS, *JOBS), "Links to storage are valid as long as their schedule.",

@@ -62,6 +62,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     """Names of silenced checks."""
     warnings: tuple[Problem, ...] = ()
     """Warnings and remarks."""
+    placeholders: tuple[Problem, ...] = ()
+    """The placeholders of pool and jobs, which no request may have."""
 
     def save(self, directory: str | Path) -> Recipe:
         """Write config.yaml, pool.yaml and jobs.yaml, and return the recipe as it is in that directory.

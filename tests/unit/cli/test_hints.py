@@ -30,6 +30,10 @@ LOCAL, PLACE = " --local", " --configdir 'my files'"
         ("`batchtrain config checks`", "`batchtrain config checks`"),
         ("`batchtrain pool autoscale evaluate F`", "`batchtrain pool autoscale evaluate F`"),
         ("`batchtrain data list a/b`", "`batchtrain data list a/b --configdir 'my files'`"),
+        ("`batchtrain images env 'my files'`", "`batchtrain images env 'my files'`"),
+        ("`batchtrain images check`", "`batchtrain images check --configdir 'my files'`"),
+        ("`batchtrain jobs exec j -- ls -l`", "`batchtrain jobs exec --local j -- ls -l`"),
+        ("`batchtrain pool ssh n ls`", "`batchtrain pool ssh --local n ls`"),
         ("made by batchtrain for you", "made by batchtrain for you"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted, numbers, read
 from batchtrain.errors import UsageError
+from batchtrain.records import Task
 
 LINES = (
     "[0:0] step 1 loss 2.0",
@@ -58,7 +59,7 @@ def test_a_line_without_a_time_is_as_old_as_the_one_before_it_of_its_rank() -> N
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted(ranks=frozenset({0})), "no line of stdout.txt names its rank"),
+        (Wanted(ranks=frozenset({0})), "no line of stdout.txt names a rank: task j/t is no gang"),
         (Wanted(since=datetime(2026, 1, 1, tzinfo=timezone.utc)), "no line of stdout.txt has a time"),
     ],
 )
@@ -66,7 +67,7 @@ def test_what_no_line_has_cannot_choose_lines(wanted: Wanted, said: str) -> None
     selection = Selection(wanted)
     selection.takes(read("hello"))
     with pytest.raises(UsageError, match=said):
-        selection.check("stdout.txt")
+        selection.check("stdout.txt", "j", lambda: Task("t", "completed"))
 
 
 def test_a_prefix_has_the_colour_of_its_rank_and_the_text_cannot_move_the_cursor() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import batchtrain as bt
 from batchtrain.config.load import examine, find, load, read
-from batchtrain.config.unfilled import require_credentials
+from batchtrain.config.unfilled import require_credentials, require_filled
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.plan import plan_recipe
 
@@ -291,6 +292,20 @@ def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> N
     assert "two" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("half", "whole"),
+    [
+        ("vm_size", "pool_specification.vm_size"),
+        ("vm_count.dedicated", "pool_specification.vm_count.dedicated"),
+        ("tasks[0].command", "job_specifications[0].tasks[0].command"),
+        ("nosuch", "pool_specification.vm_size"),
+    ],
+)
+def test_half_the_path_of_a_setting_is_answered_with_the_whole(half: str, whole: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"write it as {whole}=...")):
+        load(write(tmp_path, pool=POOL, jobs=JOBS), settings={half: "1"})
+
+
 def test_both_the_older_and_todays_word_are_refused(tmp_path: Path) -> None:
     pool = POOL + "  max_tasks_per_node: 1\n  task_slots_per_node: 1\n"
     assert problems(write(tmp_path, pool=pool, jobs=JOBS)) == [("renamed", "pool.yaml", 8, 3)]
@@ -304,6 +319,45 @@ def test_the_service_needs_credentials_that_are_filled_in(tmp_path: Path) -> Non
     assert [(problem.line, problem.level) for problem in caught.value.problems] == [(2, "error")]
     with pytest.raises(ConfigError, match="account_key"):
         require_credentials(recipe.credentials)
+
+
+PLACEHOLDERS = """\
+job_specifications:
+- id: <job id>
+  environment_variables: {END_OF_TEXT: <s>}
+  tasks:
+  - command: cat film.mp4
+    max_wall_time: <at most>
+    resource_files: [{blob_source: <url of a film>, file_path: film.mp4}]
+"""
+
+
+def test_a_placeholder_is_a_warning_until_something_is_sent(tmp_path: Path) -> None:
+    place = write(tmp_path, pool=POOL, jobs=PLACEHOLDERS)
+    expected = [("placeholder", 2), ("placeholder", 6), ("placeholder", 7)]
+    recipe = load(place).recipe
+    assert [(problem.rule, problem.line) for problem in recipe.warnings if problem.rule == "placeholder"] == expected
+    assert recipe.jobs[0].id == "job-id"
+    for silent in ((), ("placeholder",)):
+        with pytest.raises(ConfigError) as caught:
+            require_filled(load(place, ignore=silent).recipe)
+        assert [(problem.rule, problem.line) for problem in caught.value.problems] == expected
+        assert {problem.level for problem in caught.value.problems} == {"error"}
+
+
+def test_a_placeholder_hides_no_other_mistake(tmp_path: Path) -> None:
+    jobs = PLACEHOLDERS.replace("tasks:", "tesks: []\n  tasks:")
+    assert problems(write(tmp_path, pool=POOL, jobs=jobs)) == [("unknown-key", "jobs.yaml", 4, 3)]
+
+
+def test_a_value_of_the_command_line_replaces_a_placeholder(tmp_path: Path) -> None:
+    place = write(tmp_path, pool=POOL, jobs=PLACEHOLDERS.replace("<url of a film>", "https://a.b/c"))
+    recipe = load(
+        place,
+        settings={"job_specifications[0].id": "films", "job_specifications[0].tasks[0].max_wall_time": "01:00:00"},
+    ).recipe
+    require_filled(recipe)
+    assert recipe.jobs[0].id == "films"
 
 
 def test_a_part_can_be_read_from_another_file(tmp_path: Path) -> None:

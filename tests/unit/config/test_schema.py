@@ -122,8 +122,8 @@ def test_every_property_of_the_reference_is_in_a_schema() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
-def test_no_line_of_a_file_that_loads_is_underlined(path: Path) -> None:
-    assert underlined(path.stem, path.read_text()) == []
+def test_no_line_of_a_file_that_loads_is_underlined_but_placeholders(path: Path) -> None:
+    assert [problem for problem in underlined(path.stem, path.read_text()) if not problem.startswith("'<")] == []
 
 
 # --- examples -------------------------------------------------------------------------------------------------------

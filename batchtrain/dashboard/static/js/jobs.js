@@ -27,7 +27,7 @@ export const list = {
       h("div", { class: "filters" }, chips(context, "State", [["All", "", null, !chosen], ["Active", "active", null, chosen === "active"], ["Disabled", "disabled", null, chosen === "disabled"], ["Completed", "completed", null, chosen === "completed"]]), search(context, "prefix", "Id")),
       !jobs ? h("p", { class: "quiet" }, "Loading…")
       : jobs.rows.length ? [table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"), more(context, jobs.next, jobs.rows.length)]
-      : filtered ? h("p", { class: "quiet" }, "No job matches.") : empty("There are no jobs. Start one:", "batchtrain run recipes/MPI-Digits --local"),
+      : filtered ? h("p", { class: "quiet" }, "No job matches.") : empty("There are no jobs. Start one:", ...context.account.start),
     ];
   },
 };

@@ -15,17 +15,17 @@ export const page = {
 };
 
 function sections(context, { pools, jobs, runs }) {
-  if (!context.account.endpoint) return [noAccount(), ...recent(runs)];
-  return [...now(jobs), ...pooled(pools), ...recent(runs)];
+  if (!context.account.endpoint) return [noAccount(), ...recent(context, runs)];
+  return [...now(context, jobs), ...pooled(context, pools), ...recent(context, runs)];
 }
 
 const noAccount = () => empty("No account is configured, so only recorded runs are shown. To see pools and jobs:", "batchtrain dashboard --local", "AZURE_BATCH_ENDPOINT=… batchtrain dashboard");
 
-function now(jobs) {
+function now(context, jobs) {
   const open = jobs.filter((job) => job.state !== "completed"), ended = jobs.filter((job) => job.state === "completed").slice(0, 5);
   return [
     h("h2", null, "Jobs"),
-    jobs.length ? table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs") : empty("There are no jobs. Start one:", "batchtrain run recipes/MPI-Digits --local"),
+    jobs.length ? table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs") : empty("There are no jobs. Start one:", ...context.account.start),
     jobs.length ? h("p", { class: "more" }, link("/jobs", "All jobs")) : null,
   ];
 }
@@ -41,8 +41,8 @@ export function jobRow(job) {
   ]);
 }
 
-function pooled(pools) {
-  return [h("h2", null, "Pools"), pools.length ? h("ul", { class: "strips" }, pools.map(strip)) : empty("There are no pools. Create one:", "batchtrain pool add DIR --local")];
+function pooled(context, pools) {
+  return [h("h2", null, "Pools"), pools.length ? h("ul", { class: "strips" }, pools.map(strip)) : empty("There are no pools. A run creates one:", ...context.account.start)];
 }
 
 function strip(pool) {
@@ -52,8 +52,8 @@ function strip(pool) {
       pool.resize_errors.length ? h("strong", { class: "bad" }, "resize failed") : null));
 }
 
-function recent(runs) {
-  return [h("h2", null, "Recorded runs"), runs.length ? table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs") : empty("No run is recorded here yet. A run leaves its directory below ./runs:", "batchtrain run recipes/MPI-Digits --local"),
+function recent(context, runs) {
+  return [h("h2", null, "Recorded runs"), runs.length ? table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs") : empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
     runs.length ? h("p", { class: "more" }, link("/runs", "All runs")) : null];
 }
 

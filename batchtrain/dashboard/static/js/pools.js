@@ -16,7 +16,7 @@ export const list = {
     return [head("Pools"), trouble(context.trouble.pools),
       !pools ? h("p", { class: "quiet" }, "Loading…")
       : pools.length ? table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
-      : empty("There are no pools. Create one from a recipe:", "batchtrain pool add recipes/MPI-Digits --local")];
+      : empty("There are no pools. A run creates one:", ...context.account.start)];
   },
 };
 
@@ -88,7 +88,7 @@ function timeline(nodes) {
 }
 
 function heat(context, nodes, slots) {
-  if (!nodes.length) return empty("This pool has no nodes. Give it some:", `batchtrain pool resize ${context.params.pool} --dedicated 2`);
+  if (!nodes.length) return empty("This pool has no nodes. Give it some:", `batchtrain pool resize ${context.params.pool} --dedicated 2${context.account.option}`);
   const states = new Map();
   for (const node of nodes) states.set(node.state, (states.get(node.state) ?? 0) + 1);
   const chosen = context.query.get("state");
