@@ -40,8 +40,8 @@ def _take_any_character(stream: object) -> None:
 
 def _nobody_reads() -> bool:
     """Whether stdout or stderr has lost its reader, as after `| head -1`."""
-    lost = [_unread(stream) for stream in (sys.stdout, sys.stderr)]
-    return any(lost)
+    readers_gone = [_unread(stream) for stream in (sys.stdout, sys.stderr)]
+    return any(readers_gone)
 
 
 def _unread(stream: TextIO | None) -> bool:
@@ -91,10 +91,10 @@ def _run() -> int:
     from batchtrain.cli.app import root
     from batchtrain.cli.options import Settings, values_of_variable
 
-    chosen = Settings()
+    options = Settings()
     try:
-        chosen.values.update(values_of_variable())
-        result = root.main(standalone_mode=False, obj=chosen)
+        options.values.update(values_of_variable())
+        result = root.main(standalone_mode=False, obj=options)
         print(end="", flush=True)  # reports a full disk behind stdout here, and not when Python ends
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as leave:
@@ -111,7 +111,7 @@ def _run() -> int:
             return UNREAD
         from batchtrain.cli import failures  # needed only by a command that failed
 
-        return failures.report(error, chosen)
+        return failures.report(error, options)
 
 
 if __name__ == "__main__":

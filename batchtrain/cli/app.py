@@ -44,8 +44,8 @@ class _Lazy(Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Import the command, to run it or to complete its arguments."""
-        name, stand_in, rest = super().resolve_command(ctx, args)
-        return name, member(name) if name and stand_in else None, rest
+        name, stand_in, arguments = super().resolve_command(ctx, args)
+        return name, member(name) if name and stand_in else None, arguments
 
 
 def member(name: str) -> click.Command:

@@ -66,22 +66,22 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     one another; with --parallel, each one has a pool of its own. A second call continues where the first one stopped:
     what has completed, and has not changed since, is not run again.
     """
-    experiment, planned = _planned(file, recipe)
+    experiment, cases = _planned(file, recipe)
     folder = _folder(file)
-    done = _done(folder)
-    rows = [_row(case, minutes, done) for case in planned]
+    run_names = _done(folder)
+    rows = [_row(case, minutes, run_names) for case in cases]
     hours = sum(row.node_hours for row in rows if row.state == "to run")
     if only_plan or settings().output == "table":
         show_rows(rows)
     if only_plan:
         return
-    todo = [case for case in planned if case.digest not in done]
+    todo = [case for case in cases if case.digest not in run_names]
     if todo:
         cost = f" ({cost})" if (cost := _total(todo, minutes)) else ""
         say(f"{len(todo)} runs, about {hours:.2f} node hours{cost} at {minutes:g} minutes each")
         settings().confirm(f"Start {len(todo)} runs?")
-        _run_all(todo, planned, folder, parallel)
-    _report(experiment, planned, folder, file.stem)
+        _run_all(todo, cases, folder, parallel)
+    _report(experiment, cases, folder, file.stem)
 
 
 # --- what is to run --------------------------------------------------------------------------------------------------
@@ -107,33 +107,33 @@ def _read(file: Path, recipe: Path | None) -> tuple[Experiment, Path]:
         raise UsageError(f"{file} cannot be read: {error}") from None
     if not isinstance(data, dict) or not ({"parameters", "variables"} & data.keys()):
         return experiment.experiment_of(data, str(file)), file.parent
-    converted, left = experiment.of_dlbs(data, str(recipe.absolute()) if recipe else "", str(file))
-    for name in left:
+    result, inapplicable = experiment.of_dlbs(data, str(recipe.absolute()) if recipe else "", str(file))
+    for name in inapplicable:
         say(f"{file}: not applied: {name}")
-    return converted, shipped("recipes")
+    return result, shipped("recipes")
 
 
 def _loaded(directory: Path, case: Case) -> Planned:
     """The recipe with the settings of a case; values of --set win."""
     from batchtrain.runs.experiment import COMMAND
 
-    chosen = {**dict(case.settings), **settings().values}
-    recipe = _recipe(directory, chosen)
+    values = {**dict(case.settings), **settings().values}
+    recipe = _recipe(directory, values)
     if case.arguments and COMMAND not in settings().values:
         text = (recipe.jobs[0].tasks[0].command or "").rstrip()
-        chosen[COMMAND] = f"{text} {case.arguments}"
-        recipe = _recipe(directory, chosen)
-    return Planned(case, directory, recipe, chosen, _digest(recipe))
+        values[COMMAND] = f"{text} {case.arguments}"
+        recipe = _recipe(directory, values)
+    return Planned(case, directory, recipe, values, _digest(recipe))
 
 
 def _recipe(directory: Path, values: dict[str, str]) -> Recipe:
-    chosen = settings()
-    before, chosen.values = chosen.values, values
+    options = settings()
+    before, options.values = options.values, values
     try:
-        loaded = chosen.examined(str(directory), needs=("pool_specification", "job_specifications"))
-        return loaded.recipe  # the warnings of all cases are the same: `config validate` prints them
+        config = options.examined(str(directory), needs=("pool_specification", "job_specifications"))
+        return config.recipe  # the warnings of all cases are the same: `config validate` prints them
     finally:
-        chosen.values = before
+        options.values = before
 
 
 def _digest(recipe: Recipe) -> str:
@@ -149,19 +149,19 @@ def _digest(recipe: Recipe) -> str:
     return recipe_hash.hexdigest()
 
 
-def _row(planned: Planned, minutes: float, done: dict[str, str]) -> PlannedRow:
-    state = "done" if planned.digest in done else "to run"
-    return PlannedRow(planned.case.name, planned.nodes, planned.nodes * minutes / 60, _total([planned], minutes), state)
+def _row(case: Planned, minutes: float, run_names: dict[str, str]) -> PlannedRow:
+    state = "done" if case.digest in run_names else "to run"
+    return PlannedRow(case.case.name, case.nodes, case.nodes * minutes / 60, _total([case], minutes), state)
 
 
-def _total(planned: list[Planned], minutes: float) -> str:
+def _total(cases: list[Planned], minutes: float) -> str:
     """What runs of so many minutes cost; empty if a price is unknown."""
     from batchtrain.catalog.prices import money
 
-    hours = [settings().hour_of(case.recipe) for case in planned]
+    hours = [settings().hour_of(case.recipe) for case in cases]
     costs = [hour.cost for hour in hours if hour is not None and hour.cost is not None]
     currencies = {hour.price.currency for hour in hours if hour is not None and hour.price is not None}
-    if len(costs) < len(planned) or len(currencies) != 1:
+    if len(costs) < len(cases) or len(currencies) != 1:
         return ""
     return money(sum(costs) * minutes / 60, currencies.pop())
 
@@ -192,13 +192,13 @@ def _done(folder: Path) -> dict[str, str]:
     return completed
 
 
-def _note_done(folder: Path, planned: Planned, run: str) -> None:
+def _note_done(folder: Path, case: Planned, run: str) -> None:
     """Append a line, also behind one that a kill has cut off."""
     from batchtrain.runs.directory import open_private
 
     path = folder / "done.jsonl"
     begin = "\n" if path.exists() and not path.read_bytes().endswith(b"\n") else ""
-    line = json.dumps({"case": planned.case.name, "digest": planned.digest, "run": run})
+    line = json.dumps({"case": case.case.name, "digest": case.digest, "run": run})
     with open_private(path, "ab") as file:
         file.write(f"{begin}{line}\n".encode())
 
@@ -206,13 +206,13 @@ def _note_done(folder: Path, planned: Planned, run: str) -> None:
 # --- the runs --------------------------------------------------------------------------------------------------------
 
 
-def _run_all(todo: list[Planned], planned: list[Planned], folder: Path, parallel: int) -> None:
+def _run_all(todo: list[Planned], cases: list[Planned], folder: Path, parallel: int) -> None:
     """Run each case in a process of its own. A task that fails is reported, any other error ends the bench."""
     from batchtrain.cli.children import Children, Ended
     from batchtrain.config.load import Loaded
 
     settings().connect(Loaded(todo[0].recipe, ()))  # a wrong account is one error; a started emulator stays for all
-    numbers = {case.digest: number for number, case in enumerate(planned, 1)}
+    numbers = {case.digest: number for number, case in enumerate(cases, 1)}
     children = {_child(case, folder, numbers[case.digest] if parallel > 1 else 0): case for case in todo}
     messages: dict[Child, str] = {}
     with Children(parallel) as running:
@@ -225,23 +225,23 @@ def _run_all(todo: list[Planned], planned: list[Planned], folder: Path, parallel
                 say(f"[{news.child.name}] {news.text}")
 
 
-def _child(planned: Planned, folder: Path, number: int) -> Child:
+def _child(case: Planned, folder: Path, number: int) -> Child:
     """`batchtrain run` of a case. number: ends the ids of its pool and its jobs, which run beside others."""
     from batchtrain.cli.children import Child
     from batchtrain.runs.beginnings import training_jobs
 
-    chosen, values = settings(), dict(planned.settings)
-    if number and planned.recipe.pool is not None:
-        values["pool_specification.id"] = f"{planned.recipe.pool.id}-{number}"
-    for index, job in enumerate(planned.recipe.jobs if number else ()):
+    options, values = settings(), dict(case.settings)
+    if number and case.recipe.pool is not None:
+        values["pool_specification.id"] = f"{case.recipe.pool.id}-{number}"
+    for index, job in enumerate(case.recipe.jobs if number else ()):
         values[f"job_specifications[{index}].id"] = f"{job.id}-{number}"
-    words = ["run", str(planned.directory), "-o", "json", "--runs-dir", str(folder.parent)]
-    words += ["--local"] if chosen.local else []
-    words += ["--fresh"] if training_jobs(planned.recipe) else []  # a case measures a whole training
-    words += [word for name in chosen.ignore for word in ("--ignore", name)]
-    words += [word for part, file in chosen.files.items() for word in (f"--{part}", file)]
+    words = ["run", str(case.directory), "-o", "json", "--runs-dir", str(folder.parent)]
+    words += ["--local"] if options.local else []
+    words += ["--fresh"] if training_jobs(case.recipe) else []  # a case measures a whole training
+    words += [word for name in options.ignore for word in ("--ignore", name)]
+    words += [word for part, file in options.files.items() for word in (f"--{part}", file)]
     words += [word for path, text in values.items() for word in ("--set", f"{path}={text}")]
-    return Child(planned.case.name, tuple(words))
+    return Child(case.case.name, tuple(words))
 
 
 def _message(line: str) -> str:
@@ -254,55 +254,55 @@ def _message(line: str) -> str:
         return ""
 
 
-def _take(ended: Ended, planned: Planned, folder: Path, message: str) -> None:
-    name = ended.child.name
-    if ended.code == 0:
-        run = Path(json.loads(ended.output)[0]["run"]).name
-        _note_done(folder, planned, run)
+def _take(end: Ended, case: Planned, folder: Path, message: str) -> None:
+    name = end.child.name
+    if end.code == 0:
+        run = Path(json.loads(end.output)[0]["run"]).name
+        _note_done(folder, case, run)
         say(f"[{name}] completed: {run}")
-    elif ended.code == TaskFailed.exit_code:
+    elif end.code == TaskFailed.exit_code:
         say(f"{name} failed: {message}; `batchtrain bench` runs it again the next time")
-    elif ended.code == INTERRUPTED:
+    elif end.code == INTERRUPTED:
         raise KeyboardInterrupt
     else:
-        kind: type[BatchtrainError] = STOPS.get(ended.code, ServiceError)
+        kind: type[BatchtrainError] = STOPS.get(end.code, ServiceError)
         raise kind(f"{name}: {message}; what has completed is not run again by the next `batchtrain bench`")
 
 
 # --- the report ------------------------------------------------------------------------------------------------------
 
 
-def _report(experiment: Experiment, planned: list[Planned], folder: Path, title: str) -> None:
+def _report(experiment: Experiment, cases: list[Planned], folder: Path, title: str) -> None:
     from batchtrain.runs import scaling_report
     from batchtrain.runs.directory import replace
 
-    measured = list(_measured(experiment, planned, folder))
-    table = scaling_report.rows(measured)
+    runs = list(_measured(experiment, cases, folder))
+    table = scaling_report.rows(runs)
     show_rows(table, empty="no run has completed")
-    if not measured:
+    if not runs:
         return
     replace(folder / "report.csv", scaling_report.as_csv(table).encode())
     replace(folder / "report.html", scaling_report.as_html(title, experiment.metric, table).encode())
     say(f"report: {folder / 'report.html'} and report.csv")
 
 
-def _measured(experiment: Experiment, planned: list[Planned], folder: Path) -> Iterator[Measured]:
+def _measured(experiment: Experiment, cases: list[Planned], folder: Path) -> Iterator[Measured]:
     from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
     from batchtrain.runs import compare, scaling_report
     from batchtrain.runs.directory import RunDirectory
 
-    done = _done(folder)
-    wanted = {experiment.metric, *(TOTAL_RATES + OWN_RATES if experiment.metric == "throughput" else ())}
-    for planned_case in planned:
-        if planned_case.digest not in done:
+    run_names = _done(folder)
+    metric_names = {experiment.metric, *(TOTAL_RATES + OWN_RATES if experiment.metric == "throughput" else ())}
+    for planned_case in cases:
+        if planned_case.digest not in run_names:
             continue
-        run = RunDirectory(folder.parent / done[planned_case.digest])
+        run = RunDirectory(folder.parent / run_names[planned_case.digest])
         record = run.record()
         metric = record.summary.get(experiment.metric)
         series: dict[str, list[float]] = {}
         for _, point in run.points():
             for name, value in point.values.items():
-                if name in wanted and value is not None and point.rank in (None, 0):
+                if name in metric_names and value is not None and point.rank in (None, 0):
                     series.setdefault(name, []).append(value)
         values = max(series.values(), key=len, default=[])
         statistics = compare.statistics_of(values)

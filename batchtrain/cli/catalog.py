@@ -73,20 +73,20 @@ def sizes(
     from batchtrain.catalog import offer
 
     catalog = _catalog()
-    named = offer.matching_sizes(catalog.sizes, pattern) if pattern else catalog.sizes
-    if not named:
+    matches = offer.matching_sizes(catalog.sizes, pattern) if pattern else catalog.sizes
+    if not matches:
         raise _nothing("size", str(pattern), catalog.nearest_sizes(str(pattern)))
     exact = catalog.size(pattern) if pattern else None
-    chosen = [
+    selection = [
         size
-        for size in named
+        for size in matches
         if (size.gpus or not (gpu or vendor))
         and (size.infiniband or size.rdma or not infiniband)
         and vendor in (None, size.gpu_vendor)
         and (family is None or size.family.lower() == family.lower())
         and (size is exact or _wanted(size.retired, retired, everything))
     ]
-    _show_sizes(chosen, exact, hidden=len(named) - len(chosen))
+    _show_sizes(selection, exact, hidden=len(matches) - len(selection))
 
 
 def _show_sizes(sizes: list[VmSize], exact: VmSize | None, *, hidden: int) -> None:
@@ -113,8 +113,8 @@ def _document(size: VmSize) -> dict[str, Any]:
 def _plain(value: Any) -> dict[str, Any]:
     from batchtrain.cli.output import plain
 
-    built: dict[str, Any] = plain(value)
-    return built
+    document: dict[str, Any] = plain(value)
+    return document
 
 
 def _size_row(size: VmSize) -> SizeRow:
@@ -144,23 +144,23 @@ def images(
     from batchtrain.catalog.vm_images import DOCKER, NVIDIA, RDMA, ROCM
 
     catalog = _catalog()
-    named = offer.matching_images(catalog.images, pattern) if pattern else catalog.images
-    if not named:
+    matches = offer.matching_images(catalog.images, pattern) if pattern else catalog.images
+    if not matches:
         raise _nothing("image", str(pattern), catalog.nearest_images(str(pattern)))
-    needed = {word for word, asked in ((RDMA, rdma), (DOCKER, docker)) if asked}
-    chosen = [
+    capabilities = {word for word, is_set in ((RDMA, rdma), (DOCKER, docker)) if is_set}
+    selection = [
         image
-        for image in named
-        if needed <= image.capabilities
+        for image in matches
+        if capabilities <= image.capabilities
         and (image.capabilities & {NVIDIA, ROCM} or not gpu)
         and system in (None, image.os)
         and _wanted(image.retired, retired, everything)
     ]
     if settings().output != "table":
-        show_rows([{**_plain(image), "capabilities": sorted(image.capabilities)} for image in chosen])
+        show_rows([{**_plain(image), "capabilities": sorted(image.capabilities)} for image in selection])
         return
-    left_out = len(named) - len(chosen)
-    show_rows([_image_row(image) for image in chosen], empty=f"no such image ({left_out} left out; --all)")
+    left_out = len(matches) - len(selection)
+    show_rows([_image_row(image) for image in selection], empty=f"no such image ({left_out} left out; --all)")
 
 
 def _image_row(image: Image) -> ImageRow:
@@ -168,10 +168,10 @@ def _image_row(image: Image) -> ImageRow:
     return ImageRow(":".join(image[:3]), image.node_agent, has, image.retired, image.replacement)
 
 
-def _wanted(gone: date | None, retired: bool, everything: bool) -> bool:
-    if retired:
-        return gone is not None
-    return everything or gone is None or gone > date.today()
+def _wanted(retirement: date | None, only_retired: bool, everything: bool) -> bool:
+    if only_retired:
+        return retirement is not None
+    return everything or retirement is None or retirement > date.today()
 
 
 def _catalog() -> Catalog:
@@ -230,11 +230,11 @@ def _refresh_sizes(file: Path, location: str | None, subscription: str | None) -
     credentials = load_credentials(settings().configdir or ".", settings().files)
     account = account_of(credentials, os.environ)
     endpoint = account.endpoint if account else ""
-    known = credentials.management.subscription_id if credentials and credentials.management else None
-    asked = arm.reach(credentials, os.environ, endpoint)
-    region = arm.region(asked, endpoint, subscription or known, location)
+    subscription_id = credentials.management.subscription_id if credentials and credentials.management else None
+    azure = arm.reach(credentials, os.environ, endpoint)
+    region = arm.region(azure, endpoint, subscription or subscription_id, location)
     say(f"listing the sizes that Batch supports in {region.location}, subscription {region.subscription}")
-    fresh = arm.corrections(arm.batch_sizes(asked, *region), Catalog())
+    fresh = arm.corrections(arm.batch_sizes(azure, *region), Catalog())
     _write(file, fresh._replace(prices=_before(file).prices), region.location)
     names = [size.name for size in fresh.own_sizes]
     summary = f"{len(names)} sizes: {', '.join(names)}" if names else "no sizes: the built-in tables are up to date"

@@ -60,12 +60,12 @@ class Children:
         """Lines and ends as they come."""
         for child in children:
             self._pool.submit(self._run, child)
-        left = len(children)
-        while left:
+        remaining = len(children)
+        while remaining:
             news = self._news.get()
             if isinstance(news, OSError):
                 raise news
-            left -= isinstance(news, Ended)
+            remaining -= isinstance(news, Ended)
             yield news
 
     def _all_ended(self) -> bool:

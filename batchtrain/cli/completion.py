@@ -23,9 +23,9 @@ def ids(kind: str) -> Complete:
     """Completes an id. kind: `pools` or `jobs`."""
 
     def offered(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-        chosen = ctx.find_root().ensure_object(Settings)
-        if _has_account(chosen):
-            names = _within(FAR, lambda: _of_account(kind, chosen))
+        options = ctx.find_root().ensure_object(Settings)
+        if _has_account(options):
+            names = _within(FAR, lambda: _of_account(kind, options))
         else:
             names = _within(NEAR, _of_emulator(kind))
         return [name for name in names if name.startswith(incomplete)]
@@ -33,13 +33,13 @@ def ids(kind: str) -> Complete:
     return offered
 
 
-def _has_account(chosen: Settings) -> bool:
+def _has_account(flags: Settings) -> bool:
     """Whether the target may be an Azure account, as far as known without reading files."""
-    if chosen.local:
+    if flags.local:
         return False
-    directory = Path(chosen.configdir or ".")
+    directory = Path(flags.configdir or ".")
     files = (directory / "credentials.yaml", directory / "config" / "credentials.yaml")
-    return bool(os.environ.get("AZURE_BATCH_ENDPOINT")) or "credentials" in chosen.files or any(map(Path.exists, files))
+    return bool(os.environ.get("AZURE_BATCH_ENDPOINT")) or "credentials" in flags.files or any(map(Path.exists, files))
 
 
 def _within(seconds: float, look: Callable[[], Iterable[str]]) -> list[str]:
@@ -56,15 +56,15 @@ def _within(seconds: float, look: Callable[[], Iterable[str]]) -> list[str]:
     return list(names)
 
 
-def _of_account(kind: str, chosen: Settings) -> list[str]:
+def _of_account(kind: str, options: Settings) -> list[str]:
     from batchtrain.client import client  # 0.25 s
     from batchtrain.config.load import load_credentials
 
-    credentials = load_credentials(chosen.configdir or ".", chosen.files)
-    connected = client.connect(local=False, credentials=credentials)
+    credentials = load_credentials(options.configdir or ".", options.files)
+    connection = client.connect(local=False, credentials=credentials)
     if kind == "pools":
-        return [pool.id for pool in connected.pools.list()]
-    return [job.id for job in connected.jobs.list()]
+        return [pool.id for pool in connection.pools.list()]
+    return [job.id for job in connection.jobs.list()]
 
 
 def _of_emulator(kind: str) -> Callable[[], list[str]]:

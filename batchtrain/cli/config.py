@@ -42,24 +42,24 @@ def validate(directory: str | None, fix: bool) -> int:
     source = _directory(directory)
     files = load.read(source, settings().files)
     mends = _fix(source, files) if fix else []
-    chosen = settings()
-    examined = load.examine(
+    options = settings()
+    config = load.examine(
         source,
         files,
-        settings=chosen.values,
-        ignore=chosen.ignore,
+        settings=options.values,
+        ignore=options.ignore,
         catalog=_catalog(source),
-        local=bool(chosen.local),
-        most=chosen.most,
+        local=bool(options.local),
+        most=options.most,
         registry=user_settings.load().registry,
     )
-    if chosen.output == "table":
-        _report(source, files, examined)
+    if options.output == "table":
+        _report(source, files, config)
         return 0
-    problems = [problem.document for problem in examined.problems]
-    answer = {"valid": examined.valid, "problems": problems}
+    problems = [problem.document for problem in config.problems]
+    answer = {"valid": config.valid, "problems": problems}
     show({**answer, "mends": mends} if fix else answer)
-    return 0 if examined.valid else ConfigError.exit_code
+    return 0 if config.valid else ConfigError.exit_code
 
 
 def _directory(directory: str | None) -> Path:
@@ -78,33 +78,33 @@ def _fix(source: Path, files: dict[str, bytes]) -> list[fixes.Fix]:
     """Fix every problem that has exactly one solution, in the files and in `files`; report each edit."""
     from batchtrain.config import fixes, load
 
-    done = fixes.fix(files, _judge(source))
-    for file, content in done.files.items():
+    result = fixes.fix(files, _judge(source))
+    for file, content in result.files.items():
         load.write(file, content)
         files[file] = content
-    for edit in done.applied:
+    for edit in result.applied:
         say(str(edit))
-    return list(done.applied)
+    return list(result.applied)
 
 
 def _judge(source: Path) -> fixes.Judge:
     """A judge that reports every problem, so that all can be fixed."""
     from batchtrain.config.load import examine
 
-    chosen, catalog = settings(), _catalog(source)
+    options, catalog = settings(), _catalog(source)
 
     def judge(files: fixes.Files) -> Examined:
         most = sys.maxsize
-        return examine(source, files, settings=chosen.values, ignore=chosen.ignore, catalog=catalog, most=most)
+        return examine(source, files, settings=options.values, ignore=options.ignore, catalog=catalog, most=most)
 
     return judge
 
 
-def _report(source: Path, files: Collection[str], examined: Examined) -> None:
+def _report(source: Path, files: Collection[str], config: Examined) -> None:
     """Prints the problems: errors end the command; warnings come before the result."""
-    if not examined.valid:
-        raise ConfigError(examined.problems)
-    for warning in examined.problems:
+    if not config.valid:
+        raise ConfigError(config.problems)
+    for warning in config.problems:
         print(warning.rendered(color=colored(sys.stdout)))
     read = ", ".join(Path(file).name for file in files)
     print(f"{source} is valid ({read})")
@@ -120,10 +120,10 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     from batchtrain.cli.options import from_environment
     from batchtrain.config import origin as origins
 
-    chosen = settings()
-    examined = chosen.examined(directory)
-    view = origins.view(examined, defaults=not no_defaults, environment=from_environment(chosen.values))
-    if chosen.output in ("table", "yaml"):
+    options = settings()
+    config = options.examined(directory)
+    view = origins.view(config, defaults=not no_defaults, environment=from_environment(options.values))
+    if options.output in ("table", "yaml"):
         print(origins.as_yaml(view, origins=origin))
         return
     show({"values": view.values, "origins": view.origins} if origin else view.values)
@@ -139,33 +139,33 @@ def migrate(directory: str | None, write: bool) -> int:
 
     source = _directory(directory)
     files = load.read(source, settings().files)
-    done = fixes.migrate(files, _judge(source))
+    result = fixes.migrate(files, _judge(source))
     if write:
-        for file, content in done.files.items():
+        for file, content in result.files.items():
             load.write(file, content)
-    still = (problem for problem in done.left.problems if problem.rule in fixes.ANSWERED or problem.level == "error")
-    left = [*done.notes, *still]
-    change = fixes.difference(files, done.files)
+    still = (problem for problem in result.left.problems if problem.rule in fixes.ANSWERED or problem.level == "error")
+    remaining = [*result.notes, *still]
+    change = fixes.difference(files, result.files)
     if settings().output == "table":
         if change and not write:
             print(change)
-        _tell_migrated(done, left, write)
+        _tell_migrated(result, remaining, write)
     else:
         show({
-            "written": write and bool(done.files), "mends": list(done.applied), "diff": change,
-            "left": [problem.document for problem in left],
+            "written": write and bool(result.files), "mends": list(result.applied), "diff": change,
+            "left": [problem.document for problem in remaining],
         })  # fmt: skip
     return 0
 
 
-def _tell_migrated(done: fixes.Fixed, left: list[Problem], write: bool) -> None:
-    for edit in done.applied if write else ():
+def _tell_migrated(result: fixes.Fixed, remaining: list[Problem], write: bool) -> None:
+    for edit in result.applied if write else ():
         say(str(edit))
-    if left:
+    if remaining:
         say("left for you:")
-        for problem in left:
+        for problem in remaining:
             say(problem.rendered(color=colored(sys.stderr)))
-    if not done.files:
+    if not result.files:
         say("nothing to change")
     elif not write:
         say("nothing was written; add --write to change the files")
@@ -217,8 +217,8 @@ def set_(name: str, value: str) -> None:
     from batchtrain.config import user_settings
 
     file = user_settings.store(name, value)
-    stored = Setting(name, getattr(user_settings.load(), name))
-    show(stored, f"{name} is {stored.value or 'not set'} (in {file})")
+    setting = Setting(name, getattr(user_settings.load(), name))
+    show(setting, f"{name} is {setting.value or 'not set'} (in {file})")
 
 
 @command.command(cls=Command)
@@ -230,9 +230,9 @@ def get(name: str | None) -> None:
 
     from batchtrain.config import user_settings
 
-    stored = msgspec.structs.asdict(user_settings.load())
+    values = msgspec.structs.asdict(user_settings.load())
     if name is None:
-        show_rows([Setting(*pair) for pair in stored.items()])
+        show_rows([Setting(*pair) for pair in values.items()])
         return
     user_settings.checked(name, "")
-    show(Setting(name, stored[name]), stored[name])
+    show(Setting(name, values[name]), values[name])

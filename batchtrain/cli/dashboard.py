@@ -44,7 +44,7 @@ def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[s
         hosts=frozenset(name.lower() for name in hosts),
     )
     with contextlib.ExitStack() as stack:
-        serve(options, lambda served: _ready(served, None if no_open else stack))
+        serve(options, lambda server: _ready(server, None if no_open else stack))
 
 
 def _account() -> Account | None:
@@ -60,16 +60,16 @@ def _account() -> Account | None:
         return None
 
 
-def _ready(served: Served, stack: contextlib.ExitStack | None) -> None:
+def _ready(server: Served, stack: contextlib.ExitStack | None) -> None:
     """Print the link, and open the browser."""
     if settings().output == "table":
-        print(f"{served.link}\n", end="", flush=True)
+        print(f"{server.link}\n", end="", flush=True)
         say("Ctrl-C ends the dashboard")
     else:
-        document = {"url": served.url, "link": served.link, "token": served.token, "pid": os.getpid()}
+        document = {"url": server.url, "link": server.link, "token": server.token, "pid": os.getpid()}
         print(msgspec.json.encode(document).decode(), flush=True)
     if stack is not None:
-        _open(served.link, stack)
+        _open(server.link, stack)
 
 
 def _open(link: str, stack: contextlib.ExitStack) -> None:

@@ -43,14 +43,14 @@ def ingress(directory: str | None) -> None:
     from batchtrain.plan import ingress as planning
     from batchtrain.storage import ingress as carrying
 
-    loaded = settings().load(directory)
-    recipe = loaded.recipe
+    config = settings().load(directory)
+    recipe = config.recipe
     todo = planning.plan(recipe)
     for entry in planning.left_out(recipe):
         say(f"{entry.path}: left out: {entry.reason}")
     if not todo.steps:
         raise UsageError("nothing in `global_resources.files` goes to a container")
-    connect = accounts(recipe.credentials, loaded)
+    connect = accounts(recipe.credentials, config)
     with _watcher() as watcher:
         tallies = carrying.carry_out(todo, recipe, connect, watcher)
     _show(tallies)
@@ -149,15 +149,15 @@ def _up(directory: Path, to: Remote, delete: bool) -> None:
     files, base = list(ingress.walk(directory)), _base(to.path)
     with _watcher() as watcher:
         tally = ingress.bring(to.storage, to.box, to.path, files, watcher)
-    deleted: tuple[Tally, ...] = ()
+    removals: tuple[Tally, ...] = ()
     if delete and not tally.total.failed:
-        there = blob.stored(to.storage, to.container, base)
-        surplus = sync.surplus_blobs(there, base, files)
+        blobs = blob.stored(to.storage, to.container, base)
+        surplus = sync.surplus_blobs(blobs, base, files)
         if surplus:
             where = f"{to.box}/{to.path}".rstrip("/")
             settings().confirm(f"Delete {_counted(surplus, 'blob')} of {where} that {directory} does not have?")
-            deleted = (sync.remove(to.storage, to.container, surplus),)
-    _show((tally,), deleted)
+            removals = (sync.remove(to.storage, to.container, surplus),)
+    _show((tally,), removals)
 
 
 def _down(source: Remote, directory: Path, delete: bool) -> None:
@@ -169,13 +169,13 @@ def _down(source: Remote, directory: Path, delete: bool) -> None:
         raise source.not_there()
     with _watcher() as watcher:
         tally = sync.get(source.storage, source.container, blobs, base.rstrip("/"), directory, watcher)
-    deleted: tuple[Tally, ...] = ()
+    removals: tuple[Tally, ...] = ()
     if delete and not tally.total.failed:
         surplus = sync.surplus_files(blobs, base.rstrip("/"), directory)
         if surplus:
             settings().confirm(f"Delete {_counted(surplus, 'file')} of {directory} that {source.box} does not have?")
-            deleted = (sync.remove_files(directory, surplus),)
-    _show((tally,), deleted)
+            removals = (sync.remove_files(directory, surplus),)
+    _show((tally,), removals)
 
 
 def _is_local(address: str) -> bool:
@@ -191,14 +191,14 @@ def _counted(items: Sequence[object], noun: str) -> str:
     return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
-def _show(tallies: Sequence[Tally], deleted: Sequence[Tally] = ()) -> None:
+def _show(tallies: Sequence[Tally], removals: Sequence[Tally] = ()) -> None:
     """Print what was copied, and raise what was not."""
     show_rows([tally.total for tally in tallies])
-    for tally in deleted:
+    for tally in removals:
         say(f"deleted {tally.total.copied:,}")
     for tally in tallies:
         tally.check()
-    for tally in deleted:
+    for tally in removals:
         tally.check("deleted from")
 
 
@@ -208,8 +208,8 @@ def _watcher() -> Iterator[Watcher]:
     from batchtrain.cli.progress import bar
     from batchtrain.storage.moving import Watcher
 
-    with bar() as shown:
-        yield Watcher(shown.begin, shown.moved, _tell)
+    with bar() as progress:
+        yield Watcher(progress.begin, progress.moved, _tell)
 
 
 def _tell(progress: Progress) -> None:

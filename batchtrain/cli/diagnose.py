@@ -43,9 +43,9 @@ def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
     Reads at most 20 tasks; with TASK_ID only that one. Of a job that is gone, its newest run directory tells. Changes
     nothing.
     """
-    loaded = _recipe()
-    job = settings().connect(loaded).jobs.handle(job_id)
-    _show(job.diagnose(task_id, hints=tuple(hints(job_id)), runs_dir=settings().runs_dir), bundle, loaded)
+    config = _recipe()
+    job = settings().connect(config).jobs.handle(job_id)
+    _show(job.diagnose(task_id, hints=tuple(hints(job_id)), runs_dir=settings().runs_dir), bundle, config)
 
 
 @click.command("diagnose", cls=Command)
@@ -59,9 +59,9 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
     """
     from batchtrain.client import diagnose
 
-    loaded = _recipe()
-    client = settings().connect(loaded)
-    _show(diagnose.pool(client.batch, pool_id), bundle, loaded)
+    config = _recipe()
+    client = settings().connect(config)
+    _show(diagnose.pool(client.batch, pool_id), bundle, config)
 
 
 @click.command("diagnose", cls=Command)
@@ -102,10 +102,10 @@ def _recipe() -> Loaded | None:
     return settings().load() if settings().configdir else None
 
 
-def _show(diagnosis: Diagnosis, bundle: Path | None, loaded: Loaded | None) -> None:
+def _show(diagnosis: Diagnosis, bundle: Path | None, config: Loaded | None) -> None:
     from batchtrain.config.masking import masked_document, masked_text, secrets_in
 
-    secrets = secrets_in(loaded.recipe) if loaded else ()
+    secrets = secrets_in(config.recipe) if config else ()
     page, document = masked_text(str(diagnosis), secrets), masked_document(_document(diagnosis), secrets)
     if bundle is not None:
         write(bundle, {"diagnosis.txt": page + "\n", "diagnosis.json": _json(document), "versions.txt": _versions()})

@@ -31,10 +31,10 @@ def command(directory: str | None) -> int:
     from batchtrain.config import catalog_file, user_settings
     from batchtrain.errors import FAIL
 
-    loaded = _loaded(directory)
-    recipe = loaded.recipe if loaded else None
+    config = _loaded(directory)
+    recipe = config.recipe if config else None
     catalog = catalog_file.load(recipe.directory if recipe else None)
-    client = settings().connect(loaded)
+    client = settings().connect(config)
     facts = doctor.examine(
         client.account, client.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
         user_settings.load().registry,

@@ -114,7 +114,7 @@ def start(
         names = tuple(trust.checked(name) for name in names)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    chosen = server.Settings(
+    options = server.Settings(
         data_dir=_data_directory(data_dir),
         host=host,
         port=port,
@@ -128,26 +128,26 @@ def start(
     )
     catalog = catalog_file.load(Path.cwd())
     with _faults():
-        use(chosen.data_dir)  # no command stops it from here on
-        running = server.status(chosen.data_dir)
+        use(options.data_dir)  # no command stops it from here on
+        running = server.status(options.data_dir)
         if running is not None:
-            _keep(running, chosen)
+            _keep(running, options)
             return
         own_sizes.add(chosen.data_dir, catalog.own_sizes)
         if foreground:
-            server.serve(chosen)
+            server.serve(options)
             return
-        status = server.spawn(chosen)
+        status = server.spawn(options)
     show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it")
 
 
-def _keep(running: Status, chosen: Settings) -> None:
+def _keep(running: Status, options: Settings) -> None:
     """An emulator that a command started for itself continues; its settings stay as they are."""
     from batchtrain.emulator import server
 
     server.keep(running.data_dir)
     text = f"already running at {running.endpoint}, and stays"
-    if differences := server.differences(running, chosen):
+    if differences := server.differences(running, options):
         text += f"; but {'; '.join(differences)}: `batchtrain emulator stop`, then start it again to change this"
     show({**_document(running), "differences": differences}, text)
 
@@ -210,8 +210,8 @@ def token(data_dir: str | None, resource: str, minutes: int) -> None:
 
     running = _running(data_dir)
     now, life = server.clock(), minutes * 60
-    made = tokens.issue(running.key, running.account, resource, now, life)
-    show({"accessToken": made, "expiresOn": tokens.seconds(now) + life, "resource": resource}, made)
+    access_token = tokens.issue(running.key, running.account, resource, now, life)
+    show({"accessToken": access_token, "expiresOn": tokens.seconds(now) + life, "resource": resource}, access_token)
 
 
 @command.command(cls=Command)
@@ -284,11 +284,11 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     """
     from batchtrain.emulator import steering
 
-    given = {name: value for name, value in numbers.items() if value is not None}
+    parameters = {name: value for name, value in numbers.items() if value is not None}
     with _faults():
-        made = steering.fault(_running(data_dir), kind, **given)
-    ends = f"`batchtrain emulator fault clear {made}{_same(data_dir)}`"
-    show({"id": made}, f"fault {made} is active; {ends} removes it")
+        fault_id = steering.fault(_running(data_dir), kind, **parameters)
+    ends = f"`batchtrain emulator fault clear {fault_id}{_same(data_dir)}`"
+    show({"id": fault_id}, f"fault {fault_id} is active; {ends} removes it")
 
 
 @fault.command("list", cls=Command)
@@ -399,13 +399,13 @@ def list_(data_dir: str | None) -> None:
     from batchtrain.emulator import mapped_images as mapping
 
     try:
-        mapped = mapping.list_images(_data_directory(data_dir))
+        environments = mapping.list_images(_data_directory(data_dir))
     except ValueError as error:
         raise UsageError(f"the list of images in {_data_directory(data_dir)} cannot be read: {error}") from None
     show_rows(
         [
             Mapped(image, str(environment.prefix), environment.entrypoint)
-            for image, environment in sorted(mapped.items())
+            for image, environment in sorted(environments.items())
         ],
         empty="no images are mapped",
     )
@@ -432,5 +432,5 @@ def _snake(value: Any) -> Any:
 
 
 def _document(status: object) -> dict[str, object]:
-    built: dict[str, object] = plain(status)
-    return built
+    document: dict[str, object] = plain(status)
+    return document

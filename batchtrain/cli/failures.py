@@ -27,19 +27,19 @@ OF_A_NODE = re.compile(r'"[^"]*/workitems/[^/"]+/[^/"]+/(?=[^/"]+/)')
 """The prefix of the task's directory in a traceback: a path that exists only on the node."""
 
 
-def report(error: BaseException, chosen: Settings) -> int:
+def report(error: BaseException, options: Settings) -> int:
     """Print the failure to stderr, without secrets; returns the exit code."""
     from batchtrain.config.masking import masked_document, masked_text, secrets_in
 
-    secrets = secrets_in(chosen.recipe, chosen.values)
+    secrets = secrets_in(options.recipe, options.values)
     if debugging() and isinstance(error, Exception) and not isinstance(error, click.ClickException):
         import traceback
 
         print(masked_text("".join(traceback.format_exception(error)), secrets), end="", file=sys.stderr)
     message, code = message_of(error)
-    message = pasted(message, chosen.target, chosen.credentials_options)
-    if _form(chosen) == "table":
-        for part in _for_people(error, message, chosen):
+    message = pasted(message, options.target, options.credentials_options)
+    if _form(options) == "table":
+        for part in _for_people(error, message, options):
             print(masked_text(part, secrets), file=sys.stderr)
     else:
         print(json.dumps(masked_document(document_of(error, message, code), secrets)), file=sys.stderr)
@@ -81,35 +81,35 @@ def _of_the_machine(error: OSError) -> str:
     return ""
 
 
-def _for_people(error: BaseException, message: str, chosen: Settings) -> Iterator[str]:
+def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator[str]:
     if isinstance(error, ConfigError):
         from batchtrain.cli.output import colored
 
         for problem in error.problems:
-            sentence, *rest = problem.rendered(color=colored(sys.stderr)).split("\n")
-            lines = [line if "|" in line else pasted(line, chosen.target, chosen.credentials_options) for line in rest]
-            yield from (pasted(sentence, chosen.target, chosen.credentials_options), *lines)
+            sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
+            lines = [line if "|" in line else pasted(line, flags.target, flags.credentials_options) for line in tail]
+            yield from (pasted(sentence, flags.target, flags.credentials_options), *lines)
     yield _wrapped(f"batchtrain: {shortened(message)}")
     if isinstance(error, TaskFailed):
-        yield from _where_the_rest_is(error, chosen)
+        yield from _where_the_rest_is(error, flags)
     if isinstance(error, BatchtrainError) and error.finding:
         for row in error.finding.card():
-            yield _wrapped(pasted(row, chosen.target, chosen.credentials_options))
+            yield _wrapped(pasted(row, flags.target, flags.credentials_options))
     if isinstance(error, TaskFailed) and error.__cause__ is not None:
         also, _ = message_of(error.__cause__)
-        yield _wrapped(pasted(f"batchtrain: {also}", chosen.target, chosen.credentials_options))
+        yield _wrapped(pasted(f"batchtrain: {also}", flags.target, flags.credentials_options))
 
 
-def _where_the_rest_is(error: TaskFailed, chosen: Settings) -> Iterator[str]:
-    if chosen.rest:
-        yield _wrapped(pasted(chosen.rest, chosen.target, chosen.credentials_options))
+def _where_the_rest_is(error: TaskFailed, options: Settings) -> Iterator[str]:
+    if options.rest:
+        yield _wrapped(pasted(options.rest, options.target, options.credentials_options))
         return
     if error.lines:
         lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
         yield from ("its last lines:", *(f"  {line}" for line in lines))
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
-    yield _wrapped(pasted(f"the rest: {command}", chosen.target, chosen.credentials_options))
+    yield _wrapped(pasted(f"the rest: {command}", options.target, options.credentials_options))
 
 
 def _wrapped(text: str) -> str:
@@ -128,8 +128,8 @@ def document_of(error: BaseException, message: str, code: int) -> dict[str, Any]
     if isinstance(error, Differs) and error.tasks:
         document["tasks"] = list(error.tasks)
     if isinstance(error, TaskFailed):
-        known = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
-        document |= {**known, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
+        facts = {"task": error.task, "rank": error.rank, "node": error.node, "task_exit_code": error.code}
+        document |= {**facts, "cause": error.cause, "raised": error.raised, "lines": list(error.lines)}
         if error.__cause__ is not None:
             document["problem"] = document_of(error.__cause__, *message_of(error.__cause__))
     if isinstance(error, BatchtrainError) and error.finding:
@@ -150,14 +150,14 @@ def _code(error: BaseException) -> str:
     return "Bug"
 
 
-def _form(chosen: Settings) -> str:
+def _form(options: Settings) -> str:
     """The output format, also if the command line failed before `-o` was parsed."""
-    if chosen.output != "table":
-        return chosen.output
+    if options.output != "table":
+        return options.output
     for option, value in itertools.pairwise([*sys.argv[1:], ""]):
-        name, _, joined = option.partition("=")
-        if name in ("-o", "--output") and (joined or value) in FORMATS:
-            return joined or value
+        name, _, suffix = option.partition("=")
+        if name in ("-o", "--output") and (suffix or value) in FORMATS:
+            return suffix or value
     variable = os.environ.get("BATCHTRAIN_OUTPUT", "")
     return variable if variable in FORMATS else "table"
 

@@ -113,8 +113,8 @@ def terminal_width(stream: TextIO | None) -> int:
 
 
 def _with(words: str, option: str) -> str:
-    given = words.split()
-    if not option or option.split()[0] in given or "--help" in given:
+    parts = words.split()
+    if not option or option.split()[0] in parts or "--help" in parts:
         return words
     verb = WORDS_LAST.match(words)
     return f"{verb['verb']}{option}{words[verb.end() :]}" if verb else f"{words}{option}"
@@ -125,12 +125,12 @@ def program() -> str:
     import shutil
     from pathlib import Path
 
-    called = Path(sys.argv[0])
-    if called.parts[-3:] == ("batchtrain", "cli", "__main__.py"):
+    path = Path(sys.argv[0])
+    if path.parts[-3:] == ("batchtrain", "cli", "__main__.py"):
         return f"{shlex.quote(sys.executable)} -m batchtrain.cli"
-    if called.name != "batchtrain" or "/" not in sys.argv[0]:
+    if path.name != "batchtrain" or "/" not in sys.argv[0]:
         return "batchtrain"
     program = shutil.which("batchtrain")
-    if program and Path(program).resolve() == called.resolve():
+    if program and Path(program).resolve() == path.resolve():
         return "batchtrain"
     return shlex.quote(sys.argv[0])

@@ -104,8 +104,8 @@ def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], n
         if "=" not in build:
             raise UsageError(f"--build-arg {build}: write NAME=VALUE")
     steps = _steps(name, on, base, tag, arguments)
-    built = building.run(engine.find(), steps, say, network=network, fresh=pull)
-    show(built, f"{built.image}: {built.id}, {built.size / 1e9:.2f} GB")
+    result = building.run(engine.find(), steps, say, network=network, fresh=pull)
+    show(result, f"{result.image}: {result.id}, {result.size / 1e9:.2f} GB")
 
 
 def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) -> tuple[Step, ...]:
@@ -121,11 +121,11 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     if recipe is None:
         return images.chain(name, shipped("docker"), on=on or images.CPU, base=base, tag=tag, arguments=arguments)
     image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
-    known = recipe_images.behind(image)
-    if "/" in known.build:
-        return (images.Step(shipped("recipes") / known.build, tag or image, base, arguments),)
+    origin = recipe_images.behind(image)
+    if "/" in origin.build:
+        return (images.Step(shipped("recipes") / origin.build, tag or image, base, arguments),)
     return images.chain(
-        known.build, shipped("docker"), on=on or known.on, base=base, tag=tag or image, arguments=arguments
+        origin.build, shipped("docker"), on=on or origin.on, base=base, tag=tag or image, arguments=arguments
     )
 
 
@@ -148,15 +148,15 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
     image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
-    wanted = recipe_images.environment_of(image, str(recipe))
-    intended = make_environment.intend(*wanted, make_environment.home(data, os.environ))
-    for line in () if intended.ready else intended.summary:
+    request = recipe_images.environment_of(image, str(recipe))
+    environment = make_environment.intend(*request, make_environment.home(data, os.environ))
+    for line in () if environment.ready else environment.summary:
         say(line)
     if not dry_run:
-        make_environment.make(intended, say)
-        mapped_images.map_image(data, image, intended.prefix)
-        say(f"{image} is mapped to the environment {intended.name}")
-    show(EnvironmentRow(image, intended.name, str(intended.prefix), intended.ready), str(intended.prefix))
+        make_environment.make(environment, say)
+        mapped_images.map_image(data, image, environment.prefix)
+        say(f"{image} is mapped to the environment {environment.name}")
+    show(EnvironmentRow(image, environment.name, str(environment.prefix), environment.ready), str(environment.prefix))
 
 
 @command.command(cls=Command)
@@ -185,14 +185,14 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
 
     docker = engine.find()
     pulls = not no_pull and any(docker.image(name) is None for name in names)
-    given = mirroring.logins(_registries() if pulls else {}, {}, "")
+    logins = mirroring.logins(_registries() if pulls else {}, {}, "")
     rows: list[CheckRow] = []
     try:
-        with mirroring.signed_in(docker, given) as known:
+        with mirroring.signed_in(docker, logins) as session:
             for name in names:
-                looked = inspection.look(known, name, architecture=architecture, deep=layers, fetch=not no_pull)
-                judged = contract.checks(looked, purpose=purpose, architecture=architecture)
-                rows += [CheckRow(name, *check) for check in judged]
+                facts = inspection.look(session, name, architecture=architecture, deep=layers, fetch=not no_pull)
+                results = contract.checks(facts, purpose=purpose, architecture=architecture)
+                rows += [CheckRow(name, *check) for check in results]
     finally:
         if rows:
             show_rows(rows)
@@ -216,18 +216,18 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
     from batchtrain.containers import engine
     from batchtrain.containers import mirror as mirroring
 
-    wanted, to = names, target
-    if not (wanted and to):
+    images, to = names, target
+    if not (images and to):
         recipe = settings().load().recipe
-        wanted, to = wanted or recipe.resources.docker_images, to or recipe.settings.fallback_registry
-    if not wanted:
+        images, to = images or recipe.resources.docker_images, to or recipe.settings.fallback_registry
+    if not images:
         raise UsageError("no image was named, and config.yaml has no docker_images")
     if not to:
         raise UsageError("add --to SERVER[/PATH], or set `fallback_registry` in config.yaml")
-    copies = [(name, mirroring.copy_of(name, to)) for name in wanted]
-    given = mirroring.logins(_registries(), os.environ, server_of(copies[0][1]))
-    with mirroring.signed_in(engine.find(), given) as known:
-        show_rows([mirroring.mirror(known, name, copy, architecture, say) for name, copy in copies])
+    copies = [(name, mirroring.copy_of(name, to)) for name in images]
+    logins = mirroring.logins(_registries(), os.environ, server_of(copies[0][1]))
+    with mirroring.signed_in(engine.find(), logins) as session:
+        show_rows([mirroring.mirror(session, name, copy, architecture, say) for name, copy in copies])
 
 
 @command.command(cls=Command)
@@ -238,10 +238,10 @@ def save(names: tuple[str, ...], target: str) -> None:
     """Write images to one archive, compressed if its name ends in .gz. An archive on storage can replace a registry."""
     from batchtrain.containers import archives, engine
 
-    known = engine.find()
+    docker = engine.find()
     if not target.startswith(STORAGE):
-        saved = archives.save(known, names, Path(target))
-        show({"file": str(saved.file), "bytes": saved.size}, f"{saved.file}: {saved.size / 1e9:.2f} GB")
+        archive = archives.save(docker, names, Path(target))
+        show({"file": str(archive.file), "bytes": archive.size}, f"{archive.file}: {archive.size / 1e9:.2f} GB")
         return
     import tempfile
 
@@ -250,10 +250,10 @@ def save(names: tuple[str, ...], target: str) -> None:
     at = _blob(target)
     parent, _, name = at.path.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
-        saved = archives.save(known, names, Path(folder, name))
-        say(f"sending {saved.size / 1e9:.2f} GB to {target.removeprefix(STORAGE)}")
-        bring(at.storage, at.box, parent, list(walk(saved.file))).check()
-    show({"blob": target, "bytes": saved.size}, f"{target.removeprefix(STORAGE)}: {saved.size / 1e9:.2f} GB")
+        archive = archives.save(docker, names, Path(folder, name))
+        say(f"sending {archive.size / 1e9:.2f} GB to {target.removeprefix(STORAGE)}")
+        bring(at.storage, at.box, parent, list(walk(archive.file))).check()
+    show({"blob": target, "bytes": archive.size}, f"{target.removeprefix(STORAGE)}: {archive.size / 1e9:.2f} GB")
 
 
 @command.command(cls=Command)
@@ -263,9 +263,9 @@ def load(source: str) -> None:
     """Load the images of an archive into the container engine."""
     from batchtrain.containers import archives, engine
 
-    known = engine.find()
+    docker = engine.find()
     if not source.startswith(STORAGE):
-        _show_loaded(archives.load(known, Path(source)))
+        _show_loaded(archives.load(docker, Path(source)))
         return
     import tempfile
 
@@ -278,7 +278,7 @@ def load(source: str) -> None:
     with tempfile.TemporaryDirectory(prefix="batchtrain-images-") as folder:
         file = Path(folder, "archive")
         sync.get(at.storage, at.container, blobs, at.path, file).check()
-        _show_loaded(archives.load(known, file))
+        _show_loaded(archives.load(docker, file))
 
 
 def _show_loaded(names: tuple[str, ...]) -> None:

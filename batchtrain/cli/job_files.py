@@ -84,9 +84,9 @@ def fetch(job_id: str | None, everything: bool) -> None:
     from batchtrain.cli.progress import bar
     from batchtrain.client import orphans
 
-    name, loaded = named(job_id)
-    client = settings().connect(loaded)
-    settings_of_job = next((job for job in loaded.recipe.jobs if job.id == name), None) if loaded else None
+    name, config = named(job_id)
+    client = settings().connect(config)
+    settings_of_job = next((job for job in config.recipe.jobs if job.id == name), None) if config else None
     orphan = orphans.orphan_of(client, settings().origin().root, name)
     with bar() as progress:
         if orphan is not None and client.jobs.handle(name).open:
@@ -129,17 +129,17 @@ def tensorboard(job_id: str | None, port: int) -> None:
             "TensorBoard is not installed: `pip install tensorboard` installs it here, and"
             " `batchtrain runs export --tensorboard` writes its event files for one elsewhere"
         )
-    name, loaded = named(job_id)
-    job = settings().connect(loaded).jobs.handle(name)
+    name, config = named(job_id)
+    job = settings().connect(config).jobs.handle(name)
     try:
         with bar() as progress:
             recording, _ = job.fetch(settings().origin(), progress=progress)
         run = recording.run
     except NotFound as error:
-        kept = job.recorded(settings().runs_dir)
-        if kept is None:
+        recorded_run = job.recorded(settings().runs_dir)
+        if recorded_run is None:
             raise
-        run = kept
+        run = recorded_run
         say(f"{error}; this is its run directory {run.path}")
     count = export.write_tensorboard(run, run.path / "export" / "tensorboard")
     say(f"{count} values of {run.path}; TensorBoard is at http://127.0.0.1:{port} until Ctrl-C")
@@ -152,8 +152,8 @@ def named(job_id: str | None) -> tuple[str, Loaded | None]:
     """The job to use: the named one, otherwise the only job of jobs.yaml, with its files."""
     if job_id:
         return job_id, None
-    loaded = settings().load(needs=("job_specifications",))
-    jobs = loaded.recipe.jobs
+    config = settings().load(needs=("job_specifications",))
+    jobs = config.recipe.jobs
     if len(jobs) != 1:
         raise UsageError(f"name the job: jobs.yaml has {', '.join(job.id for job in jobs)}")
-    return jobs[0].id, loaded
+    return jobs[0].id, config

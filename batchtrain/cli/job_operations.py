@@ -45,8 +45,8 @@ def task() -> None:
 @common
 def term(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Terminate tasks: they end as failed. The other tasks of the job continue."""
-    job, chosen = _chosen(job_id, task_ids, state, "Terminate {} of job {}")
-    _report(job.terminate_tasks(*chosen, tell=tell), "terminated", job_id)
+    job, ids = _chosen(job_id, task_ids, state, "Terminate {} of job {}")
+    _report(job.terminate_tasks(*ids, tell=tell), "terminated", job_id)
 
 
 @task.command("del", cls=Command)
@@ -56,8 +56,8 @@ def term(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
 @common
 def del_(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Delete tasks with their files."""
-    job, chosen = _chosen(job_id, task_ids, state, "Delete {} of job {} with their files")
-    _report(job.delete_tasks(*chosen, tell=tell), "deleted", job_id)
+    job, ids = _chosen(job_id, task_ids, state, "Delete {} of job {} with their files")
+    _report(job.delete_tasks(*ids, tell=tell), "deleted", job_id)
 
 
 @task.command(cls=Command)
@@ -67,8 +67,8 @@ def del_(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
 @common
 def reactivate(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Run failed tasks again. Their files of the last run are lost."""
-    job, chosen = _chosen(job_id, task_ids, state)
-    _report(job.reactivate_tasks(*chosen, tell=tell), "reactivated", job_id)
+    job, ids = _chosen(job_id, task_ids, state)
+    _report(job.reactivate_tasks(*ids, tell=tell), "reactivated", job_id)
 
 
 def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question: str = "") -> tuple[Job, Sequence[str]]:
@@ -77,10 +77,10 @@ def _chosen(job_id: str, task_ids: tuple[str, ...], state: str | None, question:
         raise UsageError(f"name the tasks of job {job_id}, or choose them with --state")
     client = settings().connect()
     job = client.jobs.handle(job_id)
-    chosen = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
-    if question and chosen:
-        settings().confirm(f"{question.format(_counted(chosen), job_id)} on {service_of(client)}?")
-    return job, chosen
+    ids = task_ids if state is None else [task.id for task in job.iter_tasks(state)]
+    if question and ids:
+        settings().confirm(f"{question.format(_counted(ids), job_id)} on {service_of(client)}?")
+    return job, ids
 
 
 def _counted(task_ids: Sequence[str]) -> str:
@@ -149,8 +149,8 @@ def _show_stats(totals: Stats) -> None:
             median, p95, longest = (f"{seconds:.3g} s" for seconds in (spread.median, spread.p95, spread.longest))
             print(f"{name:7} median {median}, 95th percentile {p95}, longest {longest}")
     if totals.first_start and totals.last_end:
-        whole = (totals.last_end - totals.first_start).total_seconds()
-        print(f"from the first start to the last end {whole:.1f} s, {totals.node_hours:.2f} node hours")
+        total = (totals.last_end - totals.first_start).total_seconds()
+        print(f"from the first start to the last end {total:.1f} s, {totals.node_hours:.2f} node hours")
     if totals.retries or totals.requeues:
         print(f"{totals.retries:,} retries, {totals.requeues:,} requeues")
     if totals.slowest:
@@ -184,12 +184,12 @@ def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
     if settings().output == "table":
         show_rows(jobs)
     settings().confirm(f"Delete {_completed(jobs)} with their tasks on {service_of(client)}?")
-    deleted = client.jobs.delete_seen(jobs, tell=tell)
-    for job in deleted if not no_wait else ():
+    deleted_jobs = client.jobs.delete_seen(jobs, tell=tell)
+    for job in deleted_jobs if not no_wait else ():
         client.jobs.handle(job.id).gone(tell=tell)
-    say(f"deleted {_completed(deleted)}")
+    say(f"deleted {_completed(deleted_jobs)}")
     if settings().output != "table":
-        show_rows(deleted)
+        show_rows(deleted_jobs)
 
 
 def _completed(jobs: Sequence[object]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -44,8 +43,8 @@ def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | 
     """List a job's tasks. `jobs task` terminates, deletes and reactivates them."""
     if tail and limit:
         raise UsageError("give one of --tail and --limit")
-    name, loaded = named(job_id)
-    job = settings().connect(loaded).jobs.handle(name)
+    name, config = named(job_id)
+    job = settings().connect(config).jobs.handle(name)
     empty = f"no {state} tasks" if state else "no tasks"
     if tail:
         show_rows(job.last_tasks(tail, state or ""), empty=empty)
@@ -61,15 +60,11 @@ def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | 
 
 def some_of(job: Job) -> tuple[list[Task], str]:
     """The tasks of a job; of a large job those that matter most, and a sentence about the others."""
-    seen = job.glance(MOST_SHOWN)
-    if seen.whole:
-        return list(seen.first), ""
-    counts = seen.counts._asdict()
-    chosen = [(state, most) for state, most in PARTS if counts[state]][:2]
-    rows = list(itertools.chain.from_iterable(_some(job, state, most) for state, most in chosen))
-    shown = f"{len(rows)} of {seen.counts.total:,} tasks are shown ({seen.counts})"
-    return rows, f"{shown}; `batchtrain jobs tasks {job.id}` lists all"
-
-
-def _some(job: Job, state: str, most: int) -> Iterator[Task]:
-    return job.iter_tasks(state, limit=most)
+    glance = job.glance(MOST_SHOWN)
+    if glance.whole:
+        return list(glance.first), ""
+    counts = glance.counts._asdict()
+    parts = [(state, most) for state, most in PARTS if counts[state]][:2]
+    rows = list(itertools.chain.from_iterable(job.iter_tasks(state, limit=most) for state, most in parts))
+    text = f"{len(rows)} of {glance.counts.total:,} tasks are shown ({glance.counts})"
+    return rows, f"{text}; `batchtrain jobs tasks {job.id}` lists all"

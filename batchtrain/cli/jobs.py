@@ -120,17 +120,17 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
 
     A job that exists already with the same plan gets the tasks that it lacks.
     """
-    loaded = settings().load(directory, needs=("pool_specification", "job_specifications"))
-    settings().settle_copy(loaded.recipe)
-    names = ", ".join(job.id for job in loaded.recipe.jobs)
+    config = settings().load(directory, needs=("pool_specification", "job_specifications"))
+    settings().settle_copy(config.recipe)
+    names = ", ".join(job.id for job in config.recipe.jobs)
     question = f"Delete {names} with all tasks and add them again" if recreate else ""
-    client = settings().connect(loaded, changes=f"adding {names}", question=question)
+    client = settings().connect(config, changes=f"adding {names}", question=question)
     if follow:
-        _followed(client, loaded.recipe, directory, timeout, fail_fast, recreate)
+        _followed(client, config.recipe, directory, timeout, fail_fast, recreate)
         return
-    with registered(client, loaded.recipe) as register:
+    with registered(client, config.recipe) as register:
         jobs = client.jobs.add_all(
-            loaded.recipe,
+            config.recipe,
             tell=tell,
             timeout=timeout,
             fail_fast=fail_fast,
@@ -153,7 +153,7 @@ def _followed(
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
 
     view = functools.partial(view_of, client.account, recipe)
-    with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
+    with live.block(view) as block, results_last(block) as tell, bar() as progress:
         origin = settings().origin(source)
         outcome = follow(
             client,
@@ -190,23 +190,23 @@ def list_(schedules: bool) -> None:
 @common
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
-    name, loaded = named(job_id)
-    client = settings().connect(loaded)
+    name, config = named(job_id)
+    client = settings().connect(config)
     job = client.jobs.handle(name)
-    seen = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
-    if isinstance(seen, JobSchedule):
-        show_rows([seen])
+    row = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
+    if isinstance(row, JobSchedule):
+        show_rows([row])
         return
     tasks, left_out = job_tasks.some_of(job)
     hints = diagnose.hints(name)
     if settings().output == "table":
-        show_rows([seen])
+        show_rows([row])
         print()
         show_rows(tasks, empty="no tasks")
         for text in (*filter(None, (left_out,)), *hints):
             say(text)
     else:
-        show({**plain(seen), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
+        show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
 
 
 @command.command(cls=Command)
@@ -224,8 +224,8 @@ def wait(job_id: str | None, timeout: float) -> None:
     from batchtrain.client import orphans
     from batchtrain.runs.directory import root_of
 
-    name, loaded = named(job_id)
-    client = settings().connect(loaded)
+    name, config = named(job_id)
+    client = settings().connect(config)
     orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
     if orphan is not None:
         say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
@@ -237,8 +237,8 @@ def wait(job_id: str | None, timeout: float) -> None:
     failure: TaskFailed | None = None
     try:
         _show_ended(job, logs=str(orphan.run.path / "logs"))  # before it is deleted
-    except TaskFailed as raised:
-        failure, settings().rest = raised, f"its output is in {orphan.run.path}"
+    except TaskFailed as error:
+        failure, settings().rest = error, f"its output is in {orphan.run.path}"
     try:
         _end_orphan(client, orphan)
     except BatchtrainError as problem:
@@ -274,12 +274,12 @@ def watch(job_id: str | None, timeout: float) -> None:
     from batchtrain.client.run import watch_job
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
 
-    name, loaded = named(job_id)
-    client = settings().connect(loaded)
+    name, config = named(job_id)
+    client = settings().connect(config)
     client.jobs.get(name)
     view = functools.partial(view_of, client.account, None, name)
-    with waiting("job", name, client), live.block(view) as shown:
-        job = watch_job(client, name, tell=shown, timeout=timeout)
+    with waiting("job", name, client), live.block(view) as block:
+        job = watch_job(client, name, tell=block, timeout=timeout)
     _show_ended(job)
 
 
@@ -335,22 +335,22 @@ def logs(
 
     if as_json:
         settings().output = "jsonl"
-    wanted = Wanted(ranks, nodes, pattern, since)
-    name, loaded = named(job_id)
-    client = settings().connect(loaded)
+    filters = Wanted(ranks, nodes, pattern, since)
+    name, config = named(job_id)
+    client = settings().connect(config)
     job = client.jobs.handle(name)
-    whole = not follow and wanted == EVERYTHING and settings().output == "table"
-    if whole and not sys.stdout.isatty():
+    is_whole = not follow and filters == EVERYTHING and settings().output == "table"
+    if is_whole and not sys.stdout.isatty():
         sys.stdout.buffer.writelines(job.blocks(task_id, file=file))
         sys.stdout.flush()
         _say_failed(job, task_id, file)
         return
-    if whole:
-        _print_lines(_text(job, task_id, file), Selection(wanted))
+    if is_whole:
+        _print_lines(_text(job, task_id, file), Selection(filters))
         _say_failed(job, task_id, file)
         return
     lines = job.logs(task_id, file=file, follow=follow, timeout=timeout, tell=tell)
-    selection = Selection(wanted)
+    selection = Selection(filters)
     with waiting("job", name, client) if follow else contextlib.nullcontext():
         _print_lines(lines, selection)
     selection.check(file, name, lambda: job.seen_task(task_id))
@@ -363,13 +363,13 @@ def _print_lines(lines: Iterator[str], selection: Selection) -> None:
     from batchtrain.cli.log_lines import read
     from batchtrain.cli.output import colored
 
-    chosen = ((line, parts) for line in lines if selection.takes(parts := read(line)))
+    matches = ((line, parts) for line in lines if selection.takes(parts := read(line)))
     form, on_terminal = settings().output, sys.stdout.isatty()
     if form in ("json", "yaml", "csv"):
-        show([line for line, _ in chosen])
+        show([line for line, _ in matches])
         return
     color = colored(sys.stdout)
-    for line, parts in chosen:
+    for line, parts in matches:
         if form == "jsonl":
             show(parts.document)
         else:
@@ -404,8 +404,8 @@ def _say_failed(job: Job, task_id: str | None, file: str) -> None:
 @common
 def term(job_id: str | None) -> None:
     """Terminate the tasks of a job, or a job schedule. It is not deleted."""
-    name, loaded = named(job_id)
-    client = settings().connect(loaded, changes=f"terminating job {name}", question=f"Terminate job {name}")
+    name, config = named(job_id)
+    client = settings().connect(config, changes=f"terminating job {name}", question=f"Terminate job {name}")
     _either(client.jobs.handle(name).terminate, client.jobs.schedule(name).terminate)
     show({"terminated": name}, f"terminated job {name}")
 
@@ -422,8 +422,8 @@ def term(job_id: str | None) -> None:
 @common
 def disable(job_id: str | None, running: str) -> None:
     """Disable a job: it starts no more tasks until `jobs enable`."""
-    name, loaded = named(job_id)
-    settings().connect(loaded, changes=f"disabling job {name}").jobs.handle(name).disable(running=running)
+    name, config = named(job_id)
+    settings().connect(config, changes=f"disabling job {name}").jobs.handle(name).disable(running=running)
     show({"disabled": name}, f"disabled job {name}")
 
 
@@ -432,8 +432,8 @@ def disable(job_id: str | None, running: str) -> None:
 @common
 def enable(job_id: str | None) -> None:
     """Enable a disabled job."""
-    name, loaded = named(job_id)
-    settings().connect(loaded, changes=f"enabling job {name}").jobs.handle(name).enable()
+    name, config = named(job_id)
+    settings().connect(config, changes=f"enabling job {name}").jobs.handle(name).enable()
     show({"enabled": name}, f"enabled job {name}")
 
 
@@ -443,9 +443,9 @@ def enable(job_id: str | None) -> None:
 @common
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files, or a job schedule with its jobs."""
-    name, loaded = named(job_id)
+    name, config = named(job_id)
     question = f"Delete job {name} with its tasks"
-    client = settings().connect(loaded, changes=f"deleting job {name}", question=question)
+    client = settings().connect(config, changes=f"deleting job {name}", question=question)
     _either(
         lambda: client.jobs.handle(name).delete(wait=not no_wait),
         lambda: client.jobs.schedule(name).delete(wait=not no_wait),

@@ -31,14 +31,14 @@ SMALLEST = 6
 
 def wanted() -> bool:
     """Whether the block is shown: on a terminal that can redraw, unless --progress says otherwise."""
-    chosen = options.settings()
-    if chosen.progress in ("plain", "none") or chosen.output != "table" or chosen.verbose:
+    current = options.settings()
+    if current.progress in ("plain", "none") or current.output != "table" or current.verbose:
         return False
     if sys.stderr is None or not sys.stderr.isatty():
         return False
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         return False
-    return chosen.progress == "live" or not os.environ.get("CI")
+    return current.progress == "live" or not os.environ.get("CI")
 
 
 @contextlib.contextmanager

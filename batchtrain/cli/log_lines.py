@@ -63,8 +63,8 @@ EVERYTHING = Wanted()
 class Selection:
     """Chooses lines in their order."""
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+    def __init__(self, filters: Wanted) -> None:
+        self._wanted = filters
         self._times: dict[int | None, datetime] = {}
         """The last time that each rank wrote into a line."""
         self.seen = self.named = self.timed = 0
@@ -72,14 +72,14 @@ class Selection:
 
     def takes(self, line: LogLine) -> bool:
         """Whether a line is shown."""
-        wanted = self._wanted
+        filters = self._wanted
         self.seen += 1
         self.named += line.rank is not None or line.node is not None
         return (
-            (not wanted.ranks or line.rank in wanted.ranks)
-            and (not wanted.nodes or line.node in wanted.nodes)
+            (not filters.ranks or line.rank in filters.ranks)
+            and (not filters.nodes or line.node in filters.nodes)
             and self._is_late(line)
-            and (wanted.pattern is None or wanted.pattern.search(line.text) is not None)
+            and (filters.pattern is None or filters.pattern.search(line.text) is not None)
         )
 
     def _is_late(self, line: LogLine) -> bool:
@@ -114,10 +114,10 @@ def numbers(text: str) -> frozenset[int]:
     """The numbers in `0,3-5` or `n0,n1`. Raises ValueError."""
     if not _NUMBERS.fullmatch(text.strip()):
         raise ValueError(text)
-    chosen: set[int] = set()
+    indexes: set[int] = set()
     for part in text.replace("n", "").strip().split(","):
         first, _, last = part.partition("-")
         if not 0 <= int(last or first) - int(first) <= MOST:
             raise ValueError(text)
-        chosen.update(range(int(first), int(last or first) + 1))
-    return frozenset(chosen)
+        indexes.update(range(int(first), int(last or first) + 1))
+    return frozenset(indexes)

@@ -51,10 +51,10 @@ def forward(pool_id: str | None, node: str, port: int, local_port: int | None) -
     """Forward a port of this machine (127.0.0.1) to PORT of a node until Ctrl-C."""
     client, pool, recipe = _pool(pool_id)
 
-    def ready(opened: int) -> None:
+    def ready(local_port: int) -> None:
         show(
-            {"address": "127.0.0.1", "port": opened, "node": node, "node_port": port},
-            f"127.0.0.1:{opened} leads to port {port} of node {node}; Ctrl-C ends it",
+            {"address": "127.0.0.1", "port": local_port, "node": node, "node_port": port},
+            f"127.0.0.1:{local_port} leads to port {port} of node {node}; Ctrl-C ends it",
         )
 
     client.pools.forward(pool, node, port, local_port=local_port, recipe=recipe, ready=ready)
@@ -91,9 +91,9 @@ def _line(verb: str, name: str, words: tuple[str, ...]) -> str:
 
 def _pool(pool_id: str | None) -> tuple[Client, str, Recipe | None]:
     if pool_id is None:
-        loaded = settings().load(needs=("pool_specification",))
-        assert loaded.recipe.pool is not None
-        return settings().connect(loaded), loaded.recipe.pool.id, loaded.recipe
+        config = settings().load(needs=("pool_specification",))
+        assert config.recipe.pool is not None
+        return settings().connect(config), config.recipe.pool.id, config.recipe
     client, recipe = _client()
     return client, pool_id, recipe
 

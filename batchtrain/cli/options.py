@@ -88,11 +88,11 @@ class Settings:
         """The configuration of `directory`, else of --configdir, else of the working directory."""
         from batchtrain.config.load import Loaded
 
-        examined = self.examined(directory, needs=needs)
-        loaded = Loaded(examined.recipe, examined.problems)
-        for warning in loaded.warnings:
+        examination = self.examined(directory, needs=needs)
+        config = Loaded(examination.recipe, examination.problems)
+        for warning in config.warnings:
             say(str(warning))
-        return loaded
+        return config
 
     def examined(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Examined:
         """As `recipe`, with the origin of each value; warnings are not printed yet."""
@@ -100,7 +100,7 @@ class Settings:
 
         source = directory or self.configdir or "."
         self.directory = directory or ""
-        examined = load.examined(
+        examination = load.examined(
             source,
             settings=self.values,
             needs=needs,
@@ -109,8 +109,8 @@ class Settings:
             local=bool(self.local),
             most=self.most,
         )
-        self.recipe = examined.recipe
-        return examined
+        self.recipe = examination.recipe
+        return examination
 
     def quietly(self, directory: str | Path) -> Recipe:
         """The configuration of `directory` for a command that does not run it: warnings are not printed."""
@@ -126,7 +126,7 @@ class Settings:
         return cost.hour_of(recipe, region)
 
     def connect(
-        self, loaded: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
+        self, config: Loaded | None = None, *, changes: str = "", question: str = "", ends_it: bool = False
     ) -> Client:
         """A client for the target. `changes` is printed first, after the answer to a `question`.
 
@@ -138,17 +138,17 @@ class Settings:
         from batchtrain.records.events import ServiceUnreachable
         from batchtrain.service import retry
 
-        credentials = loaded.recipe.credentials if loaded else load_credentials(self.configdir or ".", self.files)
-        connected = client.connect(local=self.local, credentials=credentials, display=False)
-        connected.say = say
+        credentials = config.recipe.credentials if config else load_credentials(self.configdir or ".", self.files)
+        connection = client.connect(local=self.local, credentials=credentials, display=False)
+        connection.say = say
         retry.listen(lambda text: tell(ServiceUnreachable("", text)))
-        if connected.account.started and not ends_it:
+        if connection.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
         if question:
-            self.confirm(f"{question} on {service_of(connected)}?")
+            self.confirm(f"{question} on {service_of(connection)}?")
         if changes:
-            say(f"{changes} on {service_of(connected)}")
-        return connected
+            say(f"{changes} on {service_of(connection)}")
+        return connection
 
     def origin(self, directory: str | None = None) -> Origin:
         """The location of the run directory, and the facts about the start of the run that it stores."""
@@ -166,13 +166,13 @@ class Settings:
         from batchtrain.config import projects
         from batchtrain.runs.beginnings import copied_from
 
-        copied = copied_from(recipe)
-        if copied is None or sys.stdin is None or not sys.stdin.isatty():
+        original = copied_from(recipe)
+        if original is None or sys.stdin is None or not sys.stdin.isatty():
             return
-        question = f"This recipe was copied from {copied.path}. Continue the checkpoints of that project?"
+        question = f"This recipe was copied from {original.path}. Continue the checkpoints of that project?"
         own_id = projects.project_of(recipe.directory).id  # of trainings that it began without a terminal
         try:
-            projects.write(recipe.directory, copied.id if click.confirm(question, err=True) else own_id)
+            projects.write(recipe.directory, original.id if click.confirm(question, err=True) else own_id)
         except OSError as error:
             say(f"{recipe.directory} cannot be written ({error.strerror}), so it is taken as a project of its own")
 
@@ -200,8 +200,8 @@ def say(text: str) -> None:
 
 def completed(text: str) -> str:
     """A message whose commands use the same account as this command."""
-    chosen = settings()
-    return pasted(text, chosen.target, chosen.credentials_options)
+    options = settings()
+    return pasted(text, options.target, options.credentials_options)
 
 
 def _narrate(text: str, stream: TextIO | None) -> None:

@@ -25,8 +25,8 @@ def show(value: Any, text: str | None = None) -> None:
     is a document, whose commands are not changed."""
     form = settings().output
     if form == "table":
-        shown = str(text if text is not None else value)
-        print(shortened(shown if "\n" in shown else completed(shown)))
+        content = str(text if text is not None else value)
+        print(shortened(content if "\n" in content else completed(content)))
         return
     _document(_FORMS[form](plain(value)))
 
@@ -121,8 +121,8 @@ def _json(value: Any) -> str:
 def _yaml(value: Any) -> str:
     import yaml  # a slow import, needed only for YAML
 
-    dumped: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=encodable("é…", sys.stdout))
-    return dumped.rstrip("\n")
+    document: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=encodable("é…", sys.stdout))
+    return document.rstrip("\n")
 
 
 def _csv(value: Any) -> str:
@@ -148,9 +148,9 @@ def _table(rows: Iterable[Any], empty: str) -> None:
     if sys.stdout is None or not sys.stdout.isatty():
         from batchtrain.records import aligned
 
-        known = iter(rows)
+        remaining = iter(rows)
         widths: list[int] = []
-        while chunk := tuple(itertools.islice(known, CHUNK)):
+        while chunk := tuple(itertools.islice(remaining, CHUNK)):
             head = not widths
             print(completed("\n".join(aligned(chunk, widths, head=head))))
         if not widths:

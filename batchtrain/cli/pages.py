@@ -44,23 +44,23 @@ def command(topic: str | None) -> None:
     TOPIC#PLACE shows one section or row of the page, such as config#pool_specification.vm_size. For a command without a
     page, shows its --help.
     """
-    known = pages()
+    paths = pages()
     if topic is None:
-        show_rows([Page(name, _title(path)) for name, path in known.items()])
+        show_rows([Page(name, _title(path)) for name, path in paths.items()])
         return
     name, _, anchor = topic.partition("#")
-    if name in GROUPS and name not in known:
+    if name in GROUPS and name not in paths:
         of_command = member(name)
         text = of_command.get_help(
             of_command.context_class(of_command, info_name=name, parent=click.get_current_context().find_root())
         )
         show({"topic": name, "text": text}, text)
         return
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    if name not in paths:
+        near = difflib.get_close_matches(name, paths, n=1, cutoff=0.4)
         hint = f"did you mean `batchtrain help {near[0]}`?" if near else "`batchtrain help` lists the pages"
         raise NotFound(f"no page is called {name}; {hint}")
-    text = _at(known[name].read_text(encoding="utf-8"), anchor)
+    text = _at(paths[name].read_text(encoding="utf-8"), anchor)
     if name in GROUPS:
         say(f"the page {name}; `batchtrain {name} --help` describes the command")
     if settings().output != "table" or sys.stdout is None or not sys.stdout.isatty():
@@ -132,8 +132,8 @@ def _leaf(text: str) -> None:
     console = Console(color_system=None, width=min(shutil.get_terminal_size().columns, WIDEST))
     with console.capture() as capture:
         console.print(Markdown(_narrow(text), hyperlinks=False))
-    rendered = "\n".join(line.rstrip() for line in capture.get().splitlines())
-    if rendered.count("\n") + 2 < shutil.get_terminal_size().lines:
-        print(rendered)
+    page = "\n".join(line.rstrip() for line in capture.get().splitlines())
+    if page.count("\n") + 2 < shutil.get_terminal_size().lines:
+        print(page)
     else:
-        click.echo_via_pager(rendered)
+        click.echo_via_pager(page)

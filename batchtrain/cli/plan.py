@@ -34,14 +34,14 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     from batchtrain.runs.beginnings import lineage_of
     from batchtrain.runs.lease import marks_here
 
-    examined = _examined(directory)
+    config = _examined(directory)
     if diff:
-        return _diff(examined.recipe, exit_code)
+        return _diff(config.recipe, exit_code)
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
-    recipe = examined.recipe
+    recipe = config.recipe
     plan = marked_plan(_planned(recipe), marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
-    hour = settings().hour_of(examined.recipe)
+    hour = settings().hour_of(config.recipe)
     if settings().output == "table":
         for warning in plan.warnings:
             say(str(warning))
@@ -69,10 +69,10 @@ def explain(path: str | None, directory: str | None) -> None:
 
     if path is not None and Path(path).is_dir() and (directory is None or not Path(directory).is_dir()):
         path, directory = directory, path
-    examined = _examined(directory)
-    plan = _planned(examined.recipe)
-    view = origin.view(examined, environment=from_environment(settings().values))
-    explanation = explaining.explain(plan, examined.recipe, view.values, view.origins, path or "")
+    config = _examined(directory)
+    plan = _planned(config.recipe)
+    view = origin.view(config, environment=from_environment(settings().values))
+    explanation = explaining.explain(plan, config.recipe, view.values, view.origins, path or "")
     if path and not explanation.decisions and not explanation.settings:
         hint = explaining.hint(plan, path, view.values)
         raise UsageError(f"nothing in this plan is called `{path}`. {hint}".rstrip())
@@ -80,10 +80,10 @@ def explain(path: str | None, directory: str | None) -> None:
 
 
 def _examined(directory: str | None) -> Examined:
-    examined = settings().examined(directory)
-    if examined.recipe.pool is None and not examined.recipe.jobs:
-        raise UsageError(f"{examined.recipe.directory} has neither a pool nor jobs to plan")
-    return examined
+    config = settings().examined(directory)
+    if config.recipe.pool is None and not config.recipe.jobs:
+        raise UsageError(f"{config.recipe.directory} has neither a pool nor jobs to plan")
+    return config
 
 
 def _planned(recipe: Recipe) -> Plan:
@@ -109,10 +109,10 @@ def _diff(recipe: Recipe, exit_code: bool) -> int:
     from batchtrain.client.client import connect
     from batchtrain.plan import diff
 
-    connected = connect(local=settings().local, credentials=recipe.credentials)
-    compared = connected.compare(recipe)
-    differs = any(item.state != "same" for item in compared)
+    client = connect(local=settings().local, credentials=recipe.credentials)
+    resources = client.compare(recipe)
+    differs = any(item.state != "same" for item in resources)
     if settings().output == "table":
-        say(f"compared with {connected.account.endpoint}")
-    show({"differs": differs, "resources": list(compared)}, diff.as_text(compared))
+        say(f"compared with {client.account.endpoint}")
+    show({"differs": differs, "resources": list(resources)}, diff.as_text(resources))
     return DIFFERS if exit_code and differs else 0

@@ -54,40 +54,40 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
 
     With --idle-to-zero an autoscale formula removes all nodes after a time without a task; a new task brings them back.
     """
-    loaded = settings().load(directory, needs=("pool_specification",))
-    assert loaded.recipe.pool is not None
+    config = settings().load(directory, needs=("pool_specification",))
+    assert config.recipe.pool is not None
     if idle_to_zero is not None:
-        loaded = _idling(loaded, idle_to_zero)
-    assert loaded.recipe.pool is not None
-    client = settings().connect(loaded, changes=f"adding pool {loaded.recipe.pool.id}")
+        config = _idling(config, idle_to_zero)
+    assert config.recipe.pool is not None
+    client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
 
-    view = functools.partial(view_of, client.account, loaded.recipe)
-    with live.block(view) as shown, registered(client, loaded.recipe, shown) as register:
-        seen = client.pools.add(loaded.recipe, wait=not no_wait, timeout=timeout, tell=shown, register=register)
-    show(seen, _size(seen))
+    view = functools.partial(view_of, client.account, config.recipe)
+    with live.block(view) as block, registered(client, config.recipe, block) as register:
+        pool = client.pools.add(config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=register)
+    show(pool, _size(pool))
 
 
 def _size(pool: Pool) -> str:
     return f"pool {pool.id} has {pool.nodes} node{'s' if pool.nodes != 1 else ''} ({pool.allocation})"
 
 
-def _idling(loaded: Loaded, idle: float) -> Loaded:
+def _idling(config: Loaded, idle: float) -> Loaded:
     """The recipe with a formula that removes the nodes of its pool after so many seconds without a task."""
     from msgspec.structs import replace
 
     from batchtrain.config.types import Autoscale
     from batchtrain.plan.autoscale import idle_to_zero
 
-    pool = loaded.recipe.pool
+    pool = config.recipe.pool
     assert pool is not None
     if pool.autoscale is not None:
         raise UsageError(f"pool {pool.id} has `autoscale` already; remove it, or leave out --idle-to-zero")
     if idle < LEAST_IDLE:
         raise UsageError("--idle-to-zero takes at least 5m, because Azure evaluates a formula every 5 minutes")
     autoscale = Autoscale(evaluation_interval="00:05:00", formula=idle_to_zero(pool.vm_count, idle))
-    recipe = replace(loaded.recipe, pool=replace(pool, autoscale=autoscale))
-    return loaded._replace(recipe=recipe)
+    recipe = replace(config.recipe, pool=replace(pool, autoscale=autoscale))
+    return config._replace(recipe=recipe)
 
 
 @command.command(cls=Command)
@@ -98,10 +98,10 @@ def _idling(loaded: Loaded, idle: float) -> Loaded:
 @common
 def wait(pool_id: str | None, timeout: float) -> None:
     """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
-    name, loaded = _named(pool_id)
-    client = settings().connect(loaded)
+    name, config = _named(pool_id)
+    client = settings().connect(config)
     with waiting("pool", name, client):
-        nodes = client.pools.wait(name, timeout=timeout, tell=tell, recipe=loaded.recipe if loaded else None)
+        nodes = client.pools.wait(name, timeout=timeout, tell=tell, recipe=config.recipe if config else None)
     show_rows(nodes, empty="no nodes")
 
 
@@ -113,10 +113,10 @@ def watch(pool_id: str | None) -> None:
     from batchtrain.display.subject import view_of  # the SDK is loaded by now
     from batchtrain.service.watch import pool_states
 
-    name, loaded = _named(pool_id)
-    client = settings().connect(loaded)
-    with live.block(functools.partial(view_of, client.account, None, f"pool {name}")) as shown:
-        pool_states(client.batch, name, client.pace, shown)
+    name, config = _named(pool_id)
+    client = settings().connect(config)
+    with live.block(functools.partial(view_of, client.account, None, f"pool {name}")) as block:
+        pool_states(client.batch, name, client.pace, block)
 
 
 @command.command("list", cls=Command)
@@ -143,16 +143,16 @@ def show_(pool_id: str | None) -> None:
     from batchtrain.cli.output import plain
     from batchtrain.records import node_hours
 
-    name, loaded = _named(pool_id)
-    client = settings().connect(loaded)
+    name, config = _named(pool_id)
+    client = settings().connect(config)
     nodes = client.pools.nodes(name)
-    seen = replace(client.pools.get(name), node_hours=node_hours(nodes, datetime.now(timezone.utc)))
+    pool = replace(client.pools.get(name), node_hours=node_hours(nodes, datetime.now(timezone.utc)))
     if settings().output == "table":
-        show_rows([seen])
+        show_rows([pool])
         print()
         show_rows(nodes, empty="no nodes")
     else:
-        show({**plain(seen), "nodes": plain(nodes)})
+        show({**plain(pool), "nodes": plain(nodes)})
 
 
 @command.command(cls=Command)
@@ -180,10 +180,10 @@ def resize(
     """
     if dedicated is None and spot is None:
         raise UsageError("give the number of nodes: --dedicated N, --spot N or both")
-    name, loaded = _named(pool_id)
-    client = settings().connect(loaded, changes=f"resizing pool {name}")
+    name, config = _named(pool_id)
+    client = settings().connect(config, changes=f"resizing pool {name}")
     with waiting("pool", name, client):
-        seen = client.pools.resize(
+        pool = client.pools.resize(
             name,
             dedicated=dedicated,
             spot=spot,
@@ -191,9 +191,9 @@ def resize(
             wait=not no_wait,
             timeout=timeout,
             tell=tell,
-            recipe=_of(name, loaded),
+            recipe=_of(name, config),
         )
-    show(seen, _size(seen))
+    show(pool, _size(pool))
 
 
 @command.command(cls=Command)
@@ -208,18 +208,18 @@ def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
     show({"rebooting": full}, f"rebooting {', '.join(node_ids)}")
 
 
-def _in_full(names: Iterable[str], known: Callable[[], list[str]]) -> list[str]:
+def _in_full(names: Iterable[str], list_ids: Callable[[], list[str]]) -> list[str]:
     """The full ids for short ids. If all are full ids, sends no request."""
     from batchtrain.records import nodes_called
 
     ids = []
     for name in names:
-        called = nodes_called(name, known()) if "…" in name else [name]
-        if len(called) != 1:
+        matches = nodes_called(name, list_ids()) if "…" in name else [name]
+        if len(matches) != 1:
             raise UsageError(
-                f"{name} is short for {len(called)} nodes of the pool; `-o json` of `pool show` has full ids"
+                f"{name} is short for {len(matches)} nodes of the pool; `-o json` of `pool show` has full ids"
             )
-        ids += called
+        ids += matches
     return ids
 
 
@@ -228,10 +228,10 @@ def _in_full(names: Iterable[str], known: Callable[[], list[str]]) -> list[str]:
 @common
 def login(directory: str | None) -> None:
     """Create the login of `ssh` or `rdp` on every current node, and show how to use it."""
-    loaded = settings().load(directory, needs=("pool_specification",))
-    assert loaded.recipe.pool is not None
-    client = settings().connect(loaded, changes=f"creating the login of pool {loaded.recipe.pool.id}")
-    client.pools.log_in(loaded.recipe, tell=tell)
+    config = settings().load(directory, needs=("pool_specification",))
+    assert config.recipe.pool is not None
+    client = settings().connect(config, changes=f"creating the login of pool {config.recipe.pool.id}")
+    client.pools.log_in(config.recipe, tell=tell)
 
 
 @command.command("del", cls=Command)
@@ -240,9 +240,9 @@ def login(directory: str | None) -> None:
 @common
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
-    name, loaded = _named(pool_id)
+    name, config = _named(pool_id)
     question = f"Delete pool {name} with all its nodes"
-    client = settings().connect(loaded, changes=f"deleting pool {name}", question=question)
+    client = settings().connect(config, changes=f"deleting pool {name}", question=question)
     client.pools.delete(name, wait=not no_wait)
     show({"deleted": name}, f"deleted pool {name}")
 
@@ -281,9 +281,9 @@ def evaluate(
 
     text = samples.text_of(formula)
     moment = samples.moment(now)
-    seen = language.Seen(moment, samples.gathered(given, file, moment), dedicated, low_priority, seed)
+    state = language.Seen(moment, samples.gathered(given, file, moment), dedicated, low_priority, seed)
     try:
-        result = language.evaluate(text, seen)
+        result = language.evaluate(text, state)
     except language.FormulaError as error:
         raise UsageError(f"the formula: {error}") from None
     document = {
@@ -299,17 +299,17 @@ def _named(pool_id: str | None) -> tuple[str, Loaded | None]:
     """The pool to use: the named one, otherwise the one of pool.yaml, with its files."""
     if pool_id:
         return pool_id, None
-    loaded = settings().load(needs=("pool_specification",))
-    assert loaded.recipe.pool is not None
-    return loaded.recipe.pool.id, loaded
+    config = settings().load(needs=("pool_specification",))
+    assert config.recipe.pool is not None
+    return config.recipe.pool.id, config
 
 
-def _of(name: str, loaded: Loaded | None) -> Recipe | None:
+def _of(name: str, config: Loaded | None) -> Recipe | None:
     """The files of a pool: the files with its name, otherwise those of --configdir if they describe the pool."""
-    if loaded is None and settings().configdir:
-        loaded = settings().load(needs=("pool_specification",))
-    pool = loaded.recipe.pool if loaded else None
-    return loaded.recipe if loaded and pool is not None and pool.id == name else None
+    if config is None and settings().configdir:
+        config = settings().load(needs=("pool_specification",))
+    pool = config.recipe.pool if config else None
+    return config.recipe if config and pool is not None and pool.id == name else None
 
 
 @command.command(cls=Command)

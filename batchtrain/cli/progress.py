@@ -24,11 +24,11 @@ def bar() -> Iterator[Progress]:
     """Shows a bar while files are transferred, if they are large and there is a terminal."""
     from batchtrain.runs.recording import Progress
 
-    shown = _Shown(draws=not settings().drawing and sys.stderr is not None and sys.stderr.isatty())
+    view = _Shown(draws=not settings().drawing and sys.stderr is not None and sys.stderr.isatty())
     try:
-        yield Progress(shown.begin, shown.moved)
+        yield Progress(view.begin, view.moved)
     finally:
-        shown.end()
+        view.end()
 
 
 class _Shown:

@@ -109,8 +109,8 @@ def new(name: str, directory: str | None) -> None:
         _copy(recipe, target)
         projects.write(target / "config")
     except OSError:  # such as a full disk: half a recipe is useless and would block the next attempt
-        for made in target.iterdir() if was_there else [target]:
-            shutil.rmtree(made, ignore_errors=True)
+        for path in target.iterdir() if was_there else [target]:
+            shutil.rmtree(path, ignore_errors=True)
         raise
     following = _following(shlex.quote(str(target)), bool(_listed(recipe).environment))
     lines = (f"{name} is in {target}. Next:", *(completed(f"  {line}") for line in following))

@@ -73,22 +73,22 @@ def command(
     from batchtrain.runs.beginnings import Beginning
     from batchtrain.runs.directory import find
 
-    chosen = settings()
-    loaded = chosen.load(directory, needs=("pool_specification", "job_specifications"))
-    source = directory or chosen.configdir or "."
-    origin = chosen.origin(source)
+    options = settings()
+    config = options.load(directory, needs=("pool_specification", "job_specifications"))
+    source = directory or options.configdir or "."
+    origin = options.origin(source)
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
-    chosen.settle_copy(loaded.recipe)
-    client = chosen.connect(loaded, changes=f"running {source}", ends_it=True)
+    options.settle_copy(config.recipe)
+    client = options.connect(config, changes=f"running {source}", ends_it=True)
     try:
         from batchtrain.display.subject import view_of  # the SDK is loaded by now
 
-        view = functools.partial(view_of, client.account, loaded.recipe)
-        with live.block(view) as shown, results_last(shown) as tell, bar() as progress:
-            _say_what_is_made(loaded.recipe)
+        view = functools.partial(view_of, client.account, config.recipe)
+        with live.block(view) as block, results_last(block) as tell, bar() as progress:
+            _say_what_is_made(config.recipe)
             outcome = run(
                 client,
-                loaded.recipe,
+                config.recipe,
                 tell=tell,
                 timeout=timeout,
                 keep=keep,
@@ -99,12 +99,12 @@ def command(
                 beginning=beginning,
             )
             _report(outcome)
-            if not keep and outcome.failure is None and outcome.problem is None and chosen.output == "table":
+            if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
                 say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
                 say(f"  {_again(source, '--reuse')}")
         if outcome.failure is not None:
-            raised = _raised(loaded.recipe, outcome.failure)
-            chosen.rest = f"{raised}its output is above, and in {outcome.runs[0].path}"
+            reason = _raised(config.recipe, outcome.failure)
+            options.rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
             raise outcome.failure from outcome.problem
         if outcome.problem is not None:
             raise outcome.problem
@@ -137,8 +137,8 @@ def _say_what_is_made(recipe: Recipe) -> None:
         say(f"pool {pool.id}: {count} node{'s' if count != 1 else ''} of {pool.vm_size}{spot}")
     for job in recipe.jobs:
         ids = [task.id for task in job.tasks]
-        named = f"task {ids[0]}" if ids and ids[0] else "tasks with generated ids"
-        say(f"job {job.id}: {named if len(ids) == 1 else f'{len(ids)} tasks'}")
+        label = f"task {ids[0]}" if ids and ids[0] else "tasks with generated ids"
+        say(f"job {job.id}: {label if len(ids) == 1 else f'{len(ids)} tasks'}")
 
 
 def _report(outcome: Outcome) -> None:
@@ -180,10 +180,10 @@ def _stop_emulator(client: Client) -> None:
 
     home = emulator_directory()
     # A service that does not answer keeps what it has, and the command's own error counts.
-    with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as unused:
+    with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as is_unused:
         if server.status(home) is None or server.is_kept(home):
             return
-        if not unused:
+        if not is_unused:
             say("another command uses the embedded Azure Batch, so it continues; `batchtrain emulator stop` stops it")
         elif not client.pools.list():
             server.stop(home)

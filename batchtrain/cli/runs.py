@@ -90,9 +90,9 @@ def show_(run: str) -> None:
     show_rows(compare.metric_rows(record), empty="no metrics")
     if best := compare.best_of_tasks(record.summary):
         say(f"`batchtrain jobs sweep {record.job} --metric {best.metric}` lists the tasks, the best first")
-    if continued := continuation_rows(directory):
+    if continuations := continuation_rows(directory):
         print()
-        show_rows(continued)
+        show_rows(continuations)
     if attempts:
         print()
         show_rows(attempts)
@@ -142,8 +142,8 @@ def around(values: Sequence[str]) -> list[str]:
     texts = [[printable(word) for word in value.split()] for value in values]
     first = texts[0]
     matches = [_matches(first, words) for words in texts]
-    shared = {index for index in range(len(first)) if all(index in match for match in matches)}
-    return [_shortened(words, {match[index] for index in shared}) for words, match in zip(texts, matches, strict=True)]
+    common = {index for index in range(len(first)) if all(index in match for match in matches)}
+    return [_shortened(words, {match[index] for index in common}) for words, match in zip(texts, matches, strict=True)]
 
 
 def _matches(first: list[str], words: list[str]) -> dict[int, int]:
@@ -152,16 +152,16 @@ def _matches(first: list[str], words: list[str]) -> dict[int, int]:
     return {block.a + index: block.b + index for block in blocks for index in range(block.size)}
 
 
-def _shortened(words: list[str], shared: set[int]) -> str:
+def _shortened(words: list[str], common: set[int]) -> str:
     text = " ".join(words)
     if len(text) <= WIDEST:
         return text
-    kept = [index not in shared or (index + 1 < len(words) and index + 1 not in shared) for index in range(len(words))]
-    if not any(kept):
+    mask = [index not in common or (index + 1 < len(words) and index + 1 not in common) for index in range(len(words))]
+    if not any(mask):
         return f"{text[: WIDEST // 2]}…{text[1 - WIDEST // 2 :]}"
-    shown = " ".join(word if keep else "…" for word, keep in zip(words, kept, strict=True))
-    shown = re.sub(r"…( …)+", "…", shown)
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+    short = " ".join(word if keep else "…" for word, keep in zip(words, mask, strict=True))
+    short = re.sub(r"…( …)+", "…", short)
+    return short if len(short) <= LONGEST else f"{short[:LONGEST]}…"
 
 
 def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | None) -> Iterator[str]:
@@ -196,14 +196,14 @@ def restore_(run: str, directory: str) -> None:
     from batchtrain.runs import restore
     from batchtrain.service.connect import loopback
 
-    recorded = _run(run)
-    restored = restore.restore(recorded, Path(directory))
-    local = " --local" if loopback(recorded.record().endpoint) else ""
-    lines = [f"the recipe of run {restored.run} is in {directory}. Next:"]
+    run_directory = _run(run)
+    result = restore.restore(run_directory, Path(directory))
+    local = " --local" if loopback(run_directory.record().endpoint) else ""
+    lines = [f"the recipe of run {result.run} is in {directory}. Next:"]
     lines.append(f"  batchtrain run {shlex.quote(directory)}{local}")
-    if restored.masked:
-        lines.insert(1, f"no run directory has secrets, so write them first: {', '.join(restored.masked)}")
-    show(restored, "\n".join(lines))
+    if result.masked:
+        lines.insert(1, f"no run directory has secrets, so write them first: {', '.join(result.masked)}")
+    show(result, "\n".join(lines))
 
 
 @command.command(cls=Command)
@@ -236,9 +236,9 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     things = tuple(item for item in things if elsewhere or not item.elsewhere)
     if not things:
         return
-    unsaved = sum(item.row.results == "not here" for item in things)
-    lost = f" ({unsaved} with results that are not on this machine)" if unsaved else ""
-    settings().confirm(f"Delete {'it' if len(things) == 1 else f'all {len(things)}'}{lost}?")
+    unsaved_count = sum(item.row.results == "not here" for item in things)
+    warning = f" ({unsaved_count} with results that are not on this machine)" if unsaved_count else ""
+    settings().confirm(f"Delete {'it' if len(things) == 1 else f'all {len(things)}'}{warning}?")
     failure = None
     for item, error in leftovers.delete(client.batch, things):
         failure = error or failure
@@ -258,14 +258,14 @@ def export(run: str, form: str, directory: Path | None) -> None:
     """Export the metrics of a run for another program."""
     from batchtrain.runs import export
 
-    recorded = _run(run)
+    run_directory = _run(run)
     if form == "csv":
-        export.write_csv(recorded, sys.stdout)
+        export.write_csv(run_directory, sys.stdout)
         return
-    target = directory or recorded.path / "export" / form
+    target = directory or run_directory.path / "export" / form
     if form == "dlbs":
-        written = export.write_dlbs(recorded, target)
-        show({"written": plain(tuple(written))}, f"wrote {', '.join(file.name for file in written)} to {target}")
+        files = export.write_dlbs(run_directory, target)
+        show({"written": plain(tuple(files))}, f"wrote {', '.join(file.name for file in files)} to {target}")
         return
-    count = export.write_tensorboard(recorded, target)
+    count = export.write_tensorboard(run_directory, target)
     show({"written": str(target), "values": count}, f"wrote {count} values to {target}")

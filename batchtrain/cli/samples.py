@@ -33,10 +33,10 @@ def moment(text: str | None) -> datetime:
     return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
-def gathered(given: Iterable[str], file: str | None, now: datetime) -> dict[str, tuple[Sample, ...]]:
+def gathered(texts: Iterable[str], file: str | None, now: datetime) -> dict[str, tuple[Sample, ...]]:
     """The samples of `--sample NAME=N,N` and of a JSON file."""
     samples = _of_file(file, now) if file else {}
-    for text in given:
+    for text in texts:
         name, _, numbers = text.partition("=")
         words = [word for word in numbers.split(",") if word.strip()]
         samples[_name(name)] = _spaced([_number(word, text) for word in words], now)

@@ -26,9 +26,9 @@ def find(name: str) -> Path:
     names = {recipe.name: recipe for recipe in every()}
     if name in names:
         return names[name]
-    folded = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    hint = f"did you mean {folded[near[0]]}?" if near else "`batchtrain recipe list` shows them"
+    by_lower_name = {recipe_name.lower(): recipe_name for recipe_name in names}
+    near = difflib.get_close_matches(name.lower(), by_lower_name, n=1, cutoff=0.6)
+    hint = f"did you mean {by_lower_name[near[0]]}?" if near else "`batchtrain recipe list` shows them"
     raise NotFound(f"there is no recipe {name}; {hint}")
 
 
@@ -39,9 +39,9 @@ def directory_of(name: str) -> Path:
 
 def directory_or_none(name: str) -> Path | None:
     """As `resolved`, but returns None if there is neither."""
-    own = Path(name)
-    if own.is_dir() and any(map(tuple, (own.glob("*.yaml"), own.glob("config/*.yaml")))):
-        return own
+    path = Path(name)
+    if path.is_dir() and any(map(tuple, (path.glob("*.yaml"), path.glob("config/*.yaml")))):
+        return path
     return next((recipe for recipe in every() if recipe.name == name), None)
 
 
@@ -49,8 +49,8 @@ def image_of(directory: Path, recipe: Recipe) -> str:
     """The only image of a recipe. Raises UsageError if it names none or several."""
     images = recipe.resources.docker_images
     if len(images) != 1:
-        named = ", ".join(images) or "none"
-        raise UsageError(f"{directory} must name one image in `docker_images` of config.yaml; it names {named}")
+        listing = ", ".join(images) or "none"
+        raise UsageError(f"{directory} must name one image in `docker_images` of config.yaml; it names {listing}")
     return images[0]
 
 

@@ -140,9 +140,9 @@ def answer(groups: Sequence[str], words: Sequence[str]) -> str | None:
     return None
 
 
-def _sentence(name: str, known: Answer) -> str:
-    if known.command:
+def _sentence(name: str, answer: Answer) -> str:
+    if answer.command:
         return " ".join(
-            filter(None, (f"Batch Shipyard's `{name}` is `batchtrain {known.command}` here.", known.remark))
+            filter(None, (f"Batch Shipyard's `{name}` is `batchtrain {answer.command}` here.", answer.remark))
         )
-    return f"Batch Shipyard's `{name}` does not exist here. {known.remark}"
+    return f"Batch Shipyard's `{name}` does not exist here. {answer.remark}"

@@ -42,16 +42,16 @@ def remote(address: str) -> Remote:
     return Remote(accounts(_credentials())(link), link, container, path)
 
 
-def accounts(credentials: Credentials, loaded: Loaded | None = None) -> Connect:
+def accounts(credentials: Credentials, config: Loaded | None = None) -> Connect:
     """Accounts by link; with --local, the emulator's account for links without one."""
     from batchtrain.service import entra, vault
     from batchtrain.service.connect import CA_VARIABLE
     from batchtrain.storage import blob
 
     ca = os.environ.get(CA_VARIABLE)
-    known = vault.resolved(credentials, ca=ca)
-    own = settings().connect(loaded).own_storage if settings().local else None
-    return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=ca), own)
+    logins = vault.resolved(credentials, ca=ca)
+    emulator_account = settings().connect(config).own_storage if settings().local else None
+    return blob.accounts(logins, lambda: entra.credential(entra.storage_sign_in(logins), ca=ca), emulator_account)
 
 
 def _credentials() -> Credentials:

@@ -82,16 +82,16 @@ def _speaks(column: Column) -> bool:
 
 def _fitting(every: list[Column], room: int, *, alone: bool) -> list[Column]:
     """The columns that fit, with their widths; empty if the rows must be stacked."""
-    for chosen in (every, [column for column in every if _speaks(column)]):
-        if _needs(column.width for column in chosen) <= room:
-            return chosen
+    for fitting in (every, [column for column in every if _speaks(column)]):
+        if _needs(column.width for column in fitting) <= room:
+            return fitting
     if alone:
         return []
     constant = {column.name for column in every if len(set(column.values)) == 1}
     for name in ("", *sorted(LEAST, key=lambda name: name not in constant)):
-        chosen = [column for column in chosen if column.name != name]
-        if _needs(column.least for column in chosen) <= room:
-            return _narrowed(chosen, room)
+        fitting = [column for column in fitting if column.name != name]
+        if _needs(column.least for column in fitting) <= room:
+            return _narrowed(fitting, room)
     return []
 
 
@@ -99,14 +99,14 @@ def _needs(widths: Iterable[int]) -> int:
     return sum(width + GAP for width in widths)
 
 
-def _narrowed(chosen: list[Column], room: int) -> list[Column]:
+def _narrowed(columns: list[Column], room: int) -> list[Column]:
     """Shrinks the widest columns until all fit."""
-    chosen = list(chosen)
-    while (over := _needs(column.width for column in chosen) - room) > 0:
-        index = max(range(len(chosen)), key=lambda index: chosen[index].width - chosen[index].least)
-        column = chosen[index]
-        chosen[index] = column._replace(width=max(column.least, column.width - over))
-    return chosen
+    columns = list(columns)
+    while (over := _needs(column.width for column in columns) - room) > 0:
+        index = max(range(len(columns)), key=lambda index: columns[index].width - columns[index].least)
+        column = columns[index]
+        columns[index] = column._replace(width=max(column.least, column.width - over))
+    return columns
 
 
 def _stack(console: Console, every: list[Column]) -> None:
@@ -127,5 +127,5 @@ def _line(console: Console, head: str, value: str, indent: int) -> None:
         head, indent = "", GAP
     lines = textwrap.wrap(value, console.width - indent, break_long_words=False, break_on_hyphens=False)
     for number, line in enumerate(lines):
-        shown = Text.assemble(((head if number == 0 else "").ljust(indent), "bold"), line)
-        console.print(shown, soft_wrap=True)
+        row = Text.assemble(((head if number == 0 else "").ljust(indent), "bold"), line)
+        console.print(row, soft_wrap=True)

@@ -54,9 +54,9 @@ def load(
     BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
     Raises ConfigError with every problem.
     """
-    here = truth(os.environ.get("BATCHTRAIN_LOCAL", "")) if local is None else local
-    written = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
-    return load_files(directory, settings=written, ignore=ignore, files=files, local=here).recipe
+    is_local = truth(os.environ.get("BATCHTRAIN_LOCAL", "")) if local is None else local
+    texts = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
+    return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_local).recipe
 
 
 def _written(value: object) -> str:
@@ -77,8 +77,8 @@ def connect(
     display: whether calls that wait show their progress: a card in a notebook, lines elsewhere. By default they do in
     a notebook, on a terminal, and in an interactive Python.
     """
-    known = os.environ if environment is None else environment
-    client = Client(where(local=local, credentials=credentials, environment=known))
+    variables = os.environ if environment is None else environment
+    client = Client(where(local=local, credentials=credentials, environment=variables))
     client.display = display
     return client
 

@@ -23,15 +23,15 @@ def read_made(recipe: Recipe) -> dict[tuple[str, int], Iterable[Row]]:
     """The tasks of the recipe's custom factories, for `Facts.made`; this runs the user's own Python. Modules are
     searched beside the configuration, in the directory above, and on Python's path. More than a few tasks are read
     when they are iterated. Raises UsageError for a module that cannot be imported, or whose `generate` fails."""
-    made: dict[tuple[str, int], Iterable[Row]] = {}
+    rows_by_task: dict[tuple[str, int], Iterable[Row]] = {}
     for job in recipe.jobs:
         for number, task in enumerate(job.tasks):
             custom = task.task_factory.custom if task.task_factory else None
             if custom is not None:
                 rows = _Rows(custom, Path(recipe.directory), f"{job.id}, task {number}")
                 head = tuple(islice(rows, FEW_TASKS + 1))
-                made[job.id, number] = rows if len(head) > FEW_TASKS else head
-    return made
+                rows_by_task[job.id, number] = rows if len(head) > FEW_TASKS else head
+    return rows_by_task
 
 
 class _Rows:
@@ -44,26 +44,26 @@ class _Rows:
     def __iter__(self) -> Iterator[Row]:
         """Raises UsageError if the function fails, and after the highest number of tasks."""
         with _found_beside(self._directory):
-            rows, made = self._called(), 0
+            rows, count = self._called(), 0
         failure: UsageError | None = None
         while failure is None:
-            some, failure = self._next(rows, made)
+            some, failure = self._next(rows, count)
             yield from (tuple(row) if isinstance(row, (tuple, list)) else (row,) for row in some)
-            made += len(some)
+            count += len(some)
             if not some and failure is None:
                 return
-            if made > MOST_TASKS:
+            if count > MOST_TASKS:
                 raise UsageError(f"{self._about} yields more than {MOST_TASKS:,} tasks; split the job")
         raise failure
 
-    def _next(self, rows: Iterator[Any], made: int) -> tuple[list[Any], UsageError | None]:
+    def _next(self, rows: Iterator[Any], count: int) -> tuple[list[Any], UsageError | None]:
         """The next values, and the failure of the function after them."""
         some: list[Any] = []
         try:
             with _found_beside(self._directory):
                 some.extend(islice(rows, AT_ONCE))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised after the tasks before it
-            after = f" after {made + len(some):,} tasks" if made + len(some) else ""
+            after = f" after {count + len(some):,} tasks" if count + len(some) else ""
             message = f"{self._about} failed{after}: {type(error).__name__}: {error}{_line_of(error)}"
             return some, UsageError(message)
         return some, None
@@ -105,9 +105,9 @@ def _found_beside(directory: Path) -> Iterator[None]:
         for entry in directories:
             sys.path.remove(entry)
         fresh = set(sys.modules) - before
-        own = {name for name in fresh if _stands_in(sys.modules[name], directories)}
+        recipe_modules = {name for name in fresh if _stands_in(sys.modules[name], directories)}
         for name in fresh:
-            if name.partition(".")[0] in own:
+            if name.partition(".")[0] in recipe_modules:
                 del sys.modules[name]
 
 

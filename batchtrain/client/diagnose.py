@@ -48,15 +48,15 @@ def job(
     job = read.counted_job(client, job_id, read.EXAMINED_JOB)
     pool = _pool_or_none(client, job.pool)
     nodes = _nodes(client, pool, unread) if pool else ()
-    own = [attempt for attempt in seen if not (job.created and attempt.started) or attempt.started >= job.created]
-    tasks = _tasks(client, job_id, task_id, unread, [examined.node for examined in nodes], own)
+    recent = [attempt for attempt in seen if not (job.created and attempt.started) or attempt.started >= job.created]
+    tasks = _tasks(client, job_id, task_id, unread, [node.node for node in nodes], recent)
     return judged(Evidence(job, pool, tasks, nodes, logs, hints, tuple(unread)))
 
 
 def task(client: BatchClient, job_id: str, task_id: str) -> tuple[ExaminedTask, Finding | None]:
     """A task, and the cause of its failure as far as itself and its output tell it. Raises NotFound."""
-    (examined,) = _tasks(client, job_id, task_id, [])
-    return examined, judged(Evidence(Job(job_id, ""), tasks=(examined,))).first
+    (examined_task,) = _tasks(client, job_id, task_id, [])
+    return examined_task, judged(Evidence(Job(job_id, ""), tasks=(examined_task,))).first
 
 
 def pool(client: BatchClient, pool_id: str) -> Diagnosis:
@@ -76,13 +76,13 @@ def _tasks(
     task_id: str | None,
     unread: list[str],
     nodes: Sequence[Node] = (),
-    seen: Sequence[Attempt] = (),
+    history: Sequence[Attempt] = (),
 ) -> tuple[ExaminedTask, ...]:
     if task_id is not None:
         tasks = [read.task(client, job_id, task_id, read.EXAMINED_TASK)]
     else:
         tasks = _first(client, job_id, FAILED) or _first(client, job_id, NOT_ENDED)
-    return tuple(_examined(client, job_id, task, unread, nodes, seen) for task in sorted(tasks, key=_end))
+    return tuple(_examined(client, job_id, task, unread, nodes, history) for task in sorted(tasks, key=_end))
 
 
 def _first(client: BatchClient, job_id: str, where: str) -> list[Task]:
@@ -94,7 +94,7 @@ def _end(task: Task) -> datetime:
 
 
 def _examined(
-    client: BatchClient, job_id: str, task: Task, unread: list[str], nodes: Sequence[Node], seen: Sequence[Attempt]
+    client: BatchClient, job_id: str, task: Task, unread: list[str], nodes: Sequence[Node], history: Sequence[Attempt]
 ) -> ExaminedTask:
     tree = task_tree(job_id, task.id)
     names = ("stderr.txt", "stdout.txt") if task.result == "failure" else ()
@@ -103,8 +103,8 @@ def _examined(
     attempts: tuple[Attempt, ...] = ()
     if number_of(task) > 1:
         events = events_of(client, job_id, task.id)
-        own = [attempt for attempt in seen if attempt.task == task.id]
-        attempts = with_reasons(attempts_of(task, own, events, {node.address: node.id for node in nodes}), nodes)
+        of_task = [attempt for attempt in history if attempt.task == task.id]
+        attempts = with_reasons(attempts_of(task, of_task, events, {node.address: node.id for node in nodes}), nodes)
     return ExaminedTask(task, cause(stderr, end), stderr, stdout, attempts)
 
 

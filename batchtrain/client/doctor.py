@@ -118,22 +118,20 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
         return Unknown(EMBEDDED)
     credentials = recipe.credentials if recipe is not None else None
     subscription = credentials.management.subscription_id if credentials and credentials.management else None
-    wanted = recipe.pool.vm_size if recipe is not None and recipe.pool is not None else ""
+    vm_size = recipe.pool.vm_size if recipe is not None and recipe.pool is not None else ""
 
     def ask() -> Region:
-        reached = arm.reach(credentials, environment, account.endpoint)
-        seen = arm.account(reached, account.endpoint, subscription)
-        if seen is None:
+        azure = arm.reach(credentials, environment, account.endpoint)
+        row = arm.account(azure, account.endpoint, subscription)
+        if row is None:
             raise UsageError("no readable subscription has this account; ask for the role Reader on it")
-        batch = {
-            key(sold_size.name): sold_size for sold_size in arm.batch_sizes(reached, seen.subscription, seen.location)
-        }
+        batch = {key(sold_size.name): sold_size for sold_size in arm.batch_sizes(azure, row.subscription, row.location)}
         sold = {
-            key(sold_size.name): sold_size for sold_size in arm.compute_sizes(reached, seen.subscription, seen.location)
+            key(sold_size.name): sold_size for sold_size in arm.compute_sizes(azure, row.subscription, row.location)
         }
-        blocked = sold[key(wanted)].blocked if key(wanted) in sold else ""
+        block_reason = sold[key(vm_size)].blocked if key(vm_size) in sold else ""
         families = {name: sold_size.family for name, sold_size in batch.items()}
-        return Region(seen, batch.get(key(wanted)), blocked, families)
+        return Region(row, batch.get(key(vm_size)), block_reason, families)
 
     return _try(ask)
 
@@ -193,11 +191,11 @@ def _jobs(facts: Facts) -> Check:
     what = "jobs and schedules " if schedules else ""
     text = f"{len(active)} {what}not completed" + (f" of at most {quota}" if quota is not None else "")
     names = {job.id for job in facts.recipe.jobs} if facts.recipe is not None else set()
-    there = sorted(names & {existing.id for existing in both})
-    if there:
-        step = f"batchtrain jobs del {there[0]}{facts.account.option}"
+    clashes = sorted(names & {existing.id for existing in both})
+    if clashes:
+        step = f"batchtrain jobs del {clashes[0]}{facts.account.option}"
         return Check(
-            "jobs", WARN, f"{text}; {', '.join(there)} {'is' if len(there) == 1 else 'are'} there already", step
+            "jobs", WARN, f"{text}; {', '.join(clashes)} {'is' if len(clashes) == 1 else 'are'} there already", step
         )
     if quota is not None and len(active) + len(names) > quota:
         return Check("jobs", FAIL, text, "complete or delete jobs, or ask for a higher quota (account, Quotas)")
@@ -208,19 +206,19 @@ def _image(facts: Facts) -> Check:
     pool = _pool(facts)
     if pool is None:
         return Check("image", NOT_CHECKED, NO_RECIPE)
-    wanted = pool.vm_configuration.platform_image
-    if wanted is None:
+    platform = pool.vm_configuration.platform_image
+    if platform is None:
         return _own_image(facts, pool)
     if isinstance(facts.images, Unknown):
         return Check("image", NOT_CHECKED, "see account")
-    name = f"{wanted.publisher}:{wanted.offer}:{wanted.sku}"
-    seen = next((image for image in facts.images if _same(image, wanted)), None)
-    if seen is None:
-        known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
-        instead = known.replacement if known else ""
+    name = f"{platform.publisher}:{platform.offer}:{platform.sku}"
+    account_image = next((image for image in facts.images if _same(image, platform)), None)
+    if account_image is None:
+        catalog_image = facts.catalog.image(platform.publisher, platform.offer, platform.sku)
+        instead = catalog_image.replacement if catalog_image else ""
         step = f"use {instead}" if instead else "`az batch pool supported-images list` lists them"
         return Check("image", FAIL, f"{name} is not among the images that the account supports", step)
-    return _offered(facts, name, wanted, seen)
+    return _offered(facts, name, platform, account_image)
 
 
 def _own_image(facts: Facts, pool: PoolSettings) -> Check:
@@ -230,26 +228,26 @@ def _own_image(facts: Facts, pool: PoolSettings) -> Check:
     agent = image.node_agent if image is not None else None
     if agent is None or isinstance(facts.images, Unknown) or not facts.images:
         return Check("image", NOT_CHECKED, text)
-    known = sorted({supported.node_agent for supported in facts.images})
-    if agent.lower() in map(str.lower, known):
+    agents = sorted({item.node_agent for item in facts.images})
+    if agent.lower() in map(str.lower, agents):
         return Check("image", NOT_CHECKED, f"{text}; the account supports its node agent")
     return Check(
-        "image", FAIL, f"the account does not support the node agent {agent}", f"write one of {', '.join(known)}"
+        "image", FAIL, f"the account does not support the node agent {agent}", f"write one of {', '.join(agents)}"
     )
 
 
-def _offered(facts: Facts, name: str, wanted: PlatformImage, seen: Image) -> Check:
-    known = facts.catalog.image(wanted.publisher, wanted.offer, wanted.sku)
-    agent = wanted.node_agent or (known.node_agent if known else seen.node_agent)
-    if agent != seen.node_agent:
-        step = f"write `node_agent: {seen.node_agent}`"
-        return Check("image", FAIL, f"{name} needs {seen.node_agent}, not {agent}", step)
-    if wanted.native and seen.capabilities and "DockerCompatible" not in seen.capabilities:
+def _offered(facts: Facts, name: str, platform: PlatformImage, account_image: Image) -> Check:
+    entry = facts.catalog.image(platform.publisher, platform.offer, platform.sku)
+    agent = platform.node_agent or (entry.node_agent if entry else account_image.node_agent)
+    if agent != account_image.node_agent:
+        step = f"write `node_agent: {account_image.node_agent}`"
+        return Check("image", FAIL, f"{name} needs {account_image.node_agent}, not {agent}", step)
+    if platform.native and account_image.capabilities and "DockerCompatible" not in account_image.capabilities:
         step = "use an image with a container engine: batchtrain catalog images --docker"
         return Check("image", FAIL, f"{name} cannot run containers, and the pool is native", step)
-    end = seen.ends.date() if seen.ends else None
+    end = account_image.ends.date() if account_image.ends else None
     if end is not None and end - facts.today < SOON:
-        instead = f"use {known.replacement}" if known and known.replacement else "use a newer image"
+        instead = f"use {entry.replacement}" if entry and entry.replacement else "use a newer image"
         return Check("image", FAIL if end < facts.today else WARN, f"Batch supports {name} until {end}", instead)
     return Check("image", OK, f"{name} with {agent}" + (f", supported until {end}" if end else ""))
 
@@ -259,11 +257,11 @@ def _registry(facts: Facts) -> Check:
         return Check("registry", OK, f"images of recipes come from {facts.registry}")
     if facts.recipe is None:
         return Check("registry", NOT_CHECKED, "not set: batchtrain config set registry NAME")
-    named = next((image for image in facts.recipe.resources.docker_images if image.startswith(EXAMPLE)), "")
-    if not named or facts.account.emulated:
+    name = next((image for image in facts.recipe.resources.docker_images if image.startswith(EXAMPLE)), "")
+    if not name or facts.account.emulated:
         return Check("registry", OK, "not set, and not needed here")
     step = "build the image, push it and name its registry: batchtrain config set registry NAME"
-    return Check("registry", WARN, f"{named} is in no registry: replace `example` with the name of your registry", step)
+    return Check("registry", WARN, f"{name} is in no registry: replace `example` with the name of your registry", step)
 
 
 def _size(facts: Facts) -> Check:
@@ -277,9 +275,9 @@ def _size(facts: Facts) -> Check:
         return Check("VM size", WARN, f"{pool.vm_size} is not in the catalogue", f"{step} (catalog.yaml can add it)")
     if size.retired is None:
         return Check("VM size", OK, _described(size))
-    gone = size.retired <= facts.today
-    text = f"{size.name} {'was retired on' if gone else 'retires on'} {size.retired}"
-    return Check("VM size", FAIL if gone else WARN, text, today_for(size).reason)
+    is_retired = size.retired <= facts.today
+    text = f"{size.name} {'was retired on' if is_retired else 'retires on'} {size.retired}"
+    return Check("VM size", FAIL if is_retired else WARN, text, today_for(size).reason)
 
 
 def _described(size: VmSize) -> str:
@@ -291,14 +289,14 @@ def _described(size: VmSize) -> str:
 def _settings(facts: Facts) -> Check:
     if isinstance(facts.region, Unknown):
         return Check("account settings", NOT_CHECKED, facts.region.why)
-    seen, used = facts.region.account, "SharedKey" if facts.account.key is not None else "AAD"
-    if seen.sign_ins and used not in seen.sign_ins:
-        step = "remove the key from credentials.yaml to sign in by Entra ID" if used == "SharedKey" else "use the key"
-        return Check("account settings", FAIL, f"the account accepts {', '.join(seen.sign_ins)}, not {used}", step)
-    if seen.public_network != "Enabled":
+    account, method = facts.region.account, "SharedKey" if facts.account.key is not None else "AAD"
+    if account.sign_ins and method not in account.sign_ins:
+        step = "remove the key from credentials.yaml to sign in by Entra ID" if method == "SharedKey" else "use the key"
+        return Check("account settings", FAIL, f"the account accepts {', '.join(account.sign_ins)}, not {method}", step)
+    if account.public_network != "Enabled":
         step = "run this from inside its network, or through its private endpoint"
-        return Check("account settings", WARN, f"public network access is {seen.public_network}", step)
-    return Check("account settings", OK, f"{seen.location}, nodes by {seen.allocation}, public network on")
+        return Check("account settings", WARN, f"public network access is {account.public_network}", step)
+    return Check("account settings", OK, f"{account.location}, nodes by {account.allocation}, public network on")
 
 
 def _sold(facts: Facts) -> Check:
@@ -324,13 +322,13 @@ def _dedicated(facts: Facts) -> Check:
     pool, region = _pool(facts), facts.region
     if isinstance(region, Unknown) or pool is None:
         return Check("quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
-    seen, family = region.account, region.families.get(key(pool.vm_size), "")
-    if seen.allocation == "UserSubscription":
+    account, family = region.account, region.families.get(key(pool.vm_size), "")
+    if account.allocation == "UserSubscription":
         return Check("quota", NOT_CHECKED, "nodes count against the quota of the subscription: az vm list-usage")
-    quota = seen.cores_of(family)
+    quota = account.cores_of(family)
     if quota is None:
         return Check("quota", NOT_CHECKED, f"the account lists no quota for the family of {pool.vm_size}")
-    of = family if seen.by_family else "dedicated cores"
+    of = family if account.by_family else "dedicated cores"
     return _compared("quota", facts, most_nodes(pool).dedicated, quota, of, spot=False)
 
 
@@ -355,16 +353,16 @@ def _compared(name: str, facts: Facts, nodes: int, quota: int, of: str, *, spot:
         return Check(name, NOT_CHECKED, f"the number of cores of {pool.vm_size} is unknown")
     same = region.families.get(key(pool.vm_size)) if not spot and region.account.by_family else None
     others = facts.pools if not isinstance(facts.pools, Unknown) else ()
-    used = sum(
+    load = sum(
         _nodes(other, spot) * (_cores(facts, other.vm_size) or 0)
         for other in others
         if other.id != pool.id and (same is None or region.families.get(key(other.vm_size)) == same)
     )
-    needed = nodes * cores
-    text = f"{needed} cores needed, {used} of {quota} used ({of})"
-    if needed + used <= quota:
+    demand = nodes * cores
+    text = f"{demand} cores needed, {load} of {quota} used ({of})"
+    if demand + load <= quota:
         return Check(name, OK, text)
-    return Check(name, FAIL, text, f"fewer nodes, or ask for {needed + used} cores (account, Quotas, Request increase)")
+    return Check(name, FAIL, text, f"fewer nodes, or ask for {demand + load} cores (account, Quotas, Request increase)")
 
 
 def _cores(facts: Facts, name: str) -> int | None:
@@ -390,9 +388,9 @@ def _pool(facts: Facts) -> PoolSettings | None:
     return facts.recipe.pool if facts.recipe is not None else None
 
 
-def _same(seen: Image, wanted: Any) -> bool:
-    names = (wanted.publisher, wanted.offer, wanted.sku)
-    return tuple(map(str.lower, (seen.publisher, seen.offer, seen.sku))) == tuple(map(str.lower, names))
+def _same(image: Image, platform: Any) -> bool:
+    names = (platform.publisher, platform.offer, platform.sku)
+    return tuple(map(str.lower, (image.publisher, image.offer, image.sku))) == tuple(map(str.lower, names))
 
 
 CHECKS: tuple[Callable[[Facts], Check], ...] = (

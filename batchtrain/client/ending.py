@@ -166,12 +166,12 @@ class Ending:
 
     def _cost(self) -> str:
         """The cost of an hour of the pool; empty on the emulator."""
-        seen = self.pool
+        pool = self.pool
         if self._client.account.emulated:
             return ""
-        if seen is None:  # its nodes were not ready yet
+        if pool is None:  # its nodes were not ready yet
             return f"; {self.planned}" if self.planned else ""
-        return f"; {Hour(seen.id, seen.vm_size, seen.dedicated, seen.spot, self.price)}"
+        return f"; {Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price)}"
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
@@ -179,20 +179,20 @@ class Ending:
         """Delete every job and pool that this command created, then wait for each deletion. The pool, which costs
         money, is first once the user hurries."""
         things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self.kept_kinds]
-        requested: list[Thing] = []
+        deletions: list[Thing] = []
         while things:
             thing = things.pop(-1 if self._interrupts.further else 0)
             error = self.error_of(partial(self._request_deletion, thing))
             if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
                 things.insert(0, thing)  # once more, in a hurry, after the pool
             elif error is None or _is_being_deleted(error):
-                requested.append(thing)
+                deletions.append(thing)
             elif not isinstance(error, NotFound):
                 self._report_not_deleted(thing, error)
             self.register.note(thing, None)
-        for thing in requested:
-            hurried = KeyboardInterrupt() if self._interrupts.further else None
-            self._report_deletion(thing, hurried or self.error_of(partial(self._wait_until_gone, thing)))
+        for thing in deletions:
+            interrupt = KeyboardInterrupt() if self._interrupts.further else None
+            self._report_deletion(thing, interrupt or self.error_of(partial(self._wait_until_gone, thing)))
 
     def error_of(self, step: Callable[[], None]) -> BaseException | None:
         """What ended a step of the ending; None if it succeeded. After a second signal nothing is tried any more."""
@@ -240,12 +240,12 @@ class Ending:
         error = list(self._not_deleted.values())[-1]
         if not isinstance(error, BatchtrainError):
             return error
-        ended = "the tasks ended well, but " if successful else ""
+        success = "the tasks ended well, but " if successful else ""
         paid = not self._client.account.emulated and any(thing.kind == "pool" for thing in self._not_deleted)
         names = " and ".join(thing.name for thing in self._not_deleted)
         commands = "; ".join(thing.command("del", self._option) for thing in self._not_deleted)
         cost = ", and nodes cost money" if paid else ""
-        return type(error)(f"{ended}{names} could not be deleted{cost}; delete by: {commands}")
+        return type(error)(f"{success}{names} could not be deleted{cost}; delete by: {commands}")
 
 
 def _is_being_deleted(error: BaseException) -> bool:

@@ -76,32 +76,32 @@ class Placeholders:
         return vault.resolved(self._recipe.credentials, ca=self._ca)
 
     def _registry(self, server: str) -> Secret:
-        known = self._credentials.docker_registry.get(server) or RegistryCredentials()
-        return _given(known.password, f"the registry `{server}` has no password", f"docker_registry.{server}")
+        login = self._credentials.docker_registry.get(server) or RegistryCredentials()
+        return _given(login.password, f"the registry `{server}` has no password", f"docker_registry.{server}")
 
     def _singularity(self, server: str) -> Secret:
-        known = self._credentials.singularity_registry.get(server) or RegistryCredentials()
+        login = self._credentials.singularity_registry.get(server) or RegistryCredentials()
         path = f"singularity_registry.{server}"
-        _given(known.username, f"the registry `{server}` has no user name", path)
-        return _given(known.password, f"the registry `{server}` has no password", path)
+        _given(login.username, f"the registry `{server}` has no user name", path)
+        return _given(login.password, f"the registry `{server}` has no password", path)
 
-    def _user(self, rest: str) -> str | Secret:
-        name, _, what = rest.rpartition(":")
-        known = self._credentials.user_accounts.get(name) or AccountSecret()
+    def _user(self, reference: str) -> str | Secret:
+        name, _, what = reference.rpartition(":")
+        user = self._credentials.user_accounts.get(name) or AccountSecret()
         section = f"user_accounts.{name}"
         if what == "ssh_private_key":
-            path = _given(known.ssh_private_key, f"the user `{name}` has no private key", section)
+            path = _given(user.ssh_private_key, f"the user `{name}` has no private key", section)
             return self._read(path, f"{section}.ssh_private_key")
-        return _given(known.password or self._rdp_password(name), f"the user `{name}` has no password", section)
+        return _given(user.password or self._rdp_password(name), f"the user `{name}` has no password", section)
 
     def _rdp_password(self, name: str) -> Secret | None:
         login = self._recipe.pool.rdp if self._recipe.pool else None
         return login.password if login and login.username == name else None
 
-    def _share(self, rest: str) -> str | Secret:
-        alias, _, what = rest.rpartition(":")
-        known = self._credentials.shares.get(alias) or AccountSecret()
-        value: str | Secret | None = known.username if what == "username" else known.password
+    def _share(self, reference: str) -> str | Secret:
+        alias, _, what = reference.rpartition(":")
+        share = self._credentials.shares.get(alias) or AccountSecret()
+        value: str | Secret | None = share.username if what == "username" else share.password
         if not value:
             value = self._in_options(alias, what)
         return _given(value, f"the share `{alias}` has no {what}", f"shares.{alias}")
@@ -116,12 +116,12 @@ class Placeholders:
         return options.get(what) or options.get({"username": "user", "password": "pass"}[what])
 
     def _management(self, what: str) -> str:
-        known = self._credentials
+        credentials = self._credentials
         if what == "subscription_id":
-            value = known.management.subscription_id if known.management else None
+            value = credentials.management.subscription_id if credentials.management else None
             path = "management.subscription_id"
         else:
-            value = known.batch.resource_group if known.batch else None
+            value = credentials.batch.resource_group if credentials.batch else None
             path = "batch.resource_group"
         return _given(value, "the network is given only by name", path, "or `arm_subnet_id`")
 
@@ -138,8 +138,8 @@ class Placeholders:
         from batchtrain.service import entra
         from batchtrain.storage import blob  # a slow import, needed only for storage
 
-        known = self._credentials
-        return blob.accounts(known, lambda: entra.credential(entra.storage_sign_in(known), ca=self._ca), self._own)
+        logins = self._credentials
+        return blob.accounts(logins, lambda: entra.credential(entra.storage_sign_in(logins), ca=self._ca), self._own)
 
     def upload(self, path: str, data: bytes | LargeSource) -> bool:
         """Put bytes or a source at `link/container/name`, unless the blob exists: names are derived from the content.
@@ -156,11 +156,11 @@ class Placeholders:
             large_source.send(storage, container, name, data)
         return True
 
-    def _link(self, rest: str) -> str:
+    def _link(self, reference: str) -> str:
         """`link/container[/blob][?write&days=N]` as a URL with a signature."""
         from batchtrain.storage import blob  # see above
 
-        path, _, query = rest.partition("?")
+        path, _, query = reference.partition("?")
         options = dict(option.partition("=")[::2] for option in query.split("&"))
         days = int(options["days"]) if options.get("days") else None
         link, container, name = blob.place_of(path)
@@ -169,8 +169,8 @@ class Placeholders:
             return blob.link(client, account, container, name, days=days)
         return blob.container_link(client, account, container, write="write" in options, days=days)
 
-    def _storage(self, rest: str) -> str | Secret:
-        link, _, what = rest.rpartition(":")
+    def _storage(self, reference: str) -> str | Secret:
+        link, _, what = reference.rpartition(":")
         account = self._account(link)
         if what == "account":
             return account.account
@@ -205,10 +205,10 @@ class Placeholders:
 
     def _read(self, path: str, setting: str) -> str:
         """A text file below the directory of the recipe, otherwise below the working directory."""
-        wanted = Path(path).expanduser()
+        file = Path(path).expanduser()
         for base in (Path(self._recipe.directory), self._here):
-            if (base / wanted).is_file():
-                return (base / wanted).read_text(encoding="utf-8")
+            if (base / file).is_file():
+                return (base / file).read_text(encoding="utf-8")
         raise UsageError(f"`{setting}` names {path}, which is not a file here or in {self._recipe.directory}")
 
     def _moment(self, span: str) -> str:

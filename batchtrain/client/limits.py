@@ -85,9 +85,9 @@ class Guard:
         """Raise LimitReached if a limit is reached. Nothing is raised after that."""
         if not self.armed:
             return
-        lasted, most = (self._clock() - self._began).total_seconds(), self._limits.seconds
-        if most is not None and lasted >= most:
-            self._end(f"the run has lasted {lasted:,.0f} s, and at most {most:,.0f} s are allowed")
+        seconds, most = (self._clock() - self._began).total_seconds(), self._limits.seconds
+        if most is not None and seconds >= most:
+            self._end(f"the run has lasted {seconds:,.0f} s, and at most {most:,.0f} s are allowed")
         cost, price, limit = self.cost, self._price, self._limits.price
         if cost is not None and price is not None and limit is not None and cost >= limit:
             spent, allowed = money(cost, price.currency), money(limit, price.currency)
@@ -116,8 +116,8 @@ class Guard:
 
     def _cost(self, now: datetime, price: Price) -> float:
         total = 0.0
-        for node, seen in self._nodes.values():
-            until = now if node.id in self._present else seen
+        for node, last_seen in self._nodes.values():
+            until = now if node.id in self._present else last_seen
             total += node_cost((node,), price, until, since=self._began) or 0.0
         return total
 

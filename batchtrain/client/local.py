@@ -41,9 +41,9 @@ def emulator_directory(environment: Mapping[str, str] | None = None) -> Path:
     """The data directory of this user's emulator; BATCHTRAIN_EMULATOR_DIR overrides it. Raises UsageError if the
     emulator cannot run here: everything that uses it asks for its directory first."""
     require_linux()
-    chosen = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
-    if chosen:
-        return Path(chosen).absolute()
+    directory = (os.environ if environment is None else environment).get("BATCHTRAIN_EMULATOR_DIR")
+    if directory:
+        return Path(directory).absolute()
     from platformdirs import user_data_path  # only the embedded service needs it
 
     return user_data_path("batchtrain") / "emulator"
@@ -261,7 +261,7 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
     from batchtrain.emulator import mapped_images, server  # see above
 
     home = Path(account.home)
-    unmapped = next(
+    first_image = next(
         (
             (f"job {job.id}, {where}", part.docker_image)
             for job in recipe.jobs
@@ -270,12 +270,12 @@ def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
         ),
         None,
     )
-    if unmapped is None or _only_keeps_time(recipe):
+    if first_image is None or _only_keeps_time(recipe):
         return
     with emulator_faults():
         missing = server.ask("GET", server.at(home), "engine")["missing"]
     if missing:
-        raise PlanError(f"{unmapped[0]}: {mapped_images.unserved(unmapped[1], missing, recipe.directory)}")
+        raise PlanError(f"{first_image[0]}: {mapped_images.unserved(first_image[1], missing, recipe.directory)}")
 
 
 def _only_keeps_time(recipe: Recipe) -> bool:
@@ -319,9 +319,9 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
 
 def _spans_nodes(task: Task, recipe: Recipe) -> bool:
     """Whether a gang has several nodes, as far as known from the recipe."""
-    wanted = task.multi_instance.num_instances if task.multi_instance else 1
-    if isinstance(wanted, int):
-        return wanted > 1
+    instances = task.multi_instance.num_instances if task.multi_instance else 1
+    if isinstance(instances, int):
+        return instances > 1
     count = recipe.pool.vm_count if recipe.pool else None
     return count is None or count.dedicated + count.low_priority > 1
 
@@ -334,5 +334,5 @@ def mpi_launcher(task: Task) -> tuple[str, str] | None:
     block = gang.mpi or (gang.horovod if gang.horovod is not None and gang.horovod.over == "mpi" else None)
     if block is None:
         return None
-    known = not _BRINGS_PROGRAMS.search(gang.pre_execution_command or "") and "$" not in block.executable_path
-    return block.runtime, block.executable_path if known else ""
+    is_plain = not _BRINGS_PROGRAMS.search(gang.pre_execution_command or "") and "$" not in block.executable_path
+    return block.runtime, block.executable_path if is_plain else ""

@@ -89,32 +89,32 @@ class Follow:
         self._large = False
         self._counts: Counts | None = None
 
-    def look(self, seen: Glance) -> int:
+    def look(self, glance: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
         self._turn += 1
-        if seen.counts != self._counts:
-            self._counts = seen.counts
-            self._tell(TasksSeen(self._job.id, counts=seen.counts))
-        if seen.whole:
-            return self._show_running(seen.first, named=len(seen.first) > 1)
+        if glance.counts != self._counts:
+            self._counts = glance.counts
+            self._tell(TasksSeen(self._job.id, counts=glance.counts))
+        if glance.whole:
+            return self._show_running(glance.first, is_named=len(glance.first) > 1)
         if not self._large:
             self._large = True
-            self._tell(OutputShown(self._job.id, _which_output(self._job.id, seen.counts.total)))
-        first = [task for number, task in enumerate(seen.first) if number < FIRST or task.id in self._open]
-        return self._show_running(first, named=True) + self._show_failed(seen.counts.failed)
+            self._tell(OutputShown(self._job.id, _which_output(self._job.id, glance.counts.total)))
+        first = [task for number, task in enumerate(glance.first) if number < FIRST or task.id in self._open]
+        return self._show_running(first, is_named=True) + self._show_failed(glance.counts.failed)
 
     def show_ended(self, tasks: Iterable[Task]) -> None:
         """Show the output of tasks that have ended, unless it was shown."""
-        self._show_running(tasks, named=True)
+        self._show_running(tasks, is_named=True)
 
-    def _show_running(self, tasks: Iterable[Task], *, named: bool) -> int:
+    def _show_running(self, tasks: Iterable[Task], *, is_named: bool) -> int:
         requests = 0
         for task in tasks:
             if task.id in self._closed:
                 continue
             requests += self._show_attempt(task)
             if task.state in ("running", "completed"):
-                requests += self._show(task, named)
+                requests += self._show(task, is_named)
         return requests
 
     def _show_attempt(self, task: Task) -> int:
@@ -124,21 +124,21 @@ class Follow:
             self._tell(event)
         return self._attempts.requests - before
 
-    def _show(self, task: Task, named: bool) -> int:
-        ended = task.state == "completed"
+    def _show(self, task: Task, is_named: bool) -> int:
+        is_last = task.state == "completed"
         if task.id not in self._open:
             self._open[task.id] = _FollowedTask(self._batch, self._job.id, task.id, self._tell)
-        followed = self._open[task.id]
-        requests = followed.measure(task.node, last=ended)
-        due = len(OUTPUT) if ended or self._turn % self._turns == 0 else 1
-        for file, lines in followed.new_lines(task.node, due, last=ended):
+        follower = self._open[task.id]
+        requests = follower.measure(task.node, last=is_last)
+        file_count = len(OUTPUT) if is_last or self._turn % self._turns == 0 else 1
+        for file, lines in follower.new_lines(task.node, file_count, last=is_last):
             self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
             for line in lines:
-                text = f"{task.id}: {line}" if named else line
+                text = f"{task.id}: {line}" if is_named else line
                 self._tell(OUTPUT[file](task.id, text))
-        requests += due
-        if ended:
-            followed.end()
+        requests += file_count
+        if is_last:
+            follower.end()
             self._closed.add(task.id)
             del self._open[task.id]
             if task.failed:
@@ -158,7 +158,8 @@ class Follow:
                 self._tell(TaskFailure(task.id, str(self._job.failure_of(task))))
                 requests += 2
         if count >= MOST_FAILED:
-            self._tell(OutputShown(self._job.id, _further_failures(self._job.id)))
+            listing = f"`batchtrain jobs tasks {self._job.id} --state failed` lists them"
+            self._tell(OutputShown(self._job.id, f"further failures are not shown; {listing}"))
         return requests
 
 
@@ -185,10 +186,10 @@ class _FollowedTask:
             self._stream.begin_again()
             self._node, self._found, self._has_printed, self._looks = node, None, False, 0
         look, self._looks = self._looks, self._looks + 1
-        due = not self._has_printed or look % AGAIN_LOOKS < 2
+        is_due = not self._has_printed or look % AGAIN_LOOKS < 2
         sources = ((self._records, self._stream.records), (self._own, self._stream.own))
         for number, (follower, take) in enumerate(sources):
-            is_asked = last or (due and look % 2 == number)  # one of them at each look
+            is_asked = last or (is_due and look % 2 == number)  # one of them at each look
             if self._found is follower or (is_asked and self._found is not self._records):
                 requests += 1
                 for lines in together(follower.new_lines(node, last=last)):
@@ -196,10 +197,10 @@ class _FollowedTask:
                     self._see(take(lines, time.time()))
         return requests
 
-    def new_lines(self, node: str, due: int, *, last: bool) -> Iterator[tuple[str, list[str]]]:
-        """The new lines of the first `due` files of output."""
+    def new_lines(self, node: str, file_count: int, *, last: bool) -> Iterator[tuple[str, list[str]]]:
+        """The new lines of the first `file_count` files of output."""
         assert self._stream is not None
-        for file, follower in self._files[:due]:
+        for file, follower in self._files[:file_count]:
             for lines in together(follower.new_lines(node, last=last)):
                 self._has_printed = True
                 self._see(self._stream.output(lines, time.time()))
@@ -222,7 +223,3 @@ def _which_output(job_id: str, count: int) -> str:
         f" the first {MOST_FAILED} failures are shown;"
         f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
     )
-
-
-def _further_failures(job_id: str) -> str:
-    return f"further failures are not shown; `batchtrain jobs tasks {job_id} --state failed` lists them"

@@ -40,8 +40,8 @@ class Login(NamedTuple):
 def key_of(recipe: Recipe) -> str:
     """The path of the private key of the login; empty if the user gave only a public key."""
     ssh = recipe.pool.ssh if recipe.pool else None
-    own = ssh and (ssh.ssh_public_key or ssh.ssh_public_key_data)
-    return (ssh.ssh_private_key if ssh else "") or ("" if own else str(Placeholders(recipe).key_pair()))
+    public_key = ssh and (ssh.ssh_public_key or ssh.ssh_public_key_data)
+    return (ssh.ssh_private_key if ssh else "") or ("" if public_key else str(Placeholders(recipe).key_pair()))
 
 
 def words(user: str, key: str, endpoint: Endpoint, options: Sequence[str] = ()) -> tuple[str, ...]:

@@ -146,8 +146,8 @@ def _fetched(
             tasks = job.tasks
             recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
             job.raise_failed(tasks, logs=str(orphan.run.path / "logs"))
-        except TaskFailed as raised:
-            failure = raised
+        except TaskFailed as error:
+            failure = error
         except BaseException:
             recording.release()
             raise

@@ -99,11 +99,11 @@ def run(
     if origin is not None:
         directory.check(origin.root)
         orphans.end_met(client, recipe, origin.root, tell, reuse=reuse)
-    replaced = _refuse_standing(client, recipe, origin, tell, reuse=reuse)
+    old_jobs = _refuse_standing(client, recipe, origin, tell, reuse=reuse)
     return _outcome(
         client,
         recipe,
-        lambda work: _create_and_follow(work, replaced, reuse=reuse),
+        lambda work: _create_and_follow(work, old_jobs, reuse=reuse),
         foreseen=foreseen,
         kept_kinds=KINDS if keep else ("pool",) if reuse else (),
         guard=guard,
@@ -200,8 +200,8 @@ def _outcome(
             finally:
                 interrupts.hold()
                 guard.armed = False  # a limit ends the work, and not the cleaning up after it
-        except BaseException as raised:  # noqa: BLE001 - every end of the work is an end of the command
-            error = raised
+        except BaseException as exception:  # noqa: BLE001 - every end of the work is an end of the command
+            error = exception
         problem = _end(ending, recorder, error, outcome.failure)
     if error is not None:
         raise error
@@ -217,9 +217,9 @@ def _end(
     whose work succeeded fails.
     """
     ending.settle()
-    added, submitted = ending.register.tasks_added, ending.submitted
-    stays = error is not None and leaves(error, added=added, submitted=submitted)
-    unsafe = recorder.fetch_rest(ending, error, stops=not stays) if error is not None and added else recorder.unsafe
+    has_tasks, is_submitted = ending.register.tasks_added, ending.submitted
+    stays = error is not None and leaves(error, has_tasks=has_tasks, is_submitted=is_submitted)
+    unsafe = recorder.fetch_rest(ending, error, stops=not stays) if error is not None and has_tasks else recorder.unsafe
     if not stays and not unsafe:
         ending.delete()
     ending.say_left(error)
@@ -361,15 +361,15 @@ class Recorder:
         A signal ends the fetching: what is not here then is not kept for it.
         """
         jobs = [thing.id for thing in ending.register.things() if thing.kind == "job" and thing.id in self._recordings]
-        rest = [job_id for job_id in jobs if job_id not in self._fetched]
+        job_ids = [job_id for job_id in jobs if job_id not in self._fetched]
         if isinstance(error, (NotAllowed, TimedOut, Unreachable)):
-            return dict.fromkeys(rest, str(error))
-        if rest and isinstance(error, (KeyboardInterrupt, LimitReached)):
+            return dict.fromkeys(job_ids, str(error))
+        if job_ids and isinstance(error, (KeyboardInterrupt, LimitReached)):
             limit = isinstance(error, LimitReached)
             skips = "Ctrl-C skips them" if limit else "Ctrl-C again skips them"
             ending.tell(ResultsFetching("", f"{error if limit else 'interrupted'}; fetching the results ({skips})"))
         reasons: dict[str, str] = {}
-        for job_id in rest if stops and "job" not in ending.kept_kinds else ():
+        for job_id in job_ids if stops and "job" not in ending.kept_kinds else ():
             if ending.is_hurried:
                 return self._skip(ending)
             if job_id not in ending.ended:
@@ -378,8 +378,8 @@ class Recorder:
                     return self._skip(ending)
                 if isinstance(failed, Unreachable):
                     ending.tell(ResultsFailed(job_id, f"the results could not be fetched: {failed}"))
-                    return dict.fromkeys(rest, str(failed))
-        for job_id in rest:
+                    return dict.fromkeys(job_ids, str(failed))
+        for job_id in job_ids:
             if ending.is_hurried:
                 return self._skip(ending)
             failed = ending.error_of(partial(self._fetch_after_error, job_id))
@@ -413,8 +413,8 @@ class Recorder:
                 state = "interrupted" if isinstance(reason, (KeyboardInterrupt, LimitReached)) else "failed"
             try:
                 recording.end(state, reason)
-            except Exception as raised:  # noqa: BLE001 - a record that cannot be written ends no ending
-                unwritten = unwritten or raised
+            except Exception as fault:  # noqa: BLE001 - a record that cannot be written ends no ending
+                unwritten = unwritten or fault
         return unwritten
 
     def say(self) -> None:
@@ -424,7 +424,7 @@ class Recorder:
                 self._tell(Results(recording.job_id, recording.conclusion()))
 
 
-def _create_and_follow(work: _Work, replaced: Mapping[str, datetime | None], *, reuse: bool) -> Outcome:
+def _create_and_follow(work: _Work, old_jobs: Mapping[str, datetime | None], *, reuse: bool) -> Outcome:
     client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
     timeout = POOL_SECONDS if work.timeout is None else work.timeout
     ending.price = price_of(recipe, client.account.region)
@@ -432,7 +432,7 @@ def _create_and_follow(work: _Work, replaced: Mapping[str, datetime | None], *, 
     if needs_pool(recipe):
         create = client.pools.ready if reuse else client.pools.add
         ending.pool = create(recipe, timeout=timeout, tell=work.tell, foreseen=foreseen, register=ending.register)
-    for job_id, created in replaced.items():
+    for job_id, created in old_jobs.items():
         _replace(client, job_id, created, work.tell)
     client.jobs.add_all(
         recipe, tell=work.tell, timeout=timeout, foreseen=foreseen, resume=False, register=ending.register
@@ -444,23 +444,23 @@ def _create_and_follow(work: _Work, replaced: Mapping[str, datetime | None], *, 
 def _all_followed(work: _Work) -> Outcome:
     """Follow the jobs one after the other, and fetch the results of each."""
     recorder, jobs = work.recorder, work.recipe.jobs
-    ended: list[Task] = []
+    all_tasks: list[Task] = []
     failures: list[TaskFailed] = []
     for number, settings in enumerate(jobs, 1):
         job = work.client.jobs.handle(settings.id)
         tasks = _followed(work, job, settings)
         work.ending.ended.add(job.id)
-        ended.extend(tasks)
+        all_tasks.extend(tasks)
         recorder.fetch(job.id, tasks)
         failure = None
         try:
             job.raise_failed(tasks, logs=recorder.logs(job.id))
-        except TaskFailed as raised:  # made now, while the task's files can still be read
-            failures.append(failure := raised)
+        except TaskFailed as error:  # made now, while the task's files can still be read
+            failures.append(failure := error)
             if number < len(jobs):
                 work.tell(JobFailed(job.id, f"{failure}; the next jobs continue"))
         recorder.end(job.id, failure)
-    return Outcome(Table(ended), failures[0] if failures else None)
+    return Outcome(Table(all_tasks), failures[0] if failures else None)
 
 
 def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
@@ -472,8 +472,8 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
     follow = Follow(client.batch, job, deadline.tell, lines=work.recorder.lines, turns=client.pace.turns)
 
-    def look_within_limits(seen: Glance) -> int:
-        requests = follow.look(seen)
+    def look_within_limits(glance: Glance) -> int:
+        requests = follow.look(glance)
         if guard.due():
             pool_id = read.job(client.batch, job.id).pool
             requests += 1
@@ -533,10 +533,10 @@ def seconds_for(job: JobSettings) -> float:
     return total + POOL_SECONDS if total and job.merge_task is None else JOB_SECONDS
 
 
-def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
+def leaves(error: BaseException, *, has_tasks: bool, is_submitted: bool) -> bool:
     """Whether everything is kept after an error: a running training is worth more than the cost of its nodes.
 
-    added: some task was added. submitted: everything was. Everything is deleted after Ctrl-C, at a limit, after a
+    has_tasks: some task was added. is_submitted: all were. Everything is deleted after Ctrl-C, at a limit, after a
     refused submission, and if the work was deleted. A deadline, a lost connection, and a bug of batchtrain are
     unrelated to the training.
     """
@@ -546,7 +546,7 @@ def leaves(error: BaseException, *, added: bool, submitted: bool) -> bool:
         return True
     if isinstance(error, NotFound) and error.code in GONE:
         return False
-    return submitted if isinstance(error, BatchtrainError) else added
+    return is_submitted if isinstance(error, BatchtrainError) else has_tasks
 
 
 def _refuse_standing(

@@ -80,16 +80,16 @@ class TaskFiles:
         matches, and ServiceError at the end if some files could not be fetched.
         """
         parts = self._parts(node, all_nodes=all_nodes)
-        chosen = [(part, file) for part, file in self._listed(parts) if _means(patterns, file.path)]
-        if not chosen:
-            named = " or ".join(f"`{pattern}`" for pattern in patterns) or "anything"
+        matches = [(part, file) for part, file in self._listed(parts) if _means(patterns, file.path)]
+        if not matches:
+            targets = " or ".join(f"`{pattern}`" for pattern in patterns) or "anything"
             raise NotFound(
-                f"task {self.job_id}/{self.id} has no file {named}; `batchtrain jobs files {self.job_id} {self.id}"
+                f"task {self.job_id}/{self.id} has no file {targets}; `batchtrain jobs files {self.job_id} {self.id}"
                 " --all-nodes` lists its files",
                 code="FileNotFound",
             )
         several = len(parts) > 1
-        names = ((part, file, f"{part.name}/" if several else "") for part, file in chosen)
+        names = ((part, file, f"{part.name}/" if several else "") for part, file in matches)
         files = [(part.tree, file, f"{node}{file.path.removeprefix('wd/')}") for part, file, node in names]
         return fetch(self._client, files, Path(directory), progress)
 
@@ -98,11 +98,11 @@ class TaskFiles:
         (part,) = self._parts(node, all_nodes=False)
         for candidate in (path, f"wd/{path}"):
             try:
-                seen = downloads.size_of(self._client.batch, part.tree, candidate)
+                file = downloads.size_of(self._client.batch, part.tree, candidate)
             except NotFound as error:
                 missing = error
                 continue
-            return io.BufferedReader(RemoteFile(self._client, part.tree, seen), BLOCK)
+            return io.BufferedReader(RemoteFile(self._client, part.tree, file), BLOCK)
         raise missing
 
     def _parts(self, node: str | None, *, all_nodes: bool) -> tuple[Part, ...]:
@@ -114,11 +114,11 @@ class TaskFiles:
         if node is None:
             return all_parts[:1]
         ids = nodes_called(node, (part.node for part in all_parts))
-        named = tuple(part for part in all_parts if part.node in ids or part.name == node)
-        if len(named) != 1:
-            listed = ", ".join(f"{part.name} ({part.node})" for part in all_parts)
-            raise UsageError(f"task {self.job_id}/{self.id} did not run on one node `{node}`; its nodes are {listed}")
-        return named
+        matches = tuple(part for part in all_parts if part.node in ids or part.name == node)
+        if len(matches) != 1:
+            names = ", ".join(f"{part.name} ({part.node})" for part in all_parts)
+            raise UsageError(f"task {self.job_id}/{self.id} did not run on one node `{node}`; its nodes are {names}")
+        return matches
 
     def _listed(self, parts: Iterable[Part]) -> Iterator[tuple[Part, File]]:
         return ((part, file) for part in parts for file in downloads.listed(self._client.batch, part.tree))
@@ -135,14 +135,14 @@ def get_node_files(
 ) -> Table[GotRow]:
     """Fetch files of a node. Raises NotFound if no file matches a pattern."""
     tree = downloads.node_tree(pool_id, node_id)
-    chosen = [file for file in downloads.listed(client.batch, tree) if _means(patterns, file.path)]
-    if not chosen:
-        named = " or ".join(f"`{pattern}`" for pattern in patterns)
+    matches = [file for file in downloads.listed(client.batch, tree) if _means(patterns, file.path)]
+    if not matches:
+        pattern_text = " or ".join(f"`{pattern}`" for pattern in patterns)
         raise NotFound(
-            f"node {node_id} has no file {named}; `batchtrain pool files {pool_id} {node_id}` lists its files",
+            f"node {node_id} has no file {pattern_text}; `batchtrain pool files {pool_id} {node_id}` lists its files",
             code="FileNotFound",
         )
-    return fetch(client, [(tree, file, file.path) for file in chosen], directory, progress)
+    return fetch(client, [(tree, file, file.path) for file in matches], directory, progress)
 
 
 def _means(patterns: tuple[str, ...], path: str) -> bool:
@@ -156,20 +156,20 @@ def fetch(
 ) -> Table[GotRow]:
     """Fetch files to names below a directory. Raises ServiceError at the end if some were not fetched."""
     names = LocalNames()
-    wanted = [Wanted(tree, file, directory / names.of(f"{tree.url}:{file.path}", name)) for tree, file, name in files]
-    progress.begin(len(wanted), sum(item.file.size for item in wanted))
-    rows = {item: GotRow(item.file.path, item.file.size, str(item.target), "", "unchanged") for item in wanted}
-    missing = [item for item in wanted if not there(item.target, item.file)]
+    items = [Wanted(tree, file, directory / names.of(f"{tree.url}:{file.path}", name)) for tree, file, name in files]
+    progress.begin(len(items), sum(item.file.size for item in items))
+    rows = {item: GotRow(item.file.path, item.file.size, str(item.target), "", "unchanged") for item in items}
+    missing = [item for item in items if not there(item.target, item.file)]
     failed: list[Fetched] = []
-    for done in downloads.fetch(client.batch, missing, progress.moved, patience=client.patience):
-        if not done.sha256:
-            failed.append(done)
-        rows[done.wanted] = rows[done.wanted]._replace(size=done.size, sha256=done.sha256, note=done.reason)
+    for result in downloads.fetch(client.batch, missing, progress.moved, patience=client.patience):
+        if not result.sha256:
+            failed.append(result)
+        rows[result.wanted] = rows[result.wanted]._replace(size=result.size, sha256=result.sha256, note=result.reason)
     if failed:
-        reasons = dict.fromkeys(done.reason for done in failed)
+        reasons = dict.fromkeys(result.reason for result in failed)
         first = printable(failed[0].wanted.file.path)
         raise ServiceError(
-            f"{len(failed)} of {len(wanted)} files were not fetched to {directory}, such as {first}:"
+            f"{len(failed)} of {len(items)} files were not fetched to {directory}, such as {first}:"
             f" {'; '.join(reasons)}"
         )
     return Table(rows.values())
@@ -178,9 +178,9 @@ def fetch(
 class RemoteFile(io.RawIOBase):
     """A file of a node with the interface of a Python file object."""
 
-    def __init__(self, client: Service, tree: Tree, seen: File) -> None:
-        self._client, self._tree, self._seen, self._at = client, tree, seen, 0
-        self.name = seen.path
+    def __init__(self, client: Service, tree: Tree, file: File) -> None:
+        self._client, self._tree, self._seen, self._at = client, tree, file, 0
+        self.name = file.path
 
     def readable(self) -> bool:
         return True

@@ -84,8 +84,8 @@ def _missing(_: Request, error: HTTPException) -> Response:
 async def _sign_in(keys: Keys, request: Request) -> Response:
     """Exchange the token for a cookie that scripts of the page cannot read."""
     with suppress(msgspec.DecodeError):
-        given = msgspec.json.decode(await request.body(), type=dict[str, str]).get("token", "")
-        if same(given, keys.token):
+        token = msgspec.json.decode(await request.body(), type=dict[str, str]).get("token", "")
+        if same(token, keys.token):
             answer = Response(status_code=204)
             answer.set_cookie(keys.cookie, keys.session, httponly=True, samesite="strict", path="/")
             return answer
@@ -103,17 +103,17 @@ async def _page(request: Request) -> Response:
 
 def _answering(row: Document, connection: Connection, budget: Budget) -> Callable[[Request], Any]:
     async def answer(request: Request) -> Response:
-        asked = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
-        answered = await run_in_threadpool(
-            _patiently, functools.partial(row.read, connection, asked), connection, budget, row.cost
+        inputs = Asked(request.path_params, {name: request.query_params.getlist(name) for name in request.query_params})
+        result = await run_in_threadpool(
+            _patiently, functools.partial(row.read, connection, inputs), connection, budget, row.cost
         )
         headers = {}
-        if isinstance(answered, Found):
-            if answered.next:
-                query = urlencode({**request.query_params, "skip": answered.next})
+        if isinstance(result, Found):
+            if result.next:
+                query = urlencode({**request.query_params, "skip": result.next})
                 headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
-            answered = answered.value
-        return Response(msgspec.json.encode(answered), headers=headers, media_type="application/json")
+            result = result.value
+        return Response(msgspec.json.encode(result), headers=headers, media_type="application/json")
 
     return answer
 
@@ -152,8 +152,8 @@ async def _events(board: Board, request: Request) -> Response:
     names = request.query_params.getlist("watch")
     if not 0 < len(names) <= MOST_WATCHED:
         raise UsageError(f"watch from 1 to {MOST_WATCHED} documents: /api/v1/events?watch=/jobs&watch=/pools")
-    given = request.headers.get("last-event-id", "").split(",")
-    positions = given if len(given) == len(names) else [""] * len(names)
+    event_ids = request.headers.get("last-event-id", "").split(",")
+    positions = event_ids if len(event_ids) == len(names) else [""] * len(names)
     for name in names:
         board.make(name)
     return _Stream(board, names, positions)
@@ -176,22 +176,22 @@ class _Stream(StreamingResponse):
 
 
 async def _news(board: Board, viewer: Viewer, positions: list[str]) -> AsyncIterator[bytes]:
-    known: list[str] = [""] * len(positions)
+    troubles: list[str] = [""] * len(positions)
     beaten = float("-inf")
     while not board.closed:
-        sent = False
-        for index, watched in enumerate(viewer.watched):
-            if (news := watched.topic.since(positions[index])) is not None:
-                positions[index], sent = news.position, True
-                yield _event("news", watched.name, watched.at, positions, news.body)
-            if watched.trouble != known[index]:
-                known[index] = watched.trouble
-                yield _event("trouble", watched.name, watched.at, positions, msgspec.json.encode(watched.trouble))
+        has_news = False
+        for index, entry in enumerate(viewer.watched):
+            if (news := entry.topic.since(positions[index])) is not None:
+                positions[index], has_news = news.position, True
+                yield _event("news", entry.name, entry.at, positions, news.body)
+            if entry.trouble != troubles[index]:
+                troubles[index] = entry.trouble
+                yield _event("trouble", entry.name, entry.at, positions, msgspec.json.encode(entry.trouble))
         if time.monotonic() - beaten >= BEAT:
             beaten = time.monotonic()
-            ages = {watched.name: watched.at for watched in viewer.watched}
+            ages = {entry.name: entry.at for entry in viewer.watched}
             yield b"event: beat\ndata: " + msgspec.json.encode(ages) + b"\n\n"
-        if not sent:
+        if not has_news:
             await viewer.wait(BEAT)
         await asyncio.sleep(0)
 
@@ -224,12 +224,12 @@ async def _task_file(connection: Connection, budget: Budget, request: Request) -
         raise HTTPException(416, f"the file has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
     start, end = span
     headers["Content-Length"] = str(end - start)
-    whole = "range" not in request.headers
-    if not whole:
+    is_whole = "range" not in request.headers
+    if not is_whole:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     read = functools.partial(downloads.read, connection.batch, tree, path)
     blocks = _blocks(read, budget, start, end) if request.method != "HEAD" else iter(())
-    status = 200 if whole else 206
+    status = 200 if is_whole else 206
     return StreamingResponse(blocks, status, headers, media_type="text/plain; charset=utf-8")
 
 

@@ -149,8 +149,8 @@ class Board:
                 if name not in self._watched:
                     self._watched[name] = Watched(name, self.make(name), self._clock.now())
             viewer = Viewer([self._watched[name] for name in names])
-            for watched in viewer.watched:
-                watched.viewers += 1
+            for entry in viewer.watched:
+                entry.viewers += 1
             self._viewers.append(viewer)
             self._changed.notify()
         try:
@@ -158,62 +158,62 @@ class Board:
         finally:
             with self._changed:
                 self._viewers.remove(viewer)
-                for watched in viewer.watched:
-                    watched.viewers -= 1
-                    if not watched.viewers:
-                        self._watched.pop(watched.name, None)
+                for entry in viewer.watched:
+                    entry.viewers -= 1
+                    if not entry.viewers:
+                        self._watched.pop(entry.name, None)
 
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (watched := self._next()) is not None:
-            self._read(watched)
+        while (entry := self._next()) is not None:
+            self._read(entry)
             for viewer in tuple(self._viewers):
-                if watched in viewer.watched:
+                if entry in viewer.watched:
                     viewer.wake()
 
     def _next(self) -> Watched | None:
         """The next topic to read, when it is due; None at the end."""
         with self._changed:
             while not self._closed:
-                delays = [(self._delay(watched), watched) for watched in self._watched.values()]
-                delay, watched = min(delays, key=lambda pair: pair[0], default=(None, None))
-                if watched is not None and delay is not None and delay <= 0:
-                    return watched
+                delays = [(self._delay(entry), entry) for entry in self._watched.values()]
+                delay, entry = min(delays, key=lambda pair: pair[0], default=(None, None))
+                if entry is not None and delay is not None and delay <= 0:
+                    return entry
                 self._changed.wait(delay)
         return None
 
-    def _delay(self, watched: Watched) -> float:
-        delay = watched.due - self._clock.now()
-        return max(delay, self._budget.delay()) if watched.topic.remote else delay
+    def _delay(self, entry: Watched) -> float:
+        delay = entry.due - self._clock.now()
+        return max(delay, self._budget.delay()) if entry.topic.remote else delay
 
-    def _read(self, watched: Watched) -> None:
+    def _read(self, entry: Watched) -> None:
         began = self._clock.now()
         try:
             with retry.until(began):  # one attempt: this thread itself repeats, and the page shows why
-                self._budget.spend(watched.topic.read())
+                self._budget.spend(entry.topic.read())
         except BatchtrainError as error:
-            self._failed(watched, error, str(error))
+            self._failed(entry, error, str(error))
         except Exception as error:  # the door of the thread: a bug in one topic must not stop the others
-            LOG.exception("reading %s", watched.name)
-            self._failed(watched, error, f"this is a bug of batchtrain: {error!r}")
+            LOG.exception("reading %s", entry.name)
+            self._failed(entry, error, f"this is a bug of batchtrain: {error!r}")
         else:
-            watched.at, watched.trouble, watched.failures = time.time(), "", 0
-            watched.due = self._clock.now() + self._pause(watched.topic, self._clock.now() - began)
+            entry.at, entry.trouble, entry.failures = time.time(), "", 0
+            entry.due = self._clock.now() + self._pause(entry.topic, self._clock.now() - began)
 
     def _pause(self, topic: Topic, took: float) -> float:
         if topic.remote and not self._near:
             return topic.seconds
         return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
 
-    def _failed(self, watched: Watched, error: Exception, text: str) -> None:
-        watched.trouble = masked_text(text)
-        watched.failures += 1
-        self._budget.spend(1 if watched.topic.remote else 0)
+    def _failed(self, entry: Watched, error: Exception, text: str) -> None:
+        entry.trouble = masked_text(text)
+        entry.failures += 1
+        self._budget.spend(1 if entry.topic.remote else 0)
         if isinstance(error, ServiceError) and error.code in THROTTLED:
             self._budget.exhaust(THROTTLED_SECONDS)
-        near = self._near or not watched.topic.remote
-        pause = NEAR_SECONDS if near else watched.topic.seconds
+        near = self._near or not entry.topic.remote
+        pause = NEAR_SECONDS if near else entry.topic.seconds
         longest = LONGEST_NEAR_PAUSE if near else LONGEST_PAUSE
-        watched.due = self._clock.now() + min(pause * 2 ** min(watched.failures, 10), longest)
+        entry.due = self._clock.now() + min(pause * 2 ** min(entry.failures, 10), longest)
         self._renew()

@@ -40,17 +40,17 @@ class Keys(NamedTuple):
 
     def bearer(self, headers: Mapping[str, str]) -> bool:
         """Whether a request has the token in its header."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and same(given.strip(), self.token)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and same(token.strip(), self.token)
 
     def signed_in(self, headers: Mapping[str, str]) -> bool:
         """Whether a request has the cookie."""
         return same(cookie_parser(headers.get("cookie", "")).get(self.cookie, ""), self.session)
 
 
-def same(given: str, secret: str) -> bool:
+def same(text: str, secret: str) -> bool:
     """Compares in constant time."""
-    return hmac.compare_digest(given.encode(), secret.encode())
+    return hmac.compare_digest(text.encode(), secret.encode())
 
 
 class Refusal(NamedTuple):
@@ -76,7 +76,7 @@ class Guard:
                 _protect(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
-        app = _answer(refusal) if refusal else self._app
+        app = JSONResponse({"error": refusal.message}, refusal.status) if refusal else self._app
         await app(scope, receive, guarded)
 
     def refusal(self, method: str, path: str, headers: Headers) -> Refusal | None:
@@ -116,10 +116,6 @@ def _name_of(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-
-
-def _answer(refusal: Refusal) -> ASGIApp:
-    return JSONResponse({"error": refusal.message}, refusal.status)
 
 
 def _protect(headers: MutableHeaders, path: str) -> None:

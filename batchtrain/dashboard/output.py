@@ -139,15 +139,15 @@ class Output:
     def since(self, position: str) -> News | None:
         """The bytes after a position as text. A new viewer gets the end of the file."""
         with self._lock:
-            end, kept = self._end, self._kept
+            end, buffer = self._end, self._kept
         if end is None:
             return None
-        first, begins = end - len(kept), not position.isdigit()
+        first, begins = end - len(buffer), not position.isdigit()
         start = max(end - FIRST, first) if begins else int(position)
         if start > end:
             return News(str(first), msgspec.json.encode({"start": first, "end": first, "text": "", "again": True}))
-        skipped, start = max(first - start, 0), max(start, first)
-        content = _whole(kept[start - first :][:AT_MOST])
+        skipped_bytes, start = max(first - start, 0), max(start, first)
+        content = _whole(buffer[start - first :][:AT_MOST])
         if begins and start and (cut := content.find(b"\n") + 1):
             start, content = start + cut, content[cut:]
         if not content and not begins:
@@ -156,7 +156,7 @@ class Output:
             "start": start,
             "end": start + len(content),
             "text": content.decode("utf-8", "replace"),
-            "skipped": skipped,
+            "skipped": skipped_bytes,
         }
         return News(str(start + len(content)), msgspec.json.encode(body))
 
@@ -165,8 +165,8 @@ def _whole(content: bytes) -> bytes:
     """Without a character at the end that is cut: its rest comes later."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(content)
-    rest, _ = decoder.getstate()
-    return content[: len(content) - len(rest)]
+    incomplete, _ = decoder.getstate()
+    return content[: len(content) - len(incomplete)]
 
 
 # --- what the lines say ---------------------------------------------------------------------------------------------
@@ -264,13 +264,13 @@ def thinned(values: Sequence[Value], most: int) -> list[Value]:
         return list(values)
     parts = max(most // 2 - 1, 1)
     bounds = [1 + (len(values) - 2) * part // parts for part in range(parts + 1)]
-    kept = [values[0]]
+    points = [values[0]]
     for start, end in pairwise(bounds):
         part = values[start:end]
         if part:
             low, high = (choose((row[2], index) for index, row in enumerate(part))[1] for choose in (min, max))
-            kept += [part[index] for index in sorted({low, high})]
-    return [*kept, values[-1]]
+            points += [part[index] for index in sorted({low, high})]
+    return [*points, values[-1]]
 
 
 class Numbered:

@@ -72,13 +72,13 @@ class Document(NamedTuple):
 
 def account(connection: Connection, _: Asked) -> dict[str, Any]:
     """The account, and what may be done with it."""
-    known = connection.account
+    batch_account = connection.account
     return {
-        "name": known.name if known else "",
-        "endpoint": known.endpoint if known else "",
-        "emulated": bool(known and known.emulated),
-        "option": known.option if known else "",
-        "start": _first_commands(known.option if known else " --local"),
+        "name": batch_account.name if batch_account else "",
+        "endpoint": batch_account.endpoint if batch_account else "",
+        "emulated": bool(batch_account and batch_account.emulated),
+        "option": batch_account.option if batch_account else "",
+        "start": _first_commands(batch_account.option if batch_account else " --local"),
         "runs_dir": str(connection.runs),
         "changes": connection.changes,
         "version": __version__,
@@ -97,12 +97,12 @@ def _first_commands(option: str) -> tuple[str, ...]:
 FIRST_RECIPE = "mpi4py-MPICH"
 
 
-def overview(connection: Connection, asked: Asked) -> dict[str, Any]:
+def overview(connection: Connection, request: Asked) -> dict[str, Any]:
     """Pools with the states of their nodes, the newest jobs, and the newest runs."""
     runs = recorded.listed(connection.runs)[:8]
     if connection.account is None:
         return {"pools": [], "jobs": [], "runs": runs}
-    return {"pools": pools(connection, asked), "jobs": _jobs(connection)[:20], "runs": runs}
+    return {"pools": pools(connection, request), "jobs": _jobs(connection)[:20], "runs": runs}
 
 
 def pools(connection: Connection, _: Asked) -> list[dict[str, Any]]:
@@ -111,21 +111,21 @@ def pools(connection: Connection, _: Asked) -> list[dict[str, Any]]:
     return [{**shown(pool), "node_states": counts.get(pool.id, {})} for pool in connection.client.pools.list()]
 
 
-def pool(connection: Connection, asked: Asked) -> dict[str, Any]:
+def pool(connection: Connection, request: Asked) -> dict[str, Any]:
     """One pool, with the price of an hour of its nodes."""
-    pool = read.pool(connection.batch, asked.names["pool"])
+    pool = read.pool(connection.batch, request.names["pool"])
     price = connection.price(pool.vm_size)
     return {**shown(pool), "price": price._asdict() if price else None}
 
 
-def nodes(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+def nodes(connection: Connection, request: Asked) -> list[dict[str, Any]]:
     """The nodes of a pool."""
-    return [_node(row) for row in read.nodes(connection.batch, asked.names["pool"], read.WORKING_NODE)]
+    return [_node(row) for row in read.nodes(connection.batch, request.names["pool"], read.WORKING_NODE)]
 
 
-def node(connection: Connection, asked: Asked) -> dict[str, Any]:
+def node(connection: Connection, request: Asked) -> dict[str, Any]:
     """One node."""
-    return _node(read.node(connection.batch, asked.names["pool"], asked.names["node"]))
+    return _node(read.node(connection.batch, request.names["pool"], request.names["node"]))
 
 
 NODE = (
@@ -141,9 +141,9 @@ def _node(node: Node) -> dict[str, Any]:
     return {**shown(node, NODE), "node_hours": None if hours is None else max(hours, 0.0)}
 
 
-def jobs(connection: Connection, asked: Asked) -> Found:
+def jobs(connection: Connection, request: Asked) -> Found:
     """Jobs, the newest first. Query: state, prefix, skip."""
-    state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.number("skip") or 0
+    state, prefix, skip = request.word("state"), request.word("prefix"), request.number("skip") or 0
     rows = [row for row in _jobs(connection) if row["id"].startswith(prefix) and (not state or row["state"] == state)]
     more = str(skip + ROWS) if len(rows) > skip + ROWS else ""
     return Found(rows[skip : skip + ROWS], more)
@@ -154,44 +154,44 @@ def _jobs(connection: Connection) -> list[dict[str, Any]]:
     oldest = datetime.min.replace(tzinfo=timezone.utc)
     rows = sorted(connection.client.jobs.list(), key=lambda row: row.created or oldest, reverse=True)
     most = COUNTED_NEAR if connection.near else COUNTED_JOBS
-    counted = {row.id for row in sorted(rows, key=lambda row: row.state == "completed")[:most]}
-    return [shown(read.counted_job(connection.batch, row.id) if row.id in counted else row) for row in rows]
+    counted_ids = {row.id for row in sorted(rows, key=lambda row: row.state == "completed")[:most]}
+    return [shown(read.counted_job(connection.batch, row.id) if row.id in counted_ids else row) for row in rows]
 
 
-def job(connection: Connection, asked: Asked) -> dict[str, Any]:
+def job(connection: Connection, request: Asked) -> dict[str, Any]:
     """One job with the counts of its tasks, and its newest recorded run."""
-    job = read.counted_job(connection.batch, asked.names["job"])
+    job = read.counted_job(connection.batch, request.names["job"])
     return {**shown(job), "run": recorded.of_job(connection.runs, job.id, job.created)}
 
 
-def plan(connection: Connection, asked: Asked) -> dict[str, Any]:
+def plan(connection: Connection, request: Asked) -> dict[str, Any]:
     """The requests of a job as the service keeps them, without secrets: the job, and its first tasks."""
-    job_id = asked.names["job"]
+    job_id = request.names["job"]
     first = read.task_page(connection.batch, job_id, limit=PLANNED_TASKS)
     tasks = [read.task_document(connection.batch, job_id, task.id) for task in first.tasks]
     document: dict[str, Any] = masked_request({"job": read.job_document(connection.batch, job_id), "tasks": tasks})
     return {**document, "more": bool(first.next)}
 
 
-def pool_plan(connection: Connection, asked: Asked) -> dict[str, Any]:
+def pool_plan(connection: Connection, request: Asked) -> dict[str, Any]:
     """The request of a pool as the service keeps it, without secrets."""
-    document: dict[str, Any] = masked_request(read.pool_document(connection.batch, asked.names["pool"]))
+    document: dict[str, Any] = masked_request(read.pool_document(connection.batch, request.names["pool"]))
     return document
 
 
-def timeline(connection: Connection, asked: Asked) -> dict[str, Any]:
+def timeline(connection: Connection, request: Asked) -> dict[str, Any]:
     """When which task ran on which node: the first tasks of a job."""
-    page = read.task_page(connection.batch, asked.names["job"], limit=BARS)
+    page = read.task_page(connection.batch, request.names["job"], limit=BARS)
     names = ("id", "state", "result", "exit_code", "node", "started", "ended")
     return {"tasks": [shown(task, names) for task in page.tasks], "more": bool(page.next)}
 
 
-def tasks(connection: Connection, asked: Asked) -> Found:
+def tasks(connection: Connection, request: Asked) -> Found:
     """A page of the tasks of a job: of the whole job first the failed ones, then the running ones, then the others.
     Query: state, prefix, skip, limit."""
-    state, prefix, skip = asked.word("state"), asked.word("prefix"), asked.word("skip")
-    given = asked.number("limit")
-    limit = ROWS if given is None else given
+    state, prefix, skip = request.word("state"), request.word("prefix"), request.word("skip")
+    requested_limit = request.number("limit")
+    limit = ROWS if requested_limit is None else requested_limit
     if not 0 < limit <= ROWS:
         raise UsageError(f"`limit` is a number of tasks from 1 to {ROWS}")
     filters = (service_tasks.filter_of(state),) if state else FAILED_FIRST
@@ -201,7 +201,7 @@ def tasks(connection: Connection, asked: Asked) -> Found:
         if len(rows) == limit:
             return Found(rows, f"{at}:")
         where = service_tasks.both(filters[at], service_tasks.starting(prefix))
-        page = read.task_page(connection.batch, asked.names["job"], where=where, skip=token, limit=limit - len(rows))
+        page = read.task_page(connection.batch, request.names["job"], where=where, skip=token, limit=limit - len(rows))
         rows += map(task_row, page.tasks)
         if page.next:
             return Found(rows, f"{at}:{page.next}")
@@ -209,61 +209,61 @@ def tasks(connection: Connection, asked: Asked) -> Found:
     return Found(rows, "")
 
 
-def task(connection: Connection, asked: Asked) -> dict[str, Any]:
+def task(connection: Connection, request: Asked) -> dict[str, Any]:
     """One task, its nodes, and why it failed."""
-    return connection.outputs(asked.names["job"], asked.names["task"]).document()
+    return connection.outputs(request.names["job"], request.names["task"]).document()
 
 
-def files(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+def files(connection: Connection, request: Asked) -> list[dict[str, Any]]:
     """The files of a task."""
-    return connection.outputs(asked.names["job"], asked.names["task"]).files()
+    return connection.outputs(request.names["job"], request.names["task"]).files()
 
 
-def logs(connection: Connection, asked: Asked) -> dict[str, Any]:
+def logs(connection: Connection, request: Asked) -> dict[str, Any]:
     """A part of the output of a task. Query: file, rank, start or end, limit."""
-    return connection.outputs(asked.names["job"], asked.names["task"]).log(
-        asked.word("file") or STDOUT,
-        start=asked.number("start"),
-        end=asked.number("end"),
-        limit=asked.number("limit") or LIMIT,
-        rank=asked.number("rank"),
+    return connection.outputs(request.names["job"], request.names["task"]).log(
+        request.word("file") or STDOUT,
+        start=request.number("start"),
+        end=request.number("end"),
+        limit=request.number("limit") or LIMIT,
+        rank=request.number("rank"),
     )
 
 
-def metrics(connection: Connection, asked: Asked) -> dict[str, Any]:
+def metrics(connection: Connection, request: Asked) -> dict[str, Any]:
     """The curves of a task, by metric and rank."""
-    outputs = connection.outputs(asked.names["job"], asked.names["task"])
+    outputs = connection.outputs(request.names["job"], request.names["task"])
     outputs.metrics().read()
     return outputs.numbers.metrics()
 
 
-def ranks(connection: Connection, asked: Asked) -> list[dict[str, Any]]:
+def ranks(connection: Connection, request: Asked) -> list[dict[str, Any]]:
     """What each rank of a task printed last."""
-    outputs = connection.outputs(asked.names["job"], asked.names["task"])
+    outputs = connection.outputs(request.names["job"], request.names["task"])
     outputs.ranks().read()
     return outputs.numbers.ranks()
 
 
-def runs(connection: Connection, asked: Asked) -> Found:
+def runs(connection: Connection, request: Asked) -> Found:
     """The recorded runs, the newest first. Query: skip."""
-    skip = asked.number("skip") or 0
+    skip = request.number("skip") or 0
     rows = recorded.listed(connection.runs, skip=skip)
     return Found(rows, str(skip + recorded.ROWS) if len(rows) == recorded.ROWS else "")
 
 
-def comparison(connection: Connection, asked: Asked) -> dict[str, Any]:
+def comparison(connection: Connection, request: Asked) -> dict[str, Any]:
     """Runs beside one another. Query: id, several times."""
-    return recorded.compared(connection.runs, asked.query.get("id", ()))
+    return recorded.compared(connection.runs, request.query.get("id", ()))
 
 
-def run(connection: Connection, asked: Asked) -> dict[str, Any]:
+def run(connection: Connection, request: Asked) -> dict[str, Any]:
     """One run."""
-    return recorded.shown(connection.runs, asked.names["run"])
+    return recorded.shown(connection.runs, request.names["run"])
 
 
-def curves(connection: Connection, asked: Asked) -> dict[str, Any]:
+def curves(connection: Connection, request: Asked) -> dict[str, Any]:
     """The curves of a run, by metric, task and rank."""
-    return recorded.curves(connection.runs, asked.names["run"])
+    return recorded.curves(connection.runs, request.names["run"])
 
 
 TASK = "/jobs/{job}/tasks/{task}"
@@ -307,15 +307,15 @@ def matched(url: str) -> tuple[Document, Asked]:
 
 def topic(connection: Connection, url: str) -> Topic:
     """What a viewer watches: the output of a task, or a document. Raises UsageError."""
-    document, asked = matched(url)
+    document, request = matched(url)
     if document.read in (logs, metrics, ranks):
-        outputs = connection.outputs(asked.names["job"], asked.names["task"])
+        outputs = connection.outputs(request.names["job"], request.names["task"])
         if document.read is logs:
-            return outputs.file(asked.word("file") or STDOUT)
+            return outputs.file(request.word("file") or STDOUT)
         return outputs.metrics() if document.read is metrics else outputs.ranks()
-    return DocumentTopic(functools.partial(_watched, document, connection, asked), document.cost, document.seconds)
+    return DocumentTopic(functools.partial(_watched, document, connection, request), document.cost, document.seconds)
 
 
-def _watched(document: Document, connection: Connection, asked: Asked) -> Any:
-    answered = document.read(connection, asked)
-    return {"rows": answered.value, "next": answered.next} if isinstance(answered, Found) else answered
+def _watched(document: Document, connection: Connection, request: Asked) -> Any:
+    answer = document.read(connection, request)
+    return {"rows": answer.value, "next": answer.next} if isinstance(answer, Found) else answer

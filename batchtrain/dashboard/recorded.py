@@ -84,8 +84,8 @@ def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
 def files(run: RunDirectory) -> list[dict[str, Any]]:
     """The logs and results in a run directory."""
     paths = (path for top in ("logs", "outputs", "config") for path in sorted((run.path / top).rglob("*")))
-    kept = islice((path for path in paths if path.is_file() and not path.is_symlink()), MOST_FILES)
-    return [{"path": path.relative_to(run.path).as_posix(), "size": path.stat().st_size} for path in kept]
+    regular_files = islice((path for path in paths if path.is_file() and not path.is_symlink()), MOST_FILES)
+    return [{"path": path.relative_to(run.path).as_posix(), "size": path.stat().st_size} for path in regular_files]
 
 
 def file(root: Path, name: str, path: str) -> Path:
@@ -126,7 +126,7 @@ def _row(run: RunDirectory) -> dict[str, Any] | None:
         record = _record(run)
     except (BatchtrainError, OSError):
         return None
-    ranked = [
+    results = [
         {"name": name, "last": metric.last, "unit": metric.unit} for name, metric in compare.ranked(record.summary)
     ]
     return {
@@ -141,6 +141,6 @@ def _row(run: RunDirectory) -> dict[str, Any] | None:
         "node_hours": record.node_hours,
         "cost": compare.cost(record),
         "settings": record.settings,
-        "results": ranked[:3],
+        "results": results[:3],
         "failure": record.failure.message if record.failure else "",
     }

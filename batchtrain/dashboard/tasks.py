@@ -77,14 +77,14 @@ class TaskOutputs:
         """Read what the task measures: the records of its gang, or its own file and its output; and the samples of the
         primary's node. For files that it does not have, the service is asked only now and then."""
         now = time.monotonic()
-        due = now - self._asked >= (2.0 if self._near else ASKED_SECONDS)
-        if due:
+        is_due = now - self._asked >= (2.0 if self._near else ASKED_SECONDS)
+        if is_due:
             self._asked = now
         requests = 0
         for path in (RECORDS, SAMPLES, OWN, STDOUT):
             if path in (OWN, STDOUT) and self.numbers.has_records:
                 break
-            if due or path == STDOUT or self.file(path).exists:
+            if is_due or path == STDOUT or self.file(path).exists:
                 requests += self.file(path).read()
         return requests
 
@@ -124,8 +124,8 @@ class TaskOutputs:
     def _cause(self, task: Task) -> dict[str, Any] | None:
         if task.state != "completed" or not task.failed:
             return None
-        examined, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
-        error = failed(self.job_id, task, examined.stderr, examined.cause.end)
+        evidence, finding = diagnose.task(self._reach(), self.job_id, self.task_id)
+        error = failed(self.job_id, task, evidence.stderr, evidence.cause.end)
         return {
             "message": str(error),
             "rank": error.rank,
@@ -152,13 +152,13 @@ class TaskOutputs:
         if last < size and (cut := content.rfind(b"\n") + 1):
             content = content[:cut]
         text = content.decode("utf-8", "replace")
-        shown = text if rank is None else "".join(line for line in text.splitlines(True) if split(line)[0] == rank)
-        return {"file": path, "size": size, "start": first, "end": first + len(content), "text": shown}
+        lines = text if rank is None else "".join(line for line in text.splitlines(True) if split(line)[0] == rank)
+        return {"file": path, "size": size, "start": first, "end": first + len(content), "text": lines}
 
     def files(self) -> list[dict[str, Any]]:
         """The files of the task on the node of its primary."""
-        listed = downloads.listed(self._reach(), self._tree)
-        return [{"path": file.path, "size": file.size, "modified": file.modified} for file in listed]
+        task_files = downloads.listed(self._reach(), self._tree)
+        return [{"path": file.path, "size": file.size, "modified": file.modified} for file in task_files]
 
 
 TASK = (

@@ -40,10 +40,10 @@ def around(launch: Launch, directory: Place, facts: dict[str, Any], keep: int, s
     The node launcher watches every node for an announced preemption, and so do the ranks of an MPI; any other launch,
     the node where it runs.
     """
-    watched = any(file.name == SPEC for file in launch.files)
+    has_watcher = any(file.name == SPEC for file in launch.files)
     about = File(FACTS, msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
-    files = (MODULE, LINEAGE, about, *(() if watched else (steps.PREEMPTION,)))
-    watch = "" if watched else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
+    files = (MODULE, LINEAGE, about, *(() if has_watcher else (steps.PREEMPTION,)))
+    watch = "" if has_watcher else _of_ranks(signal) if steps.RANK in launch.files else _watch(signal)
     before = (_variables(directory, keep), watch)
     return launch._replace(
         application="\n\n".join((*filter(None, before), launch.application)), files=(*launch.files, *files)

@@ -55,18 +55,18 @@ def implicit(block: MpiBlock, fabric: Fabric) -> tuple[Implicit, ...]:
 def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings) -> str:
     """A node without the device stops here with the reason; an emulated node uses tcp."""
     name = _NAMES[fabric]
-    wanted = _wanted(block, settings)
+    mpi_options = _wanted(block, settings)
     on_one_machine = _not_named(block, block.mpi.one_machine)
     return shell.block(
         f"Fabric: {name}; variables that are set already keep their value:",
-        "bt_fabric=()" if wanted else "",
+        "bt_fabric=()" if mpi_options else "",
         "if [ -e /dev/infiniband ]; then",
         "  bt_find_ports" if settings.port else "",
         f"  bt_default {' '.join(settings.environment)}" if settings.environment else "",
-        f"  bt_fabric=({' '.join(wanted)})" if wanted else "",
+        f"  bt_fabric=({' '.join(mpi_options)})" if mpi_options else "",
         "elif bt_emulated; then",
         f"  bt_say 'this node is emulated and has no {name}: the ranks talk over tcp'",
-        f"  ! bt_on_loopback || bt_fabric=({' '.join(on_one_machine)})" if wanted and on_one_machine else "",
+        f"  ! bt_on_loopback || bt_fabric=({' '.join(on_one_machine)})" if mpi_options and on_one_machine else "",
         "else",
         f"  bt_stop 1 '{name} is requested, but this node has no /dev/infiniband (an image without the drivers? set"
         " infiniband: false to use tcp)'",
@@ -75,8 +75,8 @@ def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings) -> str:
 
 
 def _ethernet(block: MpiBlock, settings: Settings) -> str:
-    wanted = _wanted(block, settings)
-    if not wanted:
+    mpi_options = _wanted(block, settings)
+    if not mpi_options:
         return ""
     return shell.block(
         "Fabric: tcp over eth0, the pool's own network, and no bridge or tunnel beside it:",
@@ -84,7 +84,7 @@ def _ethernet(block: MpiBlock, settings: Settings) -> str:
         "if bt_on_loopback; then",
         f"  bt_fabric=({' '.join(block.mpi.one_machine)})",
         "elif [ -e /sys/class/net/eth0 ] && ! bt_emulated; then",
-        f"  bt_fabric=({' '.join(wanted)})",
+        f"  bt_fabric=({' '.join(mpi_options)})",
         "fi",
     )
 
@@ -95,8 +95,8 @@ def _wanted(block: MpiBlock, settings: Settings) -> tuple[str, ...]:
 
 def _not_named(block: MpiBlock, pairs: Iterable[str]) -> tuple[str, ...]:
     """The pairs whose parameter is not in the user's options: an explicit value wins."""
-    own = " ".join(block.options)
-    return tuple(pair for pair in pairs if _parameter(pair) not in own)
+    options_text = " ".join(block.options)
+    return tuple(pair for pair in pairs if _parameter(pair) not in options_text)
 
 
 def _parameter(pair: str) -> str:

@@ -57,9 +57,9 @@ def _payload(options: MpiLaunch, command: str) -> python.Payload:
 
 
 def _files(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[File, ...]:
-    looked = (steps.PREFLIGHT,) if options.setup.preflight else ()
-    noted = (steps.VERDICT,) if _noted(options, payload, shape) else ()
-    return (steps.GANG, steps.NODE, steps.RANK, *steps.LINES, steps.SWEEP, steps.SSH, *looked, *noted)
+    preflight_files = (steps.PREFLIGHT,) if options.setup.preflight else ()
+    verdict_files = (steps.VERDICT,) if _noted(options, payload, shape) else ()
+    return (steps.GANG, steps.NODE, steps.RANK, *steps.LINES, steps.SWEEP, steps.SSH, *preflight_files, *verdict_files)
 
 
 def _noted(options: MpiLaunch, payload: python.Payload, shape: Shape) -> tuple[Variable, ...]:
@@ -87,18 +87,18 @@ def _inside(options: MpiLaunch, payload: python.Payload) -> python.Payload:
 
 def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
     """A number, or a command that the primary evaluates once. The default is 1, unless the options set the number."""
-    wanted = options.block.processes_per_node
-    if wanted is None and _places_ranks(options):
+    processes = options.block.processes_per_node
+    if processes is None and _places_ranks(options):
         return Ranks("", "", "")
-    if wanted is None:
+    if processes is None:
         note = "bt_say 'processes_per_node is not set: 1 rank on each node'"
         return Ranks(shell.block("Ranks on each node:", note), "1", str(instances))
-    if wrong := counts.fault(wanted):
+    if wrong := counts.fault(processes):
         raise PlanError(wrong)
-    if (number := counts.number(wanted)) is not None:
+    if (number := counts.number(processes)) is not None:
         return Ranks("", str(number), str(instances * number))
     return Ranks(
-        _evaluated(AUTO if str(wanted).strip() == "auto" else str(wanted)),
+        _evaluated(AUTO if str(processes).strip() == "auto" else str(processes)),
         '"$processes_per_node"',
         f'"$(({instances} * processes_per_node))"',
     )
@@ -186,12 +186,12 @@ def _prepared(block: MpiBlock) -> str:
 
 
 def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> str:
-    added = _added(options, ranks, shape)
+    additions = _added(options, ranks, shape)
     line = shell.continued(
         f"bt_gang {options.block.executable_path}",
         " ".join(options.block.options),
-        " ".join((*(each.line for each in added if each.placing), _rank_options(options, ranks))),
-        " ".join(each.line for each in added if each.line and not each.placing),
+        " ".join((*(each.line for each in additions if each.placing), _rank_options(options, ranks))),
+        " ".join(each.line for each in additions if each.line and not each.placing),
         fabric.on_line(options.block, shape.fabric),
         RANK if options.setup.rank_logs else f"{RANK} --plain",
         shell.verbatim(payload.text),
@@ -215,13 +215,13 @@ def _rank_options(options: MpiLaunch, ranks: Ranks) -> str:
 
 def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
     """What the MPI's table entry adds to this launch."""
-    own = " ".join(options.block.options)
+    options_text = " ".join(options.block.options)
     return tuple(
-        added
-        for added in options.block.mpi.added
-        if (ranks.each or not added.placing)
-        and (shape.container or not added.in_container)
-        and not (added.unless and re.search(added.unless, own))
+        addition
+        for addition in options.block.mpi.added
+        if (ranks.each or not addition.placing)
+        and (shape.container or not addition.in_container)
+        and not (addition.unless and re.search(addition.unless, options_text))
     )
 
 

@@ -34,18 +34,18 @@ def launch(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
 def _over_mpi(block: Nodes, over: OverMpi, setup: Setup, command: str, shape: Shape) -> Launch:
     """The launch by the MPI; the ranks have the framework's variables, and are not bound to a core each."""
     unbound = "" if "bind-to" in " ".join(over.options) else MPIS[over.runtime].unbound
-    given = variables.wanted(over.environment, setup.own)
+    defaults = variables.wanted(over.environment, setup.own)
     ranks = MpiBlock(
         runtime=over.runtime,
         executable_path=over.executable_path,
         options=(*over.options, *filter(None, (unbound,))),
         processes_per_node=processes(block, shape.instances),
     )
-    words = tuple(f"{variable.name}={variable.value}" for variable in given)
-    made = mpi.launch(MpiLaunch(ranks, setup, words, misses_mpi4py=False), command, shape)
+    words = tuple(f"{variable.name}={variable.value}" for variable in defaults)
+    launch = mpi.launch(MpiLaunch(ranks, setup, words, misses_mpi4py=False), command, shape)
     because = "a process has threads for its GPU's data, and one core would be too few"
     free = (Implicit("mpi.options", unbound, because, "horovod-binding"),) if unbound else ()
-    return made._replace(implicit=(*made.implicit, *free, *variables.implicit(given)))
+    return launch._replace(implicit=(*launch.implicit, *free, *variables.implicit(defaults)))
 
 
 def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
@@ -53,13 +53,13 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     each = processes(block, shape.instances)
     everywhere = variables.wanted((*_everywhere(block, shape), *block.defaults), setup.own)
     text = f"{setup.pre_execution_command or ''}\n{command}"
-    noted = variables.of_transport(shape, setup.own, text) if block.nccl else ()
-    fast = (*variables.wanted(_on_infiniband(block, shape), setup.own), *noted)
-    looked = _preflight(setup, shape, each, memlock=bool(fast))
+    nccl_notes = variables.of_transport(shape, setup.own, text) if block.nccl else ()
+    fast = (*variables.wanted(_on_infiniband(block, shape), setup.own), *nccl_notes)
+    checks = _preflight(setup, shape, each, memlock=bool(fast))
     spec = _spec(block, setup, shape, each, everywhere, fast) | {
         "roles": [_role(role, setup) for role in roles],
         "options": {**block.meeting, **block.settings()},
-        "preflight": looked,
+        "preflight": checks,
     }
     if setup.preemption is not None:
         spec["preemption"] = setup.preemption
@@ -73,8 +73,9 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *((steps.ENDS,) if end else ()),
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
             *(file for role in roles if role.runner and role.runner.file for file in _runners_files(role.command)),
-            *_beside(looked, noted),
-            _file(spec),
+            *((steps.PREFLIGHT,) if checks else ()),
+            *((steps.VERDICT,) if nccl_notes else ()),
+            File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n"),
         ),
         implicit=(
             *_implicit_processes(block, each, shape),
@@ -83,7 +84,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *variables.implicit(everywhere),
             *variables.implicit(fast),
             *((end,) if end else ()),
-            *preflight.implicit(looked),
+            *preflight.implicit(checks),
             *steps.implicit_sshd(shape, setup.coordination_command),
             *((steps.OWN_SSH,) if shape.instances > 1 else ()),
         ),
@@ -96,10 +97,6 @@ def _preflight(setup: Setup, shape: Shape, each: int | str, *, memlock: bool) ->
         return ()
     port = steps.port_of(shape, setup.coordination_command)
     return preflight.expected(shape, each, port, infiniband=False, memlock=memlock)
-
-
-def _beside(looked: tuple[str, ...], noted: tuple[Variable, ...]) -> tuple[File, ...]:
-    return (*((steps.PREFLIGHT,) if looked else ()), *((steps.VERDICT,) if noted else ()))
 
 
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'
@@ -149,13 +146,13 @@ _BOUND = Implicit(
 
 
 def _shown_variables(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape: Shape) -> tuple[Variable, ...]:
-    shown = (*block.shown_variables(), *_PLACE)
+    candidates = (*block.shown_variables(), *_PLACE)
     if shape.gpus or not all(role.gpus for role in roles):
-        shown = (*shown, _ALL_GPUS if block.each == AUTO else _OWN_GPUS)
+        candidates = (*candidates, _ALL_GPUS if block.each == AUTO else _OWN_GPUS)
     hidden = {variable.name for variable in variables.on_infiniband(shape)} | set(block.leave_unset)
     if shape.size and not shape.gpus:
         hidden.add("NCCL_SOCKET_IFNAME")
-    each = (variable._replace(name=name) for variable in shown for name in variable.names)
+    each = (variable._replace(name=name) for variable in candidates for name in variable.names)
     return tuple(
         variable
         for variable in each
@@ -164,8 +161,8 @@ def _shown_variables(block: Nodes, roles: tuple[Role, ...], setup: Setup, shape:
 
 
 def _everywhere(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
-    known = variables.everywhere(shape)
-    return known if block.threads else tuple(variable for variable in known if variable is not NUMBER_OF_THREADS)
+    defaults = variables.everywhere(shape)
+    return defaults if block.threads else tuple(variable for variable in defaults if variable is not NUMBER_OF_THREADS)
 
 
 def _on_infiniband(block: Nodes, shape: Shape) -> tuple[Variable, ...]:
@@ -176,13 +173,13 @@ def processes(block: Nodes, instances: int) -> int | str:
     """Processes per node: a number, `auto`, or a command. Raises PlanError for an invalid value."""
     if block.processes is not None:
         return block.processes // instances
-    given = block.processes_per_node
-    if given is None:
+    per_node = block.processes_per_node
+    if per_node is None:
         return block.each
-    if wrong := counts.fault(given):
+    if wrong := counts.fault(per_node):
         raise PlanError(wrong)
-    number = counts.number(given)
-    return str(given).strip() if number is None else number
+    number = counts.number(per_node)
+    return str(per_node).strip() if number is None else number
 
 
 # --- gang.json ------------------------------------------------------------------------------------------------------
@@ -230,14 +227,14 @@ def _role(role: Role, setup: Setup) -> dict[str, Any]:
 
 def _run(role: Role) -> str:
     """The command, or the runner that starts it with the Python of the command, if it has one."""
-    own, runner = python.interpreter(role.command), role.runner
+    interpreter, runner = python.interpreter(role.command), role.runner
     if role.first:
-        return f"{own or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
+        return f"{interpreter or 'python3'} -c {shell.word(role.first)} || exit\n{role.command}"
     if runner is None:
         return role.command
     file = f'"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/{runner.file}"'
-    program = f"{own} {file if runner.file else f'-m {runner.module}'}" if own else runner.program
-    if runner.file and not own:
+    program = f"{interpreter} {file if runner.file else f'-m {runner.module}'}" if interpreter else runner.program
+    if runner.file and not interpreter:
         program = f"sh {file.replace('.py', '.sh')}"
     word = role.command if shell.is_simple(role.command) else f"/bin/bash -c {shell.word(role.command)}"
     words = (runner.before, program, *runner.options, word if runner.takes_command else "")
@@ -254,10 +251,6 @@ def _inside(command: str, setup: Setup) -> str:
     if not setup.inside:
         return shell.verbatim(command)
     return f"{setup.inside} {command if shell.is_simple(command) else f'/bin/sh -c {shell.word(command)}'}"
-
-
-def _file(spec: dict[str, Any]) -> File:
-    return File(SPEC, msgspec.json.format(msgspec.json.encode(spec), indent=2) + b"\n")
 
 
 # --- the text -------------------------------------------------------------------------------------------------------

@@ -98,16 +98,16 @@ class Preparation(NamedTuple):
     docker_images: tuple[Image, ...] = ()
     logins: tuple[Login, ...] = ()
     images: tuple[Sif, ...] = ()
-    moved: tuple[Moved, ...] = ()
+    moves: tuple[Moved, ...] = ()
     fallback: bool = False
     """Images have copies in a second registry, so a failed sign-in does not stop the preparation."""
 
 
-def linux(pre: tuple[str, ...], post: tuple[str, ...], *, own: bool) -> str:
+def linux(pre: tuple[str, ...], post: tuple[str, ...], *, prepares: bool) -> str:
     """The whole preparation, each part on its own line, so that a comment cannot hide the next part."""
     before, after = "\n".join(pre), "\n".join(post)
     run = f'/bin/bash -c "${OWN}" || exit $?'
-    parts = (shell.verbatim(before), run, after) if own else (before, after)
+    parts = (shell.verbatim(before), run, after) if prepares else (before, after)
     return "\n".join(part for part in parts if part) or ":"
 
 
@@ -126,7 +126,7 @@ def own(todo: Preparation) -> str:
         _docker_images(todo.docker_images),
         _apptainer_logins(todo.logins, fallback=todo.fallback),
         _apptainer_images(todo.images),
-        _moved(todo.moved),
+        _moved(todo.moves),
     )
     return shell.script(_START, *steps) if any(steps) else ""
 
@@ -226,8 +226,8 @@ def _refused(server: str, username: str, *, fallback: bool) -> str:
 
 
 def _runtimes(todo: Preparation) -> str:
-    wanted = set(todo.runtimes) | ({"singularity"} if todo.images or todo.logins else set())
-    steps = tuple(text for name, text in _RUNTIMES.items() if name in wanted)
+    runtimes = set(todo.runtimes) | ({"singularity"} if todo.images or todo.logins else set())
+    steps = tuple(text for name, text in _RUNTIMES.items() if name in runtimes)
     return "\n\n".join(steps)
 
 
@@ -351,13 +351,13 @@ bt_verify() {  # uri file fingerprint
     bt_stop "$1 is not signed by $3"
 }"""
     directory = path_word(IMAGES)
-    prepared = (
+    directories = (
         f"mkdir -p {directory} {directory}/tmp",
         f"export APPTAINER_TMPDIR={directory}/tmp APPTAINER_CACHEDIR={directory}/tmp",
         'export SINGULARITY_TMPDIR="$APPTAINER_TMPDIR" SINGULARITY_CACHEDIR="$APPTAINER_CACHEDIR"',
     )
     lines = [line for image in images for line in _apptainer_image(image)]
-    return shell.block("Apptainer images:", function, *prepared, *lines, f"rm -rf {directory}/tmp")
+    return shell.block("Apptainer images:", function, *directories, *lines, f"rm -rf {directory}/tmp")
 
 
 def _apptainer_image(image: Sif) -> tuple[str, ...]:
@@ -381,11 +381,11 @@ def _apptainer_image(image: Sif) -> tuple[str, ...]:
     )
 
 
-def _moved(moved: tuple[Moved, ...]) -> str:
-    if not moved:
+def _moved(items: tuple[Moved, ...]) -> str:
+    if not items:
         return ""
     lines = []
-    for item in moved:
+    for item in items:
         source, target = shell.word(item.source), path_word(item.destination)
         act = f"cp -a {source}/. {target}/" if item.selected is None else selection(item)
         lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ {act} && rm -rf {source}; }}"]
@@ -394,15 +394,15 @@ def _moved(moved: tuple[Moved, ...]) -> str:
 
 def selection(item: Moved) -> str:
     """One compound command that moves the selected files, each with the name that is left of its own."""
-    selected, source, target = item.selected or Selected(), shell.word(item.source), path_word(item.destination)
-    kept = "|".join(_case(pattern) for pattern in selected.include) or "*"
+    rules, source, target = item.selected or Selected(), shell.word(item.source), path_word(item.destination)
+    patterns = "|".join(_case(pattern) for pattern in rules.include) or "*"
     lines = [
         f"find {source} -type f -print0 | {{ while IFS= read -r -d '' bt_file; do",
         f"  bt_name=${{bt_file#{source}/}}; bt_to=$bt_name",
-        f"  bt_name=${{bt_name#{shell.word(selected.below)}/}}" if selected.below else "",
-        f"  case $bt_name in {kept}) ;; *) continue ;; esac",
-        f"  case $bt_name in {'|'.join(map(_case, selected.exclude))}) continue ;; esac" if selected.exclude else "",
-        *["  bt_to=${bt_to#*/}"] * selected.strip,
+        f"  bt_name=${{bt_name#{shell.word(rules.below)}/}}" if rules.below else "",
+        f"  case $bt_name in {patterns}) ;; *) continue ;; esac",
+        f"  case $bt_name in {'|'.join(map(_case, rules.exclude))}) continue ;; esac" if rules.exclude else "",
+        *["  bt_to=${bt_to#*/}"] * rules.strip,
         f'  case $bt_to in */*) mkdir -p {target}/"${{bt_to%/*}}" || exit 1 ;; esac',
         f'  mv -f "$bt_file" {target}/"$bt_to" || exit 1',
         "done; }",

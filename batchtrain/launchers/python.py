@@ -41,12 +41,12 @@ def with_mpi4py(command: str) -> Payload:
     if not words or not _is_python(words[0][0]):
         return Payload(command, note=_hidden_python(command))
     script = _script(words)
-    hooked = before_script(command, HOOK)
-    if script is None or hooked is None:
+    hooked_command = before_script(command, HOOK)
+    if script is None or hooked_command is None:
         return Payload(command, note=f"`-m mpi4py` has no place in `{command[:LONGEST_SHOWN]}`: {_CONSEQUENCE}")
     if words[script][0] == "-m" and len(words) > script + 1 and words[script + 1][0].split(".")[0] == "mpi4py":
         return Payload(command)
-    return Payload(hooked, interpreter=words[0][0])
+    return Payload(hooked_command, interpreter=words[0][0])
 
 
 def before_script(command: str, text: str) -> str | None:

@@ -39,8 +39,8 @@ def script(*blocks: str) -> str:
 
 def continued(*lines: str) -> str:
     """One command over several lines; empty lines are dropped."""
-    first, *rest = (line for line in lines if line)
-    return " \\\n".join((first, *(f"  {line}" for line in rest)))
+    first, *others = (line for line in lines if line)
+    return " \\\n".join((first, *(f"  {line}" for line in others)))
 
 
 def verbatim(text: str) -> str:

@@ -50,13 +50,13 @@ _METRICS = shell.block(
 )
 
 
-def measured(launch: Launch, wanted: bool) -> Launch:
+def measured(launch: Launch, enabled: bool) -> Launch:
     """The launch of a task on one node with a file for metrics and a record of its attempts; unchanged if that is not
     wanted."""
-    if not wanted:
+    if not enabled:
         return launch
-    measured = launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files))
-    return recorded(measured)
+    measured_launch = launch._replace(application=f"{_METRICS}\n\n{launch.application}", files=(NODE, *launch.files))
+    return recorded(measured_launch)
 
 
 _ATTEMPT = shell.block(

@@ -89,28 +89,28 @@ IN_RANKS = "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ranks/nccl.%h.%p.txt"
 """The file for NCCL's notes of an MPI's ranks; the same path on every node."""
 
 
-def of_transport(shape: Shape, own: Collection[str], text: str, file: str = AUTO) -> tuple[Variable, ...]:
+def of_transport(shape: Shape, user_names: Collection[str], text: str, file: str = AUTO) -> tuple[Variable, ...]:
     """The variables that make NCCL note its network, so that it is known after the run.
 
-    Empty if the user sets any of them by a variable, by `leave_unset` (own: the names of both), or in their own text
+    Empty if the user sets any of them by a variable, by `leave_unset` (user_names: the names of both), or in their text
     (commands, options): the user's log would then go to our file. file: its path, if the node launcher does not choose
     it.
     """
-    if not on_infiniband(shape) or "NCCL_DEBUG" in text or {*NOTES} & {*own}:
+    if not on_infiniband(shape) or "NCCL_DEBUG" in text or {*NOTES} & {*user_names}:
         return ()
     because = "if a port is active, the launcher reports after the run which network NCCL used"
-    kept = "these messages and its warnings go to a file on each node instead of the output"
+    reason = "these messages and its warnings go to a file on each node instead of the output"
     rule = "nccl-transport"
     return (
         Variable("NCCL_DEBUG", "INFO", because, rule),
         Variable("NCCL_DEBUG_SUBSYS", "INIT,NET", "only NCCL's messages about its network", rule),
-        Variable("NCCL_DEBUG_FILE", file, kept, rule),
+        Variable("NCCL_DEBUG_FILE", file, reason, rule),
     )
 
 
-def wanted(variables: Iterable[Variable], own: Collection[str]) -> tuple[Variable, ...]:
-    """Variables that the user neither sets nor lists in `leave_unset` (own: the names of both)."""
-    return tuple(variable for variable in variables if variable.name not in own)
+def wanted(variables: Iterable[Variable], user_names: Collection[str]) -> tuple[Variable, ...]:
+    """Variables that the user neither sets nor lists in `leave_unset` (user_names: the names of both)."""
+    return tuple(variable for variable in variables if variable.name not in user_names)
 
 
 def values(variables: Iterable[Variable]) -> dict[str, str]:
@@ -123,13 +123,13 @@ def implicit(variables: Iterable[Variable]) -> tuple[Implicit, ...]:
     return tuple(Implicit(v.name, _SHOWN.get(v.value, v.value), v.because, v.rule) for v in variables)
 
 
-def of_ranks(shape: Shape, own: frozenset[str]) -> tuple[Variable, ...]:
+def of_ranks(shape: Shape, user_names: frozenset[str]) -> tuple[Variable, ...]:
     """The NCCL variables of an MPI's ranks: the program is unknown, so only for GPUs with InfiniBand. The primary
     detects them, and its MPI exports them to the other nodes, which have the same size."""
-    known = (
+    candidates = (
         variable._replace(value=_ON_THE_PRIMARY.get(variable.name, variable.value)) for variable in on_infiniband(shape)
     )
-    return wanted(known, own)
+    return wanted(candidates, user_names)
 
 
 CARDS = "=$bt_ports"
@@ -164,9 +164,9 @@ def notes(variables: tuple[Variable, ...]) -> str:
     """The variables of `of_transport` as lines of a launch text."""
     if not variables:
         return ""
-    given = "".join(f"${{{name}-}}" for name in NOTES)
+    values = "".join(f"${{{name}-}}" for name in NOTES)
     return shell.block(
         "NCCL notes which network it takes; not where any of these is set already:",
-        f'[ ! -e /dev/infiniband ] || [ -n "{given}" ] ||',
+        f'[ ! -e /dev/infiniband ] || [ -n "{values}" ] ||',
         "  bt_default " + " ".join(f'{variable.name}="{variable.value}"' for variable in variables),
     )

@@ -71,7 +71,7 @@ def _text(pool: Pool, *, has_preparation: bool, windows: bool) -> str:
         raise PlanError(f"{WHERE}.additional_node_prep.commands: {message}")
     if windows:
         return preparation.windows(commands.pre, commands.post)
-    return preparation.linux(commands.pre, commands.post, own=has_preparation)
+    return preparation.linux(commands.pre, commands.post, prepares=has_preparation)
 
 
 def _fitting(text: str) -> str:
@@ -100,7 +100,7 @@ def _own(
         docker_images=tuple(Image(name, _copy_of(recipe, name)) for name in images),
         logins=logins if sifs or recipe.resources.additional_registries.singularity else (),
         images=sifs,
-        moved=inputs.moves(data),
+        moves=inputs.moves(data),
         fallback=bool(recipe.settings.fallback_registry),
     )
     return todo, (passwords if todo.logins else ()) + keys

@@ -62,10 +62,10 @@ class AttemptRecord:
         self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
         self._run.add_attempt(attempt)
 
-    def shift(self, task_id: str, recorded: Iterable[int] = ()) -> int:
+    def shift(self, task_id: str, attempt_numbers: Iterable[int] = ()) -> int:
         """What the numbers of attempts in the files of a task's node lack: without a volume, each node counts from 1.
-        recorded: numbers in its records that have come. A retry may leave some of the attempt before."""
-        if highest := max(recorded, default=0):
+        attempt_numbers: those in its records that have come. A retry may leave some of the attempt before."""
+        if highest := max(attempt_numbers, default=0):
             current = self.current(task_id)
             if self._primary(task_id, highest) == self._primary(task_id, current) != ():
                 self._shifts.setdefault(task_id, 0)  # its node stays, and counts on
@@ -121,11 +121,11 @@ class AttemptRecord:
         """After the output of tasks was fetched: find their attempts. addresses: the ids of nodes by address. nodes:
         those that their pool has now."""
         for task in tasks:
-            seen = self._seen.get(task.id, {})
-            if number_of(task) == 1 and len(seen) <= 1:
+            attempts = self._seen.get(task.id, {})
+            if number_of(task) == 1 and len(attempts) <= 1:
                 continue
             events = possible(task, self._events(task.id))
-            self.attempts[task.id] = with_reasons(attempts_of(task, seen.values(), events, addresses), nodes)
+            self.attempts[task.id] = with_reasons(attempts_of(task, attempts.values(), events, addresses), nodes)
             begun = [event for event in events if event.event == "began"]
             if begun:
                 self._shifts[task.id] = len(self.attempts[task.id]) - max(event.attempt for event in begun)
@@ -181,8 +181,8 @@ class AttemptRecord:
 
 
 def _copy(source: Path, target: Path, start: int, end: int) -> None:
-    with source.open("rb") as read, open_private(target, "wb") as written:
+    with source.open("rb") as read, open_private(target, "wb") as target_file:
         read.seek(start)
         while start < end and (content := read.read(min(COPIED, end - start))):
-            written.write(content)
+            target_file.write(content)
             start += len(content)

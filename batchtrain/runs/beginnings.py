@@ -75,16 +75,16 @@ def copied_from(recipe: Recipe) -> ProjectFile | None:
 
 def commit_of(repository: Path) -> Commit | None:
     """The git commit of a directory; None if git or the repository is missing."""
-    described = git(repository, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*").strip()
-    return Commit(described.removesuffix("-dirty"), described.endswith("-dirty")) if described else None
+    description = git(repository, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*").strip()
+    return Commit(description.removesuffix("-dirty"), description.endswith("-dirty")) if description else None
 
 
-def git(repository: Path, *words: str, given: str = "") -> str:
-    """What a git command prints; empty if git or the repository is missing. given: its stdin."""
+def git(repository: Path, *words: str, stdin: str = "") -> str:
+    """What a git command prints; empty if git or the repository is missing. stdin: its input."""
     try:
         return subprocess.run(
             ["git", "-C", str(repository), *words],
-            input=given.encode(),
+            input=stdin.encode(),
             capture_output=True,
             timeout=5,
             check=True,

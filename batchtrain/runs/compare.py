@@ -96,9 +96,9 @@ def best_of_tasks(summary: dict[str, Metric]) -> Best | None:
     """The best last value of the most common metric of many tasks, whose names are `TASK/METRIC`; None without."""
     values: dict[str, list[float]] = {}
     for name, metric in summary.items():
-        task, _, own = name.partition("/")
-        if task and own:
-            values.setdefault(own, []).append(metric.last)
+        task, _, metric_name = name.partition("/")
+        if task and metric_name:
+            values.setdefault(metric_name, []).append(metric.last)
     many = [name for name, of_tasks in values.items() if len(of_tasks) >= MANY]
     if not many:
         return None
@@ -113,8 +113,8 @@ def seconds(record: RunRecord) -> float | None:
 
 def cost(record: RunRecord) -> str:
     """What a run cost; empty if that is unknown."""
-    known = record.cost
-    return money(known.run, known.currency) if known is not None and known.run is not None else ""
+    amount = record.cost
+    return money(amount.run, amount.currency) if amount is not None and amount.run is not None else ""
 
 
 MAIN = ("test_accuracy", "accuracy", "loss", "throughput")
@@ -159,7 +159,7 @@ def attempt_rows(record: RunRecord, attempts: Sequence[Attempt]) -> list[Attempt
 
 
 def _attempt_row(record: RunRecord, attempt: Attempt, following: Attempt | None) -> AttemptRow:
-    lost = f" ({shortened(attempt.lost)})" if attempt.lost else ""
+    loss_reason = f" ({shortened(attempt.lost)})" if attempt.lost else ""
     code = f" {attempt.exit_code}" if attempt.exit_code else ""
     return AttemptRow(
         attempt.task,
@@ -167,7 +167,7 @@ def _attempt_row(record: RunRecord, attempt: Attempt, following: Attempt | None)
         attempt.nodes,
         attempt.started,
         attempt.seconds,
-        f"{attempt.reason}{code}{lost}",
+        f"{attempt.reason}{code}{loss_reason}",
         attempt.step,
         following.checkpoint if following else "",
         attempt.node_hours,
@@ -207,7 +207,7 @@ def events(run: RunDirectory) -> Iterator[tuple[str, float]]:
 def compare(runs: Sequence[RunDirectory]) -> list[Difference]:
     """The settings that differ, the seconds of each phase, and all metrics with their last values."""
     records = [run.record() for run in runs]
-    rows = [_difference(name, records, read_setting) for name, read_setting in _SETTINGS.items()]
+    rows = [Difference(name, tuple(map(read_setting, records))) for name, read_setting in _SETTINGS.items()]
     effective = [dict(leaves(effective_of(run))) for run in runs]
     if not all(effective):  # a run without its recipe would differ in everything
         effective = [{} for _ in runs]
@@ -248,8 +248,8 @@ def _packages(run: RunDirectory) -> dict[str, str]:
     """The package versions of the first task that recorded them, with that of Python."""
     for path in sorted(run.path.glob("logs/*/packages.json")):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            known = msgspec.json.decode(path.read_bytes(), type=Packages)
-            versions = {"python": known.python, **known.packages}
+            record = msgspec.json.decode(path.read_bytes(), type=Packages)
+            versions = {"python": record.python, **record.packages}
             return {f"package {name}": version for name, version in versions.items()}
     return {}
 
@@ -278,10 +278,6 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def _difference(name: str, records: Sequence[RunRecord], read_setting: Any) -> Difference:
-    return Difference(name, tuple(read_setting(record) for record in records))
-
-
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
@@ -308,7 +304,7 @@ class Statistics(NamedTuple):
 def statistics_of(values: Iterable[float]) -> Statistics | None:
     """None if there is no value."""
     every = list(values)
-    rest = sorted(every[1:] or every)
-    if not rest:
+    sample = sorted(every[1:] or every)
+    if not sample:
         return None
-    return Statistics(statistics.fmean(rest), statistics.median(rest), p95(rest), statistics.pstdev(rest))
+    return Statistics(statistics.fmean(sample), statistics.median(sample), p95(sample), statistics.pstdev(sample))

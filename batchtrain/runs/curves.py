@@ -44,18 +44,18 @@ def continued(values: Sequence[tuple[int, float | None, Value]]) -> list[Value]:
     if len(firsts) < 2:
         return [value for _, _, value in values]
     ends = {number: min((step for later, step in firsts.items() if later > number), default=None) for number in firsts}
-    ordered = sorted(values, key=lambda value: value[0])
-    return [v for number, step, v in ordered if step is None or (end := ends[number]) is None or step < end]
+    by_attempt = sorted(values, key=lambda value: value[0])
+    return [v for number, step, v in by_attempt if step is None or (end := ends[number]) is None or step < end]
 
 
 def spark(values: Iterable[float], width: int) -> str:
     """A curve of the last values in one line; of more values than columns, the last of each group."""
-    known = [value for value in values if value == value and abs(value) != float("inf")]
-    if len(known) < 2:
+    finite_values = [value for value in values if value == value and abs(value) != float("inf")]
+    if len(finite_values) < 2:
         return ""
-    count = min(len(known), width)
-    picked = [known[(number + 1) * len(known) // count - 1] for number in range(count)]
-    low, high = min(picked), max(picked)
+    count = min(len(finite_values), width)
+    columns = [finite_values[(number + 1) * len(finite_values) // count - 1] for number in range(count)]
+    low, high = min(columns), max(columns)
     if high == low:
-        return BARS[3] * len(picked)
-    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in picked)
+        return BARS[3] * len(columns)
+    return "".join(BARS[round((value - low) / (high - low) * (len(BARS) - 1))] for value in columns)

@@ -273,8 +273,8 @@ class RunDirectory(NamedTuple):
             record = msgspec.json.decode(path.read_bytes(), type=RunRecord)
             if record.state == "running" and lease.holder(self.path) in ("lost", "none"):
                 record = msgspec.json.decode(path.read_bytes(), type=RunRecord)  # it may have ended just now
-                lost = record.state == "running"
-                return msgspec.structs.replace(record, state="lost") if lost else record
+                is_lost = record.state == "running"
+                return msgspec.structs.replace(record, state="lost") if is_lost else record
             return record
         except FileNotFoundError:
             raise NotFound(f"{self.path} is not a run directory: it has no run.json") from None
@@ -327,9 +327,9 @@ class RunDirectory(NamedTuple):
 # --- all runs -------------------------------------------------------------------------------------------------------
 
 
-def root_of(chosen: str | Path | None, environment: Mapping[str, str]) -> Path:
+def root_of(runs_dir: str | Path | None, environment: Mapping[str, str]) -> Path:
     """The directory of all runs: --runs-dir, else BATCHTRAIN_RUNS_DIR, else `runs`."""
-    return Path(chosen or environment.get(ROOT_VARIABLE) or ROOT)
+    return Path(runs_dir or environment.get(ROOT_VARIABLE) or ROOT)
 
 
 def check(root: Path) -> None:
@@ -417,8 +417,8 @@ def _point(link: Path, name: str) -> None:
 def open_private(path: Path, how: str) -> BinaryIO:
     """Open a file for writing. Only the user can read it, and the directories that are made for it."""
     make_directory(path.parent, PRIVATE)
-    opened = open(path, how, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
-    return cast(BinaryIO, opened)
+    file = open(path, how, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+    return cast(BinaryIO, file)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -497,9 +497,9 @@ def _is_plain(block: Block) -> bool:
 
 
 def _lines(
-    path: Path, kind: type[Line], renewed: Callable[[dict[str, Any]], dict[str, Any]] = lambda line: line
+    path: Path, kind: type[Line], renew: Callable[[dict[str, Any]], dict[str, Any]] = lambda line: line
 ) -> Iterator[Line]:
-    """The records of a file; a line that a kill left incomplete is skipped. renewed: a line of an earlier version."""
+    """The records of a file; a line that a kill left incomplete is skipped. renew: converts an earlier version."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -508,7 +508,7 @@ def _lines(
                 try:
                     yield msgspec.json.decode(line, type=kind)
                 except msgspec.ValidationError:
-                    yield msgspec.convert(renewed(msgspec.json.decode(line)), kind)
+                    yield msgspec.convert(renew(msgspec.json.decode(line)), kind)
 
 
 def _with_failure(line: dict[str, Any]) -> dict[str, Any]:

@@ -120,33 +120,33 @@ def of_dlbs(data: Mapping[str, Any], recipe: str, file: str) -> tuple[Experiment
 
     recipe: the directory of the recipe; empty to choose a recipe that ships with batchtrain by `exp.framework`.
     """
-    left: list[str] = []
+    inapplicable: list[str] = []
     words: list[str] = []
     matrix: dict[str, Any] = {}
     if data.get("extensions"):
-        left.append("extensions: they are not evaluated")
-    for name, given in {**data.get("parameters", {}), **data.get("variables", {})}.items():
+        inapplicable.append("extensions: they are not evaluated")
+    for name, setting in {**data.get("parameters", {}), **data.get("variables", {})}.items():
         is_variable = name in data.get("variables", {})
-        value = given["val"] if isinstance(given, Mapping) else given
+        value = setting["val"] if isinstance(setting, Mapping) else setting
         values = tuple(value) if is_variable and isinstance(value, list) else (value,)
         if name == "exp.framework":
             if not recipe:
                 matrix["framework"] = tuple(_recipe_of(item, file) for item in values)
             continue
         if any(isinstance(item, str) and ("${" in item or "$(" in item) for item in values):
-            left.append(f"{name}: an expression, which only DLBS evaluates")
+            inapplicable.append(f"{name}: an expression, which only DLBS evaluates")
         elif name == "exp.num_nodes":
             matrix[NODES] = values
         elif name not in PASSED:
-            left.append(f"{name}: the recipe has no such parameter")
+            inapplicable.append(f"{name}: the recipe has no such parameter")
         else:
             key = name.rpartition(".")[2]
             matrix[key] = tuple(json.dumps(item) for item in values)
             words.append(f"-P{name}='{{{key}}}'")
     if not recipe and "framework" not in matrix:
         raise UsageError(f"{file}: it has no exp.framework; name the recipe with --recipe DIR")
-    made = {"recipe": recipe or "{framework}", "matrix": matrix or {NODES: (1,)}, "arguments": " ".join(words)}
-    return experiment_of(made, file), tuple(left)
+    document = {"recipe": recipe or "{framework}", "matrix": matrix or {NODES: (1,)}, "arguments": " ".join(words)}
+    return experiment_of(document, file), tuple(inapplicable)
 
 
 def _recipe_of(framework: Any, file: str) -> str:

@@ -51,20 +51,20 @@ def write_dlbs(run: RunDirectory, target: Path) -> list[Path]:
         raise UsageError(
             f"{run.path} has nothing for DLBS: no line `__name__=value` in logs/, and no throughput in run.json"
         )
-    written = []
+    files = []
     for rank, values in sorted(ranks.items()):
         file = target / f"rank_{rank}.log"
         replace(file, "".join(f"__{name}__={json.dumps(value)}\n" for name, value in values.items()).encode())
-        written.append(file)
-    return written
+        files.append(file)
+    return files
 
 
 def _keys_of_task(logs: Path) -> Iterator[tuple[int, str, Any]]:
     """The keys of each rank: from its own file, which has no prefixes, or else from the merged output."""
-    own = {path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdigit()}
-    for path in sorted(own, key=own.__getitem__):
-        yield from ((own[path], name, value) for _, name, value in _keys(path))
-    if not own:
+    ranks = {path: int(name) for path in logs.glob("ranks/*.stdout.txt") if (name := path.name.split(".")[0]).isdigit()}
+    for path in sorted(ranks, key=ranks.__getitem__):
+        yield from ((ranks[path], name, value) for _, name, value in _keys(path))
+    if not ranks:
         yield from _keys(logs / "stdout.txt")
 
 
@@ -129,11 +129,11 @@ def _bytes(field: int, content: bytes) -> bytes:
 
 def _varint(number: int) -> bytes:
     number &= (1 << 64) - 1
-    encoded = bytearray()
+    octets = bytearray()
     while number > 127:
-        encoded.append(number & 127 | 128)
+        octets.append(number & 127 | 128)
         number >>= 7
-    return bytes((*encoded, number))
+    return bytes((*octets, number))
 
 
 def _record(content: bytes) -> bytes:

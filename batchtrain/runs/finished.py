@@ -41,9 +41,9 @@ class Metrics(dict[str, list[Any]]):
 
     def rows(self, most: int) -> list[dict[str, Any]]:
         """The first rows for a display, without the time and columns that have no value."""
-        filled = (name for name, column in self.items() if any(value not in (None, "") for value in column))
+        nonempty_names = (name for name, column in self.items() if any(value not in (None, "") for value in column))
         several = any(number > 1 for number in self.get("attempt", ()))
-        names = [name for name in filled if name != "t" and (name != "attempt" or several)]
+        names = [name for name in nonempty_names if name != "t" and (name != "attempt" or several)]
         count = min(most, len(self["t"]) if self else 0)
         return [{name: _number(self[name][row]) for name in names} for row in range(count)]
 
@@ -171,13 +171,13 @@ class Run:
     def _repr_html_(self) -> str:
         record = self.record
         parts = report.sections(self.directory, record)
-        folded = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
+        folds = [markup.fold(name, parts[name]) for name in ("Tasks", "Attempts", "Files", "About") if name in parts]
         return markup.card(
             markup.head(record.job, record.state, record.id),
             report.failure(record),
             parts.get("Numbers", ""),
             markup.columns(parts.get("Curves", "")),
-            *folded,
+            *folds,
         )
 
 
@@ -268,11 +268,11 @@ class Runs:
 
 def _plot(curves: _Curves, names: Sequence[str]) -> Plot:
     """A figure for each metric."""
-    known = dict.fromkeys(name for metrics in curves.values() for name in metrics)
-    if unknown := [name for name in names if name not in known]:
-        raise NotFound(f"there is no curve of {unknown[0]}; the metrics with curves are {', '.join(known) or 'none'}")
+    choices = dict.fromkeys(name for metrics in curves.values() for name in metrics)
+    if unknown := [name for name in names if name not in choices]:
+        raise NotFound(f"there is no curve of {unknown[0]}; the metrics with curves are {', '.join(choices) or 'none'}")
     alone = len(curves) == 1
-    return Plot({name: _of_metric(curves, name, alone=alone) for name in names or known})
+    return Plot({name: _of_metric(curves, name, alone=alone) for name in names or choices})
 
 
 def _of_metric(curves: _Curves, name: str, *, alone: bool) -> dict[str, list[markup.Point]]:

@@ -130,20 +130,20 @@ def holder(run: Path) -> Holder:
     except OSError:
         return "none"
     try:
-        locked = _lock(descriptor, shared=True)
+        is_locked = _lock(descriptor, is_shared=True)
     finally:
         os.close(descriptor)
-    return "lost" if locked or (locked is None and not living) else "process"
+    return "lost" if is_locked or (is_locked is None and not living) else "process"
 
 
-def _lock(descriptor: int, *, shared: bool = False) -> bool | None:
+def _lock(descriptor: int, *, is_shared: bool = False) -> bool | None:
     """Lock a file until it is closed: False if another process has locked it, None if files cannot be locked here."""
     try:
         import fcntl  # not on Windows
     except ImportError:
         return None
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks

@@ -34,15 +34,15 @@ def safe_path(path: str, *, windows: bool = WINDOWS, encoding: str = ENCODING) -
 def _safe_name(name: str, windows: bool, encoding: str) -> str:
     if name in ("", ".", ".."):
         return "_" * max(len(name), 1)
-    shown = "".join(character if _is_plain(character, encoding) else _escaped(character) for character in name)
-    shown = re.sub(r"^\.(?=.*\.(part|ranges)$)", "%2E", shown, flags=re.S)  # the names of partial files
+    plain_name = "".join(character if _is_plain(character, encoding) else _escaped(character) for character in name)
+    plain_name = re.sub(r"^\.(?=.*\.(part|ranges)$)", "%2E", plain_name, flags=re.S)  # the names of partial files
     if windows:
-        shown = re.sub(r'[<>:"|?*]|[. ]$', lambda match: _escaped(match[0]), shown)
-        shown = f"_{shown}" if _DEVICE.fullmatch(shown) else shown
-    encoded = shown.encode("utf-8", "surrogateescape")
-    if len(encoded) <= LONGEST:
-        return shown
-    cut = encoded[: LONGEST - 9].decode("utf-8", "ignore")
+        plain_name = re.sub(r'[<>:"|?*]|[. ]$', lambda match: _escaped(match[0]), plain_name)
+        plain_name = f"_{plain_name}" if _DEVICE.fullmatch(plain_name) else plain_name
+    name_bytes = plain_name.encode("utf-8", "surrogateescape")
+    if len(name_bytes) <= LONGEST:
+        return plain_name
+    cut = name_bytes[: LONGEST - 9].decode("utf-8", "ignore")
     return f"{cut}~{digest(name)}"
 
 
@@ -68,9 +68,9 @@ class LocalNames:
     def __init__(self) -> None:
         self._taken: dict[str, str] = {}
 
-    def of(self, path: str, wanted: str | None = None) -> str:
-        """The local path of a remote one. wanted: the preferred name, if it differs from the path."""
-        local = safe_path(path if wanted is None else wanted)
+    def of(self, path: str, preferred_name: str | None = None) -> str:
+        """The local path of a remote one. preferred_name: the preferred name, if it differs from the path."""
+        local = safe_path(path if preferred_name is None else preferred_name)
         if self._taken.setdefault(_folded(local), path) != path:
             head, dot, tail = local.rpartition(".")
             local = f"{head}~{digest(path)}.{tail}" if dot and "/" not in tail and head else f"{local}~{digest(path)}"

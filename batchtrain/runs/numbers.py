@@ -141,7 +141,7 @@ class _Task:
     def add(self, files: tuple[MetricsFile, ...], now: float) -> None:
         """Values that the program wrote itself replace those of the same name in its output of the same attempt. The
         records of a gang have them already, unless a node was lost: then the values of the rank are replaced."""
-        noted = len(self.notes)
+        note_count = len(self.notes)
         if self._file is not None:
             self._file.flush()
         recorded_counts = self._counted(points_of(self._path)) if self._recorded_attempts else Counter()
@@ -157,7 +157,7 @@ class _Task:
             self._drop(
                 lambda point, name: any((point.attempt, rank, name) in replaced_keys for rank in (point.rank, None))
             )
-        del self.notes[noted:]
+        del self.notes[note_count:]
         for file in better_files:  # read twice, because the files of all ranks may not fit into memory
             for point in self._read(file.path):
                 self._write(point._replace(attempt=file.attempt), now)
@@ -178,11 +178,11 @@ class _Task:
                 for line in file:
                     point = of_json(line, recorded=True)
                     values = point.values if point else {}
-                    rest = {name: value for name, value in values.items() if not (point and is_dropped(point, name))}
-                    if point is None or len(rest) == len(values):
+                    others = {name: value for name, value in values.items() if not (point and is_dropped(point, name))}
+                    if point is None or len(others) == len(values):
                         yield line
-                    elif rest:
-                        yield line_of(point._replace(values=rest).line(0))
+                    elif others:
+                        yield line_of(point._replace(values=others).line(0))
 
         replace_lines(self._path, kept())
         self._file = self._path.open("ab")
@@ -192,7 +192,7 @@ class _Task:
         every = path.stat().st_size // MOST_BYTES + 1
         if every > 1:
             self.notes.append(f"metrics of {path.stem}: every {every}. line was read, because there are very many")
-        refused, first = 0, ""
+        ignored_count, first = 0, ""
         with path.open("rb") as file:
             for number, line in enumerate(file):
                 if number % every:
@@ -200,12 +200,12 @@ class _Task:
                 try:
                     point = of_json(line, rank)
                 except (ValueError, RecursionError) as error:
-                    refused, first = refused + 1, first or f"line {number + 1}: {error}"
+                    ignored_count, first = ignored_count + 1, first or f"line {number + 1}: {error}"
                     continue
                 if point is not None:
                     yield point
-        if refused:
-            self.notes.append(f"metrics of {path.stem}: {refused} lines were ignored ({first})")
+        if ignored_count:
+            self.notes.append(f"metrics of {path.stem}: {ignored_count} lines were ignored ({first})")
 
     def end(self) -> dict[str, Metric]:
         """Close the file, and read it once for the summary."""

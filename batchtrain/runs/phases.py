@@ -29,9 +29,9 @@ class Moments(NamedTuple):
     started: datetime
     ready: datetime | None = None
     """All nodes were ready."""
-    added: datetime | None = None
+    tasks_added: datetime | None = None
     """The tasks were added."""
-    ended: datetime | None = None
+    tasks_ended: datetime | None = None
     """All tasks had ended."""
 
 
@@ -49,15 +49,15 @@ def phases(
     """
     gaps = [gap for of_task in attempts.values() for gap in _gaps(of_task)]
     unknown = [span for of_task in attempts.values() for span in _unknown(of_task)]
-    whole, beside = _whole(tasks, attempts, (*gaps, *unknown))
+    total, beside = _whole(tasks, attempts, (*gaps, *unknown))
     restarts = _outside(gaps, beside) if gaps else None
-    training = None if whole is None else whole - _outside((*gaps, *unknown), beside)
+    training = None if total is None else total - _outside((*gaps, *unknown), beside)
     seconds: dict[str, float | None] = {"preparation": preparation, "training": training, "fetch": fetch}
     seconds["restarts"] = restarts
     if moments.ready is not None:
         seconds["pool"] = (moments.ready - moments.started).total_seconds() - (preparation or 0.0)
-    if moments.added is not None and moments.ended is not None and whole is not None:
-        seconds["start"] = (moments.ended - moments.added).total_seconds() - whole
+    if moments.tasks_added is not None and moments.tasks_ended is not None and total is not None:
+        seconds["start"] = (moments.tasks_ended - moments.tasks_added).total_seconds() - total
     return {name: round(max(value, 0.0), 3) for name in PHASES if (value := seconds.get(name)) is not None}
 
 

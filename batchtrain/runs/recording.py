@@ -121,18 +121,18 @@ class Recording:
         record: RunRecord,
         job: JobSettings | None = None,
         *,
-        ended: datetime | None = None,
+        job_ended: datetime | None = None,
         kept_kinds: tuple[str, ...] | None = None,
         secrets: tuple[Secret, ...] = (),
     ) -> None:
-        """job: its settings; by default the settings with which its tasks were added. ended: when the job ended, if it
+        """job: its settings; by default the settings with which its tasks were added. job_ended: when it ended, if it
         did. kept_kinds: the kinds of things that the run does not delete, for a new run. secrets: masked in everything
         that is recorded."""
         self.run = run
         self._lease = lease.take(run.path, kept_kinds)
         self._unwritten: OSError | None = None
         self._client, self._patience, self._record = client, patience(account.endpoint), record
-        self._job, self._job_ended, self._secrets = job, ended, secrets
+        self._job, self._job_ended, self._secrets = job, job_ended, secrets
         self._moments, self._fetching = Moments(record.started), 0.0
         self.metrics: dict[str, dict[str, Metric]] = {}
         """The metrics of each task, at the end."""
@@ -166,8 +166,8 @@ class Recording:
             if Path(path).stem != "credentials":
                 directory.replace(self.run.config / Path(path).name, _masked(path, content, self._secrets))
         directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
-        shown = render.as_document(plan._replace(hidden=self._secrets))
-        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(shown), indent=2))
+        document = render.as_document(plan._replace(hidden=self._secrets))
+        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
         return self
 
     # --- while it runs ----------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Recording:
         if isinstance(event, (NodeReady, PoolReused)):
             self._moments = self._moments._replace(ready=now())
         elif isinstance(event, (JobAdded, TasksAdded)):
-            self._moments = self._moments._replace(added=now())
+            self._moments = self._moments._replace(tasks_added=now())
         elif isinstance(event, NodesSeen):
             self._addresses.update((node.address, node.id) for node in event.nodes)
         elif isinstance(event, (AttemptSeen, AttemptEnded)):
@@ -219,7 +219,7 @@ class Recording:
 
     def fetch(
         self,
-        ended: Iterable[Task],
+        ended_tasks: Iterable[Task],
         *,
         all_tasks: bool = False,
         everything: bool = False,
@@ -228,15 +228,15 @@ class Recording:
     ) -> None:
         """Fetch the results of tasks that have run, and their logs. all_tasks: also the logs of many. everything:
         results of any size. free: the free bytes of a disk."""
-        began, known = now(), tuple(ended)
+        began, tasks = now(), tuple(ended_tasks)
 
         def moved(size: int) -> None:
             lease.touch()
             progress.moved(size)
 
-        self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(known))
-        self.run.write_tasks(self._records(known))
-        self._attempts.prepare(known)
+        self._finished = self._record.state in ENDED and _same(self.run.each_task(), self._records(tasks))
+        self.run.write_tasks(self._records(tasks))
+        self._attempts.prepare(tasks)
         fetcher = results.Fetcher(
             self._client,
             self.run,
@@ -244,37 +244,37 @@ class Recording:
             everything=everything,
             patience=self._patience,
             begin=progress.begin,
-            moved=moved,
+            report=moved,
             free=free,
         )
         self._interrupted, self._again = True, {}
         self._files = {key: file for key, file in self._files.items() if file.fetched}
         try:
-            with_logs = self._with_logs(known, all_tasks=all_tasks)
-            rest = [task for task in known if task.node and task.id not in with_logs]
-            for done in fetcher.bring(
-                [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in rest]
+            with_logs = self._with_logs(tasks, all_tasks=all_tasks)
+            others = [task for task in tasks if task.node and task.id not in with_logs]
+            for result in fetcher.bring(
+                [self._task(task_id) for task_id in with_logs], [self._task(task.id, logs=False) for task in others]
             ):
                 lease.touch()
-                key = done.record.task, done.record.node, done.record.path
-                self._files[key] = done.record
-                if done.again:
-                    self._again[key] = done.record.reason
+                key = result.record.task, result.record.node, result.record.path
+                self._files[key] = result.record
+                if result.again:
+                    self._again[key] = result.record.reason
             self._interrupted, self.has_fetched = False, True
         except NotFound:  # the job was deleted, and its files with it
             self._interrupted = False
             raise
         finally:
-            for task in known:
+            for task in tasks:
                 self._places.update({node.node: node.pool for node in fetcher.places.get(task.id, ())})
             self.run.write_files(self._files.values())
             self._write_nodes()
-            self._attempts.conclude(known, self._addresses, self._nodes.values())
-            self._moments = self._moments._replace(ended=began)
+            self._attempts.conclude(tasks, self._addresses, self._nodes.values())
+            self._moments = self._moments._replace(tasks_ended=began)
             self._fetching += (now() - began).total_seconds()
 
-    def _records(self, known: Iterable[Task]) -> Iterator[Task]:
-        for task in known:
+    def _records(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        for task in tasks:
             parameters = masked_document(self._parameters.get(task.id) or None, self._secrets)
             failure = task.failure
             if failure:
@@ -284,14 +284,14 @@ class Recording:
     def _task(self, task_id: str, *, logs: bool = True) -> results.FetchTask:
         return results.FetchTask(task_id, self._settings(task_id).results or Results(), logs)
 
-    def _with_logs(self, ended: tuple[Task, ...], *, all_tasks: bool) -> dict[str, None]:
+    def _with_logs(self, tasks: tuple[Task, ...], *, all_tasks: bool) -> dict[str, None]:
         """The tasks whose logs are fetched, too."""
-        ran = tuple(task for task in ended if task.node)
+        ran = tuple(task for task in tasks if task.node)
         if all_tasks or len(ran) <= (MANY_OF_SWEEP if self._parameters else MANY):
             return dict.fromkeys(task.id for task in ran)
-        chosen = [task.id for task in ran if task.failed or self._settings(task.id).results is not None]
-        self._left = len(ran) - len(chosen)
-        return dict.fromkeys(chosen)
+        task_ids = [task.id for task in ran if task.failed or self._settings(task.id).results is not None]
+        self._left = len(ran) - len(task_ids)
+        return dict.fromkeys(task_ids)
 
     def _settings(self, task_id: str) -> FetchSettings:
         """The `results` and `metrics` of a task. A generated task has those of its template."""
@@ -303,9 +303,9 @@ class Recording:
     @functools.cached_property
     def _settings_by_id(self) -> dict[str | None, TaskSettings | None]:
         """The settings of tasks by id; under None those of the task from which others are generated."""
-        listed = self._job.tasks if self._job else ()
-        templates = [task for task in listed if task.id is None] or [task for task in listed if task.task_factory]
-        return {None: next(iter(templates), None)} | {task.id: task for task in reversed(listed) if task.id}
+        tasks = self._job.tasks if self._job else ()
+        templates = [task for task in tasks if task.id is None] or [task for task in tasks if task.task_factory]
+        return {None: next(iter(templates), None)} | {task.id: task for task in reversed(tasks) if task.id}
 
     @functools.cached_property
     def _parameters(self) -> dict[str, dict[str, Any]]:
@@ -325,17 +325,17 @@ class Recording:
         """Name the nodes n0, n1, … in the order in which the tasks name them."""
         if not self._places:
             return
-        seen = self._nodes
+        nodes = self._nodes
         for pool in dict.fromkeys(self._places.values()):
             with contextlib.suppress(ServiceError):  # the pool is gone, but the ids are known
-                seen.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
-        self._addresses.update((node.address, node.id) for node in seen.values())
+                nodes.update({node.id: node for node in read.nodes(self._client, pool, read.LOST_NODE)})
+        self._addresses.update((node.address, node.id) for node in nodes.values())
         self.run.write_nodes(
             RunNode(
                 f"n{number}",
                 node,
                 pool,
-                seen[node].address if node in seen else "",
+                nodes[node].address if node in nodes else "",
                 self._record.vm_size,
                 self._ranks(node),
             )
@@ -360,14 +360,14 @@ class Recording:
         else:
             self._record = replace(self._record, summary={})
             self._read_lines(frozenset())
-            ended = None if state == "fetched" else self._job_ended or now()
+            end_time = None if state == "fetched" else self._job_ended or now()
             self._record = replace(
                 self._record,
                 state=state,
-                ended=ended,
+                ended=end_time,
                 failure=_failure(error, self._secrets) if error is not None else None,
-                node_hours=node_hours(self._nodes.values(), ended, since=self._record.started) if ended else None,
-                cost=self._cost(ended),
+                node_hours=node_hours(self._nodes.values(), end_time, since=self._record.started) if end_time else None,
+                cost=self._cost(end_time),
                 phases=phases(
                     self._moments, self.run.each_task(), self._preparation(), self._fetching, self._attempts.attempts
                 ),
@@ -409,36 +409,36 @@ class Recording:
         """Whether this process records the run, and no other one of this host."""
         return self._lease is not None
 
-    def _cost(self, ended: datetime | None) -> Cost | None:
+    def _cost(self, end_time: datetime | None) -> Cost | None:
         cost = self._record.cost
-        if cost is None or ended is None:
+        if cost is None or end_time is None:
             return cost
         price = Price(self._record.vm_size, cost.region, cost.currency, cost.dedicated, cost.spot)
-        spent = node_cost(tuple(self._nodes.values()), price, ended, since=self._record.started)
+        spent = node_cost(tuple(self._nodes.values()), price, end_time, since=self._record.started)
         return replace(cost, run=spent)
 
     def _preparation(self) -> float | None:
         """The seconds of the slowest start task of the nodes that started in this run."""
-        own = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
-        return max((node.prepared for node in own if node.prepared is not None), default=None)
+        new_nodes = (node for node in self._nodes.values() if node.allocated and node.allocated >= self._record.started)
+        return max((node.prepared for node in new_nodes if node.prepared is not None), default=None)
 
     def _added_metrics(self) -> dict[str, Metric]:
         """The metrics of tasks that were fetched after the end of the run."""
-        known = frozenset(task.id for task in self.run.each_task() if self.run.metrics_file(task.id).exists())
-        self._read_lines(known)
-        return self._summary(known)
+        measured_tasks = frozenset(task.id for task in self.run.each_task() if self.run.metrics_file(task.id).exists())
+        self._read_lines(measured_tasks)
+        return self._summary(measured_tasks)
 
-    def _summary(self, known: Set[str]) -> dict[str, Metric]:
-        """The summary of all tasks except the known ones. Names begin with the task if there are several."""
-        self.metrics = self._numbers.end(self._metrics_files(known))
+    def _summary(self, measured_tasks: Set[str]) -> dict[str, Metric]:
+        """The summary of all tasks except the measured ones. Names begin with the task if there are several."""
+        self.metrics = self._numbers.end(self._metrics_files(measured_tasks))
         return _joined(self.metrics, several=bool(self._record.summary))
 
-    def _read_lines(self, known: Set[str]) -> None:
+    def _read_lines(self, measured_tasks: Set[str]) -> None:
         """Read what the tasks measured that this command did not follow to their ends: their output, and then the
-        records of a gang, which replace that of its attempts. known: tasks that already have metrics."""
-        fetched = {record.task: None for record in self._files.values() if record.fetched.startswith("logs/")}
-        for task in fetched:
-            if task in known or self._numbers.is_whole(task):
+        records of a gang, which replace that of its attempts. measured_tasks: those that already have metrics."""
+        tasks_with_logs = {record.task: None for record in self._files.values() if record.fetched.startswith("logs/")}
+        for task in tasks_with_logs:
+            if task in measured_tasks or self._numbers.is_whole(task):
                 continue
             first = self._first_unrecorded(task)
             for stream in STREAMS:
@@ -461,10 +461,10 @@ class Recording:
         for lines in _line_groups(output.path, output.start):
             self._numbers.lines(task, stream, lines, output.attempt)
 
-    def _metrics_files(self, known: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
+    def _metrics_files(self, measured_tasks: Set[str]) -> dict[str, tuple[MetricsFile, ...]]:
         files_of: dict[str, list[MetricsFile]] = {}
         for record in self._files.values():
-            if record.task not in known and record.fetched.startswith("metrics/"):
+            if record.task not in measured_tasks and record.fetched.startswith("metrics/"):
                 match = _EARLIER.search(record.path)
                 earlier = int(match[1]) + self._attempts.shift(record.task) if match else None
                 attempt = earlier or self._attempts.last(record.task)
@@ -483,8 +483,8 @@ class Recording:
     @property
     def lost(self) -> tuple[str, ...]:
         """The reasons why files cannot be fetched any more, such as a node that is gone."""
-        gone = (file.reason for key, file in self._files.items() if not file.fetched and key not in self._again)
-        return tuple(dict.fromkeys(gone))
+        reasons = (file.reason for key, file in self._files.items() if not file.fetched and key not in self._again)
+        return tuple(dict.fromkeys(reasons))
 
     @property
     def missing(self) -> ResultsLeft | None:
@@ -634,7 +634,7 @@ def adopt(
     job = read.job(client, job_id)
     secrets = (*secrets_in(None, origin.settings), *secrets_of_job(client, job_id))
     if existing := _recorded(origin.root, lambda record: _is_of(record, job, account)):
-        return Recording(client, account, *existing, settings, ended=job.ended, secrets=secrets)
+        return Recording(client, account, *existing, settings, job_ended=job.ended, secrets=secrets)
     pool = read.pool_or_none(client, job.pool) if job.pool else None
     run = directory.make(origin.root, job_id, now())
     record = RunRecord(
@@ -650,7 +650,7 @@ def adopt(
         command=tuple(masked_word(word, secrets) for word in origin.command),
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
     )
-    recording = Recording(client, account, run, record, settings, ended=job.ended, secrets=secrets)
+    recording = Recording(client, account, run, record, settings, job_ended=job.ended, secrets=secrets)
     run.write(record)
     return recording
 

@@ -87,8 +87,8 @@ def _task(task: Task) -> Sequence[str]:
 
 
 def _files(files: Sequence[FileRecord]) -> str:
-    shown = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
-    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in shown]
+    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
+    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     return table(("file", "bytes", ""), rows)
 
 
@@ -97,8 +97,8 @@ def _files(files: Sequence[FileRecord]) -> str:
 
 def _curves(run: RunDirectory, task: Task) -> str:
     curves = points(run, task.id)
-    named = {f"{task.id}: {name}": values for name, values in list(curves.items())[:MOST_CURVES]}
-    return "".join(figure(name, {name: values}) for name, values in named.items())
+    titled_curves = {f"{task.id}: {name}": values for name, values in list(curves.items())[:MOST_CURVES]}
+    return "".join(figure(name, {name: values}) for name, values in titled_curves.items())
 
 
 def points(run: RunDirectory, task: str) -> dict[str, list[Point]]:

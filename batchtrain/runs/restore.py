@@ -56,8 +56,8 @@ def restore(run: RunDirectory, directory: Path) -> Restored:
         recipe: Recipe = convert({"directory": str(directory / "config"), **parts}, Recipe)
     except (msgspec.ValidationError, TypeError) as error:
         raise UsageError(f"{run.config / 'effective.yaml'} cannot be restored: {error}") from None
-    moved = tuple(_with_sources_in(job, folders) for job in recipe.jobs)
-    msgspec.structs.replace(recipe, jobs=moved).save(directory / "config")
+    restored_jobs = tuple(_with_sources_in(job, folders) for job in recipe.jobs)
+    msgspec.structs.replace(recipe, jobs=restored_jobs).save(directory / "config")
     projects.write(directory / "config")
     for source in sources:
         _extract(run, source, directory / folders[source.name])
@@ -104,17 +104,17 @@ def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
 
 def difference(first: RunDirectory, second: RunDirectory) -> str:
     """The unified difference of the sources of two runs; empty if they are equal or unknown."""
-    ours, theirs = source_copy.read(first), source_copy.read(second)
-    if not ours or not theirs:
+    first_copy, second_copy = source_copy.read(first), source_copy.read(second)
+    if not first_copy or not second_copy:
         return ""
-    before, after = _by_path(ours.sources), _by_path(theirs.sources)
+    before, after = _by_path(first_copy.sources), _by_path(second_copy.sources)
     differing = {
         path for path in {**before, **after}
         if path not in before or path not in after or before[path] != after[path]
     }  # fmt: skip
     if not differing:
         return ""
-    texts = [_texts(run, copy) for run, copy in ((first, ours), (second, theirs))]
+    texts = [_texts(run, copy) for run, copy in ((first, first_copy), (second, second_copy))]
     return "".join(_file_difference(path, *texts) for path in sorted(differing))
 
 

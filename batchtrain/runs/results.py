@@ -82,12 +82,12 @@ def parts(job_id: str, task_id: str, places: tuple[TaskNode, ...]) -> tuple[Part
     return tuple(
         Part(
             f"n{number}",
-            seen.node,
-            downloads.node_tree(seen.pool, seen.node, seen.directory)
+            node.node,
+            downloads.node_tree(node.pool, node.node, node.directory)
             if number
             else downloads.task_tree(job_id, task_id),
         )
-        for number, seen in enumerate(places)
+        for number, node in enumerate(places)
     )
 
 
@@ -114,7 +114,7 @@ def destination(task_id: str, results: Results, part: Part, path: str) -> str:
 class Selection(NamedTuple):
     """The files of a task to fetch, and those that are too large to fetch."""
 
-    wanted: tuple[tuple[Part, File, str], ...]
+    files: tuple[tuple[Part, File, str], ...]
     over: tuple[tuple[Part, File], ...]
 
 
@@ -128,7 +128,7 @@ def select(
 ) -> Selection:
     """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
     names, room = LocalNames(), bytes_of(results.max_size)
-    wanted, over = [], []
+    selected_files, over = [], []
     for part, file in files:
         target = destination(task_id, results, part, file.path)
         if not target or not (logs or target.startswith("outputs/")):
@@ -138,8 +138,8 @@ def select(
                 over.append((part, file))
                 continue
             room -= file.size
-        wanted.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", target)))
-    return Selection(tuple(wanted), tuple(over))
+        selected_files.append((part, file, names.of(f"{part.name}:{file.path}{file.raw.hex()}", target)))
+    return Selection(tuple(selected_files), tuple(over))
 
 
 class Brought(NamedTuple):
@@ -170,13 +170,13 @@ class Fetcher:
         everything: bool = False,
         patience: retry.Patience = retry.FAR,
         begin: Callable[[int, int], None] = lambda files, size: None,
-        moved: Callable[[int], None] = lambda size: None,
+        report: Callable[[int], None] = lambda size: None,
         free: Callable[[Path], int],
     ) -> None:
         """everything: also results beyond `max_size`. begin: called with the number of files and bytes of a task, by
         several threads. free: the free bytes of a disk."""
         self._client, self._run, self._job_id, self._everything = client, run, job_id, everything
-        self._patience, self._begin, self._moved = patience, begin, moved
+        self._patience, self._begin, self._moved = patience, begin, report
         self._room = _Room(run.path, free)
         self._files: dict[Path, tuple[str, Part, str]] = {}
         """The task, node and local name of each file that is being fetched."""
@@ -188,8 +188,8 @@ class Fetcher:
         files of other nodes are still fetched. many: tasks that are not looked at one by one."""
         looks = (functools.partial(self._look_at_task, task) for task in tasks)
         every = itertools.chain[Look[list[Brought]]](looks, self._looks_at_nodes(many) if many else ())
-        fetched = downloads.fetch_found(self._client, every, self._moved, patience=self._patience, mode=PRIVATE)
-        for result in fetched:
+        outcomes = downloads.fetch_found(self._client, every, self._moved, patience=self._patience, mode=PRIVATE)
+        for result in outcomes:
             if isinstance(result, Fetched):
                 task_id, part, name = self._files.pop(result.wanted.target)
                 self._room.release(result.wanted)
@@ -253,7 +253,7 @@ class Fetcher:
         results = [Brought(_record(task.id, part, file, reason=f"{limit} it"), True) for part, file in selection.over]
         missing: dict[Path, tuple[str, Part, str]] = {}
         downloads_due = []
-        for part, file, name in selection.wanted:
+        for part, file, name in selection.files:
             target = self._run.path / name
             if there(target, file):
                 results.append(Brought(_record(task.id, part, file, fetched=name)))
@@ -261,8 +261,8 @@ class Fetcher:
                 downloads_due.append(Wanted(part.tree, file, target))
                 missing[target] = task.id, part, name
         if reason := self._room.reserve(task.id, downloads_due):
-            refused = ((missing[item.target][1], item.file) for item in downloads_due)
-            return [*results, *(Brought(_record(task.id, *pair, reason=reason), True) for pair in refused)], []
+            refused_files = ((missing[item.target][1], item.file) for item in downloads_due)
+            return [*results, *(Brought(_record(task.id, *pair, reason=reason), True) for pair in refused_files)], []
         self._files |= missing
         if downloads_due:
             self._begin(len(downloads_due), sum(item.file.size for item in downloads_due))
@@ -281,12 +281,12 @@ class _Room:
     def reserve(self, task_id: str, files: Sequence[Wanted]) -> str:
         """Reserve the space of files; returns why not if there is too little."""
         with self._lock:
-            reserved = self._small + sum(map(_still_needed, self._large.values()))
-            free, need = max(self._free(self._directory) - reserved, 0), sum(map(_still_needed, files))
-            if need > free:
+            reserved_bytes = self._small + sum(map(_still_needed, self._large.values()))
+            free, demand = max(self._free(self._directory) - reserved_bytes, 0), sum(map(_still_needed, files))
+            if demand > free:
                 self._refusal = self._refusal or (  # the first one, so that many files have the same reason
                     f"the disk of {self._directory} has {size(free)} free, and the files of task {task_id} need"
-                    f" {size(need)}: free some space and fetch them again"
+                    f" {size(demand)}: free some space and fetch them again"
                 )
                 return self._refusal
             large = {item.target: item for item in files if item.file.size > downloads.RANGE}
@@ -346,6 +346,6 @@ def _record(task_id: str, part: Part, file: File, **more: str) -> FileRecord:
     return FileRecord(task=task_id, path=file.path, node=part.node, size=file.size, time=file.modified, **more)
 
 
-def _fetched(task_id: str, part: Part, name: str, done: Fetched) -> FileRecord:
-    record = _record(task_id, part, done.wanted.file, sha256=done.sha256, reason=done.reason)
-    return msgspec.structs.replace(record, fetched=name, size=done.size) if done.sha256 else record
+def _fetched(task_id: str, part: Part, name: str, download: Fetched) -> FileRecord:
+    record = _record(task_id, part, download.wanted.file, sha256=download.sha256, reason=download.reason)
+    return msgspec.structs.replace(record, fetched=name, size=download.size) if download.sha256 else record

@@ -44,26 +44,26 @@ class ScalingRow(NamedTuple):
     run: str
 
 
-def rows(measured: Sequence[Measured]) -> list[ScalingRow]:
+def rows(runs: Sequence[Measured]) -> list[ScalingRow]:
     """The rows for weak scaling (the same batch per node in each group) and strong scaling (the same total batch)."""
-    scaled = _grouped("weak", measured)
-    if any(_batch(run) is not None for run in measured):
-        scaled += [row for row in _grouped("strong", measured) if row.scaling]
-    return scaled
+    scaling_rows = _grouped("weak", runs)
+    if any(_batch(run) is not None for run in runs):
+        scaling_rows += [row for row in _grouped("strong", runs) if row.scaling]
+    return scaling_rows
 
 
-def _grouped(scaling: str, measured: Sequence[Measured]) -> list[ScalingRow]:
+def _grouped(scaling: str, runs: Sequence[Measured]) -> list[ScalingRow]:
     groups: dict[str, list[Measured]] = {}
-    for run in measured:
+    for run in runs:
         groups.setdefault(_case(run, strong=scaling == "strong"), []).append(run)
-    scaled = []
+    scaling_rows = []
     for case, members in groups.items():
         if scaling == "strong" and len({run.nodes for run in members}) < 2:
             continue  # a single number of nodes shows no scaling
         members = sorted(members, key=lambda run: run.nodes)
         first = next((run for run in members if run.rate), None)
-        scaled += [_row(scaling, case, run, first) for run in members]
-    return scaled
+        scaling_rows += [_row(scaling, case, run, first) for run in members]
+    return scaling_rows
 
 
 def _row(scaling: str, case: str, run: Measured, first: Measured | None) -> ScalingRow:
@@ -76,10 +76,10 @@ def _row(scaling: str, case: str, run: Measured, first: Measured | None) -> Scal
 
 def _case(run: Measured, *, strong: bool) -> str:
     batch = _batch(run)
-    rest = [(name, value) for name, value in run.values if name != "nodes" and not (strong and name in BATCH)]
+    other_values = [(name, value) for name, value in run.values if name != "nodes" and not (strong and name in BATCH)]
     if strong and batch is not None:
-        rest.append(("effective_batch", f"{batch * run.nodes:g}"))
-    return " ".join(f"{name}={value}" for name, value in rest) or "all"
+        other_values.append(("effective_batch", f"{batch * run.nodes:g}"))
+    return " ".join(f"{name}={value}" for name, value in other_values) or "all"
 
 
 def _batch(run: Measured) -> float | None:
@@ -103,12 +103,12 @@ def as_csv(table: Sequence[ScalingRow]) -> str:
 
 def as_html(title: str, unit: str, table: Sequence[ScalingRow]) -> str:
     """One page without network access: a plot for each kind of scaling, and the table."""
-    shown = markup.table(ScalingRow._fields, (tuple(map(_cell, row)) for row in table))
+    table_html = markup.table(ScalingRow._fields, (tuple(map(_cell, row)) for row in table))
     plots = "".join(_plot(kind, unit, [row for row in table if row.scaling == kind]) for kind in ("weak", "strong"))
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{markup.text(title)}</title><style>'
         "body{font:15px sans-serif;margin:2em}td,th{text-align:left;padding:2px 12px 2px 0}"
-        f"</style><h1>{markup.text(title)}</h1>{plots}{shown}</html>\n"
+        f"</style><h1>{markup.text(title)}</h1>{plots}{table_html}</html>\n"
     )
 
 
@@ -117,10 +117,10 @@ def _cell(value: object) -> str:
 
 
 def _plot(kind: str, unit: str, table: Sequence[ScalingRow]) -> str:
-    measured = [row for row in table if row.rate]
-    if len({row.nodes for row in measured}) < 2:
+    rated_rows = [row for row in table if row.rate]
+    if len({row.nodes for row in rated_rows}) < 2:
         return ""
     cases: dict[str, list[markup.Point]] = {}
-    for row in measured:
+    for row in rated_rows:
         cases.setdefault(row.case, []).append((row.nodes, row.rate or 0))
     return markup.figure(f"{kind} scaling: {unit or 'rate'} over nodes", cases)

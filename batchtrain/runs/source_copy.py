@@ -171,17 +171,17 @@ def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[So
     import tarfile  # as below
 
     path = run.path / ARCHIVE
-    left = {f"{directory.folder}/{file.name}": file for file in directory.files}
+    missing_files = {f"{directory.folder}/{file.name}": file for file in directory.files}
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:
-                file, content = left.pop(member.name, None), archive.extractfile(member)
+                file, content = missing_files.pop(member.name, None), archive.extractfile(member)
                 if file is not None:
                     yield file, content.read() if content else b""
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    if left:
-        raise UsageError(f"{path} cannot be read: it has no {next(iter(left))}")
+    if missing_files:
+        raise UsageError(f"{path} cannot be read: it has no {next(iter(missing_files))}")
 
 
 def _tasks(job: Job) -> Iterator[Task]:
@@ -262,10 +262,10 @@ def _uncommitted(directory: Path, entries: _Entries, config: frozenset[Path], se
     for name in sorted(filter(None, names)):
         path = top / name
         if path in sources | settings:
-            committed = git(top, "cat-file", "blob", f"HEAD:{name}").encode()  # without filters, which may decrypt
-            sides = committed, path.read_bytes() if path.exists() else b""
+            original = git(top, "cat-file", "blob", f"HEAD:{name}").encode()  # without filters, which may decrypt
+            sides = original, path.read_bytes() if path.exists() else b""
             before, after = (_masked(side, secrets, is_config=path in settings) for side in sides)
-            parts.append(difference(f"a/{name}" if committed else "/dev/null", before, f"b/{name}", after))
+            parts.append(difference(f"a/{name}" if original else "/dev/null", before, f"b/{name}", after))
     return "".join(parts)
 
 
@@ -275,8 +275,8 @@ def difference(first: str, before: bytes, second: str, after: bytes) -> str:
         lines = [side.decode().split("\n") for side in (before, after)]
     except UnicodeDecodeError:
         return f"binary files {first} and {second} differ\n"
-    ended = [[f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines]
-    changed = difflib.unified_diff(ended[0], ended[1], first, second)
+    side_lines = [[f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines]
+    changed = difflib.unified_diff(side_lines[0], side_lines[1], first, second)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
 
 
@@ -297,11 +297,11 @@ def _input(source: str, blobs: Blobs) -> InputDigest:
         for item in itertools.islice(blobs(source), LISTED + 1):
             if files == LISTED:
                 return InputDigest(source, files, size, blobs=by_name, reason=f"it has more than {LISTED:,} blobs")
-            known = item.md5.hex() if item.md5 else item.version
-            digest.update(f"{item.name}\0{item.size}\0{known}\0".encode())
+            version = item.md5.hex() if item.md5 else item.version
+            digest.update(f"{item.name}\0{item.size}\0{version}\0".encode())
             files, size = files + 1, size + item.size
             if files <= MOST_BLOBS:
-                by_name[item.name] = known
+                by_name[item.name] = version
     except BatchtrainError as error:
         return InputDigest(source, reason=str(error))
     return InputDigest(source, files, size, digest.hexdigest(), by_name)

@@ -62,16 +62,16 @@ def sweep(
     """
     job = read.job_or_none(client, job_id)
     run = recorded_job(root, account, job_id, job)
-    listed = _with_parameters(_of_service(client, job_id) if job else _of_run(run, job_id))
-    known = {task.id: _summary(run, task.id, metric) for task in listed} if run else {}
+    tasks = _with_parameters(_of_service(client, job_id) if job else _of_run(run, job_id))
+    summaries = {task.id: _summary(run, task.id, metric) for task in tasks} if run else {}
     if job:
-        known.update(
-            _read(client, job_id, metric, [task for task in listed if metric not in known.get(task.id, {})], tell)
+        summaries.update(
+            _read(client, job_id, metric, [task for task in tasks if metric not in summaries.get(task.id, {})], tell)
         )
-    if not any(metric in metrics for metrics in known.values()):
-        raise _no_metric(job_id, metric, known.values())
+    if not any(metric in metrics for metrics in summaries.values()):
+        raise _no_metric(job_id, metric, summaries.values())
     best_first = not lower_is_better(metric) if highest is None else highest
-    rows = (_row(task, known.get(task.id, {}).get(metric)) for task in listed)
+    rows = (_row(task, summaries.get(task.id, {}).get(metric)) for task in tasks)
     return Table(sorted(rows, key=lambda row: _order(row.value, best_first)))
 
 
@@ -91,9 +91,9 @@ def _of_run(run: RunDirectory | None, job_id: str) -> list[Task]:
     return list(run.tasks())
 
 
-def _with_parameters(listed: Sequence[Task]) -> Sequence[Task]:
+def _with_parameters(tasks: Sequence[Task]) -> Sequence[Task]:
     """The tasks of the sweep, without others such as a merge task; all tasks if none has parameters."""
-    return [task for task in listed if task.parameters] or listed
+    return [task for task in tasks if task.parameters] or tasks
 
 
 def _summary(run: RunDirectory, task_id: str, metric: str) -> Mapping[str, Metric]:
@@ -153,10 +153,10 @@ def _measured(contents: Mapping[str, bytes], patterns: Iterable[Pattern], metric
     return summary.metrics()
 
 
-def _no_metric(job_id: str, metric: str, known: Iterable[Mapping[str, Metric]]) -> NotFound:
-    names = sorted({name for metrics in known for name in metrics})
-    there = f"its metrics are {', '.join(names)}" if names else "no task has printed one; see `batchtrain help metrics`"
-    return NotFound(f"job {job_id} has no metric {metric}; {there}", operation=f"sweep of job {job_id}")
+def _no_metric(job_id: str, metric: str, summaries: Iterable[Mapping[str, Metric]]) -> NotFound:
+    names = sorted({name for metrics in summaries for name in metrics})
+    hint = f"its metrics are {', '.join(names)}" if names else "no task has printed one; see `batchtrain help metrics`"
+    return NotFound(f"job {job_id} has no metric {metric}; {hint}", operation=f"sweep of job {job_id}")
 
 
 def _row(task: Task, metric: Metric | None) -> SweepRow:
@@ -166,11 +166,11 @@ def _row(task: Task, metric: Metric | None) -> SweepRow:
 
 def flat(rows: Iterable[SweepRow], metric: str) -> list[dict[str, Any]]:
     """The rows with a column for each parameter and one for the metric."""
-    listed = list(rows)
-    names = dict.fromkeys(name for row in listed for name in row.parameters)
+    sweep_rows = list(rows)
+    names = dict.fromkeys(name for row in sweep_rows for name in row.parameters)
     return [
         {"task": row.task, metric: row.value, **{name: row.parameters.get(name) for name in names}, "state": row.state}
-        for row in listed
+        for row in sweep_rows
     ]
 
 

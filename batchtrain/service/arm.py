@@ -109,9 +109,9 @@ def reach(credentials: Credentials | None, environment: Mapping[str, str], endpo
     """Azure Resource Manager with the sign-in of credentials.yaml (`management.aad`, otherwise `aad`), in the cloud of
     `endpoint`. Raises UsageError for a sign-in that cannot work."""
     management = credentials.management if credentials is not None else None
-    own, general = management.aad if management else None, credentials.aad if credentials is not None else None
-    sign_in = entra.sign_in_of(own, general, endpoint=endpoint)
-    where = (own.endpoint if own else None) or entra.cloud_of(sign_in.authority, endpoint).management
+    specific, general = management.aad if management else None, credentials.aad if credentials is not None else None
+    sign_in = entra.sign_in_of(specific, general, endpoint=endpoint)
+    where = (specific.endpoint if specific else None) or entra.cloud_of(sign_in.authority, endpoint).management
     ca = environment.get(CA_VARIABLE) or None
     return connect(entra.credential(sign_in, ca=ca), where, ca=ca)
 
@@ -130,15 +130,15 @@ def region(arm: Rest, endpoint: str, subscription: str | None, location: str | N
         return Region(subscription, location)
     if not endpoint:
         missing = " and ".join(
-            word for word, given in (("--subscription", subscription), ("--location", location)) if not given
+            word for word, value in (("--subscription", subscription), ("--location", location)) if not value
         )
         raise UsageError(f"no account says where to look: give {missing}, or set AZURE_BATCH_ENDPOINT")
-    known = account(arm, endpoint, subscription)
-    if known is None:
+    account_row = account(arm, endpoint, subscription)
+    if account_row is None:
         raise UsageError(
             f"no subscription that may be read has the account of {endpoint}; give --subscription and --location"
         )
-    return Region(known.subscription, location or known.location)
+    return Region(account_row.subscription, location or account_row.location)
 
 
 def account(arm: Rest, endpoint: str, subscription: str | None = None) -> AccountSeen | None:
@@ -183,8 +183,8 @@ def compute_sizes(arm: Rest, subscription: str, location: str) -> tuple[Sold, ..
 def set_pool_identity(arm: Rest, where: AccountSeen, pool_id: str, identities: Iterable[str]) -> tuple[str, ...]:
     """Assign user-assigned managed identities (resource ids) to a pool; returns all of its identities. Existing nodes
     do not get them, so call it while the pool has no nodes. Raises NotFound, NotAllowed."""
-    wanted = {identity: {} for identity in identities}  # type: dict[str, dict[str, str]]
-    body = {"identity": {"type": "UserAssigned", "userAssignedIdentities": wanted} if wanted else {"type": "None"}}
+    mapping = {identity: {} for identity in identities}  # type: dict[str, dict[str, str]]
+    body = {"identity": {"type": "UserAssigned", "userAssignedIdentities": mapping} if mapping else {"type": "None"}}
     path = f"{where.path}/pools/{quote(pool_id, safe='')}"
     changed = arm.patch(path, f"set the identities of pool {pool_id}", BATCH, body)
     return tuple((changed.get("identity") or {}).get("userAssignedIdentities") or ())
@@ -240,17 +240,17 @@ def _restriction(item: Json) -> Restriction:
     return Restriction(item.get("reasonCode", ""), item.get("type", ""), tuple(zones))
 
 
-def corrected(sold: Sold, known: VmSize | None) -> VmSize | None:
+def corrected(sold: Sold, size: VmSize | None) -> VmSize | None:
     """The table row for an available size; None if the table has the same. The lists contain no GPU model and no
     InfiniBand: a new size's GPU is read from its name, and the kind of its network stays unknown. A known retirement
     date is kept, unless Batch's own end of support is earlier."""
-    if known is None:
+    if size is None:
         return _new(sold)
-    numbers = known._replace(cores=sold.cores, memory_gib=sold.memory_gib, gpus=sold.gpus or known.gpus)
-    fresh = numbers if abs(sold.memory_gib - known.memory_gib) >= 1 else numbers._replace(memory_gib=known.memory_gib)
-    if sold.ends and (known.retired is None or sold.ends < known.retired):
+    numbers = size._replace(cores=sold.cores, memory_gib=sold.memory_gib, gpus=sold.gpus or size.gpus)
+    fresh = numbers if abs(sold.memory_gib - size.memory_gib) >= 1 else numbers._replace(memory_gib=size.memory_gib)
+    if sold.ends and (size.retired is None or sold.ends < size.retired):
         fresh = fresh._replace(retired=sold.ends)
-    return None if fresh == known else fresh
+    return None if fresh == size else fresh
 
 
 def corrections(sold: Iterable[Sold], catalog: Catalog) -> Catalog:

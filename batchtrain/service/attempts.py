@@ -71,21 +71,21 @@ class Attempts:
     def _requeued(self, attempt: Attempt, before: Task, task: Task) -> AttemptEnded:
         nodes = self._nodes(before.pool)
         repeats = self._repeats(task)
-        ended = replace(attempt, ended=repeats.requeued, **lost_node(attempt, nodes))
-        node = next((node for node in nodes if node.id == ended.lost), None)
-        return _over(ended, before, task, repeats, node)
+        attempt_end = replace(attempt, ended=repeats.requeued_at, **lost_node(attempt, nodes))
+        node = next((node for node in nodes if node.id == attempt_end.lost), None)
+        return _over(attempt_end, before, task, repeats, node)
 
     def _retried(self, failed: _Failed, task: Task) -> Iterator[AttemptEnded]:
         """The exit code is in the records of the runtime, which cannot be read before the next run has begun."""
         attempt, before, looks = failed
         self.requests += 1
-        recorded = attempts_of(task, (), events_of(self._client, self._job_id, task.id), {})[attempt.number - 1]
-        if recorded.exit_code is None and task.state != "completed" and looks < LOOKS:
+        record = attempts_of(task, (), events_of(self._client, self._job_id, task.id), {})[attempt.number - 1]
+        if record.exit_code is None and task.state != "completed" and looks < LOOKS:
             self._failed[task.id] = failed._replace(looks=looks + 1)
             return
         repeats = self._repeats(task)
-        ended = replace(attempt, ended=repeats.retried, reason="exit code", exit_code=recorded.exit_code)
-        yield _over(ended, before, task, repeats)
+        attempt_end = replace(attempt, ended=repeats.retried_at, reason="exit code", exit_code=record.exit_code)
+        yield _over(attempt_end, before, task, repeats)
 
     def _repeats(self, task: Task) -> Repeats:
         self.requests += 1
@@ -99,13 +99,13 @@ class Attempts:
             return ()
 
 
-def _over(ended: Attempt, before: Task, task: Task, repeats: Repeats, node: Node | None = None) -> AttemptEnded:
+def _over(past: Attempt, before: Task, task: Task, repeats: Repeats, node: Node | None = None) -> AttemptEnded:
     """The event of an attempt that has ended: which node, why, what follows. A requeue is not counted as a retry."""
-    why = WORDS[ended.reason].format(node=shortened(ended.lost or before.node or "(unknown)"))
-    if ended.reason == "node lost" and node is not None:
+    why = WORDS[past.reason].format(node=shortened(past.lost or before.node or "(unknown)"))
+    if past.reason == "node lost" and node is not None:
         why += f" (a {'dedicated' if node.dedicated else 'spot'} node, now {node.state})"
-    if ended.exit_code is not None:
-        why += f" with exit code {ended.exit_code}"
+    if past.exit_code is not None:
+        why += f" with exit code {past.exit_code}"
     most = f" of {1 + repeats.retries + task.requeues}" if repeats.retries > 0 else ""
-    text = f"task {task.id}: attempt {ended.number} is over: {why}; the service starts it again: attempt"
-    return AttemptEnded(task.id, f"{text} {number_of(task) - number_of(before) + ended.number}{most}", attempt=ended)
+    text = f"task {task.id}: attempt {past.number} is over: {why}; the service starts it again: attempt"
+    return AttemptEnded(task.id, f"{text} {number_of(task) - number_of(before) + past.number}{most}", attempt=past)

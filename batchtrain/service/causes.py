@@ -34,8 +34,8 @@ class Cause(NamedTuple):
 
 def cause(lines: Sequence[str], end: RankEnd) -> Cause:
     """The cause of a failure. lines: the task's stderr."""
-    exception, raised = _exception(_of(lines, end.process))
-    return Cause(end, exception or _cut(end.error.message.partition("\n")[0]), raised)
+    exception, location = _exception(_of(lines, end.process))
+    return Cause(end, exception or _cut(end.error.message.partition("\n")[0]), location)
 
 
 def lines_of(lines: Iterable[str], process: str) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _of(lines: Iterable[str], process: str) -> Iterator[str]:
 def _exception(lines: Iterable[str]) -> tuple[str, str]:
     """The last line of the last traceback, and the place in the task's directory where it was raised. After a failure,
     batchtrain reports it; tracebacks that follow are those of other processes, which lost this one."""
-    last, raised, inner, inside = "", "", "", False
+    last, location, inner, inside = "", "", "", False
     for line in lines:
         text = line.rstrip()
         if line.startswith(TAG):
@@ -73,8 +73,8 @@ def _exception(lines: Iterable[str]) -> tuple[str, str]:
         elif (frame := FRAME.match(text)) and (inside or text == frame[0]):  # a SyntaxError of a script has no heading
             inside, inner = True, f"{frame['file']}:{frame['line']}"
         elif inside and text and not text.startswith((" ", "\t")):
-            last, raised, inside = text, inner, False
-    return _cut(last), raised
+            last, location, inside = text, inner, False
+    return _cut(last), location
 
 
 def _cut(text: str) -> str:

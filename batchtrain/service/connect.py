@@ -79,8 +79,8 @@ def account_of(credentials: Credentials | None, environment: Mapping[str, str]) 
         endpoint, name, key = batch.account_service_url, batch.account, batch.account_key
     if not endpoint:
         return None
-    own, ca = batch.aad if batch is not None else None, environment.get(CA_VARIABLE) or None
-    return account(endpoint, name, key, own=own, general=general, ca=ca)
+    specific, ca = batch.aad if batch is not None else None, environment.get(CA_VARIABLE) or None
+    return account(endpoint, name, key, own=specific, general=general, ca=ca)
 
 
 def account(
@@ -109,12 +109,12 @@ def account(
         raise UsageError(f"{endpoint} needs a shared key (AZURE_BATCH_ACCESS_KEY): signing in by token needs https")
     if ca and not Path(ca).is_file():
         raise UsageError(f"{CA_VARIABLE} is {ca}, which is no file of certificates")
-    made = Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], _checked_key(key), ca=ca)
-    if made.key is not None:
-        return made
+    result = Account(endpoint.strip().rstrip("/"), name or host.split(".")[0], _checked_key(key), ca=ca)
+    if result.key is not None:
+        return result
     sign_in = entra.sign_in_of(own, general, endpoint=endpoint)
     resource = (own.endpoint if own else None) or entra.cloud_of(sign_in.authority, endpoint).batch
-    return made._replace(sign_in=sign_in, resource=resource.rstrip("/") + "/")
+    return result._replace(sign_in=sign_in, resource=resource.rstrip("/") + "/")
 
 
 def _checked_key(key: Secret | None) -> Secret | None:
@@ -140,7 +140,7 @@ def connect(where: Account) -> BatchClient:
 
 def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential) -> BatchClient:
     """The same with the caller's own credential."""
-    known: Any = credential  # the SDK accepts either and annotates one
+    any_credential: Any = credential  # the SDK accepts either and annotates one
     options: dict[str, Any] = {
         "retry_policy": RetryPolicy(patience(where.endpoint)),
         "credential_scopes": [entra.scope_of(where.resource)],
@@ -148,7 +148,7 @@ def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential
     }
     if where.token is not None:
         options["authentication_policy"] = _LocalBearer(where.token, *options["credential_scopes"])
-    return BatchClient(endpoint=where.endpoint, credential=known, **options)
+    return BatchClient(endpoint=where.endpoint, credential=any_credential, **options)
 
 
 def _transport(where: Account) -> RequestsTransport:
@@ -170,12 +170,12 @@ class OwnTokens(NamedTuple):
 
     account: str
     key: Secret
-    issued: Callable[[str, str], AccessToken]
+    issue: Callable[[str, str], AccessToken]
     """Issues a token from the key and the account's name."""
 
     def get_token(self, *scopes: str, **_: object) -> AccessToken:
         """A token for Batch."""
-        return self.issued(self.key.reveal(), self.account)
+        return self.issue(self.key.reveal(), self.account)
 
 
 class _LocalBearer(BearerTokenCredentialPolicy[Any, Any]):

@@ -89,12 +89,12 @@ def listed(client: BatchClient, tree: Tree) -> Iterator[File]:
     url = f"{tree.url}/files{query({'recursive': 'true', '$filter': where})}"
     for item in requests.listed(client, url, f"list the files of {tree.name}", requests.Page[_Item]):
         if not item.isDirectory and item.name.startswith(prefix):
-            known = item.properties or _Properties()
+            details = item.properties or _Properties()
             raw = unquote_to_bytes(item.url.partition(f"{tree.url}/files/")[2]) if "\ufffd" in item.name else b""
             path = (
                 _BYTES.sub(lambda byte: f"%{ord(byte[0]) & 0xFF:X}", raw.decode(errors="surrogateescape")) or item.name
             )
-            yield File(path[len(prefix) :], int(known.contentLength), known.lastModified, known.is_link, raw)
+            yield File(path[len(prefix) :], int(details.contentLength), details.lastModified, details.is_link, raw)
 
 
 _BYTES = re.compile("[\udc80-\udcff]")
@@ -156,18 +156,18 @@ Look = Callable[[threading.Event], tuple[Found, Iterable[Wanted]]]
 
 def fetch(
     client: BatchClient,
-    wanted: Iterable[Wanted],
-    moved: Callable[[int], None] = lambda _: None,
+    items: Iterable[Wanted],
+    report: Callable[[int], None] = lambda _: None,
     *,
     patience: retry.Patience = retry.FAR,
     mode: int = 0o777,
 ) -> Iterator[Fetched]:
     """Fetch files, several at once; yields each file when it is done or has failed. A failed file does not stop the
-    others. No further files are requested from a node or a service that was lost. moved: called with the number of
+    others. No further files are requested from a node or a service that was lost. report: called with the number of
     bytes that came. mode: of new directories, and of files without
     execution."""
-    batch = _Batch(client, moved, patience, mode)
-    work = AtOnce(THREAD, _pieces(batch, wanted), WORKERS)
+    batch = _Batch(client, report, patience, mode)
+    work = AtOnce(THREAD, _pieces(batch, items), WORKERS)
     batch.stopped = work.stopped
     yield from work.results()
 
@@ -175,14 +175,14 @@ def fetch(
 def fetch_found(
     client: BatchClient,
     looks: Iterable[Look[Found]],
-    moved: Callable[[int], None] = lambda _: None,
+    report: Callable[[int], None] = lambda _: None,
     *,
     patience: retry.Patience = retry.FAR,
     mode: int = 0o777,
 ) -> Iterator[Fetched | Found]:
     """The same for files that are found meanwhile: several looks at once, each followed by its files. Yields the result
     of each look too. Raises the error of a look."""
-    batch = _Batch(client, moved, patience, mode)
+    batch = _Batch(client, report, patience, mode)
 
     def piece(look: Look[Found]) -> Found:
         result, files = look(work.stopped)
@@ -194,8 +194,8 @@ def fetch_found(
     yield from work.results()
 
 
-def _pieces(batch: _Batch, wanted: Iterable[Wanted]) -> Iterator[Piece[Fetched]]:
-    for item in wanted:
+def _pieces(batch: _Batch, items: Iterable[Wanted]) -> Iterator[Piece[Fetched]]:
+    for item in items:
         download = _Download(batch, item)
         for span in tuple(download.spans):
             yield download.piece(span)
@@ -204,8 +204,8 @@ def _pieces(batch: _Batch, wanted: Iterable[Wanted]) -> Iterator[Piece[Fetched]]
 class _Batch:
     """State that all files of one call share."""
 
-    def __init__(self, client: BatchClient, moved: Callable[[int], None], patience: retry.Patience, mode: int) -> None:
-        self.client, self.moved, self.patience, self.mode = client, moved, patience, mode
+    def __init__(self, client: BatchClient, report: Callable[[int], None], patience: retry.Patience, mode: int) -> None:
+        self.client, self.moved, self.patience, self.mode = client, report, patience, mode
         self.stopped = threading.Event()
         self.lost: dict[str, str] = {}
         """Why no more files come from a tree, by its URL. The empty URL stands for the whole service."""
@@ -234,19 +234,19 @@ class _Changed(Exception):
 class _Download:
     """One file that is being fetched."""
 
-    def __init__(self, batch: _Batch, wanted: Wanted) -> None:
-        self._batch, self._wanted = batch, wanted
-        self._url = wanted.tree.file_url(wanted.file.path, wanted.file.raw)
-        self._part, self._notes = partial(wanted.target)
+    def __init__(self, batch: _Batch, request: Wanted) -> None:
+        self._batch, self._wanted = batch, request
+        self._url = request.tree.file_url(request.file.path, request.file.raw)
+        self._part, self._notes = partial(request.target)
         self._lock = threading.Lock()
         self._fd = -1
         self._failed: Fetched | None = None
         self._digests: dict[tuple[int, int], bytes] = {}
         self._grows = False
-        self._begin(wanted.file.size)
-        self._changed = wanted.file.link  # the size that was listed is that of the link
+        self._begin(request.file.size)
+        self._changed = request.file.link  # the size that was listed is that of the link
         if self._resumable:
-            self._digests = _resumed(self._notes, wanted.file)
+            self._digests = _resumed(self._notes, request.file)
         self._due = set(self.spans)
 
     def _begin(self, size: int) -> None:
@@ -424,16 +424,16 @@ class _Download:
             return ""
         self._open()
         os.ftruncate(self._fd, self._size)
-        whole = hashlib.sha256()
+        total = hashlib.sha256()
         for start, end in self.spans:
             part = hashlib.sha256()
             for block in _blocks(self._fd, start, end):
                 part.update(block)
-                whole.update(block)
+                total.update(block)
             if part.digest() != self._digests.get((start, end), part.digest() if start == end else b""):
                 self._digests = {}
                 return ""
-        return whole.hexdigest()
+        return total.hexdigest()
 
     def _named(self, digest: str, note: str) -> Fetched:
         """Give the file its name."""
@@ -464,20 +464,20 @@ class _Ranges(msgspec.Struct):
 
 
 def _keep(path: Path, file: File, digests: dict[tuple[int, int], bytes]) -> None:
-    there = _Ranges(file.size, file.modified, [(*span, digest) for span, digest in digests.items()])
+    ranges = _Ranges(file.size, file.modified, [(*span, digest) for span, digest in digests.items()])
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as notes:
-        notes.write(msgspec.json.encode(there))
+        notes.write(msgspec.json.encode(ranges))
 
 
 def _resumed(path: Path, file: File) -> dict[tuple[int, int], bytes]:
     """The ranges that an earlier call stored for the same version of a file."""
     try:
-        there = msgspec.json.decode(path.read_bytes(), type=_Ranges)
+        ranges = msgspec.json.decode(path.read_bytes(), type=_Ranges)
     except (OSError, msgspec.DecodeError):
         return {}
-    if (there.size, there.modified) != (file.size, file.modified):
+    if (ranges.size, ranges.modified) != (file.size, file.modified):
         return {}
-    return {(start, end): digest for start, end, digest in there.ranges}
+    return {(start, end): digest for start, end, digest in ranges.ranges}
 
 
 def _blocks(fd: int, start: int, end: int) -> Iterator[bytes]:

@@ -95,26 +95,26 @@ def scope_of(resource: str) -> str:
     return f"{resource}/.default"
 
 
-def sign_in_of(own: Aad | None, general: Aad | None = None, *, endpoint: str = "") -> SignIn:
+def sign_in_of(specific: Aad | None, general: Aad | None = None, *, endpoint: str = "") -> SignIn:
     """The sign-in of a section's own `aad` block, otherwise the general one. Raises UsageError for an invalid one: a
     secret without its application, or two secrets."""
-    chosen = own if own is not None and _identifies(own) else general or own or Aad()
-    cache = own.token_cache if own is not None and own.token_cache != TokenCache() else chosen.token_cache
-    authority = _host(chosen.authority_url or "") or cloud_of(None, endpoint).authority
-    who = SignIn(DEFAULT, authority, chosen.directory_id, chosen.application_id)
-    if chosen.auth_key and chosen.rsa_private_key_pem:
+    block = specific if specific is not None and _identifies(specific) else general or specific or Aad()
+    cache = specific.token_cache if specific is not None and specific.token_cache != TokenCache() else block.token_cache
+    authority = _host(block.authority_url or "") or cloud_of(None, endpoint).authority
+    who = SignIn(DEFAULT, authority, block.directory_id, block.application_id)
+    if block.auth_key and block.rsa_private_key_pem:
         raise UsageError("`aad` has both an auth_key and an rsa_private_key_pem; keep one of them")
-    if chosen.auth_key or chosen.rsa_private_key_pem:
-        missing = [name for name in ("directory_id", "application_id") if not getattr(chosen, name)]
+    if block.auth_key or block.rsa_private_key_pem:
+        missing = [name for name in ("directory_id", "application_id") if not getattr(block, name)]
         if missing:
             raise UsageError(f"`aad` has a service principal's secret and no {' and no '.join(missing)}")
-        if chosen.auth_key:
-            return who._replace(mode=SECRET, secret=chosen.auth_key)
-        return who._replace(mode=CERTIFICATE, certificate=chosen.rsa_private_key_pem)
-    if chosen.user:
-        note = PASSWORD_NOTE if chosen.password else ""
+        if block.auth_key:
+            return who._replace(mode=SECRET, secret=block.auth_key)
+        return who._replace(mode=CERTIFICATE, certificate=block.rsa_private_key_pem)
+    if block.user:
+        note = PASSWORD_NOTE if block.password else ""
         name = (cache.filename or "batchtrain") if cache.enabled else None
-        return who._replace(mode=DEVICE_CODE, user=chosen.user, cache=name, note=note)
+        return who._replace(mode=DEVICE_CODE, user=block.user, cache=name, note=note)
     return who
 
 
@@ -135,34 +135,34 @@ def credential(sign_in: SignIn, *, ca: str | None = None) -> TokenCredential:
     """The credential of azure-identity; `ca` as in Account. Raises UsageError for an unreadable certificate."""
     from azure import identity  # a slow import (0.17 s), needed only for a sign-in
 
-    known = _options(sign_in, ca)
+    options = _options(sign_in, ca)
     match sign_in.mode:
         case "client secret":
             secret = sign_in.secret.reveal() if sign_in.secret else ""
-            return identity.ClientSecretCredential(str(sign_in.tenant), str(sign_in.client), secret, **known)
+            return identity.ClientSecretCredential(str(sign_in.tenant), str(sign_in.client), secret, **options)
         case "certificate":
             try:
                 return identity.CertificateCredential(
-                    str(sign_in.tenant), str(sign_in.client), certificate_path=sign_in.certificate, **known
+                    str(sign_in.tenant), str(sign_in.client), certificate_path=sign_in.certificate, **options
                 )
             except (OSError, ValueError) as error:
                 message = f"the certificate {sign_in.certificate} cannot be used ({error}); it must be a PEM file"
                 raise UsageError(f"{message} with the private key and its certificate") from None
         case "device code":
-            return _Remembered(sign_in, os.environ, known)
+            return _Remembered(sign_in, os.environ, options)
         case _:
-            return identity.DefaultAzureCredential(managed_identity_client_id=sign_in.client, **known)
+            return identity.DefaultAzureCredential(managed_identity_client_id=sign_in.client, **options)
 
 
 def _options(sign_in: SignIn, ca: str | None) -> dict[str, Any]:
     """Options of every credential. A sign-in service of no known cloud is not looked up in the public cloud's list. The
     retry policy of the request repeats failed connections, so azure-identity does not."""
-    known: dict[str, Any] = {"authority": f"https://{sign_in.authority}", "retry_connect": 0}
+    options: dict[str, Any] = {"authority": f"https://{sign_in.authority}", "retry_connect": 0}
     if all(sign_in.authority not in (cloud.authority, *cloud.older_authorities) for cloud in CLOUDS):
-        known["disable_instance_discovery"] = True
+        options["disable_instance_discovery"] = True
     if ca:
-        known["connection_verify"] = ca
-    return known
+        options["connection_verify"] = ca
+    return options
 
 
 class _Remembered:
@@ -173,18 +173,18 @@ class _Remembered:
         from azure import identity
 
         self._record = _record_file(sign_in, environment)
-        known: dict[str, Any] = {**options, "prompt_callback": _prompt(sign_in)}
+        all_options: dict[str, Any] = {**options, "prompt_callback": _prompt(sign_in)}
         if sign_in.tenant:
-            known["tenant_id"] = sign_in.tenant
+            all_options["tenant_id"] = sign_in.tenant
         if sign_in.client:
-            known["client_id"] = sign_in.client
+            all_options["client_id"] = sign_in.client
         if sign_in.cache:
-            known["cache_persistence_options"] = identity.TokenCachePersistenceOptions(name=sign_in.cache)
+            all_options["cache_persistence_options"] = identity.TokenCachePersistenceOptions(name=sign_in.cache)
         if self._record is not None and self._record.is_file():
-            kept = self._record.read_text(encoding="utf-8")
-            known["authentication_record"] = identity.AuthenticationRecord.deserialize(kept)
-        self._known, self._make = known, identity.DeviceCodeCredential
-        self._inner = self._make(**known)
+            record = self._record.read_text(encoding="utf-8")
+            all_options["authentication_record"] = identity.AuthenticationRecord.deserialize(record)
+        self._known, self._make = all_options, identity.DeviceCodeCredential
+        self._inner = self._make(**all_options)
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         """A token for the scopes; asks the user once."""
@@ -207,8 +207,8 @@ class _Remembered:
 def _record_file(sign_in: SignIn, environment: Mapping[str, str]) -> Path | None:
     if not sign_in.cache:
         return None
-    chosen = environment.get("XDG_STATE_HOME", "")
-    base = Path(chosen) if chosen.startswith("/") else Path.home() / ".local" / "state"
+    state_home = environment.get("XDG_STATE_HOME", "")
+    base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
     name = "".join(character if character.isalnum() else "-" for character in sign_in.cache)
     return base / "batchtrain" / f"sign-in-{name}.json"
 

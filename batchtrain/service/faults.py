@@ -99,8 +99,8 @@ def unreachable(
     """The error of a request to a URL without an answer. what: what to check."""
     proxy = retry.proxy_of(url)
     through = f" through the proxy {retry.proxy_name(proxy)}" if proxy else ""
-    checked = ", ".join(filter(None, ("the proxy (HTTPS_PROXY, NO_PROXY)" if proxy else "", what)))
-    step = f"; check {checked}" if checked else ""
+    suspects = ", ".join(filter(None, ("the proxy (HTTPS_PROXY, NO_PROXY)" if proxy else "", what)))
+    step = f"; check {suspects}" if suspects else ""
     text = f"{operation}: {host} does not answer{through}: {retry.reason(error)}{step}"
     return Unreachable(text, operation=operation, code=code)
 

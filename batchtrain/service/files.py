@@ -105,7 +105,7 @@ def lines_of(content: Iterator[bytes]) -> Iterator[str]:
 
 
 def _pieces(content: Iterator[bytes]) -> Iterator[bytes]:
-    return (whole[at : at + PIECE] for whole in content for at in range(0, len(whole), PIECE))
+    return (part[at : at + PIECE] for part in content for at in range(0, len(part), PIECE))
 
 
 class Follower:
@@ -137,22 +137,22 @@ class Follower:
             text = self._decoder.decode(piece)
             self._partial.append(text)
             if "\n" in text:
-                *lines, rest = "".join(self._partial).split("\n")
-                self._partial = [rest]
+                *lines, tail = "".join(self._partial).split("\n")
+                self._partial = [tail]
                 yield from lines
         if last:
-            rest, self._partial = "".join((*self._partial, self._decoder.decode(b"", final=True))), []
-            yield from (rest,) if rest else ()
+            tail, self._partial = "".join((*self._partial, self._decoder.decode(b"", final=True))), []
+            yield from (tail,) if tail else ()
 
     def _new_blocks(self) -> Iterator[bytes]:
         """What was added to the file; from its beginning if it is not the file that was read before."""
-        added: bytes | None = None
-        while added is None or len(added) == RANGE:
-            added = self._new_bytes()
-            if added is None:
+        content: bytes | None = None
+        while content is None or len(content) == RANGE:
+            content = self._new_bytes()
+            if content is None:
                 self._begin()
             else:
-                yield added
+                yield content
 
     def _new_bytes(self) -> bytes | None:
         """The next RANGE bytes that were added to the file; None if it is not the file that was read before."""
@@ -172,5 +172,5 @@ class Follower:
         if not content.startswith(self._end):
             return None
         self._offset = start + len(content)
-        added, self._end = content[len(self._end) :], content[-COMPARED:]
-        return added
+        fresh, self._end = content[len(self._end) :], content[-COMPARED:]
+        return fresh

@@ -88,23 +88,23 @@ class JobAddition:
         continued, Differs for one with another plan, and TimedOut if the quota of active jobs stays reached."""
         self._retries = body.get("constraints", {}).get("maxTaskRetryCount", 0)
         self._spawns = "jobManagerTask" in body
-        made = digest(self._plan, self._job_id)
-        self._metadata = [*body.get("metadata", ()), _item(DIGEST, made)]
+        mark = digest(self._plan, self._job_id)
+        self._metadata = [*body.get("metadata", ()), _item(DIGEST, mark)]
         try:
             yield from self._added({**body, "metadata": self._metadata})
         except AlreadyExists as error:
             if not self._options.resume:
                 raise
-            reused = self._continued(body, made, error)
+            event = self._continued(body, mark, error)
             self._register.note(self._thing, "existing")
-            yield reused
+            yield event
         else:
             self._metadata += self._register.marks(self._thing).metadata  # a later change replaces all of it
             yield JobAdded(self._job_id, f"added job {self._job_id}")
 
     def _added(self, body: dict[str, Any]) -> Iterator[Event]:
-        def send(marked: Mapping[str, Any], attempts: retry.Attempts) -> None:
-            self._client.create_job(models.BatchJobCreateOptions(marked), attempts=attempts)
+        def send(request: Mapping[str, Any], attempts: retry.Attempts) -> None:
+            self._client.create_job(models.BatchJobCreateOptions(request), attempts=attempts)
 
         create = partial(self._register.create, self._client, self._thing, body, send)
         try:
@@ -134,42 +134,42 @@ class JobAddition:
 
     # --- an existing job --------------------------------------------------------------------------------------------
 
-    def _continued(self, body: dict[str, Any], made: str, error: AlreadyExists) -> JobReused:
+    def _continued(self, body: dict[str, Any], mark: str, error: AlreadyExists) -> JobReused:
         """Read the tasks of the job. Raises AlreadyExists and Differs."""
-        standing = read.job_document(self._client, self._job_id)
-        known = {item["name"]: item["value"] for item in standing.get("metadata", ())}
-        if DIGEST not in known:
+        document = read.job_document(self._client, self._job_id)
+        metadata = {item["name"]: item["value"] for item in document.get("metadata", ())}
+        if DIGEST not in metadata:
             raise error
-        if standing["state"] not in ("active", "disabled", "disabling", "enabling"):
+        if document["state"] not in ("active", "disabled", "disabling", "enabling"):
             raise AlreadyExists(
-                f"job {self._job_id} is {standing['state']}, and takes no more tasks; replace it with"
+                f"job {self._job_id} is {document['state']}, and takes no more tasks; replace it with"
                 f" `batchtrain jobs add --recreate`, or use another id",
                 operation=f"add job {self._job_id}",
                 code=error.code,
             )
-        self._metadata = [item for item in standing["metadata"] if item["name"] != COMPLETE]
-        if known[DIGEST] == made and known.get(COMPLETE) == str(read.counts(self._client, self._job_id).total):
-            self._complete = int(known[COMPLETE])
-            whole = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
-            return JobReused(self._job_id, f"job {self._job_id} exists with {whole}")
+        self._metadata = [item for item in document["metadata"] if item["name"] != COMPLETE]
+        if metadata[DIGEST] == mark and metadata.get(COMPLETE) == str(read.counts(self._client, self._job_id).total):
+            self._complete = int(metadata[COMPLETE])
+            all_tasks = f"all of its {self._complete:,} tasks" if self._complete != 1 else "its only task"
+            return JobReused(self._job_id, f"job {self._job_id} exists with {all_tasks}")
         self._standing = listed(self._client, self._job_id)
-        if known[DIGEST] != made:
-            self._refuse_other(body, standing)
+        if metadata[DIGEST] != mark:
+            self._refuse_other(body, document)
         count = len(self._standing)
         tasks = f"{count:,} task{'s' if count != 1 else ''}"
         return JobReused(self._job_id, f"job {self._job_id} exists with {tasks}; adding what is missing")
 
-    def _refuse_other(self, body: dict[str, Any], standing: dict[str, Any]) -> None:
+    def _refuse_other(self, body: dict[str, Any], document: dict[str, Any]) -> None:
         """Raise Differs, before anything is added, if the job or one of its tasks differs from a changed plan."""
         assert self._standing is not None
-        job = Plan((Step("job.add", self._job_id, {"onAllTasksComplete": standing["onAllTasksComplete"], **body}),))
-        (compared,) = diff.compare(job, diff.Living(jobs={self._job_id: standing}))
+        job = Plan((Step("job.add", self._job_id, {"onAllTasksComplete": document["onAllTasksComplete"], **body}),))
+        (comparison,) = diff.compare(job, diff.Living(jobs={self._job_id: document}))
         steps = [step for step in self._plan.steps if (step.action, step.subject) == ("task.add", self._job_id)]
         tasks = Comparison(self._standing, self._retries)
         for _ in tasks.missing(self._documents(steps)):
             pass
-        if compared.state == "differs":
-            raise Differs(f"{diff.as_text([compared])}\n{self._next_step('exists, and its plan has changed')}")
+        if comparison.state == "differs":
+            raise Differs(f"{diff.as_text([comparison])}\n{self._next_step('exists, and its plan has changed')}")
         self._refuse_differing(tasks)
 
     def _refuse_differing(self, tasks: Comparison) -> None:
@@ -198,25 +198,25 @@ class JobAddition:
             yield TasksAdded(self._job_id, f"added 0 tasks; {self._complete:,} existed already")
             return
         total = _total(steps)
-        compared = Comparison(self._standing or Standing(()), self._retries)
+        comparison = Comparison(self._standing or Standing(()), self._retries)
         submission = Submission(self._client, self._job_id, retries=self._retries, fail_fast=self._options.fail_fast)
         failure: BatchtrainError | None = None
         try:
-            for progress in submission.add(self._missing(steps, compared)):
-                yield TaskProgress(self._job_id, progress._replace(equal=compared.equal).text(total))
+            for progress in submission.add(self._missing(steps, comparison)):
+                yield TaskProgress(self._job_id, progress._replace(equal=comparison.equal).text(total))
         except (BatchtrainError, KeyboardInterrupt) as error:
             if isinstance(error, (ServiceError, KeyboardInterrupt)):
-                yield TasksLeft(self._job_id, self._left(submission.added + compared.equal, total))
+                yield TasksLeft(self._job_id, self._left(submission.added + comparison.equal, total))
                 raise
             failure = error
         existing = self._existing(submission)
-        added = submission.added + existing.equal
-        compared.differing += existing.differing
-        self._refuse(submission, compared, added, total, failure)
-        self._refuse_differing(compared)
-        self._note_complete(steps, added + compared.equal)
-        before = f"; {compared.equal:,} existed already" if compared.equal else ""
-        yield TasksAdded(self._job_id, f"added {added:,} task{'s' if added != 1 else ''}{before}")
+        count = submission.added + existing.equal
+        comparison.differing += existing.differing
+        self._refuse(submission, comparison, count, total, failure)
+        self._refuse_differing(comparison)
+        self._note_complete(steps, count + comparison.equal)
+        before = f"; {comparison.equal:,} existed already" if comparison.equal else ""
+        yield TasksAdded(self._job_id, f"added {count:,} task{'s' if count != 1 else ''}{before}")
 
     def _note_complete(self, steps: Sequence[Step], count: int) -> None:
         """Write into the job that all tasks stand, so that they are not listed the next time. A job whose tasks fit on
@@ -227,9 +227,9 @@ class JobAddition:
         with contextlib.suppress(ServiceError):  # the tasks stand, such as those of a job that has completed meanwhile
             ask(self._client, "PATCH", url, f"update job {self._job_id}", body)
 
-    def _missing(self, steps: Sequence[Step], compared: Comparison) -> Iterator[TaskDocument]:
+    def _missing(self, steps: Sequence[Step], comparison: Comparison) -> Iterator[TaskDocument]:
         documents = self._documents(steps)
-        return compared.missing(documents) if self._standing is not None else documents
+        return comparison.missing(documents) if self._standing is not None else documents
 
     def _documents(self, steps: Iterable[Step]) -> Iterator[TaskDocument]:
         """Every task of the steps as it is sent; here the secrets enter it."""
@@ -245,42 +245,42 @@ class JobAddition:
     def _existing(self, submission: Submission) -> Comparison:
         """The comparison of the existing tasks with the plan."""
         names = [name for name, _ in submission.existing]
-        compared = Comparison(looked_up(self._client, self._job_id, names))
+        comparison = Comparison(looked_up(self._client, self._job_id, names))
         for name, mark in submission.existing:
-            compared.has(name, mark)
-        return compared
+            comparison.has(name, mark)
+        return comparison
 
     def _refuse(
         self,
         submission: Submission,
-        compared: Comparison,
-        added: int,
+        comparison: Comparison,
+        count: int,
         total: int | None,
         failure: BatchtrainError | None,
     ) -> None:
         """Raise TasksRefused if not every task could be added. failure: what ended the making of tasks."""
-        refused, stand = tuple(submission.refused), added + compared.equal
-        if not refused and failure is None:
+        refusals, stand = tuple(submission.refused), count + comparison.equal
+        if not refusals and failure is None:
             return
-        differ = f", {len(compared.differing):,} differ" if compared.differing else ""
-        counts = f"{stand:,}{_of(total)} tasks stand, {len(refused):,} {_were(refused)} refused{differ}"
+        differ = f", {len(comparison.differing):,} differ" if comparison.differing else ""
+        counts = f"{stand:,}{_of(total)} tasks stand, {len(refusals):,} {_were(refusals)} refused{differ}"
         again = ", and `batchtrain jobs add` again adds what is missing" if self._options.resume else ""
         raise TasksRefused(
-            f"{self._first(refused, failure)}. {counts}; correct the tasks{again}",
-            refused=refused,
+            f"{self._first(refusals, failure)}. {counts}; correct the tasks{again}",
+            refused=refusals,
             added=stand,
             total=total,
             operation=f"add tasks to {self._job_id}",
         )
 
-    def _first(self, refused: Sequence[Refused], failure: BatchtrainError | None) -> str:
+    def _first(self, refusals: Sequence[Refused], failure: BatchtrainError | None) -> str:
         """The first refused task with its reason and the names of others, and what ended the making of tasks."""
-        if not refused:
+        if not refusals:
             return f"add tasks to {self._job_id}: {failure}"
-        (task, code, reason), *others = refused
+        (task, code, reason), *others = refusals
         also = f"; also refused: {_named([other.task for other in others])}" if others else ""
-        ended = f"; then {failure}" if failure else ""
-        return f"add task {self._job_id}/{task}: {reason} ({code}){also}{ended}"
+        then = f"; then {failure}" if failure else ""
+        return f"add task {self._job_id}/{task}: {reason} ({code}){also}{then}"
 
     def _left(self, stand: int, total: int | None) -> str:
         again = "; `batchtrain jobs add` again adds the others" if self._options.resume else ""
@@ -314,5 +314,5 @@ def _were(items: Sequence[object]) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMED])
-    return shown + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+    text = ", ".join(names[:NAMED])
+    return text + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")

@@ -35,8 +35,8 @@ def write_at(fd: int, content: bytes | memoryview, start: int) -> None:
     """Write all the bytes from `start` on."""
     view = memoryview(content)
     while view:
-        written = _written(fd, view, start)
-        view, start = view[written:], start + written
+        count = _written(fd, view, start)
+        view, start = view[count:], start + count
 
 
 def _written(fd: int, view: memoryview, start: int) -> int:

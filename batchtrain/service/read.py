@@ -170,8 +170,8 @@ def counted_job(client: BatchClient, job_id: str, select: str = JOB) -> Job:
 def counts(client: BatchClient, job_id: str) -> Counts:
     """The counts of a job's tasks. Raises NotFound."""
     url = _url("jobs", job_id, "taskcounts")
-    counted = answer(client, url, f"count the tasks of job {job_id}", dict[str, Any])["taskCounts"]
-    return Counts(*(counted.get(name, 0) for name in Counts._fields))
+    numbers = answer(client, url, f"count the tasks of job {job_id}", dict[str, Any])["taskCounts"]
+    return Counts(*(numbers.get(name, 0) for name in Counts._fields))
 
 
 def schedules(client: BatchClient, select: str = SCHEDULE) -> tuple[JobSchedule, ...]:
@@ -215,8 +215,8 @@ class Repeats(NamedTuple):
     """How often a task may be retried (-1: without a limit), and when the service last started it again."""
 
     retries: int
-    retried: datetime | None
-    requeued: datetime | None
+    retried_at: datetime | None
+    requeued_at: datetime | None
 
 
 def repeats(client: BatchClient, job_id: str, task_id: str) -> Repeats:
@@ -322,10 +322,10 @@ def _skip_token(link: str) -> str:
 # --- whole documents, to compare with a plan and to show --------------------------------------------------------------
 
 
-def living(client: BatchClient, wanted: Iterable[tuple[str, tuple[str, ...], Any]]) -> Living:
+def living(client: BatchClient, resources: Iterable[tuple[str, tuple[str, ...], Any]]) -> Living:
     """The existing pools, jobs, job schedules and tasks of a plan (`plan.diff.wanted`), as the service's JSON."""
     names: dict[str, dict[str, None]] = {}
-    for kind, name, _ in wanted:
+    for kind, name, _ in resources:
         names.setdefault(kind, {})[name[0]] = None
     jobs = _each(names.get("job", ()), lambda name: job_document(client, name))
     tasks = {name: list(task_documents(client, name)) for name in names.get("task", ()) if name in jobs}

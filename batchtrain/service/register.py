@@ -77,8 +77,8 @@ class Register:
 
     def things(self, *states: State) -> tuple[Thing, ...]:
         """The things in these states (by default all), in the order in which they are deleted."""
-        chosen = (thing for thing, state in self._states.items() if not states or state in states)
-        return tuple(sorted(chosen, key=lambda thing: KINDS.index(thing.kind)))
+        things = (thing for thing, state in self._states.items() if not states or state in states)
+        return tuple(sorted(things, key=lambda thing: KINDS.index(thing.kind)))
 
     def state(self, thing: Thing) -> State | None:
         """The state of a thing; None if it is not registered."""
@@ -105,8 +105,8 @@ class Register:
                 self.note(thing, None)
                 raise
         except ServiceError as error:
-            lost = isinstance(error, Unreachable) and error.code != NO_CONNECTION
-            if not lost and not attempts.unsure:
+            is_lost = isinstance(error, Unreachable) and error.code != NO_CONNECTION
+            if not is_lost and not attempts.unsure:
                 self.note(thing, None)
             raise
         self.note(thing, "ours")

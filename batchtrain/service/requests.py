@@ -69,9 +69,9 @@ def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool
     if not attempts.unsure:
         return False
     response = _send(client, "GET", path, f"look at {path}")
-    standing = response.json()
-    age = _age(standing, response.headers.get("Date"))
-    return has(standing, body) and age is not None and age <= time.monotonic() - attempts.began + CLOCK_STEP
+    document = response.json()
+    age = _age(document, response.headers.get("Date"))
+    return has(document, body) and age is not None and age <= time.monotonic() - attempts.began + CLOCK_STEP
 
 
 def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts) -> HttpResponse:
@@ -83,12 +83,12 @@ def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts) -> H
 
 def add(client: BatchClient, operation: str, path: str, body: Body, create: Callable[[Attempts], object]) -> None:
     """Add a task, which has no metadata. Raises AlreadyExists, unless an earlier attempt of this call created it."""
-    sent = Attempts()
+    attempts = Attempts()
     try:
         with faults(operation):
-            create(sent)
+            create(attempts)
     except AlreadyExists:
-        if not made(client, f"{path}/{quoted(body['id'])}", body, sent):
+        if not made(client, f"{path}/{quoted(body['id'])}", body, attempts):
             raise
 
 
@@ -108,8 +108,8 @@ class Page(msgspec.Struct, Generic[Item]):
 
 def query(params: Mapping[str, str]) -> str:
     """Parameters as the end of a URL, without the empty ones."""
-    given = {"api-version": API_VERSION, **{name: value for name, value in params.items() if value}}
-    return "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items())
+    parameters = {"api-version": API_VERSION, **{name: value for name, value in params.items() if value}}
+    return "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
 
 
 def answer(client: BatchClient, url: str, operation: str, kind: type[Document]) -> Document:
@@ -131,36 +131,36 @@ def listed(client: BatchClient, url: str, operation: str, kind: type[Page[Item]]
 def creation(client: BatchClient, path: str) -> Creation:
     """When the object at `path` was created. Raises NotFound."""
     response = _send(client, "GET", path, f"look at {path}")
-    standing = response.json()
-    return Creation(standing.get("creationTime", ""), _age(standing, response.headers.get("Date")))
+    document = response.json()
+    return Creation(document.get("creationTime", ""), _age(document, response.headers.get("Date")))
 
 
-def has(standing: Body, body: Body) -> bool:
+def has(document: Body, body: Body) -> bool:
     """Whether a document agrees with a request in every text, number and truth value that both have."""
     return all(
-        same(standing[key], value, key)
+        same(document[key], value, key)
         for key, value in body.items()
-        if isinstance(value, (str, int, bool)) and key in standing
+        if isinstance(value, (str, int, bool)) and key in document
     )
 
 
 def in_state(*states: str) -> Done:
     """Whether it is in one of these states."""
-    return lambda standing: str(standing.get("state", "")).lower() in states
+    return lambda document: str(document.get("state", "")).lower() in states
 
 
-def _was_done(client: BatchClient, method: str, path: str, operation: str, error: ServiceError, done: Done) -> bool:
+def _was_done(client: BatchClient, method: str, path: str, operation: str, error: ServiceError, is_done: Done) -> bool:
     if method == "DELETE" and isinstance(error, NotFound):
         return True
     thing = path if method == "DELETE" else path.rpartition("/")[0]
-    return done(_send(client, "GET", thing, operation).json())
+    return is_done(_send(client, "GET", thing, operation).json())
 
 
-def _age(standing: Body, date: str | None) -> float | None:
+def _age(document: Body, date: str | None) -> float | None:
     """Seconds from its creation to the service's answer; None if either is unknown."""
-    if not date or "creationTime" not in standing:
+    if not date or "creationTime" not in document:
         return None
-    return (parsedate_to_datetime(date) - moment(standing["creationTime"])).total_seconds()
+    return (parsedate_to_datetime(date) - moment(document["creationTime"])).total_seconds()
 
 
 def moment(text: str) -> datetime:

@@ -127,12 +127,12 @@ def unanswered(error: BaseException) -> bool:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """An error and its causes, each once."""
-    waiting, seen = [error], set()
+    waiting, ids = [error], set()
     while waiting:
         current = waiting.pop(0)
-        if id(current) in seen:
+        if id(current) in ids:
             continue
-        seen.add(id(current))
+        ids.add(id(current))
         yield current
         inner = (getattr(current, "inner_exception", None), getattr(current, "reason", None), *current.args)
         waiting += [
@@ -167,8 +167,8 @@ def proxy_of(url: str) -> str:
 
 def proxy_name(proxy: str) -> str:
     """A proxy without its user and password."""
-    scheme, separator, rest = proxy.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+    scheme, separator, address = proxy.rpartition("://")
+    return f"{scheme}{separator}{address.rpartition('@')[2]}"
 
 
 def loopback(host: str) -> bool:
@@ -317,8 +317,8 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
         """Whether the next attempt may succeed. After the first answer, that includes a failed sign-in."""
         if isinstance(outcome, PipelineResponse):
             return transient_status(outcome.http_response.status_code)
-        lost = isinstance(outcome, ClientAuthenticationError) and outcome.response is None
-        return transient(outcome) or (lost and self.met)
+        failed_sign_in = isinstance(outcome, ClientAuthenticationError) and outcome.response is None
+        return transient(outcome) or (failed_sign_in and self.met)
 
 
 class _Call:
@@ -347,12 +347,12 @@ class _Call:
         http.headers.pop("ocp-date", None)  # the SDK signs an old date again
         if self._position is not None:
             http.body.seek(self._position)
-        left = self._began + self._patience.budget - self._clock.now()
+        seconds = self._began + self._patience.budget - self._clock.now()
         if self._wait.end is not None:
-            left = self._wait.end - self._clock.now() if self._wait.last else self._patience.read
-        left = max(left, LEAST)
-        options["connection_timeout"] = min(self._patience.connect, left)
-        options["read_timeout"] = min(self._patience.read, left)
+            seconds = self._wait.end - self._clock.now() if self._wait.last else self._patience.read
+        seconds = max(seconds, LEAST)
+        options["connection_timeout"] = min(self._patience.connect, seconds)
+        options["read_timeout"] = min(self._patience.read, seconds)
         return self._policy.attempt(self._request)
 
     def _left(self, state: RetryCallState) -> float:
@@ -364,14 +364,14 @@ class _Call:
 
     def _pause(self, state: RetryCallState) -> float:
         jitter = wait_random_exponential(self._patience.first, self._patience.most)(state)
-        asked = _retry_after(_outcome(state))
-        if asked is not None:
-            return max(asked, jitter)
+        retry_after = _retry_after(_outcome(state))
+        if retry_after is not None:
+            return max(retry_after, jitter)
         return min(jitter, max(self._left(state) - LEAST, 0.0))
 
     def _over(self, state: RetryCallState) -> bool:
-        left = self._left(state)
-        return left <= LEAST * 1.1 or state.upcoming_sleep > left - LEAST / 2
+        seconds = self._left(state)
+        return seconds <= LEAST * 1.1 or state.upcoming_sleep > seconds - LEAST / 2
 
     def _note(self, state: RetryCallState) -> None:
         outcome = _outcome(state)
@@ -382,8 +382,8 @@ class _Call:
         outcome = _outcome(state)
         if isinstance(outcome, BaseException):
             raise outcome
-        given: Response = outcome
-        return given
+        response: Response = outcome
+        return response
 
 
 class Outage:
@@ -406,10 +406,10 @@ class Outage:
         if self._reported is not None and now - self._reported < EVERY:
             return
         self._reported = now
-        lasted = now - self._since
-        since = datetime.fromtimestamp(time.time() - lasted).strftime("%H:%M:%S")
+        outage = now - self._since
+        since = datetime.fromtimestamp(time.time() - outage).strftime("%H:%M:%S")
         later = f", next attempt in {span(pause)}" if pause > EVERY else ""
-        tell(f"the service cannot be reached since {since} ({span(lasted)}): {why}; trying again{later}")
+        tell(f"the service cannot be reached since {since} ({span(outage)}): {why}; trying again{later}")
 
     def end(self, tell: Tell) -> None:
         """There was an answer."""

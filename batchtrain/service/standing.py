@@ -45,9 +45,9 @@ class Standing:
 class Comparison:
     """Compares the tasks of a plan with those of its job."""
 
-    def __init__(self, standing: Standing, retries: int = 0) -> None:
+    def __init__(self, existing: Standing, retries: int = 0) -> None:
         """retries: those of the job, for planned tasks without constraints."""
-        self._standing, self._retries = standing, retries
+        self._standing, self._retries = existing, retries
         self.equal = 0
         self.differing: list[str] = []
         """The ids of the tasks that differ from the plan."""
@@ -61,14 +61,14 @@ class Comparison:
         """The documents without a task; counts the others."""
         return (document for document in documents if not self.has(document.id, marked(document, self._retries)))
 
-    def has(self, task_id: str, planned: bytes) -> bool:
+    def has(self, task_id: str, plan_mark: bytes) -> bool:
         """Whether the task exists; counts it as equal or differing."""
-        stored = self._standing.mark_of(task_id)
-        if stored == planned:
+        task_mark = self._standing.mark_of(task_id)
+        if task_mark == plan_mark:
             self.equal += 1
-        elif stored is not None:
+        elif task_mark is not None:
             self.differing.append(task_id)
-        return stored is not None
+        return task_mark is not None
 
 
 def marked(document: TaskDocument, retries: int) -> bytes:

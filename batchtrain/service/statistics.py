@@ -85,8 +85,8 @@ class Collector:
             self._first = task.started if self._first is None else min(self._first, task.started)
             if task.created is not None:
                 self._waited.append(max((task.started - task.created).total_seconds(), 0.0))
-        if ended := task.ended:
-            self._last = ended if self._last is None else max(self._last, ended)
+        if end := task.ended:
+            self._last = end if self._last is None else max(self._last, end)
         if task.seconds is not None:
             self._add_run(task, task.seconds)
         if task.failed:
@@ -137,12 +137,12 @@ def cause_of(task: Task) -> str:
 
 def spread(values: Iterable[float]) -> Spread | None:
     """None if there is no value."""
-    ordered = sorted(values)
-    if not ordered:
+    ascending = sorted(values)
+    if not ascending:
         return None
-    return Spread(ordered[(len(ordered) - 1) // 2], p95(ordered), ordered[-1])
+    return Spread(ascending[(len(ascending) - 1) // 2], p95(ascending), ascending[-1])
 
 
-def p95(ordered: Sequence[float]) -> float:
+def p95(ascending: Sequence[float]) -> float:
     """The 95th percentile of sorted values: the smallest that at least 95 % of them do not exceed."""
-    return ordered[-(-95 * len(ordered) // 100) - 1]
+    return ascending[-(-95 * len(ascending) // 100) - 1]

@@ -43,20 +43,20 @@ IN_FLIGHT_SECONDS = 5.0
 class Progress(NamedTuple):
     """The number of tasks that the service has accepted, and the seconds since the start."""
 
-    added: int
+    added_tasks: int
     seconds: float
     equal: int = 0
     """The number of tasks that existed before."""
 
     def text(self, total: int | None) -> str:
         """The progress as a sentence, with the rate and the remaining time."""
-        if not self.added:
+        if not self.added_tasks:
             return "sending tasks"
-        rate = self.added / max(self.seconds, 1e-3)
+        rate = self.added_tasks / max(self.seconds, 1e-3)
         if total is None:
-            return f"added {self.added:,} tasks, {rate:,.0f}/s"
-        left = retry.span(max(total - self.equal - self.added, 0) / rate)
-        return f"added {self.added:,} of {total - self.equal:,} tasks, {rate:,.0f}/s, {left} left"
+            return f"added {self.added_tasks:,} tasks, {rate:,.0f}/s"
+        remaining = retry.span(max(total - self.equal - self.added_tasks, 0) / rate)
+        return f"added {self.added_tasks:,} of {total - self.equal:,} tasks, {rate:,.0f}/s, {remaining} left"
 
 
 class Submission:
@@ -80,12 +80,12 @@ class Submission:
         """Send the documents; yields the progress every few seconds. Raises the error that ended the submission, such
         as a lost connection or a deleted job. An error of the iterator is raised after the tasks before it were
         sent."""
-        began, reported = time.monotonic(), time.monotonic()
+        began, last_report = time.monotonic(), time.monotonic()
         try:
             for _ in self._steps(documents):
-                if time.monotonic() - reported >= REPORT_SECONDS:
-                    reported = time.monotonic()
-                    yield Progress(self.added, reported - began)
+                if time.monotonic() - last_report >= REPORT_SECONDS:
+                    last_report = time.monotonic()
+                    yield Progress(self.added, last_report - began)
         except BaseException:
             self._stop()
             raise
@@ -137,15 +137,15 @@ class Submission:
 
     def _send(self, collection: Collection) -> None:
         """Send a collection until the service has decided about each of its tasks."""
-        left = collection
+        remaining = collection
 
         def send() -> Collection:
-            nonlocal left
-            left = self._sent(left)
-            return left
+            nonlocal remaining
+            remaining = self._sent(remaining)
+            return remaining
 
         retry.repeated(send, lambda outcome: bool(outcome) and not isinstance(outcome, BaseException), retry.NOT_NOW)
-        for task in left:
+        for task in remaining:
             self._refuse(Refused(task.id, "ServerError", "the service could not take it in time"))
 
     def _sent(self, collection: Collection) -> Collection:
@@ -176,26 +176,26 @@ class Submission:
 
     def _settle(self, collection: Collection, results: list[_Result]) -> Collection:
         """Count the results of a collection; returns the tasks to send again."""
-        left: list[TaskDocument] = []
-        added = 0
+        remaining: list[TaskDocument] = []
+        count = 0
         by_id: dict[str, TaskDocument] = {}
         for result in results:
             if result.status in ("Success", "success"):
-                added += 1
+                count += 1
                 continue
             by_id = by_id or {task.id: task for task in collection}
             if result.status.lower() == "servererror":
-                left.append(by_id[result.task_id])
+                remaining.append(by_id[result.task_id])
             elif result.error.code == "TaskExists":
                 self.existing.append((result.task_id, marked(by_id[result.task_id], self._retries)))
             else:
                 self._refuse(Refused(result.task_id, result.error.code or result.status, result.error.reason))
         with self._lock:
-            self.added += added
-        return tuple(left)
+            self.added += count
+        return tuple(remaining)
 
-    def _refuse(self, refused: Refused) -> None:
-        self.refused.append(refused)
+    def _refuse(self, refusal: Refused) -> None:
+        self.refused.append(refusal)
         if self._fail_fast:
             self._belt.close(now=True)
 

@@ -48,7 +48,7 @@ class _Creation(NamedTuple):
 
     kind: Kind
     adding: type[Event]
-    added: type[Event]
+    added_event: type[Event]
     send: Callable[[BatchClient, Any, retry.Attempts], object]
 
 
@@ -57,14 +57,14 @@ CREATIONS: Mapping[Action, _Creation] = {
         "pool",
         PoolAdding,
         PoolAdded,
-        lambda client, body, sent: client.create_pool(models.BatchPoolCreateOptions(body), attempts=sent),
+        lambda client, body, attempts: client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts),
     ),
     "schedule.add": _Creation(
         "job schedule",
         ScheduleAdding,
         ScheduleAdded,
-        lambda client, body, sent: client.create_job_schedule(
-            models.BatchJobScheduleCreateOptions(body), attempts=sent
+        lambda client, body, attempts: client.create_job_schedule(
+            models.BatchJobScheduleCreateOptions(body), attempts=attempts
         ),
     ),
 }
@@ -93,8 +93,8 @@ def submit(
             continue
         for step in steps:
             if action == "blob.upload":
-                sent = upload(subject, files[subject].data)
-                what = f"uploaded {files[subject].size} bytes to" if sent else "the files are there already:"
+                is_new = upload(subject, files[subject].data)
+                what = f"uploaded {files[subject].size} bytes to" if is_new else "the files are there already:"
                 yield BlobUploaded(step.path, f"{what} {step.path}")
             elif others and action in others:
                 yield others[action](step)
@@ -128,7 +128,7 @@ def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: 
     thing = Thing(creation.kind, body["id"])
     yield creation.adding(thing.id, f"adding {thing.id}")
     register.create(client, thing, body, partial(creation.send, client))
-    yield creation.added(thing.id, f"added {thing.name}")
+    yield creation.added_event(thing.id, f"added {thing.name}")
 
 
 def filled(body: Any, fill: Fill) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
     """Add the one task of a job."""
     job_id, options = step.subject, models.BatchTaskCreateOptions(body)
     path, operation = f"/jobs/{quoted(job_id)}/tasks", f"add task {job_id}/{body['id']}"
-    add(client, operation, path, body, lambda sent: client.create_task(job_id, options, attempts=sent))
+    add(client, operation, path, body, lambda attempts: client.create_task(job_id, options, attempts=attempts))
     return TasksAdded(f"{job_id}/{body['id']}", f"added task {body['id']}")
 
 
@@ -184,8 +184,8 @@ def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
         except ServiceError as error:
             if error.code != "NodeUserExists":
                 raise
-            known = {key: value for key, value in body.items() if key not in ("name", "isAdmin")}
-            ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, known)
+            user = {key: value for key, value in body.items() if key not in ("name", "isAdmin")}
+            ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, user)
     return NodeUserAdded(pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
 
 
@@ -217,8 +217,8 @@ def reboot_node(client: BatchClient, pool_id: str, node_id: str) -> None:
 def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: int | None, leaving: str) -> None:
     """Resize a pool; None keeps the number of a kind. Raises NotFound, and NotAllowed for a pool with autoscale.
     leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`)."""
-    wanted = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
-    counts = {name: count for name, count in wanted.items() if count is not None}
+    targets = {"targetDedicatedNodes": dedicated, "targetLowPriorityNodes": spot}
+    counts = {name: count for name, count in targets.items() if count is not None}
     path, body = f"/pools/{quoted(pool_id)}/resize", {**counts, "nodeDeallocationOption": leaving}
     ask(client, "POST", path, f"resize pool {pool_id}", body, done=lambda pool: has(pool, counts))
 

@@ -26,7 +26,7 @@ class Action(NamedTuple):
     past: str
     method: str
     path: str
-    done: Done
+    is_done: Done
     needless: str
     """The code of a refusal which says that the task already is as wanted."""
 
@@ -93,7 +93,7 @@ def change(
 def _send(client: BatchClient, job_id: str, action: Action, task_id: str) -> str | ServiceError:
     path = f"/jobs/{quoted(job_id)}/tasks/{quoted(task_id)}{action.path}"
     try:
-        ask(client, action.method, path, f"{action.verb} task {job_id}/{task_id}", done=action.done)
+        ask(client, action.method, path, f"{action.verb} task {job_id}/{task_id}", done=action.is_done)
     except ServiceError as error:
         if not error.code.startswith("Task"):
             raise
@@ -108,7 +108,7 @@ def refusal(job_id: str, action: Action, changed: Changed) -> ServiceError:
     if total == 1:
         return errors[0]
     kind = NotFound if all(isinstance(error, NotFound) for error in errors) else ServiceError
-    named = "".join(f"\n  {error}" for error in errors[:NAMED])
+    names = "".join(f"\n  {error}" for error in errors[:NAMED])
     more = f"\n  and {len(errors) - NAMED:,} more" if len(errors) > NAMED else ""
-    text = f"{len(errors):,} of {total:,} tasks of job {job_id} were not {action.past}:{named}{more}"
+    text = f"{len(errors):,} of {total:,} tasks of job {job_id} were not {action.past}:{names}{more}"
     return kind(text, operation=f"{action.verb} tasks of job {job_id}", code=errors[0].code)

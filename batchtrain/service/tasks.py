@@ -113,8 +113,8 @@ def _moments(created: Creation) -> Iterator[str]:
 
 def parameters(client: BatchClient, job_id: str) -> dict[str, dict[str, Any]]:
     """The named parameters of each task that a factory made with some. A variable that is not ours is ignored."""
-    named = {}
+    by_task = {}
     for task_id, text in read.variables(client, job_id, PARAMETERS):
         with contextlib.suppress(msgspec.DecodeError):
-            named[task_id] = msgspec.json.decode(text, type=dict[str, Any])
-    return named
+            by_task[task_id] = msgspec.json.decode(text, type=dict[str, Any])
+    return by_task

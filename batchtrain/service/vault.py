@@ -36,17 +36,17 @@ Block = TypeVar("Block", bound=Any)
 def reader(credentials: Credentials, *, ca: str | None = None) -> Read:
     """Reads secrets with the sign-in of the files; signs in at the first one, and requests each only once."""
     keyvault = credentials.keyvault or KeyVault()
-    known: dict[str, str] = {}
+    cache: dict[str, str] = {}
     signed_in: list[TokenCredential] = []
 
     def read(name: str) -> str:
         secret_id = id_of(name, keyvault.uri)
-        if secret_id not in known:
+        if secret_id not in cache:
             if not signed_in:
                 sign_in = entra.sign_in_of(keyvault.aad, credentials.aad, endpoint=secret_id)
                 signed_in.append(entra.credential(sign_in, ca=ca))
-            known[secret_id] = secret(signed_in[0], secret_id, ca=ca)
-        return known[secret_id]
+            cache[secret_id] = secret(signed_in[0], secret_id, ca=ca)
+        return cache[secret_id]
 
     return read
 
@@ -67,16 +67,16 @@ def secret(credential: TokenCredential, secret_id: str, *, ca: str | None = None
     parts = urlsplit(secret_id)
     name = parts.path.strip("/").split("/")
     domains = filter(None, (*(cloud.vault for cloud in CLOUDS), domain))
-    vault = next((known for known in domains if _is_in(parts.netloc, known)), "")
+    vault = next((item for item in domains if _is_in(parts.netloc, item)), "")
     if parts.scheme != "https" or not vault or name[0] != "secrets" or len(name) not in (2, 3):
         raise UsageError(
             f"{secret_id} is not the id of a secret; an id looks like https://NAME.vault.azure.net/secrets/KEY"
         )
-    rest = Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)
+    client = Rest(f"https://{parts.netloc}", credential, scope_of(f"https://{vault}"), ca=ca)
     try:
-        answer = rest.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION)
+        answer = client.get(parts.path, f"read the secret {name[1]} of {parts.netloc}", VERSION)
     finally:
-        rest.close()
+        client.close()
     value = answer.get("value")
     if not isinstance(value, str):
         raise ServiceError(f"the secret {name[1]} of {parts.netloc} has no value")
@@ -133,21 +133,21 @@ def _filled(block: Block, name: str, read: Read) -> Block:
     stands = _stands_for(block, name) if block is not None else None
     if not stands:
         return block
-    filled: Block = replace(block, **{name: Secret(read(stands))})
-    return filled
+    result: Block = replace(block, **{name: Secret(read(stands))})
+    return result
 
 
 def _each(blocks: dict[str, Block], name: str, read: Read) -> dict[str, Block]:
     return {key: _filled(block, name, read) for key, block in blocks.items()}
 
 
-def _over(own: Credentials, vault: Credentials) -> Credentials:
+def _over(file: Credentials, vault: Credentials) -> Credentials:
     """The vault's credentials, overridden by the values in the file."""
     values = {}
-    for name in own.__struct_fields__:
-        mine, theirs = getattr(own, name), getattr(vault, name)
-        values[name] = {**theirs, **mine} if isinstance(mine, dict) else theirs if mine is None else mine
-    return replace(own, **values)
+    for name in file.__struct_fields__:
+        mine, other = getattr(file, name), getattr(vault, name)
+        values[name] = {**other, **mine} if isinstance(mine, dict) else other if mine is None else mine
+    return replace(file, **values)
 
 
 # --- what a secret's text is ----------------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def document(text: str, secret_id: str) -> Credentials:
     from batchtrain.config.load import examine  # only for files that are kept in a vault
 
     source = Path(urlsplit(secret_id).path or secret_id)
-    examined = examine(source, {f"{source}/credentials.yaml": _unpacked(text).encode()})  # never opened
-    if not examined.valid:
-        raise ConfigError(examined.problems)
-    return examined.recipe.credentials
+    config = examine(source, {f"{source}/credentials.yaml": _unpacked(text).encode()})  # never opened
+    if not config.valid:
+        raise ConfigError(config.problems)
+    return config.recipe.credentials
 
 
 def mapping(read: Read, secret_id: str) -> dict[str, str]:
@@ -170,8 +170,8 @@ def mapping(read: Read, secret_id: str) -> dict[str, str]:
     a value is omitted. Raises ConfigError if it is not a mapping; no message contains any of it."""
     from batchtrain.config import document as yaml  # only for environments that are kept in a vault
 
-    parsed, problems = yaml.parse(f"{secret_id}/credentials.yaml", _unpacked(read(secret_id)).encode())
-    data = parsed.data if parsed.readable else None
+    tree, problems = yaml.parse(f"{secret_id}/credentials.yaml", _unpacked(read(secret_id)).encode())
+    data = tree.data if tree.readable else None
     if problems or not isinstance(data, dict) or any(isinstance(value, (dict, list)) for value in data.values()):
         message = f"the secret {secret_id} is no mapping of names to values, in YAML or JSON."
         raise ConfigError((Problem("keyvault", message),))
@@ -181,8 +181,8 @@ def mapping(read: Read, secret_id: str) -> dict[str, str]:
 def _unpacked(text: str) -> str:
     """The text itself, or the text that was compressed with zlib and base64."""
     try:
-        packed = base64.b64decode("".join(text.split()), validate=True)
-        plain = zlib.decompressobj().decompress(packed, LARGEST)
+        content = base64.b64decode("".join(text.split()), validate=True)
+        plain = zlib.decompressobj().decompress(content, LARGEST)
         return plain.decode()
     except (binascii.Error, ValueError, zlib.error):
         return text

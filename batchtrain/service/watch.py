@@ -90,14 +90,14 @@ class Deadline:
     def pause(self, seconds: float, state: str = "") -> None:
         """Sleep, or raise TimedOut after the deadline. After a minute without an event, report what the wait is for."""
         now = self._clock.now()
-        left = self._began + self._seconds - now
-        if left <= 0:
-            seen = f"; last seen: {state}" if state else ""
-            raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{seen}")
+        seconds_left = self._began + self._seconds - now
+        if seconds_left <= 0:
+            last_state = f"; last seen: {state}" if state else ""
+            raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{last_state}")
         if now - self._said >= self._every:
-            lasted = retry.span(now - self._began)
-            self.tell(Waiting("", f"waiting for {self._waits_for} for {lasted}: {state}".rstrip(": ")))
-        self._clock.sleep(min(seconds, left))
+            duration = retry.span(now - self._began)
+            self.tell(Waiting("", f"waiting for {self._waits_for} for {duration}: {state}".rstrip(": ")))
+        self._clock.sleep(min(seconds, seconds_left))
 
 
 class Reboots:
@@ -132,7 +132,7 @@ def pool_ready(
     """Wait until a pool has its target number of nodes and all accept tasks; returns them. `mend` may reboot a broken
     node. Raises QuotaReached or ServiceError for resize errors, failed start tasks (with their last lines) and unusable
     nodes, and TimedOut at the deadline."""
-    reported = ""
+    last_state = ""
     with Deadline(seconds, f"pool {pool_id} to be ready", tell) as deadline:
         for pause in pace.steps():
             pool = read.pool(client, pool_id)
@@ -146,9 +146,9 @@ def pool_ready(
                 return nodes
             state = _pool_state(pool, nodes)
             _show_nodes(tell, pool, nodes)
-            if state != reported:
+            if state != last_state:
                 deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}"))
-                reported = state
+                last_state = state
             deadline.pause(pause, state)
     raise AssertionError("unreachable")
 
@@ -173,15 +173,15 @@ def show_nodes(client: BatchClient, pool_id: str, tell: Tell) -> str:
 
 def pool_states(client: BatchClient, pool_id: str, pace: Pace, tell: Tell) -> None:
     """Report the states of a pool's nodes as they change, until the pool is gone or the user interrupts it."""
-    reported = ""
+    last_state = ""
     with contextlib.suppress(NotFound), Deadline(WATCHED_SECONDS, f"pool {pool_id}", tell) as deadline:
         while True:
             state = show_nodes(client, pool_id, tell)
-            if state != reported:
+            if state != last_state:
                 deadline.tell(PoolState(pool_id, f"pool {pool_id}: {state}"))
-                reported = state
+                last_state = state
             deadline.pause(max(pace.most, 2 * pace.request), state)
-    if not reported:
+    if not last_state:
         raise NotFound(f"there is no pool {pool_id}", operation=f"watch pool {pool_id}", code="PoolNotFound")
     tell(PoolGone(pool_id, f"pool {pool_id} is gone"))
 
@@ -199,8 +199,8 @@ def _pool_state(pool: Pool, nodes: tuple[Node, ...]) -> str:
     states: dict[str, int] = {}
     for node in nodes:
         states[node.state] = states.get(node.state, 0) + 1
-    listed = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "no nodes yet"
-    return f"{pool.allocation}, {listed} of {pool.target}"
+    summary = ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "no nodes yet"
+    return f"{pool.allocation}, {summary} of {pool.target}"
 
 
 def _raise_broken(client: BatchClient, pool_id: str, nodes: tuple[Node, ...]) -> None:
@@ -246,12 +246,12 @@ def tasks_ended(
         for turn, pause in enumerate(pace.steps(), 1):
             requests = 0
             if (turn - 1) % pace.turns == 0:
-                seen = tasks.glance(client, job_id)
-                requests = seen.requests
-            requests += show(seen)
-            if seen.whole and not seen.counts.open:
+                glance = tasks.glance(client, job_id)
+                requests = glance.requests
+            requests += show(glance)
+            if glance.whole and not glance.counts.open:
                 return
-            if not seen.counts.open:
+            if not glance.counts.open:
                 requests += 1
                 if _confirmed(client, job_id):
                     show(tasks.glance(client, job_id))
@@ -261,7 +261,7 @@ def tasks_ended(
                 if _will_not_go_on(client, job_id):
                     show(tasks.glance(client, job_id))
                     return
-            deadline.pause(max(pause, requests * pace.request), _task_state(seen))
+            deadline.pause(max(pause, requests * pace.request), _task_state(glance))
     raise AssertionError("unreachable")
 
 
@@ -290,10 +290,10 @@ def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
     return False
 
 
-def _task_state(seen: Glance) -> str:
-    state = f"{seen.counts.open:,} of {seen.counts.total:,} tasks open"
-    first = next((task for task in seen.first if task.state != "completed"), None)
-    return f"{state}, {first.id} is {first.state}" if seen.whole and first else f"{state} ({seen.counts})"
+def _task_state(glance: Glance) -> str:
+    state = f"{glance.counts.open:,} of {glance.counts.total:,} tasks open"
+    first = next((task for task in glance.first if task.state != "completed"), None)
+    return f"{state}, {first.id} is {first.state}" if glance.whole and first else f"{state} ({glance.counts})"
 
 
 def gone(question: Callable[[], object], seconds: float, pace: Pace, what: str, tell: Tell | None = None) -> None:

@@ -338,7 +338,7 @@ def test_a_package_is_tried_again_while_its_mirror_fails(stage: Stage) -> None:
 
 
 def test_data_is_moved_to_where_it_belongs_and_again_after_a_reboot(stage: Stage) -> None:
-    text = preparation.own(Preparation(moved=(Moved(".batchtrain/input/0", "$AZ_BATCH_NODE_SHARED_DIR/my data"),)))
+    text = preparation.own(Preparation(moves=(Moved(".batchtrain/input/0", "$AZ_BATCH_NODE_SHARED_DIR/my data"),)))
     for content in ("one", "two"):
         (stage.root / "wd/.batchtrain/input/0/sub").mkdir(parents=True)
         (stage.root / "wd/.batchtrain/input/0/sub/file").write_text(content)
@@ -357,7 +357,7 @@ def test_every_part_at_once_is_sound_shell() -> None:
         docker_images=(Image("a"), Image("b c'd", "c d'e")),
         logins=(Login("hub", "u'v", "P"),),
         images=(Sif("docker://a", copy="docker://b c/a"), Sif("library://b", "AB", "K")),
-        moved=(Moved("x", "$A/y"),),
+        moves=(Moved("x", "$A/y"),),
     )
     done = subprocess.run(["bash", "-n"], input=preparation.own(todo), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -371,7 +371,7 @@ def brought(seen: Seen) -> list[str]:
     nodes = (Part(f"n{number}", "", downloads.node_tree("p", f"n{number}")) for number in range(2))
     files = [(node, downloads.File(f"wd/{name}", 2000)) for node in nodes for name in ("output/a", "output/b", "c")]
     (task, *_) = seen.recipe.jobs[0].tasks
-    return [name for _, _, name in results.select("train", task.results or Results(), files).wanted]
+    return [name for _, _, name in results.select("train", task.results or Results(), files).files]
 
 
 def copied(seen: Seen) -> list[str]:

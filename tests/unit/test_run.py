@@ -76,9 +76,9 @@ DELETES, LEAVES = False, True
 def test_what_each_error_leaves_standing(
     error: BaseException, nothing_added: bool, some_added: bool, all_submitted: bool
 ) -> None:
-    assert leaves(error, added=False, submitted=False) is nothing_added
-    assert leaves(error, added=True, submitted=False) is some_added
-    assert leaves(error, added=True, submitted=True) is all_submitted
+    assert leaves(error, has_tasks=False, is_submitted=False) is nothing_added
+    assert leaves(error, has_tasks=True, is_submitted=False) is some_added
+    assert leaves(error, has_tasks=True, is_submitted=True) is all_submitted
 
 
 HOUR = 3600.0

@@ -205,8 +205,8 @@ def test_the_module_for_sweeps_comes_with_a_command_that_names_it(command: str |
 
 def test_a_task_is_measured_only_if_that_is_wanted() -> None:
     launch = plain.alone("x")
-    assert steps.measured(launch, wanted=False) is launch
-    assert steps.measured(launch, wanted=True).files[:2] == (steps.ATTEMPT, steps.NODE)
+    assert steps.measured(launch, enabled=False) is launch
+    assert steps.measured(launch, enabled=True).files[:2] == (steps.ATTEMPT, steps.NODE)
 
 
 @pytest.mark.parametrize(

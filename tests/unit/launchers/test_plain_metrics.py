@@ -17,7 +17,7 @@ exit 3
 
 
 def test_a_task_on_one_node_has_a_file_for_metrics_and_its_node_is_sampled(tmp_path: Path) -> None:
-    launch = steps.measured(plain.alone(COMMAND), wanted=True)
+    launch = steps.measured(plain.alone(COMMAND), enabled=True)
     (working := tmp_path / "wd/ranks").mkdir(parents=True)
     (working / "rank-0.metrics.jsonl").write_text("of an earlier try")
     for file in launch.files:

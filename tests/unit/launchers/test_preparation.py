@@ -19,11 +19,13 @@ def test_nothing_to_do_is_no_text() -> None:
 
 
 def test_a_persons_lines_alone_stay_as_they_are() -> None:
-    assert preparation.linux(("echo 'one' # a comment",), ("exit 4",), own=False) == "echo 'one' # a comment\nexit 4"
+    assert (
+        preparation.linux(("echo 'one' # a comment",), ("exit 4",), prepares=False) == "echo 'one' # a comment\nexit 4"
+    )
 
 
 def test_a_line_that_asks_for_more_does_not_swallow_our_part() -> None:
-    assert preparation.linux(("echo a \\",), (), own=True).splitlines() == [
+    assert preparation.linux(("echo a \\",), (), prepares=True).splitlines() == [
         "echo a \\",
         "",
         '/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?',
@@ -31,7 +33,7 @@ def test_a_line_that_asks_for_more_does_not_swallow_our_part() -> None:
 
 
 def test_files_alone_need_a_command_all_the_same() -> None:
-    assert preparation.linux((), (), own=False) == ":"
+    assert preparation.linux((), (), prepares=False) == ":"
     assert preparation.windows((), ()) == "ver"
 
 
@@ -105,7 +107,7 @@ def test_mounts_come_before_images_and_data_after_them() -> None:
         Preparation(
             mounts=(Fstab("data", "//h/s", "cifs", "ro", 0, 2),),
             docker_images=(Image("b:1", "copy/b:1"), Image("c:1")),
-            moved=(Moved("in put", "/data"),),
+            moves=(Moved("in put", "/data"),),
         )
     )
     calls = [line for line in text.splitlines() if line.startswith(("bt_mount ", "bt_pull_soon ", "mkdir -p /data"))]
@@ -144,7 +146,7 @@ def test_the_name_of_an_images_file_is_short_and_has_no_signs_of_a_shell() -> No
 
 def test_the_users_lines_stand_around_ours() -> None:
     run = '/bin/bash -c "$BATCHTRAIN_NODE_PREPARATION" || exit $?'
-    assert preparation.linux(("a", "b"), ("c",), own=True).splitlines() == ["a", "b", run, "c"]
+    assert preparation.linux(("a", "b"), ("c",), prepares=True).splitlines() == ["a", "b", run, "c"]
     assert preparation.windows(("a", "b"), ("c",)) == "a && b && c"
 
 

@@ -80,7 +80,7 @@ def started(
     record = RunRecord(
         id=run.name, job="j", started=START, endpoint=service.account.endpoint, **{"state": "running", **fields}
     )
-    return Recording(client, service.account, run, record, job or job_of(), ended=ended)
+    return Recording(client, service.account, run, record, job or job_of(), job_ended=ended)
 
 
 def ran(name: str = "train", exit_code: int = 0, node_id: str = "tvm-1") -> Task:

@@ -82,14 +82,14 @@ def test_results_beyond_their_size_stay_and_logs_have_no_limit() -> None:
     sizes = {"wd/output/a": 600, "wd/output/b": 600, "wd/output/c": 400, "stdout.txt": 10**6}
     files = [(PRIMARY, File(path, size)) for path, size in sizes.items()]
     chosen = select("train", Results(max_size="1k"), files)
-    assert [file.path for _, file, _ in chosen.wanted] == ["wd/output/a", "wd/output/c", "stdout.txt"]
+    assert [file.path for _, file, _ in chosen.files] == ["wd/output/a", "wd/output/c", "stdout.txt"]
     assert [file.path for _, file in chosen.over] == ["wd/output/b"]
     assert select("train", Results(max_size="1k"), files, everything=True).over == ()
 
 
 def test_no_remote_name_leaves_the_run_directory() -> None:
     files = [(PRIMARY, File(path, 1)) for path in ("wd/output/../../../../etc/x", "wd/output//abs", "wd/output/..")]
-    names = [name for _, _, name in select("train", Results(), files).wanted]
+    names = [name for _, _, name in select("train", Results(), files).files]
     assert len(set(names)) == 3
     assert not [name for name in names if ".." in name.split("/") or name.startswith("/")]
 
@@ -97,7 +97,7 @@ def test_no_remote_name_leaves_the_run_directory() -> None:
 def test_two_files_that_would_have_one_name_keep_apart() -> None:
     results = Results(include=("**",))
     files = [(PRIMARY, File(path, 1)) for path in ("wd/output/model.pt", "wd/model.pt")]
-    names = [name for _, _, name in select("train", results, files).wanted]
+    names = [name for _, _, name in select("train", results, files).files]
     assert names[0] == "outputs/train/model.pt"
     assert len(set(names)) == 2
 

@@ -217,7 +217,7 @@ def test_progress_is_reported_while_the_service_takes_its_time(held: Held) -> No
     for report in sent.add(MANY):
         reports.append(report)
         held.released.set()
-    assert reports[0].added == 0
+    assert reports[0].added_tasks == 0
     assert sent.added == len(MANY)
     assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
 
