@@ -133,7 +133,7 @@ def start(
         if running is not None:
             _keep(running, options)
             return
-        own_sizes.add(chosen.data_dir, catalog.own_sizes)
+        own_sizes.add(options.data_dir, catalog.own_sizes)
         if foreground:
             server.serve(options)
             return
