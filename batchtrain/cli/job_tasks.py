@@ -46,13 +46,14 @@ def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | 
     name, config = named(job_id)
     job = settings().connect(config).jobs.handle(name)
     empty = f"no {state} tasks" if state else "no tasks"
+    in_words = job.explained if settings().output == "table" else iter
     if tail:
-        show_rows(job.last_tasks(tail, state or ""), empty=empty)
+        show_rows(in_words(job.last_tasks(tail, state or "")), empty=empty)
         return
     on_screen = limit is None and settings().output == "table" and sys.stdout is not None and sys.stdout.isatty()
     if on_screen:
         limit = SCREEN + 1
-    rows = job.iter_tasks(state or "", limit=limit)
+    rows = in_words(job.iter_tasks(state or "", limit=limit))
     show_rows(itertools.islice(rows, SCREEN) if on_screen else rows, empty=empty)
     if on_screen and next(rows, None) is not None:
         say(f"only the first {SCREEN:,} tasks are listed; --limit N lists more, --tail N the last ones")

@@ -202,7 +202,7 @@ def show_(job_id: str | None) -> None:
     if settings().output == "table":
         show_rows([row])
         print()
-        show_rows(tasks, empty="no tasks")
+        show_rows(job.explained(tasks), empty="no tasks")
         for text in (*filter(None, (left_out,)), *hints):
             say(text)
     else:
@@ -288,7 +288,7 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
     that has the output of the tasks."""
     if settings().output == "table":
         tasks, left_out = job_tasks.some_of(job)
-        show_rows(tasks, empty="no tasks")
+        show_rows(job.explained(tasks), empty="no tasks")
         if left_out:
             say(left_out)
     else:

@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from msgspec import structs
+
 from batchtrain import markup, records
 from batchtrain.client import logins
 from batchtrain.client.late_values import Placeholders
@@ -44,6 +46,7 @@ from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.records import (
     MOST_ROWS,
     Attempt,
+    Failure,
     Node,
     Pool,
     Table,
@@ -64,6 +67,7 @@ from batchtrain.records.events import (
     RecipeCopied,
     TasksChanged,
 )
+from batchtrain.records.failure import EXIT_CODE
 from batchtrain.runs.beginnings import Beginning, copied_from, lineage_of
 from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
@@ -74,7 +78,7 @@ from batchtrain.service import files, job_actions, read, statistics, submit, tas
 from batchtrain.service.connect import Account
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS, POOL_SECONDS
 from batchtrain.service.downloads import task_tree
-from batchtrain.service.failed import failed
+from batchtrain.service.failed import failed, summary
 from batchtrain.service.job_addition import ONCE, AddOptions
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.statistics import Stats
@@ -92,6 +96,9 @@ NAMED_NODES = 8
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
+
+EXPLAINED_TASKS = 20
+"""The failed tasks of a list whose stderr is read."""
 
 Tell = Callable[[Event], None]
 P = ParamSpec("P")
@@ -693,6 +700,21 @@ class Job:
             )
         where = self._client.batch, self.id, task.id
         return failed(self.id, task, files.stderr_end(*where), files.first_end(*where))
+
+    def explained(self, listed: Iterable[Task]) -> Iterator[Task]:
+        """Tasks for a list on a screen. The service's reason for every exit code says nothing: of the first
+        EXPLAINED_TASKS failed tasks it is replaced by the cause, at two or three requests a task; of others its code is
+        left."""
+        explainable = EXPLAINED_TASKS
+        for task in listed:
+            if task.failure.code != EXIT_CODE:
+                yield task
+                continue
+            where, reason = (self._client.batch, self.id, task.id), ""
+            if explainable:
+                explainable -= 1
+                reason = summary(task, files.stderr_end(*where), files.first_end(*where))
+            yield structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""

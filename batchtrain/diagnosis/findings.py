@@ -9,6 +9,7 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Pool, Task
+from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import lines_of, of_the_program
 
 SHOWN_LINES = 5
@@ -50,7 +51,7 @@ def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]
     task, subject = examined.task, f"task {examined.task.id}"
     names = {"job": job.id, "task": task.id, "pool": job.pool, "node": examined.cause.end.node or task.node}
     known = service_rules.of_task(task)
-    by_service = known if task.failure and task.failure.code != "FailureExitCode" else None
+    by_service = known if task.failure and task.failure.code != EXIT_CODE else None
     if by_service:
         (rule, cause, step), evidence = by_service
         yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))

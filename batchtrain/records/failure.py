@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+EXIT_CODE = "FailureExitCode"
+"""The service's code for a task whose exit code was not 0."""
+
 
 class Detail(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A named text of an error."""

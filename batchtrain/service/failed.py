@@ -33,6 +33,15 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> Tas
     )
 
 
+def summary(task: Task, lines: tuple[str, ...], end: RankEnd) -> str:
+    """The cause of a failure for a cell of a list: the exception, a message of batchtrain, the last line of stderr, or
+    the meaning of the exit code; empty if there is none of these."""
+    reason = cause(lines, end)
+    meaning = MEANINGS.get(task.exit_code or 0, "")
+    last_line = next((line for line in reversed(of_the_program(lines) or ()) if line.strip()), "")
+    return shortened(printable(reason.exception or _ours(reason, lines) or last_line or meaning))
+
+
 def _rank_end(reason: Cause) -> str:
     """The failed rank and its node, then the exception or the exit of the rank."""
     end = reason.end

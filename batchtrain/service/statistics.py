@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from batchtrain.records import Counts, Task
+from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.failed import MEANINGS
 from batchtrain.service.tasks import count_of
 
 SLOWEST = 5
-BY_EXIT_CODE = frozenset({"", "FailureExitCode"})
+BY_EXIT_CODE = frozenset({"", EXIT_CODE})
 """The codes of failures that the exit code explains."""
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
-from batchtrain.client.operations import Job, Jobs, Pools
+from batchtrain.client.operations import EXPLAINED_TASKS, Job, Jobs, Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
-from batchtrain.records import Task
+from batchtrain.records import Failure, Task
+from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files
 from tests.unit.plan.jobs import recipe
@@ -88,3 +89,39 @@ def test_of_many_tasks_the_failed_ones_are_named_and_the_others_counted() -> Non
     assert list(_ends([*tasks, failed])) == [
         "task bad ended with exit code 3 in 9.0 s", "21 tasks succeeded, in 1.0 to 3.0 s",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "reason"),
+    [
+        (
+            1,
+            ("Traceback (most recent call last):", '  File "x.py", line 1, in <module>', "ValueError: 3"),
+            "ValueError: 3",
+        ),
+        (1, ("batchtrain: there is no mpirun on PATH",), "there is no mpirun on PATH"),
+        (3, ("loading", "no data here", ""), "no data here"),
+        (137, (), "for example by the kernel if memory runs out"),
+        (4, (), "FailureExitCode"),
+    ],
+)
+def test_a_list_of_tasks_names_the_cause_in_place_of_the_services_sentence(
+    monkeypatch: pytest.MonkeyPatch, code: int, lines: tuple[str, ...], reason: str
+) -> None:
+    monkeypatch.setattr(files, "stderr_end", lambda *_: lines)
+    monkeypatch.setattr(files, "first_end", lambda *_: RankEnd())
+    exited = Task("train", "completed", "failure", exit_code=code, failure=Failure(EXIT_CODE, "The task exited with"))
+    (explained,) = Job(Mock(), "job").explained([exited])
+    assert str(explained.failure) == reason
+
+
+def test_only_the_first_failures_of_a_list_cost_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = list[str]()
+    monkeypatch.setattr(files, "stderr_end", lambda _client, _job, task_id: reads.append(task_id) or ("bad",))
+    monkeypatch.setattr(files, "first_end", lambda *_: RankEnd())
+    exited = Task("train", "completed", "failure", exit_code=1, failure=Failure(EXIT_CODE, "The task exited with"))
+    refused = Task("lost", "completed", "failure", failure=Failure("BlobNotFound", "gone"))
+    rows = list(Job(Mock(), "job").explained([refused, *[exited] * (EXPLAINED_TASKS + 5)]))
+    assert rows[0] == refused
+    assert [str(row.failure) for row in rows[1:]] == ["bad"] * EXPLAINED_TASKS + [EXIT_CODE] * 5
+    assert len(reads) == EXPLAINED_TASKS
