@@ -68,6 +68,7 @@ from batchtrain.records.events import (
     TasksChanged,
 )
 from batchtrain.records.failure import EXIT_CODE
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.beginnings import Beginning, copied_from, lineage_of
 from batchtrain.runs.directory import RunDirectory, new_name, root_of
 from batchtrain.runs.finished import Run, Runs
@@ -698,22 +699,24 @@ class Job:
                 f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
                 task=f"{self.id}/{task.id}",
             )
-        where = self._client.batch, self.id, task.id
-        return failed(self.id, task, files.stderr_end(*where), files.first_end(*where))
+        return failed(self.id, task, *self._end_of(task.id))
 
-    def explained(self, listed: Iterable[Task]) -> Iterator[Task]:
+    def _end_of(self, task_id: str) -> tuple[tuple[str, ...], RankEnd]:
+        """The last lines of a task's stderr, and the end of the rank that failed first: two or three requests."""
+        where = self._client.batch, self.id, task_id
+        return files.stderr_end(*where), files.first_end(*where)
+
+    def explained(self, rows: Iterable[Task]) -> Iterator[Task]:
         """Tasks for a list on a screen. The service's reason for every exit code says nothing: of the first
         EXPLAINED_TASKS failed tasks it is replaced by the cause, at two or three requests a task; of others its code is
         left."""
         explainable = EXPLAINED_TASKS
-        for task in listed:
+        for task in rows:
             if task.failure.code != EXIT_CODE:
                 yield task
                 continue
-            where, reason = (self._client.batch, self.id, task.id), ""
-            if explainable:
-                explainable -= 1
-                reason = summary(task, files.stderr_end(*where), files.first_end(*where))
+            reason = summary(task, *self._end_of(task.id)) if explainable else ""
+            explainable -= bool(explainable)
             yield structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
