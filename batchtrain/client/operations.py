@@ -97,7 +97,6 @@ NAMED_NODES = 8
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
-
 EXPLAINED_TASKS = 20
 """The failed tasks of a list whose stderr is read."""
 
@@ -702,22 +701,19 @@ class Job:
         return failed(self.id, task, *self._end_of(task.id))
 
     def _end_of(self, task_id: str) -> tuple[tuple[str, ...], RankEnd]:
-        """The last lines of a task's stderr, and the end of the rank that failed first: two or three requests."""
         where = self._client.batch, self.id, task_id
         return files.stderr_end(*where), files.first_end(*where)
 
     def explained(self, rows: Iterable[Task]) -> Iterator[Task]:
-        """Tasks for a list on a screen. The service's reason for every exit code says nothing: of the first
-        EXPLAINED_TASKS failed tasks it is replaced by the cause, at two or three requests a task; of others its code is
-        left."""
+        """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the cause replaces the general
+        reason of the service, at two or three requests each; of the others only its code is left."""
         explainable = EXPLAINED_TASKS
         for task in rows:
-            if task.failure.code != EXIT_CODE:
-                yield task
-                continue
-            reason = summary(task, *self._end_of(task.id)) if explainable else ""
-            explainable -= bool(explainable)
-            yield structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+            if task.failure.code == EXIT_CODE:
+                reason = summary(task, *self._end_of(task.id)) if explainable else ""
+                explainable -= bool(explainable)
+                task = structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+            yield task
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""

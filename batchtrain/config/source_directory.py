@@ -110,9 +110,7 @@ def _survey(directory: Path, source: str, *, packs: bool, has_limit: bool) -> Su
 def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
     """The Python files that do not compile: the name, and the line with the reason. Raises OSError."""
     total, version = 0, ".".join(map(str, sys.version_info[:2]))
-    for file in files:
-        if not file.name.endswith(".py"):
-            continue
+    for file in (file for file in files if file.name.endswith(".py")):
         total += file.size
         if total > MOST_PYTHON:
             return
