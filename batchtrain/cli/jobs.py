@@ -16,9 +16,9 @@ import click
 
 from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live, logins, options
 from batchtrain.cli.completion import ids
-from batchtrain.cli.help import Command, Group
+from batchtrain.cli.help import Group
 from batchtrain.cli.job_files import named
-from batchtrain.cli.options import common, registered, results_last, say, seconds, settings, tell, waiting
+from batchtrain.cli.options import registered, results_last, say, seconds, settings, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
 from batchtrain.records import JobSchedule
@@ -101,7 +101,7 @@ command.add_command(diagnose.of_job)
 command.add_command(logins.exec_)
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
 @click.option(
     "--timeout",
@@ -114,7 +114,6 @@ command.add_command(logins.exec_)
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
 @click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
-@common
 def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fail_fast: bool) -> None:
     """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule.
 
@@ -173,9 +172,8 @@ def _followed(
         raise outcome.problem
 
 
-@command.command("list", cls=Command)
+@command.command("list")
 @click.option("--schedules", is_flag=True, help="List the job schedules instead of the jobs.")
-@common
 def list_(schedules: bool) -> None:
     """List the jobs, or the job schedules."""
     client = settings().connect()
@@ -185,9 +183,8 @@ def list_(schedules: bool) -> None:
         show_rows(client.jobs.list(), empty="no jobs")
 
 
-@command.command("show", cls=Command)
+@command.command("show")
 @_job_id
-@common
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
     name, config = named(job_id)
@@ -209,12 +206,11 @@ def show_(job_id: str | None) -> None:
         show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
 @click.option(
     "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to wait."
 )
-@common
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until the tasks of a job have ended. Fails if a task failed.
 
@@ -260,12 +256,11 @@ def _end_orphan(client: Client, orphan: Orphan) -> None:
         raise recording.missing
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
 @click.option(
     "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to watch."
 )
-@common
 def watch(job_id: str | None, timeout: float) -> None:
     """Watch a job: its nodes, its ranks, its numbers and its output, until its tasks have ended. Fails if one failed.
 
@@ -296,7 +291,7 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
     job.raise_failed(logs=logs)
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
 @click.option("--task", "task_id", help="The task. Default: the first task of the job.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
@@ -313,7 +308,6 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
 @click.option(
     "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to follow."
 )
-@common
 def logs(
     job_id: str | None,
     task_id: str | None,
@@ -399,9 +393,8 @@ def _say_failed(job: Job, task_id: str | None, file: str) -> None:
     say(f"task {job.id}/{task.id} failed with {how}{why}")
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@common
 def term(job_id: str | None) -> None:
     """Terminate the tasks of a job, or a job schedule. It is not deleted."""
     name, config = named(job_id)
@@ -410,7 +403,7 @@ def term(job_id: str | None) -> None:
     show({"terminated": name}, f"terminated job {name}")
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
 @click.option(
     "--running",
@@ -419,7 +412,6 @@ def term(job_id: str | None) -> None:
     show_default=True,
     help="What happens to running tasks.",
 )
-@common
 def disable(job_id: str | None, running: str) -> None:
     """Disable a job: it starts no more tasks until `jobs enable`."""
     name, config = named(job_id)
@@ -427,9 +419,8 @@ def disable(job_id: str | None, running: str) -> None:
     show({"disabled": name}, f"disabled job {name}")
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@common
 def enable(job_id: str | None) -> None:
     """Enable a disabled job."""
     name, config = named(job_id)
@@ -437,10 +428,9 @@ def enable(job_id: str | None) -> None:
     show({"enabled": name}, f"enabled job {name}")
 
 
-@command.command("del", cls=Command)
+@command.command("del")
 @_job_id
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
-@common
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files, or a job schedule with its jobs."""
     name, config = named(job_id)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from batchtrain.runs.recording import Origin
     from batchtrain.service.register import Kind, Register
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 PROGRESS = ("auto", "live", "plain", "none")
@@ -389,13 +388,6 @@ def _check_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: s
     return [rule.name for rule in RULES if rule.name.startswith(incomplete)]
 
 
-def _options(*, variables: bool) -> list[Callable[[Command], Command]]:
-    return [
-        click.option(*words, expose_value=False, envvar=f"BATCHTRAIN_{name}" if variables and name else None, **more)
-        for name, words, more in _OPTIONS
-    ]
-
-
 _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
     ("CONFIGDIR", ("--configdir",), {
         "metavar": "DIR", "help": "Directory of the YAML files.", "callback": _store("configdir")}),
@@ -426,15 +418,9 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def common(command: Command) -> Command:
-    """Give a command the global options."""
-    for option in reversed(_options(variables=False)):
-        command = option(command)
-    return command
-
-
-def common_with_variables(command: Command) -> Command:
-    """Give the root the global options. Only the root reads the variables, so that an option wins in every position."""
-    for option in reversed(_options(variables=True)):
-        command = option(command)
-    return command
+def global_options(*, variables: bool = False) -> list[click.Parameter]:
+    """The global options of a command. Only the root reads the variables, so that an option wins in every position."""
+    return [
+        click.Option(words, expose_value=False, envvar=f"BATCHTRAIN_{name}" if variables and name else None, **more)
+        for name, words, more in _OPTIONS
+    ]

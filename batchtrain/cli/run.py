@@ -15,7 +15,7 @@ import click
 
 from batchtrain.cli import live, options
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, duration, results_last, say, seconds, settings
+from batchtrain.cli.options import duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
 from batchtrain.errors import ServiceError, UsageError
 
@@ -48,7 +48,6 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 )
 @click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
-@common
 def command(
     directory: str | None,
     timeout: float | None,
