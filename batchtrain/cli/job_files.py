@@ -20,6 +20,7 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from batchtrain.client.client import Client
     from batchtrain.client.operations import Job
     from batchtrain.config.load import Loaded
 
@@ -125,8 +126,8 @@ def tensorboard(job_id: str | None, port: int) -> None:
             "TensorBoard is not installed: `pip install tensorboard` installs it here, and"
             " `batchtrain runs export --tensorboard` writes its event files for one elsewhere"
         )
-    name, config = named(job_id)
-    job = settings().connect(config).jobs.handle(name)
+    name, client = opened(job_id)
+    job = client.jobs.handle(name)
     try:
         with bar() as progress:
             recording, _ = job.fetch(settings().origin(), progress=progress)
@@ -142,6 +143,12 @@ def tensorboard(job_id: str | None, port: int) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         code = subprocess.call([program, "--logdir", str(run.path), "--host", "127.0.0.1", "--port", str(port)])
         raise SystemExit(code)
+
+
+def opened(job_id: str | None, changes: str = "", question: str = "") -> tuple[str, Client]:
+    """The job to use, and a client of its account. The texts have `{}` for the job; see `Settings.connect`."""
+    name, config = named(job_id)
+    return name, settings().connect(config, changes=changes.format(name), question=question.format(name))
 
 
 def named(job_id: str | None) -> tuple[str, Loaded | None]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_tasks import STATES
-from batchtrain.cli.options import say, seconds, service_of, settings, tell
+from batchtrain.cli.options import say, service_of, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import GONE_SECONDS
@@ -26,6 +27,13 @@ Wrapped = TypeVar("Wrapped", bound=Callable[..., object])
 AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))
+running = click.option(
+    "--running",
+    type=click.Choice(["requeue", "terminate", "wait"]),
+    default="requeue",
+    show_default=True,
+    help="What happens to running tasks.",
+)
 _task_ids = click.argument("task_ids", metavar="[TASK]...", nargs=-1)
 
 
@@ -107,16 +115,8 @@ def resubmit(job_id: str, failed: bool) -> None:
 @click.command(cls=Command)
 @_job_id
 @click.argument("pool_id", shell_complete=ids("pools"))
-@click.option(
-    "--running",
-    type=click.Choice(["requeue", "terminate", "wait"]),
-    default="requeue",
-    show_default=True,
-    help="What happens to running tasks.",
-)
-@click.option(
-    "--timeout", type=float, callback=seconds, default=GONE_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
+@running
+@options.timeout(GONE_SECONDS)
 def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
     """Move a job to another pool: it is disabled, gets the pool, and is enabled."""
     client = settings().connect(changes=f"moving job {job_id} to pool {pool_id}")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from batchtrain.runs.recording import Origin
     from batchtrain.service.register import Kind, Register
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 PROGRESS = ("auto", "live", "plain", "none")
@@ -320,6 +321,11 @@ def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
     if value is not None and not 0 <= value < float("inf"):
         raise click.BadParameter("write a number of seconds, 0 or more")
     return value
+
+
+def timeout(default: float, text: str = "Maximum seconds to wait.") -> Callable[[_Function], _Function]:
+    """The option for the deadline of a wait, in seconds."""
+    return click.option("--timeout", type=float, callback=seconds, default=default, show_default=True, help=text)
 
 
 def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 from batchtrain.cli import diagnose, live, logins, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import registered, seconds, settings, tell, waiting
+from batchtrain.cli.options import registered, settings, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
@@ -39,9 +38,7 @@ command.add_command(logins.forward)
 @command.command()
 @options.directory
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
+@options.timeout(POOL_SECONDS)
 @click.option(
     "--idle-to-zero",
     callback=options.duration,
@@ -59,10 +56,7 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
         config = _idling(config, idle_to_zero)
     assert config.recipe.pool is not None
     client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
-    from batchtrain.display.subject import view_of  # the SDK is loaded by now
-
-    view = functools.partial(view_of, client.account, config.recipe)
-    with live.block(view) as block, registered(client, config.recipe, block) as register:
+    with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as register:
         pool = client.pools.add(config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=register)
     show(pool, _size(pool))
 
@@ -91,9 +85,7 @@ def _idling(config: Loaded, idle: float) -> Loaded:
 
 @command.command()
 @_pool_id
-@click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
+@options.timeout(POOL_SECONDS)
 def wait(pool_id: str | None, timeout: float) -> None:
     """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
     name, config = _named(pool_id)
@@ -107,12 +99,11 @@ def wait(pool_id: str | None, timeout: float) -> None:
 @_pool_id
 def watch(pool_id: str | None) -> None:
     """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
-    from batchtrain.display.subject import view_of  # the SDK is loaded by now
     from batchtrain.service.watch import pool_states
 
     name, config = _named(pool_id)
     client = settings().connect(config)
-    with live.block(functools.partial(view_of, client.account, None, f"pool {name}")) as block:
+    with live.block(client.account, None, f"pool {name}") as block:
         pool_states(client.batch, name, client.pace, block)
 
 
@@ -162,9 +153,7 @@ def show_(pool_id: str | None) -> None:
     help="What happens to the tasks of removed nodes.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
+@options.timeout(POOL_SECONDS)
 def resize(
     pool_id: str | None, dedicated: int | None, spot: int | None, leaving: str, no_wait: bool, timeout: float
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import shlex
@@ -80,10 +79,7 @@ def command(
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
     try:
-        from batchtrain.display.subject import view_of  # the SDK is loaded by now
-
-        view = functools.partial(view_of, client.account, config.recipe)
-        with live.block(view) as block, results_last(block) as tell, bar() as progress:
+        with live.block(client.account, config.recipe) as block, results_last(block) as tell, bar() as progress:
             _say_what_is_made(config.recipe)
             outcome = run(
                 client,
