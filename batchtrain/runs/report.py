@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from batchtrain.errors import shortened
-from batchtrain.markup import RED, Point, figure, short, table, text
+from batchtrain.markup import RED, Point, figure, page, short, table, text
 from batchtrain.records import Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
@@ -21,23 +21,14 @@ _PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
 _Value = tuple[int, float | None, Point]
 _Values = dict[int, list[_Value]]
 """By rank, each with its attempt and its step."""
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
-table{border-collapse:collapse;margin:.5rem 0}td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}
-@media(prefers-color-scheme:dark){body{background:#161616;color:#eee}}
-"""
 
 
 def html(run: RunDirectory) -> str:
     """The report of a run."""
     record = run.record()
     top = f"<h1>{text(record.job)} <small>{text(record.state)}</small></h1>"
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    body = [f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items()]
-    return (
-        f"<!doctype html><html lang=en><head>{head}<title>{text(record.id)}</title><style>{_STYLE}</style></head>"
-        f"<body>{top}{failure(record)}{''.join(body)}</body></html>\n"
-    )
+    body = "".join(f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items())
+    return page(record.id, top + failure(record) + body)
 
 
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
