@@ -175,13 +175,9 @@ def _wanted(retirement: date | None, only_retired: bool, everything: bool) -> bo
 def _catalog() -> Catalog:
     from batchtrain.config import catalog_file
 
-    return catalog_file.load(_directory())
-
-
-def _directory() -> Path:
-    """The configuration directory whose catalog.yaml applies; for a recipe its `config/`."""
+    # The configuration directory whose catalog.yaml applies; for a recipe its `config/`
     directory = Path(settings().configdir or ".")
-    return directory / "config" if (directory / "config").is_dir() else directory
+    return catalog_file.load(directory / "config" if (directory / "config").is_dir() else directory)
 
 
 def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:

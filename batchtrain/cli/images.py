@@ -17,7 +17,7 @@ from batchtrain.errors import PlanError, UsageError
 from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
-    from batchtrain.config.types import Credentials, RegistryCredentials
+    from batchtrain.config.types import RegistryCredentials
     from batchtrain.containers.images import Step
 
 STORAGE = "storage:"
@@ -286,16 +286,12 @@ def _blob(text: str) -> Remote:
 
 
 def _registries() -> dict[str, RegistryCredentials]:
-    credentials = _credentials()
+    from batchtrain.config.load import load_credentials
+
+    credentials = load_credentials(settings().configdir or ".", settings().files)
     if credentials is None:
         return {}
     from batchtrain.service import vault
     from batchtrain.service.connect import CA_VARIABLE
 
     return dict(vault.resolved(credentials, ca=os.environ.get(CA_VARIABLE)).docker_registry)
-
-
-def _credentials() -> Credentials | None:
-    from batchtrain.config.load import load_credentials
-
-    return load_credentials(settings().configdir or ".", settings().files)

@@ -505,7 +505,17 @@ def values(factory: TaskFactory, seed: int | str) -> Values:
         parameters = names(factory)
         return (tuple(_parameter(row[name]) for name in parameters) for row in factory.list)
     assert factory.parametric_sweep is not None
-    return _combined(factory.parametric_sweep)
+    sweep = factory.parametric_sweep
+    if sweep.product:
+        return product(*map(_range, sweep.product))
+    if sweep.product_iterables:
+        return product(*sweep.product_iterables)
+    if some := sweep.combinations:
+        choose = combinations_with_replacement if some.replacement else combinations
+        return choose(some.iterable, some.length)
+    if order := sweep.permutations:
+        return permutations(order.iterable, order.length)
+    return zip(*sweep.zip, strict=False)
 
 
 def last(factory: TaskFactory, seed: int | str) -> Row:
@@ -556,19 +566,6 @@ def _parameter(value: Scalar) -> Any:
 
 def _range(steps: Steps) -> range:
     return range(steps.start, steps.stop, steps.step)
-
-
-def _combined(sweep: ParametricSweep) -> Values:
-    if sweep.product:
-        return product(*map(_range, sweep.product))
-    if sweep.product_iterables:
-        return product(*sweep.product_iterables)
-    if some := sweep.combinations:
-        choose = combinations_with_replacement if some.replacement else combinations
-        return choose(some.iterable, some.length)
-    if order := sweep.permutations:
-        return permutations(order.iterable, order.length)
-    return zip(*sweep.zip, strict=False)
 
 
 def _draw(factory: RandomFactory, source: random.Random) -> Callable[[], float]:

@@ -242,10 +242,6 @@ def matches(lines: Iterable[str]) -> Iterator[tuple[OutputRule, str, str]]:
     for rule in OUTPUT_RULES:
         for line in kept:
             if match := rule.pattern.search(line):
-                yield rule, rule.cause.format(name=_name(match)), line
+                groups = match.groupdict()
+                yield rule, rule.cause.format(name=str(groups.get("name") or groups.get("other") or "")), line
                 break
-
-
-def _name(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    return str(groups.get("name") or groups.get("other") or "")

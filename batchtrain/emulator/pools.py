@@ -385,20 +385,16 @@ def list_supported_images(world: World, call: Call) -> Reply:
         after = number(token)
         for index, image in enumerate(vm_images.SUPPORTED, 1):
             if index > after:
-                yield Row(str(index), _supported(image))
+                reference = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku, "version": "latest"}
+                document: Document = {
+                    "nodeAgentSKUId": image.node_agent,
+                    "imageReference": reference,
+                    "osType": image.os,
+                    "capabilities": list(vm_images.service_words(image.capabilities)),
+                    "verificationType": "verified",
+                }
+                if image.retired:
+                    document["batchSupportEndOfLife"] = f"{image.retired.isoformat()}T00:00:00Z"
+                yield Row(str(index), document)
 
     return listing(call, "supportedimages", rows)
-
-
-def _supported(image: vm_images.Image) -> Document:
-    reference = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku, "version": "latest"}
-    document: Document = {
-        "nodeAgentSKUId": image.node_agent,
-        "imageReference": reference,
-        "osType": image.os,
-        "capabilities": list(vm_images.service_words(image.capabilities)),
-        "verificationType": "verified",
-    }
-    if image.retired:
-        document["batchSupportEndOfLife"] = f"{image.retired.isoformat()}T00:00:00Z"
-    return document

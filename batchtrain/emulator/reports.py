@@ -171,7 +171,9 @@ def set_phase(world: World, pool: str, node_id: str, phase: str) -> None:
 def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
     entry = world.jobs[effect.job]
     task = entry.tasks[effect.task]
-    if not _still_possible(world, entry, task, effect.nodes):
+    # The job or node may have ended by an earlier effect
+    usable = all(world.pool_of_node[node_id].nodes[node_id].state in USABLE for node_id in effect.nodes)
+    if not (usable and entry.record.state == "active" and task.state == "active"):
         world.touch_job(entry.key)
         return
     entry.ready.pop(task.seq, None)
@@ -204,12 +206,6 @@ def _instance(world: World, entry: JobEntry, node_id: str, now: int) -> Instance
         return Instance(node=node_id, phase_time=now)
     job_preparation.request(world, entry, node, now)
     return Instance(node=node_id, phase="preparing", phase_time=now)
-
-
-def _still_possible(world: World, entry: JobEntry, task: Task, node_ids: tuple[str, ...]) -> bool:
-    """The job or node may have ended by an earlier effect."""
-    usable = all(world.pool_of_node[node_id].nodes[node_id].state in USABLE for node_id in node_ids)
-    return usable and entry.record.state == "active" and task.state == "active"
 
 
 def _refuse(world: World, effect: scheduler.Refuse, now: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -56,11 +55,7 @@ def of_json(line: str | bytes, rank: int | None = None, *, recorded: bool = Fals
         document = json.loads(line)  # Python writes NaN and Infinity, which are not valid JSON
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    point = _point(document, _RECORDED_FIELDS if recorded else _FIELDS)
-    return point if point.rank is not None or point.node else point._replace(rank=rank)
-
-
-def _point(document: Mapping[str, Any], names: Mapping[str, str]) -> Point:
+    names = _RECORDED_FIELDS if recorded else _FIELDS
     fields: dict[str, Any] = {}
     values: dict[str, float | None] = {}
     for name, value in document.items():
@@ -71,7 +66,8 @@ def _point(document: Mapping[str, Any], names: Mapping[str, str]) -> Point:
             values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
-    return Point(values, **fields)
+    point = Point(values, **fields)
+    return point if point.rank is not None or point.node else point._replace(rank=rank)
 
 
 def _fits(field: str, value: Any) -> bool:

@@ -14,7 +14,7 @@ from batchtrain.markup import RED, Point, figure, page, short, table, text
 from batchtrain.records import Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
-from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
 _PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
@@ -36,13 +36,16 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
     attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
     numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
+    files = run.files()
+    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
+    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(_curves(run, task) for task in tasks),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
         "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
-        "Files": _files(run.files()),
+        "Files": table(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
 
@@ -75,12 +78,6 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
 def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
     return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node)
-
-
-def _files(files: Sequence[FileRecord]) -> str:
-    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
-    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
-    return table(("file", "bytes", ""), rows)
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------

@@ -96,13 +96,9 @@ def main(arguments: "list[str]") -> int:
         write_csv(rows, given.metric, given.csv)
     print(f"{len(rows)} results")
     for row in rows[: given.most]:
-        print(_line(row))
+        print(f"{'-' if row.value is None else format(row.value, '.6g')} {json.dumps(row.parameters)}")
     print(f"best {json.dumps(rows[0].parameters)} {given.metric} {rows[0].value:.6g}")
     return 0
-
-
-def _line(row: Row) -> str:
-    return f"{'-' if row.value is None else format(row.value, '.6g')} {json.dumps(row.parameters)}"
 
 
 if __name__ == "__main__":
