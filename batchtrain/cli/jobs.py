@@ -121,12 +121,7 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
         return
     with registered(client, config.recipe) as register:
         jobs = client.jobs.add_all(
-            config.recipe,
-            tell=tell,
-            timeout=timeout,
-            fail_fast=fail_fast,
-            recreate=recreate,
-            register=register,
+            config.recipe, tell=tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate, register=register
         )
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])

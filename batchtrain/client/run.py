@@ -286,15 +286,7 @@ class Recorder:
             steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
             plan = foreseen.jobs._replace(steps=steps)
             self._recordings[job.id] = begin(
-                client.batch,
-                client.account,
-                recipe,
-                job,
-                plan,
-                origin,
-                kept_kinds,
-                foreseen.sources,
-                foreseen.blobs,
+                client.batch, client.account, recipe, job, plan, origin, kept_kinds, foreseen.sources, foreseen.blobs
             )
 
     @property

@@ -117,10 +117,7 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "totalTasksSucceeded": node.total_succeeded,
         "isDedicated": node.dedicated,
         "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(entry, node)},
-        "nodeAgentInfo": {
-            "version": AGENT_VERSION,
-            "lastUpdateTime": wire.timestamp(node.booted or node.created),
-        },
+        "nodeAgentInfo": {"version": AGENT_VERSION, "lastUpdateTime": wire.timestamp(node.booted or node.created)},
         "virtualMachineInfo": {"imageReference": spec["virtualMachineConfiguration"]["imageReference"]},
     }
     if address := endpoints.ipv6_address(entry, node):

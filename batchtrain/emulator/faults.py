@@ -9,18 +9,12 @@ Code = tuple[int, str]
 FAULTS: Mapping[str, Code] = {
     "MissingRequiredProperty": (400, "A required property was not specified in the request body."),
     "MissingRequiredQueryParameter": (400, "A required query parameter was not specified for this request."),
-    "InvalidPropertyValue": (
-        400,
-        "The value provided for one of the properties in the request body is invalid.",
-    ),
+    "InvalidPropertyValue": (400, "The value provided for one of the properties in the request body is invalid."),
     "InvalidQueryParameterValue": (
         400,
         "Value for one of the query parameters specified in the request URI is invalid.",
     ),
-    "UnsupportedQueryParameter": (
-        400,
-        "One of the query parameters specified in the request URI is not supported.",
-    ),
+    "UnsupportedQueryParameter": (400, "One of the query parameters specified in the request URI is not supported."),
     "MissingRequiredHeader": (400, "A required HTTP header was not specified."),
     "InvalidHeaderValue": (400, "The value provided for one of the HTTP headers was not in the correct format."),
     "InvalidRequestBody": (400, "The specified Request Body is not syntactically valid."),

@@ -11,12 +11,7 @@ from batchtrain.emulator import models, query, routes, versions
 from batchtrain.emulator.models import Field
 from batchtrain.emulator.routes import Route
 
-EFFECTS = {
-    "": "acted on",
-    "kept": "kept only",
-    "unshown": "taken, never shown",
-    "refused": "refused",
-}
+EFFECTS = {"": "acted on", "kept": "kept only", "unshown": "taken, never shown", "refused": "refused"}
 HEAD = """<!-- Written by `python -m batchtrain.emulator.operations_page` from the service's tables; do not edit. -->
 
 # The operations of the emulator

@@ -53,11 +53,7 @@ class Filters(NamedTuple):
     """The filters of a list, by property."""
 
 
-SETS: Mapping[str, str] = {
-    "text": "startswith eq ne ge gt le lt",
-    "order": "eq ne ge gt le lt",
-    "same": "eq ne",
-}
+SETS: Mapping[str, str] = {"text": "startswith eq ne ge gt le lt", "order": "eq ne ge gt le lt", "same": "eq ne"}
 
 
 def _filters(model: str, text: str) -> Filters:

@@ -121,11 +121,7 @@ def attempts_of(
     begun = task.state == "completed" or newest not in by_runtime or by_runtime[newest].ended is None
     shift = last - newest - (not begun)
     attempts = [
-        _merged(
-            Attempt(task.id, number),
-            by_client.get(number),
-            by_runtime.get(number - shift),
-        )
+        _merged(Attempt(task.id, number), by_client.get(number), by_runtime.get(number - shift))
         for number in range(1, last + 1)
     ]
     return (*(_concluded(attempt, task) for attempt in attempts[:-1]), _current(attempts[-1], task))

@@ -55,14 +55,7 @@ from batchtrain.records.events import (
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import (
-    Cost,
-    EventRecord,
-    RunDirectory,
-    RunFailure,
-    RunNode,
-    RunRecord,
-)
+from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks

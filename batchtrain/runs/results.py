@@ -119,12 +119,7 @@ class Selection(NamedTuple):
 
 
 def select(
-    task_id: str,
-    results: Results,
-    files: Iterable[tuple[Part, File]],
-    *,
-    everything: bool = False,
-    logs: bool = True,
+    task_id: str, results: Results, files: Iterable[tuple[Part, File]], *, everything: bool = False, logs: bool = True
 ) -> Selection:
     """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
     names, room = LocalNames(), bytes_of(results.max_size)

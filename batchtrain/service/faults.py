@@ -15,8 +15,7 @@ from batchtrain.service.clock_difference import KEY_LIMIT, STEP, TOKEN_LIMIT, ah
 
 CODES: dict[str, type[ServiceError]] = {
     **dict.fromkeys(
-        ("PoolNotFound", "NodeNotFound", "JobNotFound", "TaskNotFound", "FileNotFound", "JobScheduleNotFound"),
-        NotFound,
+        ("PoolNotFound", "NodeNotFound", "JobNotFound", "TaskNotFound", "FileNotFound", "JobScheduleNotFound"), NotFound
     ),
     **dict.fromkeys(("PoolExists", "JobExists", "TaskExists", "JobScheduleExists"), AlreadyExists),
     **dict.fromkeys(

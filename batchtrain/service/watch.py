@@ -231,11 +231,7 @@ def _start_task_lines(client: BatchClient, pool_id: str, node_id: str) -> tuple[
 
 
 def tasks_ended(
-    client: BatchClient,
-    job_id: str,
-    deadline: Deadline,
-    pace: Pace,
-    show: Callable[[Glance], int] = lambda _: 0,
+    client: BatchClient, job_id: str, deadline: Deadline, pace: Pace, show: Callable[[Glance], int] = lambda _: 0
 ) -> None:
     """Wait until every task of a job has ended. `show` receives every glance, including the last, and returns the
     number of its requests.

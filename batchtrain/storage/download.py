@@ -34,10 +34,7 @@ TRIES = 2
 
 
 def download(
-    storage: Storage,
-    container: str,
-    blobs: Iterable[tuple[Stored, Path]],
-    count: Count = lambda size: None,
+    storage: Storage, container: str, blobs: Iterable[tuple[Stored, Path]], count: Count = lambda size: None
 ) -> Iterator[Moved]:
     """Download blobs, each to its file. A file that is the same already is skipped: as many bytes with the same MD5,
     or, without an MD5, not older than the blob. A blob that fails does not stop the others, unless all would fail."""
