@@ -17,23 +17,9 @@ Document = dict[str, Any]
 AGENT_VERSION = "1.12.15"
 
 NODE_STATES = (
-    "creating",
-    "idle",
-    "offline",
-    "preempted",
-    "rebooting",
-    "reimaging",
-    "running",
-    "starting",
-    "startTaskFailed",
-    "leavingPool",
-    "unknown",
-    "unusable",
-    "waitingForStartTask",
-    "deallocated",
-    "deallocating",
-    "upgradingOS",
-)
+    "creating", "idle", "offline", "preempted", "rebooting", "reimaging", "running", "starting", "startTaskFailed",
+    "leavingPool", "unknown", "unusable", "waitingForStartTask", "deallocated", "deallocating", "upgradingOS",
+)  # fmt: skip
 """The counters of nodecounts."""
 
 

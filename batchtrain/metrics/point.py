@@ -13,31 +13,13 @@ from batchtrain.records import Point
 COUNTERS = {"step": "step", "global_step": "step", "iteration": "step", "batch": "step", "epoch": "epoch"}
 """Keys of a JSON line that give its position, with the name of the counter."""
 UNITS = {
-    "images_per_second": "images/s",
-    "total_images_per_second": "images/s",
-    "samples_per_second": "samples/s",
-    "total_samples_per_second": "samples/s",
-    "tokens_per_second": "tokens/s",
-    "iterations_per_second": "iterations/s",
-    "results.throughput": "images/s",
-    "results.time": "ms",
-    "error_percent": "%",
-    "acc1": "%",
-    "acc5": "%",
-    "mfu": "%",
-    "step_ms": "ms",
-    "step_time": "s",
-    "time_cost": "s",
-    "batch_seconds": "s",
-    "busbw": "GB/s",
-    "average_busbw": "GB/s",
-    "cpu_percent": "%",
-    "gpu_percent": "%",
-    "memory_gib": "GiB",
-    "gpu_memory_gib": "GiB",
-    "network_in_mb": "MB/s",
+    "images_per_second": "images/s", "total_images_per_second": "images/s", "samples_per_second": "samples/s",
+    "total_samples_per_second": "samples/s", "tokens_per_second": "tokens/s", "iterations_per_second": "iterations/s",
+    "results.throughput": "images/s", "results.time": "ms", "error_percent": "%", "acc1": "%", "acc5": "%", "mfu": "%",
+    "step_ms": "ms", "step_time": "s", "time_cost": "s", "batch_seconds": "s", "busbw": "GB/s", "average_busbw": "GB/s",
+    "cpu_percent": "%", "gpu_percent": "%", "memory_gib": "GiB", "gpu_memory_gib": "GiB", "network_in_mb": "MB/s",
     "network_out_mb": "MB/s",
-}
+}  # fmt: skip
 _FIELDS = {**COUNTERS, "t": "t", "rank": "rank", "node": "node"}
 _RECORDED_FIELDS = {**_FIELDS, "attempt": "attempt"}
 _WHOLE = frozenset({"step", "rank", "attempt"})
