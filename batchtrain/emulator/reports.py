@@ -359,34 +359,16 @@ def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
 
 
 _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
-    scheduler.CreateNodes: _create_nodes,
-    scheduler.DropNodes: _drop_nodes,
-    scheduler.FailResize: _fail_resize,
-    scheduler.SettlePool: _settle_pool,
-    scheduler.ForgetPool: _forget_pool,
-    scheduler.BootNode: _boot_node,
-    scheduler.RunStartTask: _run_start_task,
-    scheduler.ShutdownNode: _shutdown_node,
-    scheduler.WipeNode: _wipe_node,
-    scheduler.HoldNode: _hold_node,
-    scheduler.RemoveNode: _remove_node,
-    scheduler.Assign: _assign,
-    scheduler.Refuse: _refuse,
-    scheduler.Hint: _hint,
-    scheduler.RunCoordination: _run_coordination,
-    scheduler.RunApplication: _run_application,
-    scheduler.EndScope: _end_scope,
-    scheduler.Preempt: _preempt,
-    scheduler.RunOnNode: _run_on_node,
-    scheduler.EndOnNode: _end_on_node,
-    scheduler.ReleaseJob: _release_job,
-    scheduler.MakeJob: _make_job,
-    scheduler.EndSchedule: _end_schedule,
-    scheduler.SettleSchedule: _settle_schedule,
-    scheduler.TimeUp: _time_up,
-    scheduler.SettleJob: _settle_job,
-    scheduler.EndJob: _end_job,
-}
+    scheduler.CreateNodes: _create_nodes, scheduler.DropNodes: _drop_nodes, scheduler.FailResize: _fail_resize,
+    scheduler.SettlePool: _settle_pool, scheduler.ForgetPool: _forget_pool, scheduler.BootNode: _boot_node,
+    scheduler.RunStartTask: _run_start_task, scheduler.ShutdownNode: _shutdown_node, scheduler.WipeNode: _wipe_node,
+    scheduler.HoldNode: _hold_node, scheduler.RemoveNode: _remove_node, scheduler.Assign: _assign,
+    scheduler.Refuse: _refuse, scheduler.Hint: _hint, scheduler.RunCoordination: _run_coordination,
+    scheduler.RunApplication: _run_application, scheduler.EndScope: _end_scope, scheduler.Preempt: _preempt,
+    scheduler.RunOnNode: _run_on_node, scheduler.EndOnNode: _end_on_node, scheduler.ReleaseJob: _release_job,
+    scheduler.MakeJob: _make_job, scheduler.EndSchedule: _end_schedule, scheduler.SettleSchedule: _settle_schedule,
+    scheduler.TimeUp: _time_up, scheduler.SettleJob: _settle_job, scheduler.EndJob: _end_job,
+}  # fmt: skip
 
 
 def node_of(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:

@@ -179,34 +179,10 @@ class EndJob(NamedTuple):
 
 
 Effect = (
-    CreateNodes
-    | DropNodes
-    | FailResize
-    | SettlePool
-    | ForgetPool
-    | BootNode
-    | RunStartTask
-    | ShutdownNode
-    | WipeNode
-    | HoldNode
-    | RemoveNode
-    | Assign
-    | Refuse
-    | Hint
-    | RunCoordination
-    | RunApplication
-    | EndScope
-    | Preempt
-    | RunOnNode
-    | EndOnNode
-    | ReleaseJob
-    | MakeJob
-    | EndSchedule
-    | SettleSchedule
-    | TimeUp
-    | SettleJob
-    | EndJob
-)
+    CreateNodes | DropNodes | FailResize | SettlePool | ForgetPool | BootNode | RunStartTask | ShutdownNode | WipeNode
+    | HoldNode | RemoveNode | Assign | Refuse | Hint | RunCoordination | RunApplication | EndScope | Preempt |
+    RunOnNode | EndOnNode | ReleaseJob | MakeJob | EndSchedule | SettleSchedule | TimeUp | SettleJob | EndJob
+)  # fmt: skip
 
 
 def due(world: World, changes: Touched) -> tuple[Effect, ...]:

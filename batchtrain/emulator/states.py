@@ -10,7 +10,7 @@ Table = Mapping[tuple[str, str], str]
 
 def _table(rows: str) -> Table:
     """The table of rows `STATE...: EVENT -> NEXT STATE`. The states of a row may take several lines."""
-    table = {}
+    table: dict[tuple[str, str], str] = {}
     for states, event, after in re.findall(r"([\w\s]+): ([\w ]+) -> (\w+)", rows):
         table |= dict.fromkeys(((state, event) for state in states.split()), after)
     return table
