@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
-
-
 EXPLAINED_TASKS = 20
 """The failed tasks of a list whose stderr is read."""
 
@@ -58,7 +56,7 @@ class Job:
 
     def _repr_html_(self) -> str:
         try:
-            seen, rows = self.seen, Table(self.iter_tasks(limit=MOST_ROWS))
+            seen, rows = self.seen, Table(self.explained(self.iter_tasks(limit=MOST_ROWS)))
         except ServiceError as error:  # a job that is gone is still a value
             return markup.card(markup.head(f"job {self.id}", note=str(error)))
         counts = f"{seen.active} active, {seen.running} running, {seen.succeeded} succeeded, {seen.failed} failed"

@@ -94,23 +94,23 @@ def start(stage: Stage, script: str, own: str = "") -> subprocess.CompletedProce
 
 
 def test_our_part_runs_between_the_lines_and_cannot_change_their_shell(stage: Stage) -> None:
-    script = preparation.linux(("A=1", "cd /"), ('echo "$A $PWD ${B-unset}"',), own=True)
+    script = preparation.linux(("A=1", "cd /"), ('echo "$A $PWD ${B-unset}"',), prepares=True)
     done = start(stage, script, "set -u\nB=2\necho ours in $PWD")
     assert done.stdout.splitlines() == ["ours in /", "1 / unset"]
 
 
 def test_the_first_line_that_fails_ends_the_preparation_with_its_code(stage: Stage) -> None:
-    done = start(stage, preparation.linux(("(exit 7)", "echo never"), (), own=True), "echo never")
+    done = start(stage, preparation.linux(("(exit 7)", "echo never"), (), prepares=True), "echo never")
     assert (done.returncode, done.stdout) == (7, "")
 
 
 def test_our_failure_ends_the_preparation_even_where_lines_go_on_after_failures(stage: Stage) -> None:
-    done = start(stage, preparation.linux(("set +e",), ("echo never",), own=True), "exit 9")
+    done = start(stage, preparation.linux(("set +e",), ("echo never",), prepares=True), "exit 9")
     assert (done.returncode, done.stdout) == (9, "")
 
 
 def test_any_quotes_of_a_person_survive(stage: Stage) -> None:
-    done = start(stage, preparation.linux(("""echo 'a "b" $c' # it's""", 'echo "d"'), (), own=False))
+    done = start(stage, preparation.linux(("""echo 'a "b" $c' # it's""", 'echo "d"'), (), prepares=False))
     assert done.stdout == 'a "b" $c\nd\n'
 
 
