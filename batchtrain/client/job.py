@@ -24,6 +24,7 @@ from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, 
 from batchtrain.records import MOST_ROWS, Attempt, Failure, Table, Task
 from batchtrain.records.events import TasksChanged
 from batchtrain.records.failure import EXIT_CODE
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
@@ -125,23 +126,22 @@ class Job:
                 f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
                 task=f"{self.id}/{task.id}",
             )
-        where = self._client.batch, self.id, task.id
-        return failed(self.id, task, files.stderr_end(*where), files.first_end(*where))
+        return failed(self.id, task, *self._end_of(task.id))
 
-    def explained(self, listed: Iterable[Task]) -> Iterator[Task]:
-        """Tasks for a list on a screen. The service's reason for every exit code says nothing: of the first
-        EXPLAINED_TASKS failed tasks it is replaced by the cause, at two or three requests a task; of others its code is
-        left."""
+    def _end_of(self, task_id: str) -> tuple[tuple[str, ...], RankEnd]:
+        where = self._client.batch, self.id, task_id
+        return files.stderr_end(*where), files.first_end(*where)
+
+    def explained(self, rows: Iterable[Task]) -> Iterator[Task]:
+        """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the cause replaces the general
+        reason of the service, at two or three requests each; of the others only its code is left."""
         explainable = EXPLAINED_TASKS
-        for task in listed:
-            if task.failure.code != EXIT_CODE:
-                yield task
-                continue
-            where, reason = (self._client.batch, self.id, task.id), ""
-            if explainable:
-                explainable -= 1
-                reason = summary(task, files.stderr_end(*where), files.first_end(*where))
-            yield structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+        for task in rows:
+            if task.failure.code == EXIT_CODE:
+                reason = summary(task, *self._end_of(task.id)) if explainable else ""
+                explainable -= bool(explainable)
+                task = structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+            yield task
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""

@@ -419,7 +419,7 @@ class Reading:
         is left. most: the maximum number of mistakes to find.
         """
         data = self.sections[name].data
-        standing = self._find_placeholders(name)
+        stand_ins = self._find_placeholders(name)
         for _ in range(_PRUNINGS):
             try:
                 return convert(data, schema.SECTIONS[name])
@@ -429,9 +429,9 @@ class Reading:
                 for flaw in verdict.flaws:  # the values are not needed offline
                     self._flaws.append(flaw._replace(rule="placeholder", level="warning"))
                     data = override.put(data, flaw.path[1:], None)
-            elif paths := [flaw.path for flaw in verdict.flaws if standing.get(flaw.path)]:
+            elif paths := [flaw.path for flaw in verdict.flaws if stand_ins.get(flaw.path)]:
                 for path in paths:
-                    data = override.put(data, path[1:], standing[path].pop())
+                    data = override.put(data, path[1:], stand_ins[path].pop())
             else:
                 break
         self._flaws.extend(verdict.flaws)

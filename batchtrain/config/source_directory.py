@@ -110,17 +110,18 @@ def _survey(directory: Path, source: str, *, packs: bool, has_limit: bool) -> Su
 def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
     """The Python files that do not compile: the name, and the line with the reason. Raises OSError."""
     total, version = 0, ".".join(map(str, sys.version_info[:2]))
-    for file in files:
-        total += file.size if file.name.endswith(".py") else 0
-        if file.name.endswith(".py") and total <= MOST_PYTHON:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    compile(Path(file.path).read_bytes(), file.name, "exec", dont_inherit=True)
-                except SyntaxError as error:
-                    yield file.name, f"line {error.lineno or 1}: {error.msg} (Python {version})"
-                except (ValueError, RecursionError, MemoryError) as error:
-                    yield file.name, f"line 1: {error} (Python {version})"
+    for file in (file for file in files if file.name.endswith(".py")):
+        total += file.size
+        if total > MOST_PYTHON:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                compile(Path(file.path).read_bytes(), file.name, "exec", dont_inherit=True)
+            except SyntaxError as error:
+                yield file.name, f"line {error.lineno or 1}: {error.msg} (Python {version})"
+            except (ValueError, RecursionError, MemoryError) as error:
+                yield file.name, f"line 1: {error} (Python {version})"
 
 
 def _read(file: _Found) -> File:

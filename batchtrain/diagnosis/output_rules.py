@@ -21,8 +21,8 @@ def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
     return OutputRule(name, re.compile(pattern), cause, next_step)
 
 
-_REBOOT = "reboot the node (`batchtrain pool reboot POOL NODE`)"
-_REPLACE = "do not use this node again: run on a new pool (`batchtrain pool del POOL`), and report the node to Azure"
+_REBOOT = "reboot the node (`batchtrain pool reboot {pool} {node}`)"
+_REPLACE = "do not use this node again: run on a new pool (`batchtrain pool del {pool}`), and report the node to Azure"
 
 OUTPUT_RULES = (
     _rule(
@@ -59,7 +59,7 @@ OUTPUT_RULES = (
         "nvlink-error",
         r"Xid \(PCI:[^)]*\): (?:74|14[4-9]|150)\b|uncorrectable NVLink error",
         "an NVLink between the GPUs of the node has an error",
-        f"run the task again on another node, and reboot this one: {_REBOOT}",
+        f"run the task again on another node, and {_REBOOT}",
     ),
     _rule(
         "gpu-halted",

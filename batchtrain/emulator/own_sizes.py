@@ -25,11 +25,11 @@ def size_of(data_dir: Path, name: str) -> Size | None:
 
 def add(data_dir: Path, user_sizes: Iterable[VmSize]) -> None:
     """Add sizes, or replace those of the same name; also while the emulator runs."""
-    known = _sizes(data_dir)
-    changed = known | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
-    if changed != known:
+    existing_sizes = _sizes(data_dir)
+    all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
+    if all_sizes != existing_sizes:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(data_dir / FILE, json.dumps({name: size._asdict() for name, size in changed.items()}) + "\n")
+        write_atomically(data_dir / FILE, json.dumps({name: size._asdict() for name, size in all_sizes.items()}) + "\n")
 
 
 def _sizes(data_dir: Path) -> dict[str, Size]:

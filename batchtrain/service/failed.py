@@ -38,7 +38,7 @@ def summary(task: Task, lines: tuple[str, ...], end: RankEnd) -> str:
     the meaning of the exit code; empty if there is none of these."""
     reason = cause(lines, end)
     meaning = MEANINGS.get(task.exit_code or 0, "")
-    last_line = next((line for line in reversed(of_the_program(lines) or ()) if line.strip()), "")
+    last_line = next((line for line in reversed(of_the_program(lines)) if line.strip()), "")
     return shortened(printable(reason.exception or _ours(reason, lines) or last_line or meaning))
 
 

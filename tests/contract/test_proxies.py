@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from azure.core.credentials import AccessToken
 
-from batchtrain.client.client import Client, local
+from batchtrain.client import local
+from batchtrain.client.client import Client
 from batchtrain.config.types import Secret
 from batchtrain.emulator.machine import resource_files
 from batchtrain.emulator.server import Emulator, Settings

@@ -15,7 +15,8 @@ import pytest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.prices import Prices
-from batchtrain.client.client import Client, foreseen
+from batchtrain.client import planning
+from batchtrain.client.client import Client
 from batchtrain.client.limits import Limits
 from batchtrain.client.run import follow, run
 from batchtrain.config.types import AutoPool, Recipe, Secret
@@ -281,7 +282,7 @@ def test_following_reads_what_tasks_are_made_from_once(
 ) -> None:
     wanted, read = recipe("print x"), []
     client.pools.add(wanted, timeout=60)
-    monkeypatch.setattr(foreseen, "read_made", lambda recipe: read.append(recipe) or {})
+    monkeypatch.setattr(planning, "read_made", lambda recipe: read.append(recipe) or {})
     for recreate in (False, True):
         follow(client, wanted, tell=lambda _: None, timeout=60, origin=origin, recreate=recreate)
     assert read == [wanted, wanted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -11,8 +12,8 @@ from msgspec.structs import replace
 from batchtrain.cli import diagnose
 from batchtrain.cli.options import Settings
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
-from batchtrain.diagnosis.findings import judged
-from batchtrain.diagnosis.output_rules import OUTPUT_RULES
+from batchtrain.diagnosis.findings import judged, step_with_names
+from batchtrain.diagnosis.output_rules import OUTPUT_RULES, OutputRule
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.records.rank_end import RankEnd
@@ -76,6 +77,12 @@ def rules(evidence: Evidence) -> list[str]:
 
 def test_every_rule_about_output_has_an_example_here() -> None:
     assert set(LINES) == {rule.name for rule in OUTPUT_RULES}
+
+
+@pytest.mark.parametrize("rule", OUTPUT_RULES, ids=lambda rule: str(rule.name))
+def test_the_next_step_of_a_rule_takes_the_names_that_are_known(rule: OutputRule) -> None:
+    step = step_with_names(rule.next_step, job="a", task="b", pool="c", node="d")
+    assert not {"JOB", "TASK", "POOL", "NODE"} & {*re.findall(r"\w+", step)}
 
 
 @pytest.mark.parametrize("name", LINES)
