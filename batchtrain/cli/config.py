@@ -187,9 +187,9 @@ def checks() -> None:
 @click.argument("name", type=click.Choice(["credentials", "config", "pool", "jobs"]))
 def schema(name: str) -> None:
     """Print the JSON Schema of one file."""
-    from batchtrain.config.editor import rendered
+    from batchtrain.shipped import shipped
 
-    click.echo(rendered(name).decode(), nl=False)
+    click.echo((shipped("schemas") / f"{name}.json").read_text(encoding="utf-8"), nl=False)
 
 
 class Setting(NamedTuple):

@@ -1,6 +1,6 @@
 """The sections, the types of each path, and the messages about mistakes with suggestions.
 
-`judge` finds the mistakes; schemas for editors are made by `editor`.
+`judge` finds the mistakes.
 """
 
 from __future__ import annotations

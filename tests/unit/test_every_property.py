@@ -19,7 +19,6 @@ from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
-from batchtrain.config.left_out import LEFT_OUT
 from batchtrain.config.reference import PropertyPath
 from batchtrain.config.types import Credentials, Results, Secret, StorageCredentials
 from batchtrain.errors import UsageError
@@ -37,6 +36,7 @@ from batchtrain.service import downloads, entra, vault
 from batchtrain.service.connect import Account, account_of
 from batchtrain.service.register import Thing
 from tests import judge
+from tests.left_out import LEFT_OUT
 from tests.properties import Effect, Row, Seen, Verdict, judged, outcome, path_of, value_for
 
 PROPERTIES = {
