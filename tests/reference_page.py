@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.config import types
+from batchtrain.config import schema, types
 from batchtrain.config.reference import (
     PAGE,
     BlockOf,
@@ -20,6 +20,7 @@ from batchtrain.config.reference import (
     blocks,
     gone,
     pattern,
+    plain,
     written,
 )
 from tests.environments import ROOT
@@ -78,7 +79,7 @@ def _row(block: BlockOf, item: Property, paths: list[PropertyPath]) -> str:
     anchors = "".join(f'<a id="{name}"></a>' for name in dict.fromkeys(anchor(path) for path in paths))
     instead = gone(paths[0])
     name = f"~~`{item.name}`~~" if instead else f"`{item.name}`"
-    kind = _linked(item.type) + (f"; {item.constraint}" if item.constraint else "")
+    kind = "; ".join((_linked(type_of(item.kind)), *constraints(item)))
     default = "**required**" if item.required else f"`{item.default}`" if item.default else ""
     cells = (
         f"{anchors}{name}",
@@ -123,8 +124,8 @@ def _linked(words: str) -> str:
 
 def example(block: BlockOf, item: Property) -> Any:
     """The example of a property of a block. None if there is none."""
-    in_table = EXAMPLES.get(f"{block.name}.{item.name}", EXAMPLES.get(item.name))
-    return in_table if item.example is None else item.example
+    declared = (item.kind.extra_json_schema or {}).get("examples")
+    return declared[0] if declared else EXAMPLES.get(f"{block.name}.{item.name}", EXAMPLES.get(item.name))
 
 
 def older(path: PropertyPath) -> tuple[str, ...]:
@@ -144,6 +145,63 @@ def older_values(path: PropertyPath) -> tuple[tuple[str, str], ...]:
 def _new_path(rule: types.Renamed) -> types.Pattern:
     home = rule.path[:-2] if rule.new.startswith("../") else rule.path[:-1]
     return (*home, rule.new.removeprefix("../"))
+
+
+def constraints(item: Property) -> Iterable[str]:
+    """The bounds of a property in words, each once."""
+    return dict.fromkeys(_constraints(item.kind))
+
+
+_WORDS = {"StrType": "text", "CustomType": "text", "IntType": "whole number", "FloatType": "number",
+          "BoolType": "true or false", "AnyType": "anything"}  # fmt: skip
+
+
+def type_of(kind: Any) -> str:
+    """A type in words; the name of a block is in square brackets."""
+    kind = plain(kind)
+    match type(kind).__name__:
+        case "StructType":
+            return f"[{kind.cls.__name__}]"
+        case "UnionType":
+            return " or ".join(type_of(option) for option in kind.types if type(option).__name__ != "NoneType")
+        case "VarTupleType":
+            return f"list of {type_of(kind.item_type)}"
+        case "TupleType":
+            return "list of " + " and ".join(type_of(item) for item in kind.item_types)
+        case "DictType":
+            return f"mapping of names to {type_of(kind.value_type)}"
+        case "LiteralType":
+            return "one of " + ", ".join(f"`{value}`" for value in kind.values)
+        case name:
+            return _WORDS[name]
+
+
+def _constraints(kind: Any) -> Iterator[str]:
+    kind = plain(kind)
+    name = type(kind).__name__
+    if name == "UnionType":
+        for option in kind.types:
+            yield from _constraints(option)
+    elif name in ("IntType", "FloatType"):
+        yield from _range(kind.ge, kind.le, "")
+    elif name == "StrType":
+        if kind.pattern is not None:
+            yield schema.PATTERNS.get(kind.pattern, f"of the form `{kind.pattern}`")
+        yield from _range(kind.min_length, kind.max_length, " characters")
+    elif name in ("VarTupleType", "DictType"):
+        yield from _range(kind.min_length, kind.max_length, " items")
+        yield from _constraints(kind.item_type if name == "VarTupleType" else kind.value_type)
+
+
+def _range(least: float | None, most: float | None, unit: str) -> Iterator[str]:
+    if least is not None and most is not None:
+        yield f"{least:,} to {most:,}{unit}"
+    elif most is not None:
+        yield f"at most {most:,}{unit}"
+    elif least == 1 and unit:
+        yield "not empty"
+    elif least is not None:
+        yield f"{least:,} or more{unit}"
 
 
 def main() -> None:

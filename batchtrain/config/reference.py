@@ -22,14 +22,11 @@ class Property(NamedTuple):
 
     name: str
     description: str
-    type: str
-    """The type in words; the name of a block is in square brackets."""
-    constraint: str
+    kind: Any
+    """Its type, as `msgspec.inspect` describes it."""
     required: bool
     default: str
     """The default as in a file; empty if there is none."""
-    example: Any
-    """The example value of its declaration. None if it has none."""
     wire: str
     """The request field (see `types.says`); empty for a block, whose properties have them."""
 
@@ -104,11 +101,18 @@ def pattern(path: PropertyPath) -> types.Pattern:
     return tuple("*" if step in (ITEM, KEY) else step for step in path)
 
 
+def plain(kind: Any) -> Any:
+    """A type without the sentence and the bounds around it."""
+    while type(kind).__name__ == "Metadata":
+        kind = kind.type
+    return kind
+
+
 # --- from types to properties ---------------------------------------------------------------------------------------
 
 
 def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[type, PropertyPath]]:
-    kind = _plain(kind)
+    kind = plain(kind)
     match type(kind).__name__:
         case "StructType":
             yield kind.cls, path
@@ -121,12 +125,6 @@ def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[type, PropertyPath
             yield from _structs(kind.item_type, (*path, ITEM))
         case "DictType":
             yield from _structs(kind.value_type, (*path, KEY))
-
-
-def _plain(kind: Any) -> Any:
-    while type(kind).__name__ == "Metadata":
-        kind = kind.type
-    return kind
 
 
 def _properties(cls: type) -> tuple[Property, ...]:
@@ -142,64 +140,11 @@ def _property(field: Any) -> Property:
     return Property(
         name=field.encode_name,
         description=json_schema.get("description", ""),
-        type=_type(field.type),
-        constraint="; ".join(dict.fromkeys(_constraints(field.type))),
+        kind=field.type,
         required=field.required,
         default=_default(field.default),
-        example=next(iter(json_schema.get("examples", ())), None),
         wire=extra.get("wire", ""),
     )
-
-
-_WORDS = {"StrType": "text", "CustomType": "text", "IntType": "whole number", "FloatType": "number",
-          "BoolType": "true or false", "AnyType": "anything"}  # fmt: skip
-
-
-def _type(kind: Any) -> str:
-    kind = _plain(kind)
-    match type(kind).__name__:
-        case "StructType":
-            return f"[{kind.cls.__name__}]"
-        case "UnionType":
-            return " or ".join(_type(option) for option in kind.types if type(option).__name__ != "NoneType")
-        case "VarTupleType":
-            return f"list of {_type(kind.item_type)}"
-        case "TupleType":
-            return "list of " + " and ".join(_type(item) for item in kind.item_types)
-        case "DictType":
-            return f"mapping of names to {_type(kind.value_type)}"
-        case "LiteralType":
-            return "one of " + ", ".join(f"`{value}`" for value in kind.values)
-        case name:
-            return _WORDS[name]
-
-
-def _constraints(kind: Any) -> Iterator[str]:
-    kind = _plain(kind)
-    name = type(kind).__name__
-    if name == "UnionType":
-        for option in kind.types:
-            yield from _constraints(option)
-    elif name in ("IntType", "FloatType"):
-        yield from _range(kind.ge, kind.le, "")
-    elif name == "StrType":
-        if kind.pattern is not None:
-            yield schema.PATTERNS.get(kind.pattern, f"of the form `{kind.pattern}`")
-        yield from _range(kind.min_length, kind.max_length, " characters")
-    elif name in ("VarTupleType", "DictType"):
-        yield from _range(kind.min_length, kind.max_length, " items")
-        yield from _constraints(kind.item_type if name == "VarTupleType" else kind.value_type)
-
-
-def _range(least: float | None, most: float | None, unit: str) -> Iterator[str]:
-    if least is not None and most is not None:
-        yield f"{least:,} to {most:,}{unit}"
-    elif most is not None:
-        yield f"at most {most:,}{unit}"
-    elif least == 1 and unit:
-        yield "not empty"
-    elif least is not None:
-        yield f"{least:,} or more{unit}"
 
 
 def _default(value: Any) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from batchtrain.config import reference, schema
 from batchtrain.config.types import GONE, RENAMED
 from tests import reference_page
+from tests.reference_page import type_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -78,6 +79,6 @@ def test_a_property_without_a_sentence_or_a_destination_is_not_to_be() -> None:
         reference.written((*block.paths[0], item.name))
         for block in reference.blocks()
         for item in block.properties
-        if not item.description or (not item.wire and "[" not in item.type)
+        if not item.description or (not item.wire and "[" not in type_of(item.kind))
     ]
     assert nameless == []

@@ -14,6 +14,7 @@ from batchtrain.config import judge, masking, reference, schema
 from batchtrain.config.types import RENAMED
 from tests import reference_page, schema_files
 from tests.property_examples import EXAMPLES
+from tests.reference_page import type_of
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted(
@@ -137,7 +138,7 @@ TEXTS = sorted(
         (block.name, item.name)
         for block in reference.blocks()
         for item in block.properties
-        if "[" not in item.type and "text" in item.type
+        if "[" not in type_of(item.kind) and "text" in type_of(item.kind)
         if not all(reference.gone((*place, item.name)) for place in block.paths)
     }
 )
