@@ -26,6 +26,7 @@ from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, read, retry
 from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
 from batchtrain.service.local_files import PRIVATE
+from batchtrain.service.partial_files import partial
 
 OUTPUT = "output"
 """The directory of results in a working directory."""
@@ -301,7 +302,7 @@ def _still_needed(item: Wanted) -> int:
     if item.file.size <= downloads.RANGE:
         return item.file.size
     with contextlib.suppress(OSError, AttributeError):  # Windows counts no blocks
-        return max(item.file.size - downloads.partial(item.target)[0].stat().st_blocks * 512, 0)
+        return max(item.file.size - partial(item.target)[0].stat().st_blocks * 512, 0)
     return 0 if there(item.target, item.file) else item.file.size
 
 
