@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from batchtrain.config.types import (
     VmConfiguration,
     VmCount,
 )
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import ConfigError, Problem, UsageError
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.block import misspelt
@@ -95,6 +97,7 @@ def command(
     experiment_name: str | None = None,
     tags: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
+    local: bool | None = None,
 ) -> Recipe:
     """A recipe with one job of one task. `client.run(recipe)` runs it, `recipe.save(DIR)` writes it as YAML files.
 
@@ -111,6 +114,7 @@ def command(
     name: the id of the job, by default from `display_name`, otherwise `command`.
     shm_size: shared memory of the container, such as 8g. timeout: time limit in seconds.
     ignore: names of checks to silence (`batchtrain config checks` lists them).
+    local: the recipe is for the emulator (or BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
 
     The words of Azure ML's guide: `code` is `source`; `instance_count` is `instances`; `environment` is `image`, also
     the name of a curated environment, or a mapping of environment variables; `instance_type` is the VM size of a pool
@@ -146,7 +150,8 @@ def command(
         max_wall_time=_span(timeout) if timeout else None,
         tasks=(task,),
     )
-    return _checked(job, _pool(compute, instance_type, job, count), ignore, _of_default_size(compute, instance_type))
+    remarks = _of_default_size(compute, instance_type)
+    return _checked(job, _pool(compute, instance_type, job, count), ignore, remarks, local=local)
 
 
 def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | None:
@@ -233,13 +238,14 @@ def _of_default_size(compute: str | Pool | None, size: str | None) -> Iterator[P
         yield Problem("default-size", text, "command", level="warning")
 
 
-def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem]) -> Recipe:
+def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem], *, local: bool | None) -> Recipe:
     """The recipe as loaded from its own files. remarks: further warnings. Raises ConfigError with every problem."""
     images = tuple(task.docker_image for task in job.tasks if task.docker_image)
     here = Path.cwd()
     written = Recipe(directory=str(here), resources=GlobalResources(docker_images=images), pool=pool, jobs=(job,))
     files = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
-    examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here))
+    is_local = is_for_emulator(local, os.environ)
+    examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here), local=is_local)
     problems = (*map(_without_line, examined.problems), *remarks)
     if not examined.valid:
         raise ConfigError(problems)

@@ -90,6 +90,7 @@ def gang(
                     environment_variables=environment_variables,
                     timeout=timeout,
                     ignore=ignore,
+                    local=where.account.emulated,
                 )
                 size = nodes * processes_per_node if distribution is None else None
                 return read(where.run(_fetching_all(recipe), check=False), unpickle=unpickle, size=size)
