@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
 from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.display.progress import wanted
+from batchtrain.display.terminal import terminal_text
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, FilesUploaded
@@ -40,10 +43,14 @@ class Session:
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
         self.display: bool | None = False
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
-        self.say: Callable[[str], None] = lambda _: None
+        self.say: Callable[[str], None] = self._show
         """Receives messages about slow one-time work, such as an installation."""
         self._own_storage: StorageCredentials | None = None
         self.files = Service(self.batch, signing.patience(account.endpoint))
+
+    def _show(self, text: str) -> None:
+        if wanted(self.display):
+            print(terminal_text(text), file=sys.stderr)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.account.endpoint!r}, {self.account.name!r})"

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import msgspec
 
 from batchtrain.client.client import Client, connect
-from batchtrain.client.local import own_environment
+from batchtrain.client.local import image_of_this_python, own_environment
 from batchtrain.config.described import command, suggesting
 from batchtrain.config.types import Pool, Recipe, Results
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable, printable_lines
@@ -60,7 +60,8 @@ def gang(
     MASTER_ADDR and MASTER_PORT are set as for PyTorch, unless `distribution` says otherwise.
 
     The source of the function travels, with the functions, constants and local modules that it uses; installed
-    packages come from the image. Arguments and values are JSON and numpy arrays.
+    packages come from the image. Arguments and values are JSON and numpy arrays. On the emulator, the environment of a
+    recipe's image is made once more if it has another Python than this one.
 
     nodes, processes_per_node: the size of the gang. image: the container image; without one, the emulator runs this
     Python, and Azure the python3 of the node. compute: a VM size, or the id of a pool. local: on the emulator, as for
@@ -78,12 +79,15 @@ def gang(
             with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
                 write(Path(folder), function, args, kwargs, unpickle=unpickle)
                 where = client or connect(local=local)
-                own = own_environment(where.account) if image is None else None
+                if image is None:
+                    environment = own_environment(where.account)
+                else:
+                    environment = image_of_this_python(where.account, image, where.say)
                 recipe = command(
                     "python3 -u call_function.py",
                     name=_id(function),
                     source=folder,
-                    image=image or own,
+                    image=environment,
                     instances=nodes,
                     distribution=distribution or PyTorchBlock(processes_per_node=processes_per_node),
                     compute=compute,
