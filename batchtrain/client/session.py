@@ -13,11 +13,13 @@ from batchtrain.client.local import Kept, add_sizes, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
+from batchtrain.config.check.storage import links_of
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Recipe, StorageCredentials
 from batchtrain.display.progress import wanted
 from batchtrain.display.terminal import terminal_text
 from batchtrain.plan.step import Step
-from batchtrain.plan.types import Plan
+from batchtrain.plan.types import Plan, Sources
 from batchtrain.records.events import Event, FilesUploaded
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import new_name, root_of
@@ -61,8 +63,14 @@ class Session:
         return Runs(root_of(None, os.environ))
 
     def foresee(self, recipe: Recipe, *, listed: bool = True) -> Foreseen:
-        """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse."""
-        return foresee(recipe, self.account, self.storage(recipe), listed=listed)
+        """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse.
+
+        The emulator's storage is installed now if the recipe needs it.
+        """
+        foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed)
+        if self.account.home and _needs_own_storage(recipe, foreseen.sources):
+            self.own_storage()
+        return foreseen
 
     def storage(self, recipe: Recipe) -> Connect:
         """Clients of the recipe's storage accounts by link; batchtrain signs in when the first one is needed."""
@@ -108,6 +116,13 @@ class Session:
         kept = Kept(values, self.account)
         for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options, register=register):
             tell(event)
+
+
+def _needs_own_storage(recipe: Recipe, sources: Sources) -> bool:
+    """Whether a recipe uses the emulator's storage account: a link without an account, or a source that needs one."""
+    is_large = any(isinstance(source, LargeSource) for source in sources.values())
+    links = (*links_of(recipe), *((recipe.settings.storage_account_settings,) if is_large else ()))
+    return any(link not in recipe.credentials.storage for link in links)
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
