@@ -238,42 +238,6 @@ def own_environment(account: Account) -> str | None:
     return OWN_IMAGE
 
 
-def image_of_this_python(account: Account, image: str, say: Callable[[str], None]) -> str:
-    """The name on the emulator of an environment with the packages of an image and the MAJOR.MINOR of this Python.
-
-    It is the image itself, unless its environment has another Python: then that of a recipe's image is made once more,
-    for this Python. say: receives the reason and the size, and each step. Raises UsageError, with the next step, for an
-    environment that only the user can make, and NotMade.
-    """
-    from batchtrain.containers import make_environment, recipe_images
-    from batchtrain.emulator import mapped_images  # see above
-
-    home = Path(account.home)
-    prefix = mapped_images.prefix_of(home, image) if account.emulated and account.home else None
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    version = make_environment.version_of(Path(prefix)) if prefix else own
-    if version in ("", own):
-        return image
-    reason = f"the environment {prefix} of {image} has Python {version}, and this is Python {own}"
-    steps = f"start this program with {prefix}/bin/python, in which `pip install batchtrain` is needed"
-    try:
-        name, environment = recipe_images.environment_of(image)
-    except UsageError:
-        make = f"`{sys.executable} -m venv PREFIX`, its packages, and `batchtrain emulator images map {image} PREFIX`"
-        raise UsageError(f"{reason}, which a function needs: make one with {own} ({make}), or {steps}") from None
-    if own not in (environment.pythons or (own,)):
-        raise UsageError(f"{reason}, for which the packages of {name} do not exist: {steps}")
-    same = f"{image}-python{own}"
-    intended = make_environment.intend(
-        name, environment._replace(pythons=(own,)), make_environment.home(home, os.environ)
-    )
-    for line in () if intended.ready else (f"{reason}; one with Python {own} is made first", *intended.summary):
-        say(line)
-    make_environment.make(intended, say)
-    mapped_images.map_image(home, same, intended.prefix)
-    return same
-
-
 def add_sizes(recipe: Recipe, account: Account) -> None:
     """Give the emulator the VM sizes of the catalog.yaml of a recipe."""
     if account.emulated and account.home and recipe.catalog.own_sizes:

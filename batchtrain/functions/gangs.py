@@ -17,7 +17,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import msgspec
 
 from batchtrain.client.client import Client, connect
-from batchtrain.client.local import image_of_this_python, own_environment
+from batchtrain.client.local import own_environment
 from batchtrain.config.described import command, suggesting
 from batchtrain.config.types import Pool, Recipe, Results
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable, printable_lines
@@ -25,6 +25,7 @@ from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
 from batchtrain.functions.serialization import travelling
+from batchtrain.functions.this_python import image_of_this_python
 from batchtrain.runs.finished import Result
 from batchtrain.runtime import call_function
 from batchtrain.runtime.call_function import pack

@@ -18,6 +18,7 @@ from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.emulator import mapped_images, server, tokens
 from batchtrain.errors import PlanError, UsageError
+from batchtrain.functions.this_python import image_of_this_python
 from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
 
@@ -193,7 +194,7 @@ def test_an_environment_of_another_python_is_made_for_this_one_after_its_size_is
     package = wheel(tmp_path)
     monkeypatch.setitem(ENVIRONMENTS, "jax", Environment((str(package),), pythons=("2.7", OWN), megabytes=10))
     lines: list[str] = []
-    image = local.image_of_this_python(account, other_python, lines.append)
+    image = image_of_this_python(account, other_python, lines.append)
     assert image == f"example/jax:cpu-python{OWN}"
     assert lines[0].startswith(f"the environment {tmp_path}/other of {other_python} has Python 2.7, and this is")
     assert lines[1] == "the environment jax needs about 10 MB and a minute:"
@@ -201,8 +202,8 @@ def test_an_environment_of_another_python_is_made_for_this_one_after_its_size_is
     assert make_environment.version_of(prefix) == OWN
     assert list(prefix.glob("lib/python*/site-packages/tiny.py"))
     lines.clear()
-    assert local.image_of_this_python(account, image, lines.append) == image
-    assert local.image_of_this_python(account, other_python, lines.append) == image
+    assert image_of_this_python(account, image, lines.append) == image
+    assert image_of_this_python(account, other_python, lines.append) == image
     assert lines == []
 
 
@@ -222,4 +223,4 @@ def test_packages_that_this_python_cannot_have_are_refused_with_the_python_to_st
 ) -> None:
     monkeypatch.setitem(ENVIRONMENTS, "jax", Environment(("x",), pythons=("2.7",)))
     with pytest.raises(UsageError, match=f"packages of jax do not exist: start this program with {tmp_path}/other/bin"):
-        local.image_of_this_python(account, other_python, lambda _: None)
+        image_of_this_python(account, other_python, lambda _: None)
