@@ -265,6 +265,18 @@ def test_a_failed_task_has_its_cause_and_its_nodes_in_order(client: Client, serv
     assert (cause["exit_code"], cause["exception"], cause["node"]) == (1, "ValueError: too small", "n-a")
 
 
+def test_a_list_of_tasks_has_the_cause_in_place_of_the_services_sentence_and_reads_it_once(
+    client: Client, service: Service
+) -> None:
+    sentence = {"code": "FailureExitCode", "message": "The task exited with an exit code representing a failure"}
+    failed_task(service, failureInfo={"category": "usererror", **sentence})
+    service.documents["/jobs/j/tasks"] = [service.documents[TASK]]
+    assert [row["failure"] for row in client.get("/jobs/j/tasks?state=failed")] == ["ValueError: too small"]
+    before = len(service.asked)
+    client.get("/jobs/j/tasks?state=failed")
+    assert len(service.asked) == before + 1
+
+
 @pytest.mark.parametrize(
     ("info", "told"),
     [({"exitCode": 0, "result": "success"}, False), ({"exitCode": 3, "result": None}, True), ({"exitCode": 0}, True)],
