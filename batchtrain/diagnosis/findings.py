@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator
 from batchtrain.diagnosis import output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
+from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Pool, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import lines_of, of_the_program
 
 SHOWN_LINES = 5
+TIMEOUT = "collective-timeout"
+"""The rule about ranks that wait for others; the output of all ranks together tells for which."""
 
 
 def step_with_names(step: str, *, job: str = "", task: str = "", pool: str = "", node: str = "") -> str:
@@ -71,7 +74,13 @@ def _in_output(examined: ExaminedTask) -> Finding | None:
     """The first rule that fits the output of the rank that failed first, otherwise the whole output."""
     for lines in (_own_lines(examined), (*examined.stderr, *examined.stdout)):
         for rule, cause, line in output_rules.matches(lines):
-            return Finding(rule.name, "", cause, line.strip(), rule.next_step)
+            if rule.name == TIMEOUT and (missing := missing_ranks((*examined.stderr, *examined.stdout))):
+                ranks = f"rank{'s' if missing[1:] else ''} {', '.join(map(str, missing))}"
+                cause = f"the other ranks waited for {ranks}, and gave up"
+            evidence = line.strip()
+            if examined.cause.raised and examined.cause.exception == evidence:
+                evidence = f"{examined.cause.raised}: {evidence}"
+            return Finding(rule.name, "", cause, evidence, rule.next_step)
     return None
 
 
