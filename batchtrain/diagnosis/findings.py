@@ -14,6 +14,9 @@ from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import lines_of, of_the_program
 
 SHOWN_LINES = 5
+_BY_NAME = {rule.name: rule for rule in output_rules.OUTPUT_RULES}
+FULL_MEMORY = {"cgroup": _BY_NAME["container-out-of-memory"], "node": _BY_NAME["host-out-of-memory"]}
+"""The rule for each memory that may have been full when the kernel killed a rank."""
 TIMEOUT = "collective-timeout"
 """The rule about ranks that wait for others; the output of all ranks together tells for which."""
 
@@ -60,7 +63,7 @@ def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]
         yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
         if rule != "terminated":
             return
-    finding = _in_output(examined)
+    finding = _of_memory(examined) or _in_output(examined)
     if finding:
         yield finding._replace(subject=subject, next_step=step_with_names(finding.next_step, **names))
     elif known and not by_service:
@@ -68,6 +71,13 @@ def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]
         yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
     elif not by_service:
         yield _unknown(job, examined, subject, logs)
+
+
+def _of_memory(examined: ExaminedTask) -> Finding | None:
+    """The kernel killed the rank that failed first: by the counters of its node."""
+    end = examined.cause.end
+    rule = FULL_MEMORY.get(end.full_memory)
+    return Finding(rule.name, "", rule.cause, f"{end.process} {end.words}", rule.next_step) if rule else None
 
 
 def _in_output(examined: ExaminedTask) -> Finding | None:

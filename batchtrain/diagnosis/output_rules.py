@@ -136,9 +136,16 @@ OUTPUT_RULES = (
         " {pool} {node}` shows what is there",
     ),
     _rule(
+        "container-out-of-memory",
+        r"Memory cgroup out of memory: Killed process|oom-kill:constraint=CONSTRAINT_MEMCG"
+        r"|the container was ended because it used more memory",
+        "the program used more memory than its container may have",
+        "raise the limit (`--memory` in `additional_docker_run_options`), or start fewer processes on each node and"
+        " load less data at once",
+    ),
+    _rule(
         "host-out-of-memory",
-        r"std::bad_alloc|^MemoryError|\bMemoryError\b|Cannot allocate memory|[Oo]ut of memory: Killed process"
-        r"|the container was ended because it used more memory|oom-kill",
+        r"std::bad_alloc|^MemoryError|\bMemoryError\b|Cannot allocate memory|[Oo]ut of memory: Killed process|oom-kill",
         "the memory of the node is full",
         "start fewer processes on each node, load less data at once, or choose a size with more memory",
     ),

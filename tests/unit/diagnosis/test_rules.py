@@ -42,6 +42,8 @@ LINES = {
     "connection-to-rank-lost": "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.5]:3",
     "shared-memory-too-small": "Unexpected bus error. This might be caused by insufficient shared memory (shm).",
     "disk-full": "OSError: [Errno 28] No space left on device",
+    "container-out-of-memory": "Memory cgroup out of memory: Killed process 20094 (python3) total-vm:211880kB,"
+    " anon-rss:58112kB, file-rss:6640kB, shmem-rss:0kB, UID:0 pgtables:176kB oom_score_adj:0",
     "host-out-of-memory": "terminate called after throwing an instance of 'std::bad_alloc'",
     "registry-refused": "Error response from daemon: pull access denied for contoso/train, repository does not exist",
     "image-not-found": "Error response from daemon: manifest for contoso/train:9 not found: manifest unknown",
@@ -103,6 +105,14 @@ def test_a_line_of_output_names_its_cause(name: str) -> None:
             "OSError: [Errno 28] No space left on device: '/mnt/x/weights.pt'",
             "a disk of the node is full: /mnt/x/weights.pt",
         ),
+        (
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/x,task=python3",
+            "the program used more memory than its container may have",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task=python3",
+            "the memory of the node is full",
+        ),
         ("tee: log: No space left on device", "a disk of the node is full"),
         (
             "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address."
@@ -127,6 +137,13 @@ def test_a_line_of_output_names_its_cause(name: str) -> None:
 def test_a_cause_names_what_the_line_names(line: str, cause: str) -> None:
     """The lines were recorded from Python 3.11, PyTorch 2.13 and GNU tee."""
     assert judged(of_job(failed(line))).findings[0].cause == cause
+
+
+@pytest.mark.parametrize(("memory", "rule"), [("cgroup", "container-out-of-memory"), ("node", "host-out-of-memory")])
+def test_a_rank_that_the_kernel_killed_has_the_memory_that_was_full_as_its_cause(memory: str, rule: str) -> None:
+    end = RankEnd("rank 1", 1, "tvm-2", signal=9, ending="was killed by signal 9, because …", full_memory=memory)
+    (finding,) = judged(of_job(failed("[0:rank 0] loading", exit_code=137, end=end))).findings
+    assert (finding.rule, finding.evidence) == (rule, "rank 1 was killed by signal 9, because …")
 
 
 @pytest.mark.parametrize("name", ["missing-module", "import-failed", "disk-full"])
