@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,9 @@ from batchtrain.client.task_files import Service
 from batchtrain.config.check.storage import links_of
 from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Recipe, StorageCredentials
-from batchtrain.display.progress import wanted
-from batchtrain.display.terminal import terminal_text
+from batchtrain.display.progress import line, wanted
 from batchtrain.plan.step import Step
-from batchtrain.plan.types import Plan, Sources
+from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, FilesUploaded
 from batchtrain.runs.beginnings import Beginning, lineage_of
 from batchtrain.runs.directory import new_name, root_of
@@ -45,14 +43,10 @@ class Session:
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
         self.display: bool | None = False
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
-        self.say: Callable[[str], None] = self._show
+        self.say: Callable[[str], None] = lambda text: line(Event("", text)) if wanted(self.display) else None
         """Receives messages about slow one-time work, such as an installation."""
         self._own_storage: StorageCredentials | None = None
         self.files = Service(self.batch, signing.patience(account.endpoint))
-
-    def _show(self, text: str) -> None:
-        if wanted(self.display):
-            print(terminal_text(text), file=sys.stderr)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.account.endpoint!r}, {self.account.name!r})"
@@ -68,7 +62,9 @@ class Session:
         The emulator's storage is installed now if the recipe needs it.
         """
         foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed)
-        if self.account.home and _needs_own_storage(recipe, foreseen.sources):
+        is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
+        links = (*links_of(recipe), *((recipe.settings.storage_account_settings,) if is_large else ()))
+        if self.account.home and any(link not in recipe.credentials.storage for link in links):
             self.own_storage()
         return foreseen
 
@@ -116,13 +112,6 @@ class Session:
         kept = Kept(values, self.account)
         for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options, register=register):
             tell(event)
-
-
-def _needs_own_storage(recipe: Recipe, sources: Sources) -> bool:
-    """Whether a recipe uses the emulator's storage account: a link without an account, or a source that needs one."""
-    is_large = any(isinstance(source, LargeSource) for source in sources.values())
-    links = (*links_of(recipe), *((recipe.settings.storage_account_settings,) if is_large else ()))
-    return any(link not in recipe.credentials.storage for link in links)
 
 
 def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:

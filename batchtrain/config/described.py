@@ -113,8 +113,7 @@ def command(
     environment_variables: variables of every process.
     name: the id of the job, by default from `display_name`, otherwise `command`.
     shm_size: shared memory of the container, such as 8g. timeout: time limit in seconds.
-    ignore: names of checks to silence (`batchtrain config checks` lists them).
-    local: the recipe is for the emulator (or BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
+    ignore: names of checks to silence. local: for the emulator (or BATCHTRAIN_LOCAL=1), with a `source` of any size.
 
     The words of Azure ML's guide: `code` is `source`; `instance_count` is `instances`; `environment` is `image`, also
     the name of a curated environment, or a mapping of environment variables; `instance_type` is the VM size of a pool
@@ -124,8 +123,7 @@ def command(
     """
     variables = environment if isinstance(environment, Mapping) else {}
     picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
-    given = _one_of("source", source, "code", code)
-    folder = None if given is None else str(given)
+    folder = str(_one_of("source", source, "code", code) or "") or None
     count = _one_of("instances", instances, "instance_count", instance_count) or 1
     known = {key: _input(key, value) for key, value in (inputs or {}).items()}
     task = Task(
@@ -150,8 +148,7 @@ def command(
         max_wall_time=_span(timeout) if timeout else None,
         tasks=(task,),
     )
-    remarks = _of_default_size(compute, instance_type)
-    return _checked(job, _pool(compute, instance_type, job, count), ignore, remarks, local=local)
+    return _valid(job, _pool(compute, instance_type, job, count), ignore, _default_size(compute, instance_type), local)
 
 
 def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | None:
@@ -231,14 +228,14 @@ def _pool(compute: str | Pool | None, size: str | None, job: Job, instances: int
     )
 
 
-def _of_default_size(compute: str | Pool | None, size: str | None) -> Iterator[Problem]:
+def _default_size(compute: str | Pool | None, size: str | None) -> Iterator[Problem]:
     """Warns that the pool may exist with another size."""
     if isinstance(compute, str) and not _SIZE.fullmatch(compute) and size is None:
         text = f"the size of the pool `{compute}` is not given, so a new one has {VM_SIZE}; give `instance_type`"
         yield Problem("default-size", text, "command", level="warning")
 
 
-def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem], *, local: bool | None) -> Recipe:
+def _valid(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem], local: bool | None) -> Recipe:
     """The recipe as loaded from its own files. remarks: further warnings. Raises ConfigError with every problem."""
     images = tuple(task.docker_image for task in job.tasks if task.docker_image)
     here = Path.cwd()

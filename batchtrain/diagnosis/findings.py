@@ -63,7 +63,7 @@ def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]
         yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
         if rule != "terminated":
             return
-    finding = _of_memory(examined) or _in_output(examined)
+    finding = _in_output(examined)
     if finding:
         yield finding._replace(subject=subject, next_step=step_with_names(finding.next_step, **names))
     elif known and not by_service:
@@ -73,15 +73,12 @@ def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]
         yield _unknown(job, examined, subject, logs)
 
 
-def _of_memory(examined: ExaminedTask) -> Finding | None:
-    """The kernel killed the rank that failed first: by the counters of its node."""
-    end = examined.cause.end
-    rule = FULL_MEMORY.get(end.full_memory)
-    return Finding(rule.name, "", rule.cause, f"{end.process} {end.words}", rule.next_step) if rule else None
-
-
 def _in_output(examined: ExaminedTask) -> Finding | None:
-    """The first rule that fits the output of the rank that failed first, otherwise the whole output."""
+    """What the node recorded of the rank that failed first, or the first rule that fits its output, otherwise the whole
+    output."""
+    end = examined.cause.end
+    if full := FULL_MEMORY.get(end.full_memory):
+        return Finding(full.name, "", full.cause, f"{end.process} {end.words}", full.next_step)
     for lines in (_own_lines(examined), (*examined.stderr, *examined.stdout)):
         for rule, cause, line in output_rules.matches(lines):
             if rule.name == TIMEOUT and (missing := missing_ranks((*examined.stderr, *examined.stdout))):

@@ -26,31 +26,33 @@ def missing_ranks(lines: Iterable[str]) -> tuple[int, ...]:
 
     lines: the output of all ranks, with the prefixes of the node launcher and of PyTorch.
     """
-    waiting: dict[int, int] = {}
-    last_operation: dict[int, int] = {}
-    named, seen, failed = set[int](), set[int](), set[int]()
+    operations: dict[int, int] = {}
+    last_operations: dict[int, int] = {}
+    names, ranks, faulty = set[int](), set[int](), set[int]()
     is_stalled = False
     for line in lines:
         match = PREFIX.match(line)
         assert match is not None  # it matches every line
         text, number = match["text"], match["rank"] or (match["label"] or "").rpartition(" ")[2]
         rank = int(number) if number.isdecimal() else None
-        seen |= {rank} if rank is not None else set()
-        failed |= {int(number)} if match["rank"] else set()  # PyTorch writes this prefix before errors
-        if waits := _WAITED.search(text):
-            waiting.setdefault(int(waits[1]), int(waits[2]))
+        ranks |= {rank} if rank is not None else set()
+        faulty |= {int(number)} if match["rank"] else set()  # PyTorch writes this prefix before errors
+        if wait := _WAITED.search(text):
+            operations.setdefault(int(wait[1]), int(wait[2]))
         elif last := _LAST_OPERATION.search(text):
-            last_operation[int(last[1])] = int(last[2])
-        elif names := _NAMED.search(text):
-            named |= {int(name) for name in re.findall(r"\d+", names[1])}
+            last_operations[int(last[1])] = int(last[2])
+        elif naming := _NAMED.search(text):
+            names |= {int(name) for name in re.findall(r"\d+", naming[1])}
         elif _GLOO.search(text) and rank is not None:
-            waiting.setdefault(rank, 0)
-        elif is_stalled and (stalled := _STALLED_RANK.match(text)):
-            named.add(int(stalled[1]))
+            operations.setdefault(rank, 0)
+        elif is_stalled and (stall := _STALLED_RANK.match(text)):
+            names.add(int(stall[1]))
             continue
         is_stalled = _STALLED in text
-    if named or not waiting:
-        return tuple(sorted(named))
-    behind = {rank for rank, number in last_operation.items() if number < min(waiting.values()) and rank not in waiting}
-    silent = {*range(max({*waiting, *seen}) + 1)} - {*waiting, *last_operation, *failed}
+    if names or not operations:
+        return tuple(sorted(names))
+    behind = {
+        rank for rank, number in last_operations.items() if number < min(operations.values()) and rank not in operations
+    }
+    silent = {*range(max({*operations, *ranks}) + 1)} - {*operations, *last_operations, *faulty}
     return tuple(sorted(behind or silent))

@@ -22,25 +22,24 @@ def image_of_this_python(account: Account, image: str, say: Callable[[str], None
     """
     home = Path(account.home)
     prefix = mapped_images.prefix_of(home, image) if account.emulated and account.home else None
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    version = make_environment.version_of(Path(prefix)) if prefix else own
-    if version in ("", own):
+    this = f"{sys.version_info.major}.{sys.version_info.minor}"
+    version = make_environment.version_of(Path(prefix)) if prefix else this
+    if version in ("", this):
         return image
-    reason = f"the environment {prefix} of {image} has Python {version}, and this is Python {own}"
+    reason = f"the environment {prefix} of {image} has Python {version}, and this is Python {this}"
     steps = f"start this program with {prefix}/bin/python, after you have installed batchtrain there"
     try:
         name, environment = recipe_images.environment_of(image)
     except UsageError:
         make = f"`{sys.executable} -m venv PREFIX`, its packages, and `batchtrain emulator images map {image} PREFIX`"
-        raise UsageError(f"{reason}, which a function needs: make one with {own} ({make}), or {steps}") from None
-    if own not in (environment.pythons or (own,)):
+        raise UsageError(f"{reason}, which a function needs: make one with {this} ({make}), or {steps}") from None
+    if this not in (environment.pythons or (this,)):
         raise UsageError(f"{reason}, for which the packages of {name} do not exist: {steps}")
-    same = f"{image}-python{own}"
-    intended = make_environment.intend(
-        name, environment._replace(pythons=(own,)), make_environment.home(home, os.environ)
-    )
-    for line in () if intended.ready else (f"{reason}; one with Python {own} is made first", *intended.summary):
+    name_here = f"{image}-python{this}"
+    folder = make_environment.home(home, os.environ)
+    plan = make_environment.intend(name, environment._replace(pythons=(this,)), folder)
+    for line in () if plan.ready else (f"{reason}; one with Python {this} is made first", *plan.summary):
         say(line)
-    make_environment.make(intended, say)
-    mapped_images.map_image(home, same, intended.prefix)
-    return same
+    make_environment.make(plan, say)
+    mapped_images.map_image(home, name_here, plan.prefix)
+    return name_here
