@@ -56,7 +56,7 @@ def load(
     BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
     Raises ConfigError with every problem.
     """
-    is_local = is_for_emulator(local, os.environ)
+    is_local = is_for_emulator(local)
     texts = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
     return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_local).recipe
 

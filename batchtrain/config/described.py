@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -241,7 +240,7 @@ def _valid(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Proble
     here = Path.cwd()
     written = Recipe(directory=str(here), resources=GlobalResources(docker_images=images), pool=pool, jobs=(job,))
     files = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
-    is_local = is_for_emulator(local, os.environ)
+    is_local = is_for_emulator(local)
     examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here), local=is_local)
     problems = (*map(_without_line, examined.problems), *remarks)
     if not examined.valid:
