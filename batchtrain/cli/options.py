@@ -113,10 +113,11 @@ class Settings:
         return examination
 
     def quietly(self, directory: str | Path) -> Recipe:
-        """The configuration of `directory` for a command that does not run it: warnings are not printed."""
-        from batchtrain.config import load
+        """The configuration of `directory` for a command that sends none of it: the checks do not apply."""
+        from batchtrain.config import check, load
 
-        return load.load(directory, settings=self.values, ignore=self.ignore).recipe
+        checks = [rule.name for rule in check.RULES]
+        return load.load(directory, settings=self.values, ignore=(*self.ignore, *checks)).recipe
 
     def hour_of(self, recipe: Recipe) -> Hour | None:
         """An hour of the recipe's pool, with its price where this command would run. Sends no request."""

@@ -8,8 +8,9 @@
     shell:   python3 -m batchtrain_sweep DIRECTORY --metric NAME [--max | --min] [--most N] [--csv FILE]
 
 A result is a file `result.json`, such as {"parameters": {"lr": 0.1}, "accuracy": 0.97}, in a directory of its own below
-DIRECTORY. Each task of the sweep uploads one by `output_data`, and the merge task downloads all by `input_data`. The
-lowest value is the best of a loss, an error or a time, and otherwise the highest.
+DIRECTORY: on one node, tasks write below AZ_BATCH_NODE_SHARED_DIR; on several, they upload it by `output_data`, and the
+merge task downloads all by `input_data`. The lowest value is the best of a loss, an error or a time, and otherwise the
+highest.
 
 Standard library, Python 3.6 or later.
 """

@@ -48,7 +48,17 @@ ALLOWED: dict[str, set[str]] = {
         "service",
         "storage",
     },
-    "functions": {"client", "config", "errors", "frameworks", "runs", "runtime"},
+    "functions": {
+        "client",
+        "config",
+        "containers",
+        "emulator",
+        "errors",
+        "frameworks",
+        "runs",
+        "runtime",
+        "service",
+    },
     "dashboard": {"catalog", "client", "config", "errors", "metrics", "records", "runs", "service", "version"},
     "cli": {
         "catalog",
