@@ -251,7 +251,7 @@ def refuse(recipe: Recipe, account: Account) -> None:
     if account.emulated and account.home:
         for job in recipe.jobs:
             for number, task in enumerate(job.tasks):
-                if reason := _refusal(task, recipe, account):
+                if reason := _refusal(task, recipe, account) or _without_mounts(task, job, recipe, account):
                     raise PlanError(f"job {job.id}, task {task.id or number}: {reason}")
         _refuse_unmapped(recipe, account)
 
@@ -315,6 +315,23 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     if image and prefix and executable and shutil.which(executable, path=path) is None:
         return mapped_images.unusable(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
     return ""
+
+
+def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> str:
+    """Why plain process nodes cannot show the directories of a task's image; empty if they need not."""
+    from batchtrain.emulator import mapped_images  # see above
+    from batchtrain.emulator.machine import node_mounts  # see above
+
+    mapping = mapped_images.mapped(Path(account.home), task.docker_image) if task.docker_image else None
+    if mapping is None or not account.plain_nodes:
+        return ""
+    volumes = recipe.resources.volumes
+    used = (
+        *(volumes.data_volumes.get(alias) for alias in (*job.data_volumes, *task.data_volumes)),
+        *(volumes.shared_data_volumes.get(alias) for alias in (*job.shared_data_volumes, *task.shared_data_volumes)),
+    )
+    targets = [volume.container_path for volume in used if volume and volume.container_path]
+    return node_mounts.impossible([*mapping.paths, *targets], account.plain_nodes) if targets or mapping.paths else ""
 
 
 def _spans_nodes(task: Task, recipe: Recipe) -> bool:

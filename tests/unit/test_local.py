@@ -101,6 +101,20 @@ def test_nothing_is_refused_where_nodes_have_namespaces_or_the_account_is_azures
     refuse(recipe(task=gang()), Account("https://a.b.batch.azure.com", "a", plain_nodes=PLAIN))
 
 
+def test_paths_of_an_image_are_refused_on_plain_process_nodes(account: Account, tmp_path: Path) -> None:
+    mapped(account, tmp_path / "env")
+    volumes = {"data_volumes": {"v": {"host_path": "/d", "container_path": "/data"}, "same": {"host_path": "/d"}}}
+    plain, resources = account._replace(plain_nodes=PLAIN), {"volumes": volumes}
+    used = {"docker_image": IMAGE, "data_volumes": ["v"]}
+    refuse(recipe(task=used, resources=resources), account)
+    refuse(recipe(task={**used, "data_volumes": ["same"]}, resources=resources), plain)
+    with pytest.raises(PlanError, match=r"job j, task 0: .*the task's directories /data at these paths.*user_namesp"):
+        refuse(recipe(task=used, resources=resources), plain)
+    mapped_images.map_image(Path(account.home), IMAGE, tmp_path / "env", paths={"/opt/x": tmp_path})
+    with pytest.raises(PlanError, match="directories /opt/x at these paths"):
+        refuse(recipe(task={"docker_image": IMAGE}), plain)
+
+
 def test_a_mapping_to_a_directory_that_is_gone_is_refused(account: Account, tmp_path: Path) -> None:
     mapped_images.map_image(Path(account.home), IMAGE, tmp_path / "gone")
     with pytest.raises(

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import mapped_images, trust
@@ -39,9 +40,11 @@ from batchtrain.emulator.interface import (
     Run,
     StorageAccount,
 )
-from batchtrain.emulator.machine import output_files, packages, pool_key
+from batchtrain.emulator.machine import node_mounts, output_files, packages, pool_key, run_options
+from batchtrain.emulator.machine.contained import NodePaths, NotTheNodes
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.forwarding import PortForwards, ways
+from batchtrain.emulator.machine.node_mounts import NodeMount
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.resource_files import DownloadError, fetch
@@ -214,6 +217,9 @@ class ProcessMachine:
         """Run one command to its end. Cancelling the call does not end the command; `end` does. After the end of its
         scope nothing more runs on the node, and runs in preparation do not start."""
         node = self._node(node_id)
+        if run.container is not None:  # an engine is started by a shell that has the variables of the task
+            options = Template(run.container.options).safe_substitute({**node.up.environment, **run.environment})
+            run = run._replace(container=run.container._replace(options=options))
         prefix = self._prefix(run.image)
         if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
             return Exit(None, "ContainerInvalidImage", mapped_images.unusable(run.image, prefix, problem))
@@ -239,9 +245,8 @@ class ProcessMachine:
 
     def _command(self, run: Run) -> str:
         """The command line; if it is empty, the entry point of the mapped image's environment."""
-        if run.image is None or run.command_line.strip():
-            return run.command_line
-        return mapped_images.entrypoint_of(self._data_dir, run.image)
+        mapping = mapped_images.mapped(self._data_dir, run.image) if run.image else None
+        return mapping.entrypoint if mapping and not run.command_line.strip() else run.command_line
 
     async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
         try:
@@ -267,6 +272,8 @@ class ProcessMachine:
 
     async def _on_host(self, node: _Node, run: Run, program: list[str]) -> Exit:
         await self._show(node, self._prefix(run.image))
+        if run.image and (failure := await self._mount(node, run)):
+            return Exit(None, "ContainerInvalidSettings", failure)
         if run.scope in node.ended:
             return ENDED_BEFORE
         answer = await node.ask(
@@ -281,6 +288,38 @@ class ProcessMachine:
             return Exit(None, answer["code"], answer["message"])
         return Exit(answer["code"])
 
+    async def _mount(self, node: _Node, run: Run) -> str:
+        """Mount what the task of a mapped image finds at paths of its image. Returns why not; empty if it has it."""
+        pool, mapping = self._pools[node.spec.pool_id], mapped_images.mapped(self._data_dir, run.image or "")
+        paths = NodePaths(node.up, pool.tmp(node.spec.node_id), self._data_dir, node.spec.mounts)
+        volumes = pool.tmp(node.spec.node_id).with_name("volumes")
+        try:
+            mounts = node_mounts.mounts(run, mapping.paths if mapping else {}, paths, volumes)
+        except (run_options.Refused, NotTheNodes, OSError) as error:
+            return str(error)
+        if self.plain_nodes:
+            targets = [mount.target for mount in mounts if mount.target != mount.source]
+            return node_mounts.impossible(targets, self.plain_nodes) if targets else ""
+        async with node.mounting:
+            for mount in mounts:
+                present, scopes = node.mounts.get(mount.target, (None, set()))
+                if present == mount:
+                    scopes.add(run.scope)
+                elif present is not None and scopes - node.ended:
+                    return f"{mount.target} is {present.source} for another task that runs on this node"
+                elif failure := (await node.ask(op="mount", **mount._asdict()))["failure"]:
+                    return f"{mount.source} cannot be mounted at {mount.target}: {failure}"
+                else:
+                    node.mounts[mount.target] = (mount, {run.scope})
+        return ""
+
+    async def _unmount(self, node: _Node) -> None:
+        """Unmount what no task uses any more."""
+        async with node.mounting:
+            for target in [target for target, (_, scopes) in node.mounts.items() if scopes <= node.ended]:
+                del node.mounts[target]
+                await node.ask(op="unmount", target=target)
+
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
         """End every process of a scope; returns at once if the node is gone."""
         node = self._nodes.get(node_id)
@@ -291,6 +330,8 @@ class ProcessMachine:
                 node.ask(op="end", scope=scope, grace=grace),
                 return_exceptions=True,
             )
+            with contextlib.suppress(NodeLost):
+                await self._unmount(node)
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
@@ -506,6 +547,9 @@ class _Node:
         self.said_elevated = False
         self.ended: set[str] = set()
         """Names of ended scopes, which are not used again."""
+        self.mounts: dict[str, tuple[NodeMount, set[str]]] = {}
+        """By path of the node: what is mounted there for tasks of mapped images, and the scopes of these tasks."""
+        self.mounting = asyncio.Lock()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None
@@ -703,7 +747,9 @@ class _Pool:
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(directory for directory in places if directory.startswith(("/tmp/", f"{self.data_dir}/")))
+        return sorted(
+            directory for directory in places if directory.startswith(("/tmp/", "/var/tmp/", f"{self.data_dir}/"))
+        )
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
         """(what, over what, read-only) that a node mounts; files of the machine only if they exist."""

@@ -1,0 +1,65 @@
+"""What a task of a mapped image finds at paths of its image: its volumes, and local directories."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from batchtrain.emulator.interface import Run
+from batchtrain.emulator.machine import run_options
+from batchtrain.emulator.machine.contained import NodePaths
+
+
+class NodeMount(NamedTuple):
+    """A file or directory of this machine at a path of a node."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+def mounts(run: Run, image_paths: Mapping[str, Path], paths: NodePaths, volumes: Path) -> tuple[NodeMount, ...]:
+    """The mounts of a run. image_paths: the local directories of its image. volumes: the directory for named volumes
+    and for host paths that this machine does not have. Raises run_options.Refused and contained.NotTheNodes."""
+    result = [NodeMount(os.path.realpath(directory), path, read_only=True) for path, directory in image_paths.items()]
+    for source, target, read_only in _of_options(run.container.options if run.container else ""):
+        if not target.startswith("/") or target.strip("/.") == "":
+            raise run_options.Refused(f"containerRunOptions: a volume at `{target}`; its path must be absolute, not /")
+        is_already_there = source == target and (read_only or source.startswith(f"{paths.up.root_inside}/"))
+        if not is_already_there:
+            result.append(NodeMount(_on_machine(source or target, paths, volumes), os.path.normpath(target), read_only))
+    return tuple({mount.target: mount for mount in result}.values())
+
+
+def _of_options(text: str) -> Iterator[tuple[str, str, bool]]:
+    """(source, target, whether it is read-only) of each volume; an empty source is an anonymous volume."""
+    for name, value in run_options.options(text):
+        if name == "--volume" and value:
+            first, *remainder = value.split(":")
+            yield (first, remainder[0], "ro" in remainder[-1].split(",")) if remainder else ("", first, False)
+        elif name == "--mount" and value:
+            yield (*run_options.bound(name, value), bool({"readonly", "ro", "readonly=true"} & set(value.split(","))))
+        elif name == "--tmpfs" and value:
+            yield "", value.partition(":")[0], False
+
+
+def _on_machine(source: str, paths: NodePaths, volumes: Path) -> str:
+    directory = volumes / urllib.parse.quote(source, safe="")
+    if source.startswith("/"):
+        path = paths.on_machine(source)
+        if path != os.path.normpath(source) or Path(path).exists():  # in a directory of the node, or on this machine
+            directory = Path(path).resolve()
+    if not directory.exists():
+        directory.mkdir(parents=True)
+    return str(directory)
+
+
+def impossible(targets: Iterable[str], why: str) -> str:
+    """Why a node without namespaces does not run a task. why: the reason, and how to change it."""
+    return (
+        f"the nodes of this emulator cannot show the task's directories {', '.join(targets)} at these paths, because"
+        f" they are plain processes of this machine ({why})"
+    )
