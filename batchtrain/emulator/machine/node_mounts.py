@@ -11,6 +11,7 @@ from typing import NamedTuple
 from batchtrain.emulator.interface import Run
 from batchtrain.emulator.machine import run_options
 from batchtrain.emulator.machine.contained import NodePaths
+from batchtrain.emulator.machine.rooted_path import RootedPath
 
 
 class NodeMount(NamedTuple):
@@ -47,14 +48,16 @@ def _of_options(text: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def _on_machine(source: str, paths: NodePaths, volumes: Path) -> str:
-    directory = volumes / urllib.parse.quote(source, safe="")
-    if source.startswith("/"):
-        path = paths.on_machine(source)
-        if path != os.path.normpath(source) or Path(path).exists():  # in a directory of the node, or on this machine
-            directory = Path(path).resolve()
-    if not directory.exists():
-        directory.mkdir(parents=True)
-    return str(directory)
+    """The path, without links, of a volume's source on this machine; a missing directory is made."""
+    machine_path = paths.on_machine(source) if source.startswith("/") else ""
+    if machine_path and Path(machine_path).exists():
+        return os.path.realpath(machine_path)
+    if machine_path == os.path.normpath(source) or not machine_path:
+        machine_path = f"{volumes}/{urllib.parse.quote(source, safe='')}"
+    parent, _, name = machine_path.rpartition("/")
+    volumes.mkdir(exist_ok=True)
+    RootedPath(parent).make(name)
+    return machine_path
 
 
 def impossible(targets: Iterable[str], why: str) -> str:
