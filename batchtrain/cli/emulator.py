@@ -365,7 +365,7 @@ def images() -> None:
     "--entrypoint",
     default="",
     metavar="CMD",
-    help="Entry point: the command of container tasks with an empty command line.",
+    help="Entry point: the program that gets the command line of a task as its arguments, as in Docker.",
 )
 @click.option(
     "--path",

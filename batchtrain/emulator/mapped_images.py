@@ -23,7 +23,7 @@ class Mapped(NamedTuple):
 
     prefix: Path
     entrypoint: str = ""
-    """The command of container tasks without a command line."""
+    """The program, with its first arguments, that gets the command line of a task as further arguments."""
     paths: Mapping[str, Path] = {}
     """Local directories that nodes show at paths of the image."""
 

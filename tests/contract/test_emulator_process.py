@@ -227,6 +227,14 @@ def test_an_image_is_a_local_environment_once_it_is_mapped(data_dir: Path, tmp_p
         client.create_task("job", task("entrypoint", "", container_settings=settings))
         assert completed(client, "entrypoint").execution_info.exit_code == 0
         assert b"".join(client.download_task_file("job", "entrypoint", "stdout.txt")) == b"entered\ntrained\n"
+        mapped_images.map_image(data_dir, "example/train", prefix, "/bin/echo 'first words'")
+        client.create_task("job", task("arguments", "-i 'the film'", container_settings=settings))
+        assert completed(client, "arguments").execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "arguments", "stdout.txt")) == b"first words -i the film\n"
+        settings.container_run_options = "--entrypoint /usr/bin/printf"
+        client.create_task("job", task("other", "%s- a b", container_settings=settings))
+        assert completed(client, "other").execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "other", "stdout.txt")) == b"a-b-"
 
 
 def test_a_node_that_is_killed_comes_back_and_its_task_runs_again(data_dir: Path) -> None:

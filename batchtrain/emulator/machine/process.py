@@ -236,6 +236,8 @@ class ProcessMachine:
             await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
+        except run_options.Refused as error:
+            return Exit(None, "ContainerInvalidSettings", str(error))
         await self._storage.copy(node.spec)
         outcome = await (self._in_container(node, run, program) if in_container else self._on_host(node, run, program))
         await self._storage.copy(node.spec)
@@ -244,9 +246,14 @@ class ProcessMachine:
         return await self._send(node, run, outcome)
 
     def _command(self, run: Run) -> str:
-        """The command line; if it is empty, the entry point of the mapped image's environment."""
-        mapping = mapped_images.mapped(self._data_dir, run.image) if run.image else None
-        return mapping.entrypoint if mapping and not run.command_line.strip() else run.command_line
+        """The command line, after the entry point of the task's mapped image, as Docker does. A coordination command
+        runs in a container that exists, so it has none. Raises run_options.Refused."""
+        mapping = mapped_images.mapped(self._data_dir, run.image) if run.image and not run.stays else None
+        if mapping is None:
+            return run.command_line
+        options = run_options.options(run.container.options if run.container else "")
+        instead = [shlex.quote(value) if value else "" for name, value in options if name == "--entrypoint"]
+        return f"{[mapping.entrypoint, *instead][-1]} {run.command_line}".strip()
 
     async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
         try:
