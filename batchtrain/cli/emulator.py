@@ -324,7 +324,9 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.argument("node")
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
-@click.option("--seconds", type=float, help="Time until a preempted node comes back. Default: never.")
+@click.option(
+    "--seconds", type=float, help="Time until a preempted node comes back. Default: 10; 300 with `--pace azure`."
+)
 @click.option("--notice", type=float, help="Seconds between the notice to the node and its preemption. Default: 0.")
 @common
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
