@@ -140,7 +140,8 @@ def start(
             server.serve(options)
             return
         status = server.spawn(options)
-    show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it")
+    text = f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it"
+    show(_document(status), f"{status.lost}\n{text}".lstrip())
 
 
 def _keep(running: Status, options: Settings) -> None:

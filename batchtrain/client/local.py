@@ -86,6 +86,7 @@ def _account(home: Path, status: Status, started: bool) -> Account:
         home=str(home),
         token=OwnTokens(status.account, key, issued),
         plain_nodes=status.plain_nodes,
+        lost=status.lost,
         ca=status.certificate or None,
     )
 
