@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -170,6 +171,18 @@ def image(pools: Pools, tmp_path: Path) -> str:
     (tmp_path / "vendor/bin/tool").write_text("a tool\n")
     mapped_images.map_image(pools.data_dir, IMAGE, Path(sys.prefix), paths={"/opt/vendor": tmp_path / "vendor"})
     return IMAGE
+
+
+def test_an_environment_in_the_data_directory_is_shown_to_its_tasks_read_only(pools: Pools) -> None:
+    program = pools.data_dir / "environments/mine/bin/tool"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text("#!/bin/sh\necho ran; touch $0.new")
+    program.chmod(0o755)
+    mapped_images.map_image(pools.data_dir, "example/mine", program.parent.parent)
+    code, printed = pools.run("tool; ssh host-b cat $(command -v tool)", Container("example/mine"))
+    assert (code, printed.count("Read-only file system")) == (0, 1)
+    assert printed.startswith("ran\n#!/bin/sh\n")
+    shutil.rmtree(pools.data_dir / "environments")
 
 
 def test_the_system_is_read_only_and_what_a_task_makes_in_the_root_is_the_nodes_alone(pools: Pools) -> None:

@@ -123,7 +123,7 @@ class View:
     def __init__(self, boot: Message) -> None:
         self._data_dir = data_dir = boot["data_dir"]
         self._machine = os.open("/", os.O_PATH | os.O_DIRECTORY)
-        self._exposed: list[str] = [data_dir]
+        self._exposed: list[str] = []
         self._mount_points: dict[str, str] = {}
         """By path of the node: the same path without links."""
         own_tmp = os.open(boot["tmp"], os.O_PATH)
@@ -148,7 +148,8 @@ class View:
 
     def expose(self, path: str) -> None:
         """Show a directory of this machine at its own path; returns if it, or a directory above or in it, is shown."""
-        if not any(f"{a}/".startswith(f"{b}/") for shown in self._exposed for a, b in ((path, shown), (shown, path))):
+        above_shown = any(_is_below(shown, path) for shown in (self._data_dir, *self._exposed))
+        if not above_shown and not any(_is_below(path, shown) for shown in self._exposed):
             self.mount(path, path, read_only=True)
             self._exposed.append(path)
 
@@ -161,10 +162,14 @@ class View:
         mount_point = _mount_point(target, is_directory=os.path.isdir(machine_path))
         _bind(machine_path, mount_point)
         self._mount_points[target] = mount_point
-        if f"{self._data_dir}/".startswith(f"{source.rstrip('/')}/"):
+        if _is_below(self._data_dir, source.rstrip("/")):
             _mount("tmpfs", f"{mount_point}/{self._data_dir[len(source) :]}", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m")
         if read_only:
             _make_read_only(mount_point)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def _by_fd(fd: int) -> str:
