@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -266,6 +267,22 @@ def refuse(recipe: Recipe, account: Account) -> None:
                 if reason := _refusal(task, recipe, account) or _without_mounts(task, job, recipe, account):
                     raise PlanError(f"job {job.id}, task {task.id or number}: {reason}")
         _refuse_unmapped(recipe, account)
+        _refuse_old_environments(recipe, account)
+
+
+def _refuse_old_environments(recipe: Recipe, account: Account) -> None:
+    """Refuse environments made by batchtrain that are without the packages that the source of the recipe lists."""
+    from batchtrain.config import source_packages  # see above
+    from batchtrain.emulator import mapped_images  # see above
+
+    for image in dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image):
+        prefix, listed = mapped_images.prefix_of(Path(account.home), image), source_packages.of_recipe(recipe, image)
+        if prefix and source_packages.lacks(Path(prefix), listed):
+            files = " and ".join(str(packages.directory / packages.file) for packages in listed)
+            raise PlanError(
+                f"the local environment of {image} does not have the packages that {files} lists now:"
+                f" `batchtrain images env {shlex.quote(recipe.directory)}` installs them"
+            )
 
 
 def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
@@ -334,8 +351,9 @@ def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> s
     from batchtrain.emulator import mapped_images  # see above
     from batchtrain.emulator.machine import node_mounts  # see above
 
-    mapping = mapped_images.mapped(Path(account.home), task.docker_image) if task.docker_image else None
-    if mapping is None or not account.plain_nodes:
+    if not account.plain_nodes or not task.docker_image:
+        return ""
+    if (mapping := mapped_images.mapped(Path(account.home), task.docker_image)) is None:
         return ""
     volumes = recipe.resources.volumes
     used = (

@@ -11,6 +11,7 @@ import pytest
 
 from batchtrain.client import local
 from batchtrain.client.local import refuse
+from batchtrain.config.source_packages import READY, digest, of_recipe
 from batchtrain.config.types import Secret
 from batchtrain.emulator import mapped_images, server, tokens
 from batchtrain.errors import PlanError
@@ -113,6 +114,19 @@ def test_paths_of_an_image_are_refused_on_plain_process_nodes(account: Account, 
     mapped_images.map_image(Path(account.home), IMAGE, tmp_path / "env", paths={"/opt/x": tmp_path})
     with pytest.raises(PlanError, match="directories /opt/x at these paths"):
         refuse(recipe(task={"docker_image": IMAGE}), plain)
+
+
+def test_an_environment_without_the_packages_of_the_source_is_refused(account: Account, tmp_path: Path) -> None:
+    mapped(account, tmp_path / "env")
+    (tmp_path / "x/src").mkdir(parents=True)
+    (tmp_path / "x/src/requirements.txt").write_text("rich\n")
+    mine = recipe(task={"docker_image": IMAGE, "source": "src"}, directory=str(tmp_path / "x"))
+    refuse(mine, account)  # the environment is the user's own
+    (tmp_path / "env" / READY).touch()
+    with pytest.raises(PlanError, match=r"does not have .*src/requirements.txt lists now: `batchtrain images env"):
+        refuse(mine, account)
+    (tmp_path / "env" / READY).write_text(digest(of_recipe(mine, IMAGE)))
+    refuse(mine, account)
 
 
 def test_a_mapping_to_a_directory_that_is_gone_is_refused(account: Account, tmp_path: Path) -> None:
