@@ -23,11 +23,11 @@ class SourcePackages(NamedTuple):
     file: str
     """The name of the file that lists them."""
     lines: tuple[str, ...]
-    """Requirements, as pip has them in a file; without comments."""
+    """Requirements, as pip reads them in a file; without comments."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments of `pip install`, run in the directory: paths of requirements.txt are relative to it."""
+        """The arguments of `uv pip install`, run in the directory: paths of requirements.txt are relative to it."""
         return ("-r", REQUIREMENTS) if self.file == REQUIREMENTS else self.lines
 
     @property
