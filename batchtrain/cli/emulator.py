@@ -141,7 +141,7 @@ def start(
             return
         status = server.spawn(options)
     text = f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it"
-    show(_document(status), f"{status.lost}\n{text}".lstrip())
+    show(_document(status), f"{status.data_loss}\n{text}".lstrip())
 
 
 def _keep(running: Status, options: Settings) -> None:

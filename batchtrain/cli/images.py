@@ -149,9 +149,9 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
 
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
-    loaded = settings().quietly(recipe)
-    image = shipped_recipes.image_of(recipe, loaded)
-    own_packages = source_packages.of_recipe(loaded, image)
+    config = settings().quietly(recipe)
+    image = shipped_recipes.image_of(recipe, config)
+    own_packages = source_packages.of_recipe(config, image)
     request = recipe_images.environment_of(image, str(recipe), lists_packages=bool(own_packages))
     environment = make_environment.intend(*request, make_environment.home(data, os.environ), own_packages)
     for line in () if environment.ready else environment.summary:

@@ -142,13 +142,9 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
 
 def checks(facts: Facts) -> tuple[Check, ...]:
     """Every check, in the order in which to fix failures."""
-    local = (_isolation(facts.account),) if facts.account.emulated else ()
-    return (*(judge(facts) for judge in CHECKS), *local)
-
-
-def _isolation(account: Account) -> Check:
-    lacks, remedy = lost_isolation(account)
-    return Check("isolation", WARN if lacks else OK, lacks or "each node has its own root and host name", remedy)
+    lacks, remedy = lost_isolation(facts.account)
+    isolation = Check("isolation", WARN if lacks else OK, lacks or "each node has its own root and host name", remedy)
+    return (*(judge(facts) for judge in CHECKS), *((isolation,) if facts.account.emulated else ()))
 
 
 def _signed_in(facts: Facts) -> Check:

@@ -87,7 +87,7 @@ def _account(home: Path, status: Status, started: bool) -> Account:
         home=str(home),
         token=OwnTokens(status.account, key, issued),
         plain_nodes=status.plain_nodes,
-        lost=status.lost,
+        data_loss=status.data_loss,
         ca=status.certificate or None,
     )
 
@@ -276,9 +276,10 @@ def _refuse_old_environments(recipe: Recipe, account: Account) -> None:
     from batchtrain.emulator import mapped_images  # see above
 
     for image in dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image):
-        prefix, listed = mapped_images.prefix_of(Path(account.home), image), source_packages.of_recipe(recipe, image)
-        if prefix and source_packages.lacks(Path(prefix), listed):
-            files = " and ".join(str(packages.directory / packages.file) for packages in listed)
+        prefix = mapped_images.prefix_of(Path(account.home), image)
+        package_lists = source_packages.of_recipe(recipe, image)
+        if prefix and source_packages.lacks(Path(prefix), package_lists):
+            files = " and ".join(str(packages.path) for packages in package_lists)
             raise PlanError(
                 f"the local environment of {image} does not have the packages that {files} lists now:"
                 f" `batchtrain images env {shlex.quote(recipe.directory)}` installs them"
@@ -356,11 +357,11 @@ def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> s
     if (mapping := mapped_images.mapped(Path(account.home), task.docker_image)) is None:
         return ""
     volumes = recipe.resources.volumes
-    used = (
+    volumes_of_task = (
         *(volumes.data_volumes.get(alias) for alias in (*job.data_volumes, *task.data_volumes)),
         *(volumes.shared_data_volumes.get(alias) for alias in (*job.shared_data_volumes, *task.shared_data_volumes)),
     )
-    targets = [volume.container_path for volume in used if volume and volume.container_path]
+    targets = [volume.container_path for volume in volumes_of_task if volume and volume.container_path]
     return node_mounts.impossible([*mapping.paths, *targets], account.plain_nodes) if targets or mapping.paths else ""
 
 

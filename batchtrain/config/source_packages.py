@@ -26,6 +26,10 @@ class SourcePackages(NamedTuple):
     """Requirements, as pip reads them in a file; without comments."""
 
     @property
+    def path(self) -> Path:
+        return self.directory / self.file
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `uv pip install`, run in the directory: paths of requirements.txt are relative to it."""
         return ("-r", REQUIREMENTS) if self.file == REQUIREMENTS else self.lines
@@ -40,20 +44,20 @@ def of_recipe(recipe: Recipe, image: str) -> tuple[SourcePackages, ...]:
     """The packages for the tasks of a recipe in an image. Raises PlanError for a file that cannot be read."""
     tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
     sources = {task.source: None for task in tasks if task.source and task.docker_image == image}
-    listed = (_of_directory(Path(recipe.directory, source).resolve()) for source in sources)
-    return tuple(packages for packages in listed if packages.lines)
+    package_lists = (_of_directory(Path(recipe.directory, source).resolve()) for source in sources)
+    return tuple(packages for packages in package_lists if packages.lines)
 
 
-def digest(listed: Iterable[SourcePackages]) -> str:
+def digest(package_lists: Iterable[SourcePackages]) -> str:
     """Eight hex digits that depend on the packages; empty if there are none."""
-    texts = ["\n".join(packages.lines) for packages in listed]
+    texts = ["\n".join(packages.lines) for packages in package_lists]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8] if texts else ""
 
 
-def lacks(prefix: Path, listed: tuple[SourcePackages, ...]) -> bool:
+def lacks(prefix: Path, package_lists: tuple[SourcePackages, ...]) -> bool:
     """Whether a local environment that batchtrain has made is without these packages."""
     ready = prefix / READY
-    return bool(listed) and ready.exists() and ready.read_text(encoding="utf-8") != digest(listed)
+    return bool(package_lists) and ready.exists() and ready.read_text(encoding="utf-8") != digest(package_lists)
 
 
 def _of_directory(directory: Path) -> SourcePackages:

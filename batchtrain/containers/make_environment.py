@@ -72,7 +72,7 @@ class Intended(NamedTuple):
             f"the environment {self.name} needs about {wanted.megabytes} MB and {_minutes(wanted.minutes)}:",
             f"  Python {self.version}: {python}",
             *((f"  packages: {' '.join(packages)}",) if packages else ()),
-            *(f"  of {own.directory / own.file}, size unknown: {own.shown}" for own in self.own_packages),
+            *(f"  of {source.path}, size unknown: {source.shown}" for source in self.own_packages),
             *((f"  also from: {wanted.extra_index}",) if wanted.extra_index else ()),
             *((f"  also built: Horovod {wanted.horovod.version}, from its source",) if wanted.horovod else ()),
             f"  directory: {self.prefix}",
@@ -192,11 +192,11 @@ def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"build {' '.join(wanted.late)}", lambda: _install(prefix, *late, variables=dict(wanted.building))
     if wanted.horovod:
         yield f"build Horovod {wanted.horovod.version}", lambda: _add_horovod(prefix, wanted)
-    for own in intended.own_packages:
-        arguments = (*_index(wanted), *own.arguments)
+    for source in intended.own_packages:
+        arguments = (*_index(wanted), *source.arguments)
         yield (
-            f"install what {own.directory / own.file} lists: {own.shown}",
-            lambda own=own, arguments=arguments: _install(prefix, *arguments, cwd=own.directory),  # type: ignore[misc]  # as below
+            f"install what {source.path} lists: {source.shown}",
+            lambda source=source, arguments=arguments: _install(prefix, *arguments, cwd=source.directory),  # type: ignore[misc]  # as below
         )
     for step in wanted.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default

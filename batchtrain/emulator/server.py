@@ -107,7 +107,7 @@ class Status(NamedTuple):
     log: Path
     plain_nodes: str = ""
     """Why its nodes are plain processes of this machine, and how to change that; empty if they are not."""
-    lost: str = ""
+    data_loss: str = ""
     """What of its database was missing at its start, and the next step; empty if nothing."""
     certificate: str = ""
     """A file of certificates that clients must trust; empty over http."""
@@ -257,8 +257,8 @@ async def _serve(
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
         with _writing(data_dir):
-            if lost := _lost(data_dir):
-                logger.warning("%s", lost)
+            if data_loss := _data_loss(data_dir):
+                logger.warning("%s", data_loss)
             settings, key = _with_certificates(settings), _key(data_dir)
             try:
                 store = Store(data_dir / DATABASE)
@@ -274,7 +274,7 @@ async def _serve(
                 driver.recover()
             plain = machine.plain_nodes
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, plain,
-                            lost, _trusted(settings))  # fmt: skip
+                            data_loss, _trusted(settings))  # fmt: skip
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
@@ -335,7 +335,7 @@ def _writing(data_dir: Path) -> Iterator[None]:
         ) from error
 
 
-def _lost(data_dir: Path) -> str:
+def _data_loss(data_dir: Path) -> str:
     """What is missing of the database of an earlier start, and the next step."""
     database, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
     if not (data_dir / KEY_FILE).exists():  # the first start
@@ -483,8 +483,8 @@ async def _run_http(
 
 def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": alone, "certificate": status.certificate,
-                "plainNodes": status.plain_nodes, "lost": status.lost, "settings": _plain(original)}  # fmt: skip
+                "ownProcess": alone, "certificate": status.certificate, "dataLoss": status.data_loss,
+                "plainNodes": status.plain_nodes, "settings": _plain(original)}  # fmt: skip
     mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -746,7 +746,7 @@ def _noted(data_dir: Path) -> Status:
     record = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
     key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
     return Status(record["endpoint"], record["account"], key, record["pid"], data_dir, data_dir / LOG,
-                  record.get("plainNodes", ""), record.get("lost", ""), record.get("certificate", ""))  # fmt: skip
+                  record.get("plainNodes", ""), record.get("dataLoss", ""), record.get("certificate", ""))  # fmt: skip
 
 
 def _answered(to: Status, path: str) -> dict[str, Any]:

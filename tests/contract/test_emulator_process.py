@@ -137,15 +137,15 @@ def test_what_is_missing_of_the_database_is_told_once(
     data_dir: Path, missing: str, damage: Callable[[Path], object], lost: str
 ) -> None:
     kill(spawn(data_dir))
-    assert spawn(data_dir).lost == ""
+    assert spawn(data_dir).data_loss == ""
     kill(server.at(data_dir))
     damage(data_dir / missing)
     if missing == "world.sqlite3":
         (data_dir / "world.sqlite3-wal").unlink()
-    assert lost in spawn(data_dir).lost
+    assert lost in spawn(data_dir).data_loss
     assert lost in (data_dir / "emulator.log").read_text()
     server.stop(data_dir)
-    assert spawn(data_dir).lost == ""
+    assert spawn(data_dir).data_loss == ""
 
 
 def test_a_number_that_another_process_took_over_is_no_emulator(data_dir: Path) -> None:

@@ -148,8 +148,8 @@ class View:
 
     def expose(self, path: str) -> None:
         """Show a directory of this machine at its own path; returns if it, or a directory above or in it, is shown."""
-        above_shown = any(_is_below(shown, path) for shown in (self._data_dir, *self._exposed))
-        if not above_shown and not any(_is_below(path, shown) for shown in self._exposed):
+        has_shown = any(_is_below(other, path) for other in (self._data_dir, *self._exposed))
+        if not has_shown and not any(_is_below(path, other) for other in self._exposed):
             self.mount(path, path, read_only=True)
             self._exposed.append(path)
 
@@ -207,9 +207,9 @@ def _make_read_only(path: str, exceptions: Iterable[str] = ()) -> None:
         is_below = mount_point.startswith(f"{path}/") and not f"{mount_point}/".startswith(writable)
         if "ro" in words or not (is_below or (mount_point == path and not writable)):
             continue
-        kept = sum(flag for word, flag in flags.items() if word in words)
+        flags_to_keep = sum(flag for word, flag in flags.items() if word in words)
         with contextlib.suppress(FileNotFoundError, PermissionError):  # below a directory that this user cannot enter
-            _mount("none", mount_point, None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+            _mount("none", mount_point, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags_to_keep)
 
 
 def _mount_point(path: str, *, is_directory: bool) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from batchtrain.emulator.interface import Run
 from batchtrain.emulator.machine import run_options
@@ -22,17 +23,17 @@ class NodeMount(NamedTuple):
     read_only: bool = False
 
 
-def mounts(run: Run, image_paths: Mapping[str, Path], paths: NodePaths, volumes: Path) -> tuple[NodeMount, ...]:
+def of_run(run: Run, image_paths: Mapping[str, Path], paths: NodePaths, volumes: Path) -> tuple[NodeMount, ...]:
     """The mounts of a run. image_paths: the local directories of its image. volumes: the directory for named volumes
     and for host paths that this machine does not have. Raises run_options.Refused and contained.NotTheNodes."""
-    result = [NodeMount(os.path.realpath(directory), path, read_only=True) for path, directory in image_paths.items()]
+    mounts = [NodeMount(os.path.realpath(directory), path, read_only=True) for path, directory in image_paths.items()]
     for source, target, read_only in _of_options(run.container.options if run.container else ""):
         if not target.startswith("/") or target.strip("/.") == "":
             raise run_options.Refused(f"containerRunOptions: a volume at `{target}`; its path must be absolute, not /")
         is_already_there = source == target and (read_only or source.startswith(f"{paths.up.root_inside}/"))
         if not is_already_there:
-            result.append(NodeMount(_on_machine(source or target, paths, volumes), os.path.normpath(target), read_only))
-    return tuple({mount.target: mount for mount in result}.values())
+            mounts.append(NodeMount(_on_machine(source or target, paths, volumes), os.path.normpath(target), read_only))
+    return tuple({mount.target: mount for mount in mounts}.values())
 
 
 def _of_options(text: str) -> Iterator[tuple[str, str, bool]]:
@@ -58,6 +59,39 @@ def _on_machine(source: str, paths: NodePaths, volumes: Path) -> str:
     volumes.mkdir(exist_ok=True)
     RootedPath(parent).make(name)
     return machine_path
+
+
+class NodeMounts:
+    """What is mounted on a node for tasks of mapped images. ask: sends a request to the agent. ended: the scopes that
+    have ended."""
+
+    def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], ended: Collection[str]) -> None:
+        self._ask, self._ended = ask, ended
+        self._mounts: dict[str, tuple[NodeMount, set[str]]] = {}
+        """By path of the node: the mount, and the scopes that use it."""
+        self._lock = asyncio.Lock()
+
+    async def mount(self, mounts: Iterable[NodeMount], scope: str) -> str:
+        """Mount these for a scope. Returns why not; empty after a success. Raises NodeLost."""
+        async with self._lock:
+            for mount in mounts:
+                current, scopes = self._mounts.get(mount.target, (None, set()))
+                if current == mount:
+                    scopes.add(scope)
+                elif current is not None and not scopes <= set(self._ended):
+                    return f"{mount.target} is {current.source} for another task that runs on this node"
+                elif failure := (await self._ask(op="mount", **mount._asdict()))["failure"]:
+                    return f"{mount.source} cannot be mounted at {mount.target}: {failure}"
+                else:
+                    self._mounts[mount.target] = (mount, {scope})
+        return ""
+
+    async def unmount_unused(self) -> None:
+        """Unmount what no scope uses any more. Raises NodeLost."""
+        async with self._lock:
+            for target in [target for target, (_, scopes) in self._mounts.items() if scopes <= set(self._ended)]:
+                del self._mounts[target]
+                await self._ask(op="unmount", target=target)
 
 
 def impossible(targets: Iterable[str], why: str) -> str:

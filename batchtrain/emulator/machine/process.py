@@ -10,16 +10,13 @@ import logging
 import os
 import pwd
 import secrets
-import select
 import shlex
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -40,11 +37,11 @@ from batchtrain.emulator.interface import (
     Run,
     StorageAccount,
 )
-from batchtrain.emulator.machine import node_mounts, output_files, packages, pool_key, run_options
+from batchtrain.emulator.machine import marked_processes, node_mounts, output_files, packages, pool_key, run_options
 from batchtrain.emulator.machine.contained import NodePaths, NotTheNodes
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.forwarding import PortForwards, ways
-from batchtrain.emulator.machine.node_mounts import NodeMount
+from batchtrain.emulator.machine.node_mounts import NodeMounts
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.resource_files import DownloadError, fetch
@@ -65,8 +62,6 @@ BOOT_TRIES = 3
 END_SECONDS = 5.0
 PARALLEL_DOWNLOADS = 4
 PARALLEL_REMOVALS = 2
-SWEEP_ROUNDS, SWEEP_SECONDS = 50, 0.1
-"""Rounds of killing the processes of a dead node, and seconds in each to wait for a process that does not end."""
 
 
 class Variable(NamedTuple):
@@ -301,31 +296,13 @@ class ProcessMachine:
         paths = NodePaths(node.up, pool.tmp(node.spec.node_id), self._data_dir, node.spec.mounts)
         volumes = pool.tmp(node.spec.node_id).with_name("volumes")
         try:
-            mounts = node_mounts.mounts(run, mapping.paths if mapping else {}, paths, volumes)
+            mounts = node_mounts.of_run(run, mapping.paths if mapping else {}, paths, volumes)
         except (run_options.Refused, NotTheNodes, OSError) as error:
             return str(error)
         if self.plain_nodes:
             targets = [mount.target for mount in mounts if mount.target != mount.source]
             return node_mounts.impossible(targets, self.plain_nodes) if targets else ""
-        async with node.mounting:
-            for mount in mounts:
-                present, scopes = node.mounts.get(mount.target, (None, set()))
-                if present == mount:
-                    scopes.add(run.scope)
-                elif present is not None and scopes - node.ended:
-                    return f"{mount.target} is {present.source} for another task that runs on this node"
-                elif failure := (await node.ask(op="mount", **mount._asdict()))["failure"]:
-                    return f"{mount.source} cannot be mounted at {mount.target}: {failure}"
-                else:
-                    node.mounts[mount.target] = (mount, {run.scope})
-        return ""
-
-    async def _unmount(self, node: _Node) -> None:
-        """Unmount what no task uses any more."""
-        async with node.mounting:
-            for target in [target for target, (_, scopes) in node.mounts.items() if scopes <= node.ended]:
-                del node.mounts[target]
-                await node.ask(op="unmount", target=target)
+        return await node.mounts.mount(mounts, run.scope)
 
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
         """End every process of a scope; returns at once if the node is gone."""
@@ -338,7 +315,7 @@ class ProcessMachine:
                 return_exceptions=True,
             )
             with contextlib.suppress(NodeLost):
-                await self._unmount(node)
+                await node.mounts.unmount_unused()
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
@@ -531,7 +508,7 @@ class ProcessMachine:
         """Wait for a node's last process, then forget the node."""
         await node.wait()
         if self.isolation.kind == "process" and not node.shutdown_requested:
-            await asyncio.to_thread(_sweep, f"{MARKER}={node.up.root_inside}")
+            await asyncio.to_thread(marked_processes.kill, f"{MARKER}={node.up.root_inside}")
         if self._nodes.get(node.spec.node_id) is node:
             del self._nodes[node.spec.node_id]
             try:
@@ -554,9 +531,7 @@ class _Node:
         self.said_elevated = False
         self.ended: set[str] = set()
         """Names of ended scopes, which are not used again."""
-        self.mounts: dict[str, tuple[NodeMount, set[str]]] = {}
-        """By path of the node: what is mounted there for tasks of mapped images, and the scopes of these tasks."""
-        self.mounting = asyncio.Lock()
+        self.mounts = NodeMounts(self.ask, self.ended)
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None
@@ -649,7 +624,7 @@ class _Node:
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
         if self._init is not None:  # outlives its killed launcher for a moment
-            await asyncio.to_thread(_wait_readable, self._init, END_SECONDS)
+            await asyncio.to_thread(marked_processes.wait_readable, self._init, END_SECONDS)
             os.close(self._init)
             self._init = None
 
@@ -876,12 +851,6 @@ def _was_killed(process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _wait_readable(fd: int, seconds: float) -> None:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    poll.poll(seconds * 1000)
-
-
 async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
     length = struct.unpack("!I", await reader.readexactly(4))[0]
     message: dict[str, Any] = json.loads(await reader.readexactly(length))
@@ -1065,53 +1034,3 @@ def _ssh_words(peers: Path) -> tuple[str, ...]:
 def _nvidia_smi_program(spec: NodeSpec) -> str:
     template = (HERE / "nvidia-smi.sh").read_text()
     return template.replace("@GPUS@", str(spec.gpus)).replace("@VM_SIZE@", shlex.quote(spec.vm_size))
-
-
-# --- the last resort --------------------------------------------------------------------------------------------
-
-
-def _sweep(marker: str) -> None:
-    """Kill what a plain-process node left behind when its agent was killed: all processes with its marker."""
-    needle = marker.encode()
-    for _ in range(SWEEP_ROUNDS):
-        pids = [pid for pid in _own_processes() if needle in _environment_of(pid)]
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        _wait_for_end(pids[0], SWEEP_SECONDS)
-    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, pids)), marker)
-
-
-def _wait_for_end(pid: int, seconds: float) -> None:
-    """Wait until a process has ended, or for this long."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    except OSError:  # a kernel before 5.3
-        time.sleep(seconds)
-        return
-    try:
-        _wait_readable(fd, seconds)
-    finally:
-        os.close(fd)
-
-
-def _own_processes() -> list[int]:
-    uid, own_pid = os.getuid(), os.getpid()
-    pids = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != own_pid and entry.stat().st_uid == uid:
-                pids.append(int(entry.name))
-    return pids
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    """Empty for a zombie: it is already dead."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []

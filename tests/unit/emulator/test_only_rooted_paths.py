@@ -46,6 +46,7 @@ TRUSTED = {
         "Supervisor._start": "/dev/null",
     },
     "machine/contained.py": {"has_device": "/dev"},
+    "machine/marked_processes.py": {"_own_processes": "/proc", "_environment_of": "/proc"},
     "machine/node_mounts.py": {"_on_machine": "the folder of a node's volumes, in the data directory"},
     "machine/docker.py": {
         "ContainerNodes._set_up": "the program that holds a node's network, in the data directory",
@@ -92,8 +93,6 @@ TRUSTED = {
         "_write_program": "the pool's folder of programs",
         "_link": "the pool's folder of log-in sockets",
         "_nvidia_smi_program": "a file of the package",
-        "_own_processes": "/proc",
-        "_environment_of": "/proc",
     },
     "machine/output_files.py": {
         "_report": "opens a descriptor of a RootedPath",
