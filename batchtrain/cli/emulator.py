@@ -18,6 +18,7 @@ from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from batchtrain.emulator import mapped_images
     from batchtrain.emulator.server import Settings, Status
 
 
@@ -27,6 +28,7 @@ class Mapped(NamedTuple):
     image: str
     prefix: str
     entrypoint: str = ""
+    paths: tuple[str, ...] = ()
 
 
 class Request(NamedTuple):
@@ -137,7 +139,8 @@ def start(
             server.serve(options)
             return
         status = server.spawn(options)
-    show(_document(status), f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it")
+    text = f"listening at {status.endpoint}; `batchtrain emulator stop{_same(data_dir)}` ends it"
+    show(_document(status), f"{status.data_loss}\n{text}".lstrip())
 
 
 def _keep(running: Status, options: Settings) -> None:
@@ -312,7 +315,9 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
 @click.argument("node")
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
-@click.option("--seconds", type=float, help="Time until a preempted node comes back. Default: never.")
+@click.option(
+    "--seconds", type=float, help="Time until a preempted node comes back. Default: 10; 300 with `--pace azure`."
+)
 @click.option("--notice", type=float, help="Seconds between the notice to the node and its preemption. Default: 0.")
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now."""
@@ -352,18 +357,40 @@ def images() -> None:
     "--entrypoint",
     default="",
     metavar="CMD",
-    help="Entry point: the command of container tasks with an empty command line.",
+    help="Entry point: the program that gets the command line of a task as its arguments, as in Docker.",
+)
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="PATH=DIR",
+    help="Show the local directory DIR, read-only, at PATH of the image, such as /opt/intel. Repeat for more.",
 )
 @_data_dir
-def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None:
+def map_(image: str, prefix: str, entrypoint: str, paths: tuple[str, ...], data_dir: str | None) -> None:
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
     from batchtrain.emulator import mapped_images as mapping
 
     environment = Path(prefix).absolute()
     if problem := mapping.problem(environment):
         raise UsageError(f"{environment} {problem}")
-    mapping.map_image(_data_directory(data_dir), image, environment, entrypoint)
-    show(Mapped(image, str(environment), entrypoint), f"{image} is {environment}")
+    directories = dict(map(_path_of_an_image, paths))
+    mapping.map_image(_data_directory(data_dir), image, environment, entrypoint, directories)
+    show(_row(image, mapping.Mapped(environment, entrypoint, directories)), f"{image} is {environment}")
+
+
+def _path_of_an_image(text: str) -> tuple[str, Path]:
+    path, _, directory = text.partition("=")
+    if not path.startswith("/") or not path.strip("/") or not directory:
+        raise UsageError(f"--path {text}: write PATH=DIR with an absolute PATH, such as /opt/intel=~/intel")
+    if not Path(directory).expanduser().is_dir():
+        raise UsageError(f"--path {text}: {directory} is not a directory")
+    return os.path.normpath(path), Path(directory).expanduser().absolute()
+
+
+def _row(image: str, mapping: mapped_images.Mapped) -> Mapped:
+    paths = tuple(f"{path}={directory}" for path, directory in mapping.paths.items())
+    return Mapped(image, str(mapping.prefix), mapping.entrypoint, paths)
 
 
 @images.command("unmap")
@@ -389,10 +416,7 @@ def list_(data_dir: str | None) -> None:
     except ValueError as error:
         raise UsageError(f"the list of images in {_data_directory(data_dir)} cannot be read: {error}") from None
     show_rows(
-        [
-            Mapped(image, str(environment.prefix), environment.entrypoint)
-            for image, environment in sorted(environments.items())
-        ],
+        [_row(image, environment) for image, environment in sorted(environments.items())],
         empty="no images are mapped",
     )
 

@@ -134,19 +134,23 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
 def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     """Make the local environment of a recipe (default: of --configdir) and use it in place of the recipe's image.
 
-    The emulator then runs the recipe without a container engine. First prints what is downloaded and installed. An
-    environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one); recipes with the
-    same packages share it. Prints the directory of the environment.
+    The emulator then runs the recipe without a container engine. The environment also gets the packages that
+    requirements.txt (or pyproject.toml without one) in the source of the recipe lists. First prints what is downloaded
+    and installed. An environment is made once, in the data directory (BATCHTRAIN_ENVIRONMENTS_DIR names another one);
+    recipes with the same packages share it. Prints the directory of the environment.
     """
     from batchtrain.client.local import emulator_directory
+    from batchtrain.config import source_packages
     from batchtrain.containers import make_environment, recipe_images
     from batchtrain.emulator import mapped_images
 
     data = Path(data_dir).absolute() if data_dir else emulator_directory()
     recipe = shipped_recipes.directory_of(name or settings().configdir or ".")
-    image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
-    request = recipe_images.environment_of(image, str(recipe))
-    environment = make_environment.intend(*request, make_environment.home(data, os.environ))
+    config = settings().quietly(recipe)
+    image = shipped_recipes.image_of(recipe, config)
+    own_packages = source_packages.of_recipe(config, image)
+    request = recipe_images.environment_of(image, str(recipe), lists_packages=bool(own_packages))
+    environment = make_environment.intend(*request, make_environment.home(data, os.environ), own_packages)
     for line in () if environment.ready else environment.summary:
         say(line)
     if not dry_run:

@@ -145,6 +145,8 @@ class Settings:
         retry.listen(lambda text: tell(ServiceUnreachable("", text)))
         if connection.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
+        if connection.account.started and connection.account.data_loss:
+            say(connection.account.data_loss)
         if question:
             self.confirm(f"{question} on {service_of(connection)}?")
         if changes:

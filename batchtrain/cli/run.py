@@ -67,6 +67,7 @@ def command(
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
     from batchtrain.cli.progress import bar
     from batchtrain.client.limits import Limits
+    from batchtrain.client.local import lost_isolation
     from batchtrain.client.run import run
     from batchtrain.runs.beginnings import Beginning
     from batchtrain.runs.directory import find
@@ -80,6 +81,8 @@ def command(
     client = options.connect(config, changes=f"running {source}", ends_it=True)
     try:
         with live.block(client.account, config.recipe) as block, results_last(block) as tell, bar() as progress:
+            if lacks := "; ".join(filter(None, lost_isolation(client.account))):
+                say(lacks)
             _say_what_is_made(config.recipe)
             outcome = run(
                 client,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import key, today_for
+from batchtrain.client.local import lost_isolation
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Recipe
@@ -141,7 +142,9 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
 
 def checks(facts: Facts) -> tuple[Check, ...]:
     """Every check, in the order in which to fix failures."""
-    return tuple(judge(facts) for judge in CHECKS)
+    lacks, remedy = lost_isolation(facts.account)
+    isolation = Check("isolation", WARN if lacks else OK, lacks or "each node has its own root and host name", remedy)
+    return (*(judge(facts) for judge in CHECKS), *((isolation,) if facts.account.emulated else ()))
 
 
 def _signed_in(facts: Facts) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -86,6 +87,7 @@ def _account(home: Path, status: Status, started: bool) -> Account:
         home=str(home),
         token=OwnTokens(status.account, key, issued),
         plain_nodes=status.plain_nodes,
+        data_loss=status.data_loss,
         ca=status.certificate or None,
     )
 
@@ -157,6 +159,17 @@ def emulator_faults() -> Iterator[None]:
         raise Unreachable(str(error), operation="ask the emulator") from None
     except server.NotRunning as error:
         raise NotFound(f"{error}; `batchtrain emulator start` starts it") from None
+
+
+def lost_isolation(account: Account) -> tuple[str, str]:
+    """What the nodes of an emulator lack without namespaces, and the next step; both empty if they lack nothing."""
+    why, _, remedy = account.plain_nodes.partition("; ")
+    lacks = (
+        f"the nodes are plain processes of this machine, because {why}: they share its files and its host name, so a"
+        " program counts one host where Azure has several, Open MPI does not run across nodes, and paths of an image"
+        " (`container_path`) are not there"
+    )
+    return (lacks, remedy) if why else ("", "")
 
 
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
@@ -251,9 +264,26 @@ def refuse(recipe: Recipe, account: Account) -> None:
     if account.emulated and account.home:
         for job in recipe.jobs:
             for number, task in enumerate(job.tasks):
-                if reason := _refusal(task, recipe, account):
+                if reason := _refusal(task, recipe, account) or _without_mounts(task, job, recipe, account):
                     raise PlanError(f"job {job.id}, task {task.id or number}: {reason}")
         _refuse_unmapped(recipe, account)
+        _refuse_old_environments(recipe, account)
+
+
+def _refuse_old_environments(recipe: Recipe, account: Account) -> None:
+    """Refuse environments made by batchtrain that are without the packages that the source of the recipe lists."""
+    from batchtrain.config import source_packages  # see above
+    from batchtrain.emulator import mapped_images  # see above
+
+    for image in dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image):
+        prefix = mapped_images.prefix_of(Path(account.home), image)
+        package_lists = source_packages.of_recipe(recipe, image)
+        if prefix and source_packages.lacks(Path(prefix), package_lists):
+            files = " and ".join(str(packages.path) for packages in package_lists)
+            raise PlanError(
+                f"the local environment of {image} does not have the packages that {files} lists now:"
+                f" `batchtrain images env {shlex.quote(recipe.directory)}` installs them"
+            )
 
 
 def _refuse_unmapped(recipe: Recipe, account: Account) -> None:
@@ -315,6 +345,24 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     if image and prefix and executable and shutil.which(executable, path=path) is None:
         return mapped_images.unusable(image, prefix, f"has no bin/{executable}, which the launch of the task needs")
     return ""
+
+
+def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> str:
+    """Why plain process nodes cannot show the directories of a task's image; empty if they need not."""
+    from batchtrain.emulator import mapped_images  # see above
+    from batchtrain.emulator.machine import node_mounts  # see above
+
+    if not account.plain_nodes or not task.docker_image:
+        return ""
+    if (mapping := mapped_images.mapped(Path(account.home), task.docker_image)) is None:
+        return ""
+    volumes = recipe.resources.volumes
+    volumes_of_task = (
+        *(volumes.data_volumes.get(alias) for alias in (*job.data_volumes, *task.data_volumes)),
+        *(volumes.shared_data_volumes.get(alias) for alias in (*job.shared_data_volumes, *task.shared_data_volumes)),
+    )
+    targets = [volume.container_path for volume in volumes_of_task if volume and volume.container_path]
+    return node_mounts.impossible([*mapping.paths, *targets], account.plain_nodes) if targets or mapping.paths else ""
 
 
 def _spans_nodes(task: Task, recipe: Recipe) -> bool:

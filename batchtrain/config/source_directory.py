@@ -52,6 +52,7 @@ class _Found(NamedTuple):
     name: str
     size: int
     mode: int
+    modified: int
 
 
 class _Unfit(Exception):
@@ -127,7 +128,7 @@ def _syntax_errors(files: list[_Found]) -> Iterator[tuple[str, str]]:
 def _read(file: _Found) -> File:
     from batchtrain.launchers.launch import File  # a slow import (2 ms), not needed to validate a small source
 
-    return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644)
+    return File(file.name, Path(file.path).read_bytes(), 0o755 if file.mode & 0o100 else 0o644, file.modified)
 
 
 def _large(files: list[_Found], left_out: tuple[LeftOut, ...]) -> LargeSource:
@@ -171,7 +172,7 @@ def _files(directory: Path, source: str, *, has_limit: bool) -> tuple[list[_Foun
                 f" `{IGNORE_FILE}`, send data with `input_data` or `resource_files`, or the source through a storage"
                 " account (`batchtrain.storage_account_settings`)",
             )
-        files.append(_Found(entry.path, name, status.st_size, status.st_mode))
+        files.append(_Found(entry.path, name, status.st_size, status.st_mode, int(status.st_mtime)))
     if not files:
         left_out = travel.listed(walk.left_out)
         raise _Unfit(

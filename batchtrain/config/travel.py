@@ -87,7 +87,7 @@ class LargeSource(NamedTuple):
     size: int
     """Bytes of all files."""
     digest: str
-    """Depends on names, modes and bytes."""
+    """Depends on names, modes and bytes; the archive in storage has the times of the first upload."""
     left_out: tuple[LeftOut, ...] = ()
 
 
@@ -111,7 +111,7 @@ def reserved(names: Iterable[str]) -> str:
 
 
 def archive(files: Iterable[File]) -> bytes:
-    """A tar.gz of the files that depends only on their names, modes and bytes."""
+    """A tar.gz of the files that depends only on their names, modes, times and bytes."""
     import gzip  # as below
 
     return gzip.compress(_tar(files), compresslevel=9, mtime=0)
@@ -124,7 +124,7 @@ def _tar(files: Iterable[File]) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for file in sorted(files):
             entry = tarfile.TarInfo(file.name)
-            entry.size, entry.mode = len(file.data), file.mode
+            entry.size, entry.mode, entry.mtime = len(file.data), file.mode, file.modified
             tar.addfile(entry, io.BytesIO(file.data))
     return buffer.getvalue()
 

@@ -19,14 +19,13 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from batchtrain.config.source_packages import READY, SourcePackages, digest
 from batchtrain.containers.environments import Environment, Horovod, key
 from batchtrain.errors import BatchtrainError
 from batchtrain.shipped import shipped
 
 LOGGED_LINES = 12
 """Lines of a failed command's output in the message."""
-READY = ".ready"
-"""The file that marks a finished environment."""
 HOME = "BATCHTRAIN_ENVIRONMENTS_DIR"
 """The variable that names another directory for environments."""
 
@@ -55,6 +54,8 @@ class Intended(NamedTuple):
     installer: tuple[str, ...]
     """The command that installs the Python."""
     prefix: Path
+    own_packages: tuple[SourcePackages, ...] = ()
+    """What the source of the recipe lists, installed last."""
 
     @property
     def ready(self) -> bool:
@@ -70,7 +71,8 @@ class Intended(NamedTuple):
         return (
             f"the environment {self.name} needs about {wanted.megabytes} MB and {_minutes(wanted.minutes)}:",
             f"  Python {self.version}: {python}",
-            f"  packages: {' '.join(packages)}",
+            *((f"  packages: {' '.join(packages)}",) if packages else ()),
+            *(f"  of {source.path}, size unknown: {source.shown}" for source in self.own_packages),
             *((f"  also from: {wanted.extra_index}",) if wanted.extra_index else ()),
             *((f"  also built: Horovod {wanted.horovod.version}, from its source",) if wanted.horovod else ()),
             f"  directory: {self.prefix}",
@@ -87,25 +89,33 @@ def home(data_dir: Path, environment: Mapping[str, str]) -> Path:
     return Path(chosen).absolute() if chosen else data_dir / "environments"
 
 
-def intend(name: str, wanted: Environment, where: Path, *, installs_python: bool = True) -> Intended:
+def intend(
+    name: str,
+    wanted: Environment,
+    where: Path,
+    own_packages: tuple[SourcePackages, ...] = (),
+    *,
+    installs_python: bool = True,
+) -> Intended:
     """Decide about Python and directory; changes nothing. Raises NotMade if no Python can be had."""
     own = Path(sys.prefix)
-    if name == "mpich" and (own / "bin" / "mpiexec.hydra").exists():  # batchtrain[local] is installed
+    has_mpich = (own / "bin" / "mpiexec.hydra").exists()  # batchtrain[local] is installed
+    if name == "mpich" and has_mpich and not own_packages:
         return Intended(name, wanted, "", own / "bin" / "python", (), own)
+
+    def directory(version: str) -> Path:
+        return where / "-".join(filter(None, (name, key(wanted, version), digest(own_packages))))
+
     versions = wanted.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
     for version in versions:
         python = interpreter(version)
         if python is not None:
-            return Intended(name, wanted, version, python, (), _prefix(name, wanted, version, where))
+            return Intended(name, wanted, version, python, (), directory(version), own_packages)
     version = versions[0]
     installer = _installer(version) if installs_python else ()
     if not installer:
         raise NotMade(_without_python(name, versions))
-    return Intended(name, wanted, version, None, installer, _prefix(name, wanted, version, where))
-
-
-def _prefix(name: str, wanted: Environment, version: str, where: Path) -> Path:
-    return where / f"{name}-{key(wanted, version)}"
+    return Intended(name, wanted, version, None, installer, directory(version), own_packages)
 
 
 def _without_python(name: str, versions: Sequence[str]) -> str:
@@ -144,7 +154,7 @@ def _make(intended: Intended, say: Say) -> None:
         for number, (what, step) in enumerate(steps, 1):
             say(f"{number} of {len(steps)}: {what}")
             step()
-        (intended.prefix / READY).touch()
+        (intended.prefix / READY).write_text(digest(intended.own_packages), encoding="utf-8")
     except BaseException:  # half an environment, also after Ctrl-C, would block the next attempt
         shutil.rmtree(intended.prefix, ignore_errors=True)
         raise
@@ -175,12 +185,19 @@ def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "make a virtual environment", lambda: _make_venv(intended)
     if wanted.tools:
         yield f"install {' '.join(wanted.tools)}", lambda: _install(prefix, *wanted.tools)
-    yield f"install {' '.join(wanted.packages)}", lambda: _install(prefix, *_index(wanted), *wanted.packages)
+    if wanted.packages:
+        yield f"install {' '.join(wanted.packages)}", lambda: _install(prefix, *_index(wanted), *wanted.packages)
     if wanted.late:
         late = ("--no-build-isolation", *wanted.late)
         yield f"build {' '.join(wanted.late)}", lambda: _install(prefix, *late, variables=dict(wanted.building))
     if wanted.horovod:
         yield f"build Horovod {wanted.horovod.version}", lambda: _add_horovod(prefix, wanted)
+    for source in intended.own_packages:
+        arguments = (*_index(wanted), *source.arguments)
+        yield (
+            f"install what {source.path} lists: {source.shown}",
+            lambda source=source, arguments=arguments: _install(prefix, *arguments, cwd=source.directory),  # type: ignore[misc]  # as below
+        )
     for step in wanted.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
 
@@ -209,14 +226,16 @@ def _make_venv(intended: Intended) -> None:
     _run("make a virtual environment", [python, "-m", "venv", "--clear", intended.prefix])
 
 
-def _install(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+def _install(
+    directory: Path, *arguments: str, variables: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> None:
     uv = _uv()
     if not uv:
         raise NotMade(f"uv installs packages here, and it is missing: `{sys.executable} -m pip install uv`")
     command: Words = (uv, "pip", "install", "--quiet", "--python", directory / "bin" / "python")
     if not (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
         command = (*command, "--compile-bytecode")
-    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **(variables or {})})
+    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **(variables or {})}, cwd)
 
 
 def _uv() -> str:

@@ -58,14 +58,17 @@ def behind(image: str) -> RecipeImage:
     if entry is None:
         raise UsageError(
             f"{image} is not an image of a recipe of batchtrain. Use an environment of your own in its place:"
-            f" `batchtrain emulator images map {image} PREFIX`"
+            f" `batchtrain emulator images map {image} PREFIX`; or list its packages in `requirements.txt` or"
+            f" `pyproject.toml` of the `source`, and repeat the command"
         )
     return entry
 
 
-def environment_of(image: str, directory: str = "DIR") -> tuple[str, Environment]:
-    """The local environment for an image of the recipe in a directory, with its name. Raises UsageError if there is
-    none."""
+def environment_of(image: str, directory: str = "DIR", *, lists_packages: bool = False) -> tuple[str, Environment]:
+    """The local environment for an image of the recipe in a directory, with its name. lists_packages: whether the
+    source lists packages, so that any image can have an environment. Raises UsageError if there is none."""
+    if lists_packages and image.rpartition("/")[2] not in RECIPE_IMAGES:
+        return "own", Environment((), megabytes=50)
     name = behind(image).environment
     if not name:
         raise UsageError(

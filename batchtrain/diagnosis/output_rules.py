@@ -213,6 +213,14 @@ OUTPUT_RULES = (
         "wait until an earlier task of the node has ended, use one slot a node, or another port",
     ),
     _rule(
+        "host-not-resolved",
+        r"unable to get host address for (?P<name>\S+)|[Cc]ould not resolve hostname (?P<other>[^\s:]+)",
+        "a node cannot resolve the host name {name}",
+        "check the name; for a node of the gang, add it to the name server of your virtual network. On local nodes"
+        " without namespaces (`batchtrain doctor --local`), add this machine's name:"
+        " `echo 127.0.0.1 $(hostname) | sudo tee -a /etc/hosts`",
+    ),
+    _rule(
         "name-not-resolved",
         r"Name or service not known|Temporary failure in name resolution|Could not resolve host|getaddrinfo failed",
         "a host name cannot be resolved on the node",

@@ -369,8 +369,8 @@ class Driver:
         return self.world.injections.strike((kind,), path)
 
     async def befall(self, node_id: str, act: str, seconds: float | None = None) -> None:
-        """Inject a fault: the node is rebooted (`lose`), is taken away (`preempt`; it returns after `seconds`, or
-        never) or becomes unusable (`break`). Its tasks are requeued."""
+        """Inject a fault: the node is rebooted (`lose`), is taken away (`preempt`; it returns after `seconds`, by
+        default after the time of the pace) or becomes unusable (`break`). Its tasks are requeued."""
         self._report(node_reports.node_struck, node_id, act, seconds)
         await self.machine.shutdown(node_id)
         self._report(node_reports.node_down, node_id)

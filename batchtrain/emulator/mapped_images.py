@@ -11,7 +11,7 @@ import shlex
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FILE = "images.json"
 MACHINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -23,7 +23,9 @@ class Mapped(NamedTuple):
 
     prefix: Path
     entrypoint: str = ""
-    """The command of container tasks without a command line."""
+    """The program, with its first arguments, that gets the command line of a task as further arguments."""
+    paths: Mapping[str, Path] = {}
+    """Local directories that nodes show at paths of the image."""
 
 
 def list_images(data_dir: Path) -> dict[str, Mapped]:
@@ -35,14 +37,19 @@ def list_images(data_dir: Path) -> dict[str, Mapped]:
     return {image: _mapped(entry) for image, entry in entries.items()}
 
 
-def _mapped(entry: str | Mapping[str, str]) -> Mapped:
-    """Reads both forms of an entry: the prefix alone (older versions, or without an entry point), and an object."""
-    return Mapped(Path(entry)) if isinstance(entry, str) else Mapped(Path(entry["prefix"]), entry["entrypoint"])
+def _mapped(entry: str | Mapping[str, Any]) -> Mapped:
+    """Reads both forms of an entry: the prefix alone (older versions, or without other properties), and an object."""
+    if isinstance(entry, str):
+        return Mapped(Path(entry))
+    paths = {path: Path(directory) for path, directory in entry.get("paths", {}).items()}
+    return Mapped(Path(entry["prefix"]), entry["entrypoint"], paths)
 
 
-def map_image(data_dir: Path, image: str, prefix: Path, entrypoint: str = "") -> None:
+def map_image(
+    data_dir: Path, image: str, prefix: Path, entrypoint: str = "", paths: Mapping[str, Path] | None = None
+) -> None:
     """Map an image to an environment; also while the emulator runs."""
-    _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint)})
+    _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint, paths or {})})
 
 
 def unmap(data_dir: Path, image: str) -> bool:
@@ -56,17 +63,12 @@ def unmap(data_dir: Path, image: str) -> bool:
 
 def prefix_of(data_dir: Path, image: str) -> str | None:
     """The environment of an image, or None."""
-    mapping = _find(data_dir, image)
+    mapping = mapped(data_dir, image)
     return str(mapping.prefix) if mapping else None
 
 
-def entrypoint_of(data_dir: Path, image: str) -> str:
-    """The command of a container task with an empty command line; empty if the mapping has none."""
-    mapping = _find(data_dir, image)
-    return mapping.entrypoint if mapping else ""
-
-
-def _find(data_dir: Path, image: str) -> Mapped | None:
+def mapped(data_dir: Path, image: str) -> Mapped | None:
+    """The mapping of an image, or None."""
     name_to_find = canonical(image)
     return next((mapping for name, mapping in list_images(data_dir).items() if canonical(name) == name_to_find), None)
 
@@ -112,8 +114,12 @@ def canonical(image: str) -> str:
 def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     entries = {
-        image: {"prefix": str(mapping.prefix), "entrypoint": mapping.entrypoint}
-        if mapping.entrypoint
+        image: {
+            "prefix": str(mapping.prefix),
+            "entrypoint": mapping.entrypoint,
+            "paths": {path: str(directory) for path, directory in mapping.paths.items()},
+        }
+        if mapping.entrypoint or mapping.paths
         else str(mapping.prefix)
         for image, mapping in sorted(images.items())
     }

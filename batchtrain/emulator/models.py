@@ -83,8 +83,10 @@ def _unknown(model: str, name: str, path: str, revision: int) -> Fault:
     namesakes = [field for field in fields()[model] if field.name == name]
     if namesakes and namesakes[0].since > revision:
         reason += f" It came with service version {versions.name(namesakes[0].since)}."
-    elif name in RETIRED or namesakes:
-        reason += f" {RETIRED.get(name, f'Service version {versions.name(namesakes[0].until)} was the last with it.')}"
+    elif name in RETIRED:
+        reason += f" {RETIRED[name]}"
+    elif namesakes:
+        reason += f" Service version {versions.name(namesakes[0].until)} was the last with it."
     elif near := difflib.get_close_matches(name, shapes(revision)[model].readers, 1):
         reason += f" Is '{near[0]}' meant?"
     text = f"The specified Request Body is not syntactically valid. {reason}"

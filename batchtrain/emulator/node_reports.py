@@ -86,7 +86,7 @@ def node_lost(world: World, node_id: str, now: int) -> None:
 
 
 def node_preempted(world: World, node_id: str, seconds: float | None, now: int) -> None:
-    """A spot node was preempted: it stays listed, and returns after `seconds` or only on request."""
+    """A spot node was preempted: it stays listed, and returns after `seconds`. None: after the time of the pace."""
     node_lost(world, node_id, now)
     pool_and_node = node_of(world, node_id)
     if pool_and_node is None or not states.allows(states.NODE, pool_and_node[1].state, "preempt"):
@@ -96,9 +96,9 @@ def node_preempted(world: World, node_id: str, seconds: float | None, now: int) 
     node.losses = 0
     node.start, node.errors = {}, []
     world.forget_preparations(node.id)
-    node.not_before = wire.FOREVER if seconds is None else now + max(int(seconds * wire.SECOND), 1)
-    if seconds is not None:
-        world.add_deadline(Deadline(node.not_before, entry.record.seq, "boot", entry.key))
+    away = world.pace.replacement if seconds is None else seconds
+    node.not_before = now + max(int(away * wire.SECOND), 1)
+    world.add_deadline(Deadline(node.not_before, entry.record.seq, "boot", entry.key))
     world.save_node(node)
 
 

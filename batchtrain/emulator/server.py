@@ -107,6 +107,8 @@ class Status(NamedTuple):
     log: Path
     plain_nodes: str = ""
     """Why its nodes are plain processes of this machine, and how to change that; empty if they are not."""
+    data_loss: str = ""
+    """What of its database was missing at its start, and the next step; empty if nothing."""
     certificate: str = ""
     """A file of certificates that clients must trust; empty over http."""
 
@@ -252,6 +254,8 @@ async def _serve(
     _check_files(settings)
     with _locked(data_dir), _listen(settings) as listener:
         with _writing(data_dir):
+            if data_loss := _data_loss(data_dir):
+                logger.warning("%s", data_loss)
             settings, key = _with_certificates(settings), _key(data_dir)
             try:
                 store = Store(data_dir / DATABASE)
@@ -267,7 +271,7 @@ async def _serve(
                 driver.recover()
             plain = machine.plain_nodes
             status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, plain,
-                            _trusted(settings))  # fmt: skip
+                            data_loss, _trusted(settings))  # fmt: skip
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
@@ -312,7 +316,7 @@ def _check_writers(data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def _writing(data_dir: Path) -> Iterator[None]:
-    """Report a full or read-only disk in one sentence."""
+    """Report a full or read-only disk, or a damaged database, in one sentence."""
     import sqlite3  # slow to import, as above
 
     try:
@@ -320,6 +324,28 @@ def _writing(data_dir: Path) -> Iterator[None]:
     except (OSError, sqlite3.OperationalError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise StartFailed(f"{data_dir} cannot be written ({reason}): make room, or give another directory") from error
+    except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
+        database, aside = shlex.quote(str(data_dir / DATABASE)), shlex.quote(str(data_dir / "damaged"))
+        raise StartFailed(
+            f"{data_dir / DATABASE} is damaged ({error}), so its pools and jobs cannot be read: put a copy back in its"
+            f" place, or start without them after `mkdir -p {aside} && mv {database}* {aside}`"
+        ) from error
+
+
+def _data_loss(data_dir: Path) -> str:
+    """What is missing of the database of an earlier start, and the next step."""
+    database, log = data_dir / DATABASE, data_dir / f"{DATABASE}-wal"
+    if not (data_dir / KEY_FILE).exists():  # the first start
+        return ""
+    if not database.exists() or not database.stat().st_size:
+        what = "is empty" if database.exists() else "is missing"
+        return f"{database} {what}: all pools and jobs of earlier starts are gone; if you have a copy, put it back"
+    if (data_dir / STATUS_FILE).exists() and not log.exists():
+        return (
+            f"{log} is missing, which had the last changes before the emulator was killed: pools, jobs and tasks may be"
+            " missing or be as they were before; if you have a copy of it, put it back, otherwise create them anew"
+        )
+    return ""
 
 
 def clock() -> int:
@@ -454,7 +480,7 @@ async def _run_http(
 
 def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
-                "ownProcess": alone, "certificate": status.certificate,
+                "ownProcess": alone, "certificate": status.certificate, "dataLoss": status.data_loss,
                 "plainNodes": status.plain_nodes, "settings": _plain(original)}  # fmt: skip
     mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
@@ -717,7 +743,7 @@ def _noted(data_dir: Path) -> Status:
     record = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
     key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
     return Status(record["endpoint"], record["account"], key, record["pid"], data_dir, data_dir / LOG,
-                  record.get("plainNodes", ""), record.get("certificate", ""))  # fmt: skip
+                  record.get("plainNodes", ""), record.get("dataLoss", ""), record.get("certificate", ""))  # fmt: skip
 
 
 def _answered(to: Status, path: str) -> dict[str, Any]:

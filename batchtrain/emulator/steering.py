@@ -50,7 +50,8 @@ def clear_faults(to: Status, number: int | None = None) -> None:
 
 
 def befall(to: Status, node_id: str, act: str, seconds: float | None = None, notice: float | None = None) -> None:
-    """Make a node preempted (`preempt`, a spot node; it returns after `seconds`, or never), lost (`lose`) or unusable
+    """Make a node preempted (`preempt`, a spot node; it returns after `seconds`, by
+    default after the time of the pace), lost (`lose`) or unusable
     (`break`). With `notice`, the processes of the node are notified, and it is preempted that many seconds later.
     Raises Refused."""
     body = {"act": act, "seconds": seconds, "notice": notice}

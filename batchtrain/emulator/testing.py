@@ -158,7 +158,7 @@ class Faults:
         steering.clear_faults(self._status, number)
 
     def preempt(self, node_id: str, seconds: float | None = None, notice: float | None = None) -> None:
-        """Preempt a spot node; it comes back after some seconds of the account's clock, or never. notice: seconds
+        """Preempt a spot node; it comes back after some seconds of the account's clock (default: 10). notice: seconds
         between the notice to its processes and the preemption.
         """
         steering.befall(self._status, node_id, "preempt", seconds, notice)

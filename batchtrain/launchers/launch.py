@@ -37,12 +37,18 @@ class MpiLaunch(NamedTuple):
     """The launch warns about a Python without mpi4py; programs of Horovod never need it."""
 
 
+SHIPPED = 946_684_800
+"""The time of files that batchtrain adds: the year 2000, because a zip archive has no time before 1980."""
+
+
 class File(NamedTuple):
     """One file that travels with the task; `name` is relative to AZ_BATCH_TASK_SHARED_DIR."""
 
     name: str
     data: bytes
     mode: int = 0o644
+    modified: int = SHIPPED
+    """When it was last modified, in seconds since 1970 (UTC)."""
 
 
 class Implicit(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -92,11 +93,12 @@ def _check_names(run: RunDirectory, source: SourceDirectory, folder: Path) -> No
 
 
 def _extract(run: RunDirectory, source: SourceDirectory, folder: Path) -> None:
-    for file, data in source_copy.files_of(run, source):
+    for file, data, modified in source_copy.files_of(run, source):
         target = folder / file.name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
         target.chmod(file.mode)
+        os.utime(target, (modified, modified))
 
 
 # --- the difference of two sources ----------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ def _texts(run: RunDirectory, copy: source_copy.SourceRecord) -> dict[str, bytes
     return {
         _path(copy.sources, source, file.name): data
         for source in copy.sources
-        for file, data in source_copy.files_of(run, source)
+        for file, data, _ in source_copy.files_of(run, source)
     }
 
 

@@ -93,6 +93,7 @@ class _Entry(NamedTuple):
     mode: int
     sha256: str
     size: int
+    modified: int
     path: Path | None
     data: bytes
 
@@ -166,8 +167,9 @@ def short_digests(run: RunDirectory) -> dict[str, str]:
     return {name: digest[:SHORT] for name, digest in {**source, **inputs}.items()}
 
 
-def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes]]:
-    """The files of a source with their bytes. Raises UsageError for an archive that cannot be read."""
+def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[SourceFile, bytes, float]]:
+    """The files of a source with their bytes and times of modification (seconds since 1970). Raises UsageError for an
+    archive that cannot be read."""
     import tarfile  # as below
 
     path = run.path / ARCHIVE
@@ -177,7 +179,7 @@ def files_of(run: RunDirectory, directory: SourceDirectory) -> Iterator[tuple[So
             for member in archive:
                 file, content = missing_files.pop(member.name, None), archive.extractfile(member)
                 if file is not None:
-                    yield file, content.read() if content else b""
+                    yield file, content.read() if content else b"", member.mtime
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if missing_files:
@@ -194,10 +196,12 @@ def _entries(source: AnySource) -> Iterator[_Entry]:
     if isinstance(source, LargeSource):
         for file in source.files:
             path = Path(file.path)
-            yield _Entry(file.name, file.mode, file.sha256, path.stat().st_size, path, b"")
+            yield _Entry(file.name, file.mode, file.sha256, path.stat().st_size, int(path.stat().st_mtime), path, b"")
         return
     for item in source.files:
-        yield _Entry(item.name, item.mode, hashlib.sha256(item.data).hexdigest(), len(item.data), None, item.data)
+        yield _Entry(
+            item.name, item.mode, hashlib.sha256(item.data).hexdigest(), len(item.data), item.modified, None, item.data
+        )
 
 
 def _digests(entries: _Entries) -> Iterator[SourceDirectory]:
@@ -229,7 +233,7 @@ def _pack(
                 data, path = entry.read(), (directory / source.name / entry.name).resolve()
                 text = _masked(data, secrets, is_config=path in config)
                 member = tarfile.TarInfo(f"{source.folder}/{digest.name}")
-                member.size, member.mode = len(text), entry.mode
+                member.size, member.mode, member.mtime = len(text), entry.mode, entry.modified
                 archive.addfile(member, io.BytesIO(text))
                 files.append(msgspec.structs.replace(digest, masked=text != data))
             directories.append(msgspec.structs.replace(source, files=tuple(files)))

@@ -12,6 +12,7 @@ from typing import IO
 
 from batchtrain.config.travel import FileOnDisk, LargeSource
 from batchtrain.errors import PlanError
+from batchtrain.storage import blob
 from batchtrain.storage.blob_requests import PIECE, Storage
 from batchtrain.storage.ingress import bring, walk
 
@@ -20,10 +21,14 @@ LEVEL = 1
 
 
 def send(storage: Storage, container: str, name: str, source: LargeSource) -> None:
-    """Pack and upload a source. The archive depends only on names, modes and bytes, so an interrupted upload continues.
+    """Pack and upload a source, unless its content is there: the name of the archive contains its digest. The archive
+    depends only on names, modes, times and bytes, so an interrupted upload continues.
 
     Raises ServiceError, and PlanError for a file that has changed since the plan was made.
     """
+    blob.make_container(storage, container)
+    if any(blob.stored(storage, container, name)):
+        return
     with tempfile.TemporaryDirectory(prefix="batchtrain-source-") as folder:
         file = Path(folder, name)
         with file.open("wb") as target:
@@ -43,7 +48,8 @@ def _pack(source: LargeSource, target: IO[bytes]) -> None:
 def _add(tar: tarfile.TarFile, file: FileOnDisk) -> None:
     with open(file.path, "rb") as content:
         entry = tarfile.TarInfo(file.name)
-        entry.size, entry.mode = os.fstat(content.fileno()).st_size, file.mode
+        status = os.fstat(content.fileno())
+        entry.size, entry.mode, entry.mtime = status.st_size, file.mode, int(status.st_mtime)
         reader = _Hashed(content)
         tar.addfile(entry, reader)
     if reader.digest.hexdigest() != file.sha256:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator.interface import Mount, NodeSpec, Run
+from batchtrain.emulator import mapped_images
+from batchtrain.emulator.interface import Container, Exit, Mount, NodeSpec, Run
 from batchtrain.emulator.machine import process
 from batchtrain.emulator.machine.process import ProcessMachine, open_machine
 from tests.contract.nodes_on_this_machine import TASK
@@ -54,7 +56,7 @@ class Pools:
         self._machine = self._loop.run_until_complete(self._boot())
 
     async def _boot(self) -> ProcessMachine:
-        machine = await open_machine(self.data_dir, {}.get)
+        machine = await open_machine(self.data_dir, lambda image: mapped_images.prefix_of(self.data_dir, image))
         for number, (name, pool) in enumerate((("a", "one"), ("b", "one"), ("c", "two"))):
             mounts = (Mount("share", f"mounts/nfs/{pool}"),)
             spec = NodeSpec(pool, name, f"127.0.78.{number + 2}", f"host-{name}", "STANDARD_D2S_V5", mounts=mounts)
@@ -63,15 +65,23 @@ class Pools:
                 (up.root / "secret").write_text(SECRET)
         return machine
 
-    def run(self, command: str) -> tuple[int | None, str]:
+    def run(self, command: str, container: Container | None = None) -> tuple[int | None, str]:
         """On node a: exit code and all that was printed."""
+        ended, printed = self.run_to_its_end(command, container)
+        assert ended.failure is None, ended.message
+        return ended.code, printed
+
+    def run_to_its_end(self, command: str, container: Container | None = None) -> tuple[Exit, str]:
         number = next(self._numbers)
-        run = Run(f"run-{number}", f"{TASK}-{number}", "bash command.sh", {})
+        image = container.image if container else None
+        run = Run(f"run-{number}", f"{TASK}-{number}", "bash command.sh", {}, image=image, container=container)
         directory = self.data_dir / "nodes/one/a" / run.directory
         (directory / "wd").mkdir(parents=True)
         (directory / "wd/command.sh").write_text(command)
         ended = self._loop.run_until_complete(asyncio.wait_for(self._machine.run("a", run), 60))
-        return ended.code, "".join((directory / name).read_text() for name in ("stdout.txt", "stderr.txt"))
+        self._loop.run_until_complete(self._machine.end("a", run.scope))
+        files = [directory / name for name in ("stdout.txt", "stderr.txt")]
+        return ended, "".join(file.read_text() for file in files if file.exists())
 
     def close(self) -> None:
         self._loop.run_until_complete(self._machine.close())
@@ -142,3 +152,109 @@ def test_a_node_sees_each_link_on_the_way_to_an_interpreter(tmp_path: Path) -> N
         (tmp_path / place / "python").symlink_to(target)
     shown = process._Pool(tmp_path, "pool").visible_paths_of(tmp_path / "env")
     assert {f"{tmp_path.resolve()}/{place}" for place in ("env", "links", "installed/bin")} <= set(shown)
+
+
+IMAGE = "example/image"
+
+
+@pytest.fixture
+def machines_directory() -> Iterator[Path]:
+    """Outside /tmp, which is the node's own."""
+    with tempfile.TemporaryDirectory(dir=Path.home()) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def image(pools: Pools, tmp_path: Path) -> str:
+    """Mapped to an environment, with a directory at /opt/vendor."""
+    (tmp_path / "vendor/bin").mkdir(parents=True)
+    (tmp_path / "vendor/bin/tool").write_text("a tool\n")
+    mapped_images.map_image(pools.data_dir, IMAGE, Path(sys.prefix), paths={"/opt/vendor": tmp_path / "vendor"})
+    return IMAGE
+
+
+def test_an_environment_in_the_data_directory_is_shown_to_its_tasks_read_only(pools: Pools) -> None:
+    program = pools.data_dir / "environments/mine/bin/tool"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text("#!/bin/sh\necho ran; touch $0.new")
+    program.chmod(0o755)
+    mapped_images.map_image(pools.data_dir, "example/mine", program.parent.parent)
+    code, printed = pools.run("tool; ssh host-b cat $(command -v tool)", Container("example/mine"))
+    assert (code, printed.count("Read-only file system")) == (0, 1)
+    assert printed.startswith("ran\n#!/bin/sh\n")
+    shutil.rmtree(pools.data_dir / "environments")
+
+
+def test_the_system_is_read_only_and_what_a_task_makes_in_the_root_is_the_nodes_alone(pools: Pools) -> None:
+    _, printed = pools.run("touch /usr/x /etc/x /home/x /root/x; mkdir /made_by_a_task; ls -d /made_by_a_task")
+    assert printed.count("Read-only file system") == 4
+    assert printed.startswith("/made_by_a_task")
+    assert not Path("/made_by_a_task").exists()
+
+
+def test_every_node_has_tmp_of_its_own_twice(pools: Pools) -> None:
+    code, printed = pools.run("echo a >/tmp/x && cat /var/tmp/x && ssh host-b ls /tmp/x /var/tmp/x")
+    assert code != 0
+    assert printed.startswith("a\n")
+
+
+def test_a_volume_of_a_task_is_at_its_path_in_the_container_while_the_task_runs(
+    pools: Pools, image: str, machines_directory: Path
+) -> None:
+    (machines_directory / "word").write_text("hello\n")
+    options = f"-v {machines_directory}:/data:ro --volume=scratch:/usr/share/of_a_task/scratch -v /data_of_a_node:/more"
+    command = "cat /data/word; echo kept >/usr/share/of_a_task/scratch/x; touch /more/y; touch /data/z"
+    _, printed = pools.run(command, Container(image, options))
+    assert printed.startswith("hello\n")
+    assert printed.count("Read-only file system") == 1
+    again = "cat /usr/share/of_a_task/scratch/x; ls /more /data; ls /usr/share | wc -l"
+    assert pools.run(again, Container(image, options))[1].split()[:4] == ["kept", "/data:", "word", "/more:"]
+    assert pools.run("ls /data /more /usr/share/of_a_task/scratch/x")[1].count("No such file") == 1
+    assert not any(Path(path).exists() for path in ("/data_of_a_node", "/usr/share/of_a_task"))
+
+
+def test_a_volume_of_the_node_itself_and_a_mounted_file_system_are_the_nodes(pools: Pools, image: str) -> None:
+    options = "-v $AZ_BATCH_NODE_ROOT_DIR/shared:/own -v $AZ_BATCH_NODE_MOUNTS_DIR/share:/share"
+    root = str(pools.data_dir / "mnt/one")
+    variables = options.replace("$AZ_BATCH_NODE_ROOT_DIR", root).replace(
+        "$AZ_BATCH_NODE_MOUNTS_DIR", f"{root}/fsmounts"
+    )
+    assert pools.run(f"cat /share/shown; touch /own/x; ls {root}/shared", Container(image, variables)) == (
+        0,
+        "shownx\n",
+    )
+
+
+def test_a_volume_above_the_data_directory_does_not_show_the_key(pools: Pools, image: str) -> None:
+    _, printed = pools.run("find /above -type f -exec cat {} +", Container(image, f"-v {pools.data_dir.parent}:/above"))
+    assert SECRET not in printed
+    ended, printed = pools.run_to_its_end("cat /d/key", Container(image, f"-v {pools.data_dir}:/d"))
+    assert SECRET not in printed
+    assert ended.failure == (None if pools.data_dir.is_relative_to("/tmp") else "ContainerInvalidSettings")
+
+
+def test_a_directory_is_shown_read_only_at_a_path_of_the_image(pools: Pools, image: str) -> None:
+    code, printed = pools.run("cat /opt/vendor/bin/tool; touch /opt/vendor/x; ls /opt | wc -l", Container(image))
+    assert (code, printed.split("\n")[0]) == (0, "a tool")
+    assert "Read-only file system" in printed
+    assert not Path("/opt/vendor").exists()
+    assert len(list(Path("/opt").iterdir())) + 1 == int(printed.split("\n")[1])
+
+
+def test_plain_nodes_refuse_a_task_with_paths_of_its_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = process.Isolation("process", reason="no namespaces", remedy="allow them")
+    monkeypatch.setattr(process, "_isolation", lambda _: plain)
+    mapped_images.map_image(tmp_path, IMAGE, Path(sys.prefix), paths={"/opt/vendor": tmp_path})
+
+    async def run() -> Exit:
+        machine = await open_machine(tmp_path, lambda image: mapped_images.prefix_of(tmp_path, image))
+        await machine.boot(NodeSpec("one", "a", "127.0.78.2", "host-a", "STANDARD_D2S_V5"), lambda _: None)
+        try:
+            return await machine.run("a", Run("s", TASK, "true", {}, image=IMAGE, container=Container(IMAGE)))
+        finally:
+            await machine.close()
+
+    ended = asyncio.run(run())
+    assert ended.failure == "ContainerInvalidSettings"
+    assert "/opt/vendor at these paths" in ended.message
+    assert "plain processes of this machine (no namespaces; allow them)" in ended.message

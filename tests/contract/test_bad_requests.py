@@ -267,6 +267,16 @@ def test_a_request_that_comes_too_slowly_ends_its_connection(tmp_path: Path, mon
         assert json.loads(ask(emulator, "GET", "/pools").content)["value"] == []
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET /pools HTTP/1.1\r\nHost: x\r\n"])
+def test_a_connection_without_a_whole_request_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator, connection(emulator) as line:
+        line.sendall(sent)
+        assert line.recv(1) == b""
+
+
 def test_a_connection_that_goes_on_asking_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
     with Emulator(Settings(tmp_path / "data", port=0), FakeMachine.open) as emulator, connection(emulator) as line:

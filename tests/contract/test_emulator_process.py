@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
 import socket
+import sqlite3
 import stat
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -102,11 +105,47 @@ def test_one_that_was_killed_comes_back_on_its_port_where_its_clients_wait(data_
         assert spawn(data_dir).endpoint != second.endpoint
 
 
-def test_a_start_that_fails_shows_the_log(data_dir: Path) -> None:
+def test_a_damaged_database_is_named_with_a_command_after_which_it_starts(data_dir: Path) -> None:
     data_dir.mkdir()
     (data_dir / "world.sqlite3").write_text("this is no database, and it is long enough to be taken for one" * 20)
-    with pytest.raises(server.StartFailed, match="DatabaseError"):
+    with pytest.raises(server.StartFailed, match=r"world.sqlite3 is damaged .*jobs cannot be read") as failure:
         spawn(data_dir)
+    subprocess.run(str(failure.value).split("`")[1], shell=True, check=True)
+    assert spawn(data_dir).endpoint
+    assert (data_dir / "damaged/world.sqlite3").exists()
+
+
+def test_a_damaged_record_is_named_as_well(data_dir: Path) -> None:
+    with connect(spawn(data_dir)) as client:
+        client.create_pool(pool())
+    server.stop(data_dir)
+    with contextlib.closing(sqlite3.connect(data_dir / "world.sqlite3", isolation_level=None)) as database:
+        database.execute("UPDATE record SET data = x'ff'")
+    with pytest.raises(server.StartFailed, match="is damaged"):
+        spawn(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("missing", "damage", "lost"),
+    [
+        ("world.sqlite3-wal", Path.unlink, "had the last changes before the emulator was killed"),
+        ("world.sqlite3", Path.unlink, "is missing: all pools and jobs"),
+        ("world.sqlite3", lambda path: path.write_bytes(b""), "is empty: all pools and jobs"),
+    ],
+)
+def test_what_is_missing_of_the_database_is_told_once(
+    data_dir: Path, missing: str, damage: Callable[[Path], object], lost: str
+) -> None:
+    kill(spawn(data_dir))
+    assert spawn(data_dir).data_loss == ""
+    kill(server.at(data_dir))
+    damage(data_dir / missing)
+    if missing == "world.sqlite3":
+        (data_dir / "world.sqlite3-wal").unlink()
+    assert lost in spawn(data_dir).data_loss
+    assert lost in (data_dir / "emulator.log").read_text()
+    server.stop(data_dir)
+    assert spawn(data_dir).data_loss == ""
 
 
 def test_a_number_that_another_process_took_over_is_no_emulator(data_dir: Path) -> None:
@@ -227,6 +266,14 @@ def test_an_image_is_a_local_environment_once_it_is_mapped(data_dir: Path, tmp_p
         client.create_task("job", task("entrypoint", "", container_settings=settings))
         assert completed(client, "entrypoint").execution_info.exit_code == 0
         assert b"".join(client.download_task_file("job", "entrypoint", "stdout.txt")) == b"entered\ntrained\n"
+        mapped_images.map_image(data_dir, "example/train", prefix, "/bin/echo 'first words'")
+        client.create_task("job", task("arguments", "-i 'the film'", container_settings=settings))
+        assert completed(client, "arguments").execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "arguments", "stdout.txt")) == b"first words -i the film\n"
+        settings.container_run_options = "--entrypoint /usr/bin/printf"
+        client.create_task("job", task("other", "%s- a b", container_settings=settings))
+        assert completed(client, "other").execution_info.exit_code == 0
+        assert b"".join(client.download_task_file("job", "other", "stdout.txt")) == b"a-b-"
 
 
 def test_a_node_that_is_killed_comes_back_and_its_task_runs_again(data_dir: Path) -> None:

@@ -6,10 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from batchtrain.config.source_packages import SourcePackages, lacks
 from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS, Environment, key
 from batchtrain.containers.make_environment import NotMade, intend, make
@@ -92,6 +94,31 @@ def test_an_environment_is_made_once_and_then_reused(tmp_path: Path) -> None:
     make(again, said.append)
     assert len(said) == 2
     assert (again.prefix / "bin" / "python").exists()
+
+
+@pytest.mark.slow
+def test_packages_of_a_source_are_said_first_installed_and_kept_for_their_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    own = SourcePackages(tmp_path / "src", "requirements.txt", ("./mine-1.0-py3-none-any.whl",))
+    own.directory.mkdir()
+    (own.directory / own.file).write_text("\n".join(own.lines))
+    with zipfile.ZipFile(own.directory / "mine-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("mine.py", "WORD = 'installed'")
+        wheel.writestr("mine-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+        wheel.writestr("mine-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("mine-1.0.dist-info/RECORD", "")
+    intended = intend("mpich", Environment(()), tmp_path / "envs", (own,))
+    assert f"  of {own.directory}/requirements.txt, size unknown: ./mine-1.0-py3-none-any.whl" in intended.summary
+    make(intended, lambda _: None)
+    python = [intended.prefix / "bin/python", "-c", "import mine; print(mine.WORD)"]
+    assert subprocess.run(python, capture_output=True, text=True, check=True).stdout == "installed\n"
+    assert intend("mpich", Environment(()), tmp_path / "envs", (own,)).ready
+    changed = own._replace(lines=("rich",))
+    assert not intend("mpich", Environment(()), tmp_path / "envs", (changed,)).ready
+    assert lacks(intended.prefix, (changed,))
+    assert not lacks(intended.prefix, (own,))
 
 
 def test_a_package_that_does_not_install_is_named_with_what_uv_said_and_nothing_is_left(

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.interface import Download, Exit, NodeLost, Run
-from batchtrain.emulator.machine import process
+from batchtrain.emulator.machine import marked_processes, process
 from batchtrain.emulator.machine.agent import descendants
 from batchtrain.emulator.machine.process import open_machine
 from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, tell
@@ -369,11 +369,11 @@ def test_kill_9_of_the_emulator_leaves_no_process_of_any_node(
 def test_what_cannot_be_killed_is_logged_and_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, marker: str
 ) -> None:
-    monkeypatch.setattr(process, "SWEEP_SECONDS", 0.001)
-    monkeypatch.setattr(process.os, "kill", lambda pid, number: None)
+    monkeypatch.setattr(marked_processes, "SECONDS", 0.001)
+    monkeypatch.setattr(marked_processes.os, "kill", lambda pid, number: None)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={"MARK": marker}) as stuck:
         until(lambda: alive(f"MARK={marker}"))
-        process._sweep(f"MARK={marker}")
+        marked_processes.kill(f"MARK={marker}")
         assert stuck.poll() is None
     assert f"cannot be killed: {stuck.pid}" in caplog.text
 

@@ -78,7 +78,7 @@ def azure(tmp_path: Path) -> Iterator[Azure]:
 def test_the_embedded_service_is_checked_as_far_as_it_goes(batchtrain: Any, root: Path) -> None:
     found = results(batchtrain("doctor", str(root / "recipes" / "mpi4py-MPICH"), "--local", "-o", "json").stdout)
     assert {name for name, result in found.items() if result == "ok"} == {
-        "account", "clock", "pools", "jobs", "image", "registry", "VM size", "cost",
+        "account", "clock", "pools", "jobs", "image", "registry", "VM size", "cost", "isolation",
     }  # fmt: skip
     assert {found[name] for name in ("account settings", "region", "quota", "spot quota")} == {"not checked"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -70,6 +71,25 @@ def pool(name: str = "other", vm_size: str = "standard_d8s_v5", dedicated: int =
 
 def check(name: str, seen: Facts) -> Check:
     return next(one for one in doctor.checks(seen) if one.check == name)
+
+
+@pytest.mark.parametrize(
+    ("plain", "result", "found", "step"),
+    [
+        ("", "ok", "its own root and host name", ""),
+        (
+            "no namespaces; allow them",
+            "warn",
+            "because no namespaces: .* counts one host where Azure has",
+            "allow them",
+        ),
+    ],
+)
+def test_what_local_nodes_lack_is_told(plain: str, result: str, found: str, step: str) -> None:
+    isolation = check("isolation", facts(account=ACCOUNT._replace(emulated=True, plain_nodes=plain)))
+    assert (isolation.result, isolation.next_step) == (result, step)
+    assert re.search(found, isolation.found)
+    assert all(one.check != "isolation" for one in doctor.checks(facts()))
 
 
 def test_a_recipe_that_fits_passes_every_check() -> None:

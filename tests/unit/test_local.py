@@ -13,6 +13,7 @@ import pytest
 
 from batchtrain.client import local
 from batchtrain.client.local import refuse
+from batchtrain.config.source_packages import READY, digest, of_recipe
 from batchtrain.config.types import Secret
 from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
@@ -104,6 +105,33 @@ def test_a_gang_of_the_whole_pool_has_as_many_nodes_as_the_pool(account: Account
 def test_nothing_is_refused_where_nodes_have_namespaces_or_the_account_is_azures(account: Account) -> None:
     refuse(recipe(task=gang()), account)
     refuse(recipe(task=gang()), Account("https://a.b.batch.azure.com", "a", plain_nodes=PLAIN))
+
+
+def test_paths_of_an_image_are_refused_on_plain_process_nodes(account: Account, tmp_path: Path) -> None:
+    mapped(account, tmp_path / "env")
+    volumes = {"data_volumes": {"v": {"host_path": "/d", "container_path": "/data"}, "same": {"host_path": "/d"}}}
+    plain, resources = account._replace(plain_nodes=PLAIN), {"volumes": volumes}
+    used = {"docker_image": IMAGE, "data_volumes": ["v"]}
+    refuse(recipe(task=used, resources=resources), account)
+    refuse(recipe(task={**used, "data_volumes": ["same"]}, resources=resources), plain)
+    with pytest.raises(PlanError, match=r"job j, task 0: .*the task's directories /data at these paths.*user_namesp"):
+        refuse(recipe(task=used, resources=resources), plain)
+    mapped_images.map_image(Path(account.home), IMAGE, tmp_path / "env", paths={"/opt/x": tmp_path})
+    with pytest.raises(PlanError, match="directories /opt/x at these paths"):
+        refuse(recipe(task={"docker_image": IMAGE}), plain)
+
+
+def test_an_environment_without_the_packages_of_the_source_is_refused(account: Account, tmp_path: Path) -> None:
+    mapped(account, tmp_path / "env")
+    (tmp_path / "x/src").mkdir(parents=True)
+    (tmp_path / "x/src/requirements.txt").write_text("rich\n")
+    mine = recipe(task={"docker_image": IMAGE, "source": "src"}, directory=str(tmp_path / "x"))
+    refuse(mine, account)  # the environment is the user's own
+    (tmp_path / "env" / READY).touch()
+    with pytest.raises(PlanError, match=r"does not have .*src/requirements.txt lists now: `batchtrain images env"):
+        refuse(mine, account)
+    (tmp_path / "env" / READY).write_text(digest(of_recipe(mine, IMAGE)))
+    refuse(mine, account)
 
 
 def test_a_mapping_to_a_directory_that_is_gone_is_refused(account: Account, tmp_path: Path) -> None:

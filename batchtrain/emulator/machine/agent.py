@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -48,10 +49,13 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 24, 36
 ESCAPES = {"dac_read_search": 2, "sys_module": 16, "sys_rawio": 17, "sys_ptrace": 19, "sys_admin": 21, "mknod": 27,
            "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}  # fmt: skip
 """Capabilities (capabilities(7)) that let root leave its mounts or enter the agent."""
+KERNEL = ("dev", "proc", "sys")
+"""Top-level directories that stay writable."""
 SERVANTS = ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock", "/run/systemd/private",
             "/run/dbus/system_bus_socket")  # fmt: skip
 """Sockets of programs that run commands outside of the node on request."""
@@ -108,78 +112,150 @@ def enter_namespaces(boot: Message) -> View:
 
 
 class View:
-    """What a node sees of the files of this machine: everything but /tmp, the data directory of the emulator and the
-    sockets of other programs.
+    """The root of a node: the files of this machine, read-only, without its /tmp and the emulator's data directory.
 
     Each node has its own /tmp: a script would take a common one for shared storage. Open MPI's daemons name their
     directories there by pid, so a daemon would refuse the directory of another with the same pid. The data directory
-    holds the key of the account, and files of other nodes and pools.
+    holds the key of the account, and files of other nodes and pools. Mount points are directories of file systems in
+    memory, so none appears on this machine.
     """
 
     def __init__(self, boot: Message) -> None:
-        binds = [(os.open(source, os.O_PATH), target, read_only) for source, target, read_only in boot["binds"]]
-        self._tmp, self._data_dir = Cover("/tmp"), Cover(boot["data_dir"])
+        self._data_dir = data_dir = boot["data_dir"]
+        self._machine = os.open("/", os.O_PATH | os.O_DIRECTORY)
+        self._exposed: list[str] = []
+        self._mount_points: dict[str, str] = {}
+        """By path of the node: the same path without links."""
         own_tmp = os.open(boot["tmp"], os.O_PATH)
-        _bind(_by_fd(own_tmp), "/tmp")
-        inner = f"{boot['data_dir']}/"
-        for path in sorted(path for path in boot["visible_paths"] if not path.startswith(inner)):
-            self.expose(path)
-        os.makedirs(boot["data_dir"], exist_ok=True)
-        _mount("tmpfs", boot["data_dir"], "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
-        self._tmp.visible_paths.append(boot["data_dir"])
-        for path in sorted(path for path in boot["visible_paths"] if path.startswith(inner)):
+        new_root = "/tmp"  # the only directory of this machine that is not part of the new root
+        _mount("tmpfs", new_root, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+        _show_entries(self._machine, new_root, leave_out="tmp")
+        _make_read_only(new_root, (f"{new_root}/{name}" for name in KERNEL))
+        os.makedirs(f"{new_root}/tmp")
+        for path in ("/tmp", "/var/tmp"):
+            if os.path.isdir(f"{new_root}{path}"):
+                _bind(_by_fd(own_tmp), f"{new_root}{path}")
+        os.close(own_tmp)
+        os.makedirs(f"{new_root}{data_dir}", exist_ok=True)
+        _kernel("pivot_root", os.fsencode(new_root), os.fsencode(f"{new_root}{data_dir}"))
+        os.chdir("/")
+        _mount("tmpfs", data_dir, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")  # covers the machine's root, too
+        for path in sorted(boot["visible_paths"]):
             self.expose(path)
         _hide_servants()
-        for fd, target, read_only in binds:
-            _bind_fd(fd, target, read_only=read_only)
-            os.close(fd)
-        os.close(own_tmp)
+        for source, target, read_only in boot["binds"]:
+            self.mount(source, target, read_only=read_only)
 
     def expose(self, path: str) -> None:
-        """Show a directory of the covered tree at its own path."""
-        for cover in (self._data_dir, self._tmp):
-            if path.startswith(f"{cover.mount_point}/"):
-                cover.expose(path)
-                return
+        """Show a directory of this machine at its own path; returns if it, or a directory above or in it, is shown."""
+        has_shown = any(_is_below(other, path) for other in (self._data_dir, *self._exposed))
+        if not has_shown and not any(_is_below(path, other) for other in self._exposed):
+            self.mount(path, path, read_only=True)
+            self._exposed.append(path)
+
+    def unmount(self, target: str) -> None:
+        _kernel("umount2", os.fsencode(self._mount_points.pop(target)), MNT_DETACH)
+
+    def mount(self, source: str, target: str, *, read_only: bool) -> None:
+        """Mount a file or directory of this machine, whose path has no links, at a path of the node."""
+        machine_path = f"{_by_fd(self._machine)}{source}"
+        mount_point = _mount_point(target, is_directory=os.path.isdir(machine_path))
+        _bind(machine_path, mount_point)
+        self._mount_points[target] = mount_point
+        if _is_below(self._data_dir, source.rstrip("/")):
+            _mount("tmpfs", f"{mount_point}/{self._data_dir[len(source) :]}", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m")
+        if read_only:
+            _make_read_only(mount_point)
 
 
-class Cover:
-    """A directory with another one mounted over it, in which some paths of the original stay visible."""
-
-    def __init__(self, mount_point: str) -> None:
-        self.mount_point = mount_point
-        self.visible_paths: list[str] = []
-        self._original = os.open(mount_point, os.O_PATH | os.O_DIRECTORY)
-
-    def expose(self, path: str) -> None:
-        """Show a directory of the original; returns if it, or a directory above it, is already shown."""
-        outer = [shown_path for shown_path in self.visible_paths if f"{path}/".startswith(f"{shown_path}/")]
-        inner = [shown_path for shown_path in self.visible_paths if shown_path.startswith(f"{path}/")]
-        if not outer and not inner:
-            inside = path[len(self.mount_point) + 1 :]
-            target = RootedPath(os.path.realpath(self.mount_point)).directory(inside, make=True)
-            try:
-                _bind(f"{_by_fd(self._original)}/{inside}", _by_fd(target))
-            finally:
-                os.close(target)
-            self.visible_paths.append(path)
+def _is_below(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
 
 
 def _by_fd(fd: int) -> str:
     return f"/proc/self/fd/{fd}"
 
 
-def _bind_fd(fd: int, target: str, *, read_only: bool) -> None:
-    """Mount a file or directory over a path, which is created if it is missing."""
-    if not os.path.exists(target):
-        is_directory = os.path.isdir(_by_fd(fd))
-        os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
-        if not is_directory:
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600))
-    _bind(_by_fd(fd), target)
-    if read_only:  # the kernel accepts a change of a bind mount only with the existing flags of the file system
-        flags = os.statvfs(target).f_flag & (MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        _mount("none", target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+def _show_entries(original: int, target: str, leave_out: str = "") -> None:
+    """Show each entry of a directory in an empty directory."""
+    with os.scandir(_by_fd(original)) as entries:
+        for entry in entries:
+            source, path = f"{_by_fd(original)}/{entry.name}", f"{target}/{entry.name}"
+            if entry.name == leave_out:
+                continue
+            if entry.is_symlink():
+                os.symlink(os.readlink(source), path)
+                continue
+            if entry.is_dir():
+                os.mkdir(path)
+            else:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+            _bind(source, path)
+
+
+def _make_read_only(path: str, exceptions: Iterable[str] = ()) -> None:
+    """The mounts at and below a path. The kernel accepts a change only with the existing flags of a mount."""
+    writable = tuple(f"{exception}/" for exception in exceptions)
+    flags = {"nosuid": MS_NOSUID, "nodev": MS_NODEV, "noexec": MS_NOEXEC}
+    with open("/proc/self/mountinfo", "rb") as file:
+        mounts = [line.split()[4:6] for line in file]
+    for name, options in mounts:
+        mount_point = os.fsdecode(name)
+        for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+            mount_point = mount_point.replace(code, letter)
+        words = options.decode().split(",")
+        is_below = mount_point.startswith(f"{path}/") and not f"{mount_point}/".startswith(writable)
+        if "ro" in words or not (is_below or (mount_point == path and not writable)):
+            continue
+        flags_to_keep = sum(flag for word, flag in flags.items() if word in words)
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # below a directory that this user cannot enter
+            _mount("none", mount_point, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags_to_keep)
+
+
+def _mount_point(path: str, *, is_directory: bool) -> str:
+    """The path, without links, of a directory or file of the node; it is created if it is missing. If its parent is
+    read-only, a file system in memory with the same entries covers the parent first."""
+    view, inside = RootedPath("/"), path.strip("/")
+    parent = nearest = inside.rpartition("/")[0]
+    if not _exists(view, inside):
+        while not _exists(view, nearest):
+            nearest = nearest.rpartition("/")[0]
+        if f"{nearest}/".startswith(tuple(f"{name}/" for name in KERNEL)):
+            raise OSError(errno.EROFS, f"{path} cannot be made: /{nearest} belongs to the kernel")
+        try:
+            view.make(parent)
+            _make_entry(view, inside, is_directory)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            _cover_with_copy(view, nearest)
+            view.make(parent)
+            _make_entry(view, inside, is_directory)
+    return f"/{view.real(inside).lstrip('/')}"
+
+
+def _exists(view: RootedPath, path: str) -> bool:
+    try:
+        view.status(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make_entry(view: RootedPath, path: str, is_directory: bool) -> None:
+    if is_directory:
+        view.make(path)
+    else:
+        os.close(view.append(path))
+
+
+def _cover_with_copy(view: RootedPath, path: str) -> None:
+    original = view.directory(path)
+    mode = os.fstat(original).st_mode & 0o7777
+    directory = view.real(path)
+    _mount("tmpfs", directory, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode:o}")
+    _show_entries(original, directory)
+    os.close(original)
 
 
 def _hide_servants() -> None:
@@ -602,6 +678,21 @@ class Agent:
             print(error, file=sys.stderr, flush=True)
         self._control.send({"event": "exposed", "id": message["id"]})
 
+    def _mount(self, message: Message) -> None:
+        assert self._view is not None  # the machine asks only nodes with namespaces
+        failure = ""
+        try:
+            self._view.mount(message["source"], message["target"], read_only=message["read_only"])
+        except OSError as error:
+            failure = str(error)
+        self._control.send({"event": "mounted", "id": message["id"], "failure": failure})
+
+    def _unmount(self, message: Message) -> None:
+        assert self._view is not None
+        with contextlib.suppress(OSError):
+            self._view.unmount(message["target"])
+        self._control.send({"event": "unmounted", "id": message["id"]})
+
     def _die(self) -> NoReturn:
         """As pid 1, do nothing: the kernel kills a process namespace together with its init."""
         if os.getpid() != 1:
@@ -721,7 +812,8 @@ class Agent:
             self._kill_orphans()
 
 
-_OPERATIONS = {"run": Agent._run, "end": Agent._end, "expose": Agent._expose}
+_OPERATIONS = {"run": Agent._run, "end": Agent._end, "expose": Agent._expose, "mount": Agent._mount,
+               "unmount": Agent._unmount}  # fmt: skip
 
 
 def _is_of_a_session(pid: int) -> bool:

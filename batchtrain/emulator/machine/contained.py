@@ -123,7 +123,7 @@ class NodePaths(NamedTuple):
 
     def _names(self) -> dict[str, Path]:
         """The beginnings that absolute links may have."""
-        return {**self._places(), **{str(directory): directory for directory in self.mounted}}
+        return {**{str(directory): directory for directory in self.mounted}, **self._places()}
 
     def _places(self) -> dict[str, Path]:
         root = self.up.root

@@ -10,19 +10,17 @@ import logging
 import os
 import pwd
 import secrets
-import select
 import shlex
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 from batchtrain.emulator import mapped_images, trust
@@ -39,9 +37,11 @@ from batchtrain.emulator.interface import (
     Run,
     StorageAccount,
 )
-from batchtrain.emulator.machine import output_files, packages, pool_key
+from batchtrain.emulator.machine import marked_processes, node_mounts, output_files, packages, pool_key, run_options
+from batchtrain.emulator.machine.contained import NodePaths, NotTheNodes
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from batchtrain.emulator.machine.forwarding import PortForwards, ways
+from batchtrain.emulator.machine.node_mounts import NodeMounts
 from batchtrain.emulator.machine.own_storage import OwnStorage
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.resource_files import DownloadError, fetch
@@ -62,8 +62,6 @@ BOOT_TRIES = 3
 END_SECONDS = 5.0
 PARALLEL_DOWNLOADS = 4
 PARALLEL_REMOVALS = 2
-SWEEP_ROUNDS, SWEEP_SECONDS = 50, 0.1
-"""Rounds of killing the processes of a dead node, and seconds in each to wait for a process that does not end."""
 
 
 class Variable(NamedTuple):
@@ -214,6 +212,9 @@ class ProcessMachine:
         """Run one command to its end. Cancelling the call does not end the command; `end` does. After the end of its
         scope nothing more runs on the node, and runs in preparation do not start."""
         node = self._node(node_id)
+        if run.container is not None:  # an engine is started by a shell that has the variables of the task
+            options = Template(run.container.options).safe_substitute({**node.up.environment, **run.environment})
+            run = run._replace(container=run.container._replace(options=options))
         prefix = self._prefix(run.image)
         if run.image and prefix and (problem := mapped_images.problem(Path(prefix))):
             return Exit(None, "ContainerInvalidImage", mapped_images.unusable(run.image, prefix, problem))
@@ -230,6 +231,8 @@ class ProcessMachine:
             await self._fetch(node, run)
         except (DownloadError, NodeUnfit) as error:
             return Exit(None, error.code, str(error))
+        except run_options.Refused as error:
+            return Exit(None, "ContainerInvalidSettings", str(error))
         await self._storage.copy(node.spec)
         outcome = await (self._in_container(node, run, program) if in_container else self._on_host(node, run, program))
         await self._storage.copy(node.spec)
@@ -238,10 +241,14 @@ class ProcessMachine:
         return await self._send(node, run, outcome)
 
     def _command(self, run: Run) -> str:
-        """The command line; if it is empty, the entry point of the mapped image's environment."""
-        if run.image is None or run.command_line.strip():
+        """The command line, after the entry point of the task's mapped image, as Docker does. A coordination command
+        runs in a container that exists, so it has none. Raises run_options.Refused."""
+        mapping = mapped_images.mapped(self._data_dir, run.image) if run.image and not run.stays else None
+        if mapping is None:
             return run.command_line
-        return mapped_images.entrypoint_of(self._data_dir, run.image)
+        options = run_options.options(run.container.options if run.container else "")
+        instead = [shlex.quote(value) if value else "" for name, value in options if name == "--entrypoint"]
+        return f"{[mapping.entrypoint, *instead][-1]} {run.command_line}".strip()
 
     async def _in_container(self, node: _Node, run: Run, program: list[str]) -> Exit:
         try:
@@ -267,6 +274,8 @@ class ProcessMachine:
 
     async def _on_host(self, node: _Node, run: Run, program: list[str]) -> Exit:
         await self._show(node, self._prefix(run.image))
+        if run.image and (failure := await self._mount(node, run)):
+            return Exit(None, "ContainerInvalidSettings", failure)
         if run.scope in node.ended:
             return ENDED_BEFORE
         answer = await node.ask(
@@ -281,6 +290,20 @@ class ProcessMachine:
             return Exit(None, answer["code"], answer["message"])
         return Exit(answer["code"])
 
+    async def _mount(self, node: _Node, run: Run) -> str:
+        """Mount what the task of a mapped image finds at paths of its image. Returns why not; empty if it has it."""
+        pool, mapping = self._pools[node.spec.pool_id], mapped_images.mapped(self._data_dir, run.image or "")
+        paths = NodePaths(node.up, pool.tmp(node.spec.node_id), self._data_dir, node.spec.mounts)
+        volumes = pool.tmp(node.spec.node_id).with_name("volumes")
+        try:
+            mounts = node_mounts.of_run(run, mapping.paths if mapping else {}, paths, volumes)
+        except (run_options.Refused, NotTheNodes, OSError) as error:
+            return str(error)
+        if self.plain_nodes:
+            targets = [mount.target for mount in mounts if mount.target != mount.source]
+            return node_mounts.impossible(targets, self.plain_nodes) if targets else ""
+        return await node.mounts.mount(mounts, run.scope)
+
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
         """End every process of a scope; returns at once if the node is gone."""
         node = self._nodes.get(node_id)
@@ -291,6 +314,8 @@ class ProcessMachine:
                 node.ask(op="end", scope=scope, grace=grace),
                 return_exceptions=True,
             )
+            with contextlib.suppress(NodeLost):
+                await node.mounts.unmount_unused()
 
     async def shutdown(self, node_id: str) -> None:
         """End a node and everything on it; idempotent. Its directory stays."""
@@ -483,7 +508,7 @@ class ProcessMachine:
         """Wait for a node's last process, then forget the node."""
         await node.wait()
         if self.isolation.kind == "process" and not node.shutdown_requested:
-            await asyncio.to_thread(_sweep, f"{MARKER}={node.up.root_inside}")
+            await asyncio.to_thread(marked_processes.kill, f"{MARKER}={node.up.root_inside}")
         if self._nodes.get(node.spec.node_id) is node:
             del self._nodes[node.spec.node_id]
             try:
@@ -506,6 +531,7 @@ class _Node:
         self.said_elevated = False
         self.ended: set[str] = set()
         """Names of ended scopes, which are not used again."""
+        self.mounts = NodeMounts(self.ask, self.ended)
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._process: subprocess.Popen[bytes] | None = None
         self._init: int | None = None
@@ -598,7 +624,7 @@ class _Node:
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
         if self._init is not None:  # outlives its killed launcher for a moment
-            await asyncio.to_thread(_wait_readable, self._init, END_SECONDS)
+            await asyncio.to_thread(marked_processes.wait_readable, self._init, END_SECONDS)
             os.close(self._init)
             self._init = None
 
@@ -703,7 +729,9 @@ class _Pool:
         places = {os.path.realpath(path), *(os.path.realpath(link.parent) for link in links)}
         if links:
             places.add(str(Path(os.path.realpath(links[-1])).parent.parent))
-        return sorted(directory for directory in places if directory.startswith(("/tmp/", f"{self.data_dir}/")))
+        return sorted(
+            directory for directory in places if directory.startswith(("/tmp/", "/var/tmp/", f"{self.data_dir}/"))
+        )
 
     def binds(self, spec: NodeSpec, root: Path) -> list[tuple[str, str, bool]]:
         """(what, over what, read-only) that a node mounts; files of the machine only if they exist."""
@@ -821,12 +849,6 @@ def _was_killed(process: subprocess.Popen[bytes]) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         return process.wait(END_SECONDS) < 0
     return False
-
-
-def _wait_readable(fd: int, seconds: float) -> None:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    poll.poll(seconds * 1000)
 
 
 async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -1012,53 +1034,3 @@ def _ssh_words(peers: Path) -> tuple[str, ...]:
 def _nvidia_smi_program(spec: NodeSpec) -> str:
     template = (HERE / "nvidia-smi.sh").read_text()
     return template.replace("@GPUS@", str(spec.gpus)).replace("@VM_SIZE@", shlex.quote(spec.vm_size))
-
-
-# --- the last resort --------------------------------------------------------------------------------------------
-
-
-def _sweep(marker: str) -> None:
-    """Kill what a plain-process node left behind when its agent was killed: all processes with its marker."""
-    needle = marker.encode()
-    for _ in range(SWEEP_ROUNDS):
-        pids = [pid for pid in _own_processes() if needle in _environment_of(pid)]
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        _wait_for_end(pids[0], SWEEP_SECONDS)
-    logger.warning("processes of a node that died cannot be killed: %s (%s)", ", ".join(map(str, pids)), marker)
-
-
-def _wait_for_end(pid: int, seconds: float) -> None:
-    """Wait until a process has ended, or for this long."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    except OSError:  # a kernel before 5.3
-        time.sleep(seconds)
-        return
-    try:
-        _wait_readable(fd, seconds)
-    finally:
-        os.close(fd)
-
-
-def _own_processes() -> list[int]:
-    uid, own_pid = os.getuid(), os.getpid()
-    pids = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and int(entry.name) != own_pid and entry.stat().st_uid == uid:
-                pids.append(int(entry.name))
-    return pids
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    """Empty for a zombie: it is already dead."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []

@@ -54,8 +54,8 @@ class RootedPath:
 
     def __init__(self, root: str | os.PathLike[str], names: Mapping[str, str | os.PathLike[str]] | None = None) -> None:
         self.root = os.fspath(root)
-        more = {name.rstrip("/"): os.fspath(directory) for name, directory in (names or {}).items()}
-        self._places = {name: directory for name, directory in {self.root: self.root, **more}.items() if name}
+        more = {name.rstrip("/"): os.fspath(directory) for name, directory in (names or {}).items() if name.strip("/")}
+        self._places = {self.root.rstrip("/"): self.root, **more}
 
     # Reading -------------------------------------------------------------------------------------------------------
 

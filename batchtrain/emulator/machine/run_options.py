@@ -177,12 +177,12 @@ def _mount_part(part: str, node: Node, *, bind: bool) -> str:
 
 def _covers(name: str, value: str, node: Node) -> list[str]:
     """An empty file system over the hidden part of a bound directory."""
-    source, target = _bound(name, value)
+    source, target = bound(name, value)
     hidden = node.hidden_in(source) if source.startswith("/") else ""
     return [f"--mount=type=tmpfs,destination={target.rstrip('/')}/{hidden}"] if hidden else []
 
 
-def _bound(name: str, value: str) -> tuple[str, str]:
+def bound(name: str, value: str) -> tuple[str, str]:
     """(source, target) of an option that binds a directory or a volume; empty for other options."""
     if name == "--volume":
         source, colon, remainder = value.partition(":")
@@ -196,5 +196,5 @@ def _bound(name: str, value: str) -> tuple[str, str]:
 
 def _volumes(name: str, value: str) -> list[str]:
     """The volume that an option names."""
-    source, _ = _bound(name, value)
+    source, _ = bound(name, value)
     return [source] if source and not source.startswith("/") else []

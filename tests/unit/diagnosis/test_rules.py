@@ -54,6 +54,7 @@ LINES = {
     "import-failed": "ImportError: cannot import name 'nosuch' from 'json' (/opt/python3.11/json/__init__.py)",
     "missing-library": "./train: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
     "port-in-use": "OSError: [Errno 98] Address already in use",
+    "host-not-resolved": "[proxy:0@vm] HYDU_sock_connect (sock.c:110): unable to get host address for vm",
     "name-not-resolved": "curl: (6) Could not resolve host: data.contoso.com",
     "missing-file": "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
     "permission-denied": "PermissionError: [Errno 13] Permission denied: '/mnt/data/x'",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator.interface import Mount, NodeSpec
-from batchtrain.emulator.machine import hold, process
+from batchtrain.emulator.machine import hold, marked_processes, process
 from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.resource_files import DownloadError
 from batchtrain.emulator.machine.rooted_path import RootedPath
@@ -160,24 +160,24 @@ def test_processes_with_the_marker_of_a_node_are_killed_and_no_others() -> None:
     processes = [
         subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, env={name: text}) for text in (value, f"{value}x", value)
     ]
-    process._sweep(marker)
+    marked_processes.kill(marker)
     processes[1].communicate()
     assert [ended.wait() for ended in processes] == [-9, 0, -9]
     for ended in processes:
         if ended.stdin:
             ended.stdin.close()
-    process._sweep(marker)  # none is left
+    marked_processes.kill(marker)  # none is left
 
 
 def test_the_end_of_a_process_is_awaited() -> None:
     waiting = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE)
-    process._wait_for_end(waiting.pid, 0.0)
+    marked_processes._wait_for_end(waiting.pid, 0.0)
     assert waiting.poll() is None
     assert waiting.stdin
     waiting.stdin.close()
-    process._wait_for_end(waiting.pid, 60.0)
+    marked_processes._wait_for_end(waiting.pid, 60.0)
     assert waiting.poll() == 0, "it returned because the process ended"
-    process._wait_for_end(waiting.pid, 60.0)
+    marked_processes._wait_for_end(waiting.pid, 60.0)
 
 
 def test_a_process_that_a_signal_ended_was_killed() -> None:

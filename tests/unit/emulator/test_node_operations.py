@@ -236,13 +236,18 @@ def test_a_node_goes_on_its_way_after_a_restart(stage: Stage, event: str) -> Non
     assert node.state == ("deallocated" if event == "deallocate" else "idle")
 
 
-def test_a_preempted_node_that_is_to_come_back_does_so_after_a_restart(stage: Stage) -> None:
+@pytest.mark.parametrize(("seconds", "away"), [(60, 60), (None, 10)])
+def test_a_preempted_node_comes_back_after_a_while_also_after_a_restart(
+    stage: Stage, seconds: float | None, away: int
+) -> None:
     (node,) = stage.pool(0, targetLowPriorityNodes=1)
-    node_reports.node_preempted(stage.world, node.id, 60, stage.now)
+    node_reports.node_preempted(stage.world, node.id, seconds, stage.now)
     stage.world.take_changes()
     other = _restarted(stage, node)
+    other.later(away - 1)
+    other.boot()
     assert other.nodes()[0].state == "preempted"
-    other.later(60)
+    other.later(1)
     other.boot()
     assert other.nodes()[0].state == "idle"
 

@@ -32,9 +32,9 @@ TRUSTED = {
     "drive.py": {},
     "files.py": {},
     "machine/agent.py": {
-        "Cover.__init__": "the directory that is covered, before there is a task",
         "View.__init__": "the node's own directory and its mounts, before there is a task",
-        "_bind_fd": "where a mount goes, before there is a task",
+        "_show_entries": "mount points in an empty file system",
+        "_make_read_only": "/proc",
         "_listen": "the pool's folder of log-in sockets",
         "_open_files": "/proc",
         "_parent": "/proc",
@@ -46,6 +46,8 @@ TRUSTED = {
         "Supervisor._start": "/dev/null",
     },
     "machine/contained.py": {"has_device": "/dev"},
+    "machine/marked_processes.py": {"_own_processes": "/proc", "_environment_of": "/proc"},
+    "machine/node_mounts.py": {"_on_machine": "the folder of a node's volumes, in the data directory"},
     "machine/docker.py": {
         "ContainerNodes._set_up": "the program that holds a node's network, in the data directory",
         "ContainerNodes._hold_network": "the engine's resolv.conf",
@@ -91,8 +93,6 @@ TRUSTED = {
         "_write_program": "the pool's folder of programs",
         "_link": "the pool's folder of log-in sockets",
         "_nvidia_smi_program": "a file of the package",
-        "_own_processes": "/proc",
-        "_environment_of": "/proc",
     },
     "machine/output_files.py": {
         "_report": "opens a descriptor of a RootedPath",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 
 import pytest
 
 from batchtrain.emulator import models
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.versions import CURRENT
 from tests.emulation import POOL
 
 
@@ -41,6 +44,16 @@ def test_a_property_that_does_not_exist_is_refused_at_any_depth(document: dict[s
     with pytest.raises(Fault, match=f"InvalidRequestBody: .*'{re.escape(place)}' does not exist") as refusal:
         models.read("BatchJobCreateOptions", document)
     assert refusal.value.details["PropertyName"] == place
+
+
+@pytest.mark.parametrize("name", models.RETIRED)
+def test_a_retired_property_is_refused_also_where_it_never_was(name: str) -> None:
+    for revision, model in itertools.product(range(CURRENT + 1), models.fields()):
+        with contextlib.suppress(Fault):
+            models.read(model, {name: 1}, revision=revision)
+    with pytest.raises(Fault, match="does not exist") as refusal:
+        models.read("BatchJobCreateOptions", {name: 1})
+    assert refusal.value.details["Reason"].endswith(models.RETIRED[name])
 
 
 def test_an_annotation_that_the_sdk_sends_back_says_nothing() -> None:

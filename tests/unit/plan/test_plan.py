@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import tarfile
+import time
 from typing import Any
 
 import msgspec
@@ -205,6 +206,13 @@ def test_the_files_of_a_task_are_unpacked_by_its_coordination_command() -> None:
 def test_an_archive_depends_on_nothing_but_its_files() -> None:
     one, two = File("a", b"1"), File("b", b"2")
     assert travel.archive((one, two)) == travel.archive((two, one))
+
+
+def test_files_keep_their_time_of_modification_and_those_of_batchtrain_fit_a_zip_archive() -> None:
+    archive = travel.archive((File("a", b"1", modified=1_700_000_000), File("b", b"2")))
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        assert tar.getmember("a").mtime == 1_700_000_000
+        assert time.gmtime(tar.getmember("b").mtime)[0] == 2000
 
 
 def test_files_too_large_for_a_request_name_the_way_out() -> None:

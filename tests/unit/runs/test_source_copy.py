@@ -180,7 +180,7 @@ def test_a_name_that_is_no_text_and_an_archive_that_ends_early(tmp_path: Path) -
     copy = source_copy.read(run)
     assert copy is not None
     assert [file.name for file in copy.sources[0].files] == ["bad-\\xff.txt", "train.py"]
-    assert [data for _, data in source_copy.files_of(run, copy.sources[0])] == [b"x", b"print(1)\n"]
+    assert [data for _, data, _ in source_copy.files_of(run, copy.sources[0])] == [b"x", b"print(1)\n"]
     archive = run.path / "source.tar.gz"
     archive.write_bytes(archive.read_bytes()[:60])
     with pytest.raises(UsageError, match="cannot be read"):
@@ -257,6 +257,7 @@ def test_a_restored_recipe_is_the_one_of_the_run(tmp_path: Path) -> None:
     write(tmp_path / "mine", {"config/jobs.yaml": JOBS.replace(f"API_TOKEN: {PASSWORD}, ", "")})
     recipe = load(tmp_path / "mine").recipe
     (tmp_path / "mine/src/sub.sh").chmod(0o755)
+    os.utime(tmp_path / "mine/src/sub.sh", (5, 1_700_000_000))
     run = kept(tmp_path / "runs", load(tmp_path / "mine", settings={"job_specifications[1].priority": "7"}).recipe)
     restored = restore.restore(run, tmp_path / "again")
     again = load(tmp_path / "again").recipe

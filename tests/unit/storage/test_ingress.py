@@ -167,15 +167,17 @@ def large(root: Path, **contents: bytes) -> LargeSource:
     return LargeSource(tuple(files), sum(map(len, contents.values())), "digest")
 
 
-def test_a_large_source_is_an_archive_with_names_modes_and_bytes(
+def test_a_large_source_is_an_archive_with_names_modes_times_and_bytes(
     storage: Storage, blobs: BlobServer, tmp_path: Path
 ) -> None:
     source_ = large(tmp_path, a=b"x" * 300_000, b=b"y")
+    os.utime(source_.files[1].path, (5, 1_700_000_000))
     large_source.send(storage, "box", "source.tar.gz", source_)
     with tarfile.open(fileobj=io.BytesIO(blobs.blobs["source.tar.gz"])) as archive:
         entries = [(entry.name, entry.mode, entry.mtime) for entry in archive]
         contents = [file.read() for entry in archive if (file := archive.extractfile(entry))]
-    assert entries == [("src/a", 0o644, 0), ("src/b", 0o755, 0)]
+    assert [entry[:2] for entry in entries] == [("src/a", 0o644), ("src/b", 0o755)]
+    assert entries[1][2] == 1_700_000_000
     assert blobs.blobs["source.tar.gz"][4:8] == bytes(4), "gzip's own time"
     assert contents == [b"x" * 300_000, b"y"]
 
