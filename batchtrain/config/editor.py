@@ -24,7 +24,7 @@ _QUOTED: dict[str, tuple[str, str]] = {
 def file_schema(name: str) -> dict[str, Any]:
     """The schema of one file (`credentials`, `config`, `pool`, `jobs`)."""
     generated = msgspec.json.schema(schema.FILES[name], schema_hook=lambda _: {"type": "string"})  # of a Secret
-    definitions = {title: _as_loaded(block) for title, block in generated["$defs"].items()}
+    definitions = {title: as_loaded(block) for title, block in generated["$defs"].items()}
     for block in reference.blocks():
         if block.name in definitions:
             _tell(definitions[block.name], block)
@@ -44,18 +44,18 @@ def rendered(name: str) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file_schema(name)), indent=2) + b"\n"
 
 
-def _as_loaded(value: Any) -> Any:
+def as_loaded(value: Any) -> Any:
     """The same schema for a loader that reads text: numbers may be quoted, and texts may look like numbers."""
     if isinstance(value, list):
-        return [_as_loaded(item) for item in value]
+        return [as_loaded(item) for item in value]
     if not isinstance(value, dict):
         return value
     loaded_schema = {
-        key: {name: _as_loaded(below) for name, below in item.items()}  # a property may be called `type` or `default`
+        key: {name: as_loaded(below) for name, below in item.items()}  # a property may be called `type` or `default`
         if key == "properties"
         else item
         if key in ("default", "examples")
-        else _as_loaded(item)
+        else as_loaded(item)
         for key, item in value.items()
     }
     kind = value.get("type")

@@ -826,6 +826,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
     f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
     f"{TASKS}.multi_instance.mpi.processes_per_node": Row("my-count", effect=launched),
+    f"{GANGS}.framework": Row({"echo": {}}, wire="batchtrain: error `framework-plugin`"),
     f"{GANGS}.pytorch.launcher": Row("torchrun", effect=launched),
     f"{GANGS}.pytorch.rendezvous": Row(
         "c10d", shown='"rendezvous": "c10d"', beside={".launcher": "torchrun"}, effect=launched

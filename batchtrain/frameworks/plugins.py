@@ -1,0 +1,84 @@
+"""Frameworks of other installed packages, found by the entry-point group `batchtrain.frameworks` (ADR 40).
+
+The entry points are read at the first use of one, because this takes 40 ms.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from batchtrain.errors import PlanError
+from batchtrain.frameworks.base import Nodes
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "batchtrain.frameworks"
+
+
+def block(name: str, settings: Mapping[str, Any]) -> Nodes:
+    """The block of a framework with these settings. Raises PlanError as `kind` does, and for settings that do not fit
+    its type."""
+    try:
+        return msgspec.convert(settings, kind(name), strict=False)
+    except msgspec.ValidationError as error:
+        raise PlanError(f"the block of the framework `{name}`: {error}") from None
+
+
+def kind(name: str) -> type[Nodes]:
+    """The type of a framework's block. Raises PlanError if no installed package has it, or if it cannot be used."""
+    loaded = _kind_or_fault(name)
+    if isinstance(loaded, str):
+        raise PlanError(loaded)
+    return loaded
+
+
+def names() -> tuple[str, ...]:
+    """The names of all frameworks of other packages, also of those that cannot be loaded."""
+    return tuple(sorted({point.name for point in _entry_points()}))
+
+
+@cache
+def _entry_points() -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # takes 40 ms with the search, needed only for a framework of a package
+
+    return tuple(entry_points(group=GROUP))
+
+
+@cache
+def _kind_or_fault(name: str) -> type[Nodes] | str:
+    points = [point for point in _entry_points() if point.name == name]
+    if not points:
+        known = f"; known: {', '.join(f'`{other}`' for other in names())}" if names() else ""
+        return (
+            f"no package beside {sys.executable} has the entry point `{name}` in the group `{GROUP}`{known}; install"
+            " the package, or correct the name"
+        )
+    if len(points) > 1:
+        return f"{' and '.join(map(_origin, points))} have the framework `{name}`; uninstall all but one"
+    return _loaded(points[0])
+
+
+def _loaded(point: EntryPoint) -> type[Nodes] | str:
+    what = f"the framework `{point.name}` of {_origin(point)}"
+    try:
+        framework = point.load()
+    except Exception as error:  # noqa: BLE001 - any code of another package
+        return f"{what} cannot be imported: {type(error).__name__}: {error}; repair or uninstall the package"
+    if not (isinstance(framework, type) and issubclass(framework, Nodes)):
+        return f"{what} is no subclass of `batchtrain.frameworks.base.Nodes`; repair or uninstall the package"
+    if missing := [attribute for attribute in ("name", "source", "variables") if not hasattr(framework, attribute)]:
+        return f"{what} lacks {' and '.join(f'`{attribute}`' for attribute in missing)}; repair the package"
+    if framework.name != point.name or not re.fullmatch("[a-z]+", point.name):
+        return f"{what} has the name `{framework.name}`; both names must be the same, of the letters a to z"
+    return framework
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version} ({point.value})" if point.dist else point.value
