@@ -1,10 +1,7 @@
 """Ways to launch a gang, one file each: the fields of `Launches` are the registry; `plugins` opens it to packages."""
 
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Annotated, Any, get_args
 
-from batchtrain.errors import PlanError
 from batchtrain.frameworks import plugins
 from batchtrain.frameworks.accelerate import AccelerateBlock
 from batchtrain.frameworks.base import LAUNCH, Block, Nodes, says
@@ -42,12 +39,7 @@ class Launches(Block, frozen=True, kw_only=True):
         is started directly. A block of `framework` that is faulty is left out; the planner and a check report it."""
         blocks = ((name, getattr(self, name)) for name in ("mpi", *FRAMEWORKS))
         own = tuple((name, block) for name, block in blocks if block is not None)
-        return (*own, *self._of_packages()) if self.framework else own
-
-    def _of_packages(self) -> Iterator[tuple[str, Nodes]]:
-        for name, settings in self.framework.items():
-            with suppress(PlanError):
-                yield name, plugins.block(name, settings)
+        return (*own, *plugins.usable(self.framework))
 
     def path(self, name: str) -> tuple[str, ...]:
         """Where the block of this name is written in `multi_instance`."""

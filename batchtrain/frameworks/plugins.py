@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from batchtrain.errors import PlanError
 from batchtrain.frameworks.base import Nodes
 
 if TYPE_CHECKING:
@@ -22,26 +22,33 @@ if TYPE_CHECKING:
 GROUP = "batchtrain.frameworks"
 
 
+class UnusableFramework(ValueError):
+    """The reason why a framework of another package, or its block, cannot be used."""
+
+
+def usable(framework: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Nodes]]:
+    """The blocks with these settings, by name, without those that cannot be used."""
+    for name, settings in framework.items():
+        with suppress(UnusableFramework):
+            yield name, block(name, settings)
+
+
 def block(name: str, settings: Mapping[str, Any]) -> Nodes:
-    """The block of a framework with these settings. Raises PlanError as `kind` does, and for settings that do not fit
-    its type."""
+    """The block of a framework with these settings. Raises UnusableFramework as `kind` does, and for settings that do
+    not fit its type."""
     try:
         return msgspec.convert(settings, kind(name), strict=False)
     except msgspec.ValidationError as error:
-        raise PlanError(f"the block of the framework `{name}`: {error}") from None
+        raise UnusableFramework(f"the block of the framework `{name}`: {error}") from None
 
 
 def kind(name: str) -> type[Nodes]:
-    """The type of a framework's block. Raises PlanError if no installed package has it, or if it cannot be used."""
+    """The type of a framework's block. Raises UnusableFramework if no package or several have the name, or if the class
+    cannot be imported or is none of a framework."""
     loaded = _kind_or_fault(name)
     if isinstance(loaded, str):
-        raise PlanError(loaded)
+        raise UnusableFramework(loaded)
     return loaded
-
-
-def names() -> tuple[str, ...]:
-    """The names of all frameworks of other packages, also of those that cannot be loaded."""
-    return tuple(sorted({point.name for point in _entry_points()}))
 
 
 @cache
@@ -55,27 +62,25 @@ def _entry_points() -> tuple[EntryPoint, ...]:
 def _kind_or_fault(name: str) -> type[Nodes] | str:
     points = [point for point in _entry_points() if point.name == name]
     if not points:
-        known = f"; known: {', '.join(f'`{other}`' for other in names())}" if names() else ""
+        known = (
+            f"; known: {', '.join(sorted({f'`{point.name}`' for point in _entry_points()}))}" if _entry_points() else ""
+        )
         return (
             f"no package beside {sys.executable} has the entry point `{name}` in the group `{GROUP}`{known}; install"
             " the package, or correct the name"
         )
     if len(points) > 1:
         return f"{' and '.join(map(_origin, points))} have the framework `{name}`; uninstall all but one"
-    return _loaded(points[0])
-
-
-def _loaded(point: EntryPoint) -> type[Nodes] | str:
-    what = f"the framework `{point.name}` of {_origin(point)}"
+    what = f"the framework `{name}` of {_origin(points[0])}"
     try:
-        framework = point.load()
+        framework = points[0].load()
     except Exception as error:  # noqa: BLE001 - any code of another package
         return f"{what} cannot be imported: {type(error).__name__}: {error}; repair or uninstall the package"
     if not (isinstance(framework, type) and issubclass(framework, Nodes)):
         return f"{what} is no subclass of `batchtrain.frameworks.base.Nodes`; repair or uninstall the package"
     if missing := [attribute for attribute in ("name", "source", "variables") if not hasattr(framework, attribute)]:
         return f"{what} lacks {' and '.join(f'`{attribute}`' for attribute in missing)}; repair the package"
-    if framework.name != point.name or not re.fullmatch("[a-z]+", point.name):
+    if framework.name != name or not re.fullmatch("[a-z]+", name):
         return f"{what} has the name `{framework.name}`; both names must be the same, of the letters a to z"
     return framework
 

@@ -25,8 +25,11 @@ def launch(
     Raises PlanError for two blocks at once, for a faulty framework of another package, and for what a launcher refuses.
     """
     command = (task.command or "").strip()
-    for name, settings in gang.framework.items():
-        plugins.block(name, settings)
+    try:
+        for name, settings in gang.framework.items():
+            plugins.block(name, settings)
+    except plugins.UnusableFramework as error:
+        raise PlanError(str(error)) from None
     if len(gang.launches) > 1:
         names = " and ".join(f"`{name}`" for name, _ in gang.launches)
         raise PlanError(f"multi_instance has {names}; a command is launched in one way: keep one of them")

@@ -6,15 +6,13 @@ A framework's block finds its own faults (`frameworks`); the rules add the paths
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from batchtrain.config.check.gangs import NESTED, OF_MPIS
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import whole_number
-from batchtrain.errors import PlanError
 from batchtrain.frameworks import FRAMEWORKS, plugins
 from batchtrain.frameworks.base import COMMAND, Nodes
 from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in
@@ -83,13 +81,16 @@ def _plugins(subject: Subject) -> Found:
                 continue
             try:
                 framework = plugins.kind(name)
-            except PlanError as error:
+            except plugins.UnusableFramework as error:
                 yield path, str(error)
                 continue
             try:
                 block = plugins.block(name, settings)
-            except PlanError:
-                yield from _mistakes(framework, settings, path)
+            except plugins.UnusableFramework:
+                from batchtrain.config import judge, schema  # jsonschema takes 60 ms and is needed only for a mistake
+
+                for flaw in judge.mistakes_of(framework, settings, path):
+                    yield flaw.path, f"{flaw.message}. {schema.advice(flaw).hint}".strip()
                 continue
             for fault in block.faults(command_of(gang.task), subject.instances(gang)):
                 if fault.rule not in _COMMON_RULES:
@@ -98,13 +99,6 @@ def _plugins(subject: Subject) -> Found:
 
 _COMMON_RULES = ("launch-port", "processes-divide")
 """The rules about faults of a block that any framework can have."""
-
-
-def _mistakes(framework: type[Nodes], settings: Mapping[str, Any], path: Path) -> Found:
-    from batchtrain.config import judge, schema  # jsonschema's import takes 60 ms and is needed only for a mistake
-
-    for flaw in judge.mistakes_of(framework, settings, path):
-        yield flaw.path, f"{flaw.message}. {schema.advice(flaw).hint}".strip()
 
 
 # --- what is the launcher's own -------------------------------------------------------------------------------------
