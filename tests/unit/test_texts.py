@@ -123,3 +123,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", [*PAGES, *MODULES, *NOTEBOOKS], ids=name)
 def test_no_text_installs_batchtrain_from_an_index_where_the_name_is_not_ours(path: Path) -> None:
     assert re.findall(r"pip install [^`\n&]*\bbatchtrain\b.*", path.read_text(encoding="utf-8")) == []
+
+
+def test_no_line_of_javascript_has_more_than_120_columns() -> None:
+    scripts = [path for path in (ROOT / "batchtrain").rglob("*.js") if "uplot" not in path.parts]
+    lines = ((path.name, line) for path in scripts for line in path.read_text(encoding="utf-8").splitlines())
+    assert [(file, line) for file, line in lines if len(line) > 120] == []
