@@ -4,62 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from batchtrain.emulator import drive, http, jobs, pools, tasks
-from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.clock import Clock
-from batchtrain.emulator.drive import Driver
-from batchtrain.emulator.reply import Call, Reply, Slice
-from batchtrain.emulator.store import Store
-from batchtrain.emulator.world import World
-from tests.emulation import POOL, START, FakeMachine, call
-
-Operation = Callable[[World, Call], Reply]
-
-
-class Account:
-    """A driver with a machine that runs no processes."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.store = Store(data_dir / "world.sqlite3")
-        self.machine = FakeMachine(data_dir)
-        self.world = World(seed="seed")
-        self.driver = Driver(self.world, self.store, self.machine, Alarms(Clock(lambda: START)))
-
-    def do(self, operation: Operation, *path: str, body: object = None) -> Reply:
-        return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
-
-    async def begin(self, command: str, **pool: object) -> None:
-        """A pool of one node, a job and its task, which runs."""
-        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, **pool})
-        self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        self.make(command)
-        await self.until(lambda: self.machine.runs)
-
-    def make(self, command: str) -> None:
-        self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        while not holds():
-            await asyncio.sleep(0.001)
-
-    def state(self) -> str:
-        return self.world.jobs["job"].tasks["task"].state
-
-
-def tell(data_dir: Path, story: Callable[[Account], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        account = Account(data_dir)
-        try:
-            await story(account)
-        finally:
-            await account.driver.stop()
-
-    asyncio.run(whole())
+from batchtrain.emulator.reply import Slice
+from tests.emulation import POOL, Account, tell
 
 
 def test_what_could_not_be_stored_is_tried_again_and_then_carried_out(
