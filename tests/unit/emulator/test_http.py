@@ -132,6 +132,38 @@ def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
     served(tmp_path, story)
 
 
+KINDS = {
+    "/pools": "pools", "/pools/pool": "pools/@Element", "/pools/pool/nodes": "nodes", "/jobs": "jobs",
+    "/jobs/job": "jobs/@Element", "/jobs/job/tasks": "tasks", "/jobs/job/tasks/task": "tasks/@Element",
+    "/jobs/job/tasks/task/files": "files", "/jobs/job/taskcounts": "taskcountsresult/@Element",
+    "/jobschedules": "jobschedules", "/supportedimages": "supportedimages", "/nodecounts": "poolnodecounts",
+    "/applications": "applications", "/poolusagemetrics": "poolusagemetrics",
+}  # fmt: skip
+
+
+def test_every_answer_says_what_it_is_and_every_link_leads_back(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        await service.account.begin("print x")
+        await service.account.until(lambda: service.account.state() == "completed")
+        documents = {path: (await service.ask("GET", path)).document for path in KINDS}
+        assert {path: document["odata.metadata"] for path, document in documents.items()} == {
+            path: f"http://h:1/$metadata#{kind}" for path, kind in KINDS.items()
+        }
+        shown = [document for one in documents.values() for document in (*one.get("value", ()), one)]
+        links = [document["url"] for document in shown if "url" in document and not document.get("isDirectory")]
+        assert len(links) >= 8
+        for link in links:
+            assert link.startswith("http://h:1/")
+            assert (await service.ask("GET", link.removeprefix("http://h:1"))).status == 200, link
+        formula = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
+        enabled = await service.ask("POST", "/pools/pool/enableautoscale", formula)
+        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool")
+        evaluated = await service.ask("POST", "/pools/pool/evaluateautoscale", formula)
+        assert evaluated.document["odata.metadata"] == "http://h:1/$metadata#autoscalerun/@Element"
+
+    served(tmp_path, story)
+
+
 def test_an_answer_has_the_ids_of_its_request(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         service.application.ids = iter(["id-1", "id-2"]).__next__  # type: ignore[assignment]
