@@ -1,4 +1,4 @@
-"""Frameworks of other installed packages, found by the entry-point group `batchtrain.frameworks` (ADR 40).
+"""Frameworks of other installed packages, found by the entry-point group `batchtrain.frameworks` (ADR 41).
 
 The entry points are read at the first use of one, because this takes 40 ms.
 """
@@ -34,21 +34,15 @@ def usable(framework: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, No
 
 
 def block(name: str, settings: Mapping[str, Any]) -> Nodes:
-    """The block of a framework with these settings. Raises UnusableFramework as `kind` does, and for settings that do
-    not fit its type."""
+    """The block of a framework with these settings. Raises UnusableFramework if there is no usable type of this name,
+    and for settings that do not fit it."""
+    kind = kind_or_fault(name)
+    if isinstance(kind, str):
+        raise UnusableFramework(kind)
     try:
-        return msgspec.convert(settings, kind(name), strict=False)
+        return msgspec.convert(settings, kind, strict=False)
     except msgspec.ValidationError as error:
         raise UnusableFramework(f"the block of the framework `{name}`: {error}") from None
-
-
-def kind(name: str) -> type[Nodes]:
-    """The type of a framework's block. Raises UnusableFramework if no package or several have the name, or if the class
-    cannot be imported or is none of a framework."""
-    loaded = _kind_or_fault(name)
-    if isinstance(loaded, str):
-        raise UnusableFramework(loaded)
-    return loaded
 
 
 @cache
@@ -59,15 +53,14 @@ def _entry_points() -> tuple[EntryPoint, ...]:
 
 
 @cache
-def _kind_or_fault(name: str) -> type[Nodes] | str:
+def kind_or_fault(name: str) -> type[Nodes] | str:
+    """The type of a framework's block; a text if no package or several have the name, or if the class is unusable."""
     points = [point for point in _entry_points() if point.name == name]
     if not points:
-        known = (
-            f"; known: {', '.join(sorted({f'`{point.name}`' for point in _entry_points()}))}" if _entry_points() else ""
-        )
+        others = ", ".join(sorted({f"`{point.name}`" for point in _entry_points()})) or "none"
         return (
-            f"no package beside {sys.executable} has the entry point `{name}` in the group `{GROUP}`{known}; install"
-            " the package, or correct the name"
+            f"no package beside {sys.executable} has the entry point `{name}` in the group `{GROUP}`; install the"
+            f" package, or correct the name. Known: {others}"
         )
     if len(points) > 1:
         return f"{' and '.join(map(_origin, points))} have the framework `{name}`; uninstall all but one"

@@ -79,10 +79,9 @@ def _plugins(subject: Subject) -> Found:
             if name in ("mpi", *FRAMEWORKS):
                 yield path, f"`{name}` is a block of `multi_instance` itself; write it beside `framework`, not below it"
                 continue
-            try:
-                framework = plugins.kind(name)
-            except plugins.UnusableFramework as error:
-                yield path, str(error)
+            framework = plugins.kind_or_fault(name)
+            if isinstance(framework, str):
+                yield path, framework
                 continue
             try:
                 block = plugins.block(name, settings)

@@ -40,10 +40,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         monkeypatch.delitem(sys.modules, module, raising=False)
 
     plugins._entry_points.cache_clear()
-    plugins._kind_or_fault.cache_clear()
+    plugins.kind_or_fault.cache_clear()
     yield installed
     plugins._entry_points.cache_clear()
-    plugins._kind_or_fault.cache_clear()
+    plugins.kind_or_fault.cache_clear()
 
 
 def loaded(folder: Path, framework: dict[str, Any], ignore: tuple[str, ...] = (), **gang: Any) -> Loaded:
@@ -76,7 +76,7 @@ def test_a_framework_of_a_package_is_launched_as_one_of_ours(tmp_path: Path, ins
 
 def test_a_job_described_in_python_keeps_the_block_in_its_files(tmp_path: Path, install: Install) -> None:
     install("echo = batchtrain_echo:EchoBlock")
-    block = plugins.kind("echo")(processes_per_node=2)
+    block = plugins.block("echo", {"processes_per_node": 2})
     recipe = bt.command(command="true", instances=2, distribution=block)
     recipe.save(tmp_path / "saved")
     gangs = [task.multi_instance for task in (*recipe.jobs[0].tasks, *load(tmp_path / "saved").recipe.jobs[0].tasks)]
@@ -168,7 +168,10 @@ def test_no_package_takes_the_name_of_one_of_ours(tmp_path: Path, install: Insta
 def test_a_name_without_a_package_is_refused_with_those_that_there_are(tmp_path: Path, install: Install) -> None:
     install("echo = batchtrain_echo:EchoBlock")
     (fault,) = faults(tmp_path, {"ecco": {}})
-    assert "has the entry point `ecco` in the group `batchtrain.frameworks`; known: `echo`; install" in fault
+    assert fault.endswith(
+        "has the entry point `ecco` in the group `batchtrain.frameworks`; install the package, or correct the name."
+        " Known: `echo`."
+    )
 
 
 def test_a_silenced_check_does_not_let_a_broken_package_launch(tmp_path: Path, install: Install) -> None:
