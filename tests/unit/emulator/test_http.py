@@ -262,6 +262,9 @@ def test_a_file_is_sent_whole_also_if_it_has_become_shorter() -> None:
             messages.append(message)
 
         await http._send_slice(Slice(io.BytesIO(content), start, length), receive, send)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         return messages
 
     large = bytes(range(256)) * 2048
