@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "azurite" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)  # it is installed first
-    rest = [item for item in items if any(map(item.get_closest_marker, MORE))]
+    rest = [item for item in items if not {*MORE}.isdisjoint(marker.name for marker in item.iter_markers())]
     if unseen := {str(item.path) for item in rest if not _names_more(item.path)}:
         raise pytest.UsageError(f"--rest would not see the tests of {', '.join(sorted(unseen))}")
     if not config.getoption("--rest"):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, tasks, wire
+from batchtrain.emulator.alarms import Alarms
+from batchtrain.emulator.clock import Clock
+from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply, Work
@@ -250,6 +253,47 @@ class FakeMachine:
     async def close(self) -> None:
         for node_id in tuple(self.specs):
             await self.shutdown(node_id)
+
+
+class Account:
+    """A driver with a machine that runs no processes."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.store = Store(data_dir / "world.sqlite3")
+        self.machine = FakeMachine(data_dir)
+        self.world = World(seed="seed")
+        self.driver = Driver(self.world, self.store, self.machine, Alarms(Clock(lambda: START)))
+
+    def do(self, operation: Callable[[World, Call], Reply], *path: str, body: object = None) -> Reply:
+        return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
+
+    async def begin(self, command: str, **pool: object) -> None:
+        """A pool of one node, a job and its task, which runs."""
+        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, **pool})
+        self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        self.make(command)
+        await self.until(lambda: self.machine.runs)
+
+    def make(self, command: str) -> None:
+        self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        while not holds():
+            await asyncio.sleep(0.001)
+
+    def state(self) -> str:
+        return self.world.jobs["job"].tasks["task"].state
+
+
+def tell(data_dir: Path, story: Callable[[Account], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        account = Account(data_dir)
+        try:
+            await story(account)
+        finally:
+            await account.driver.stop()
+
+    asyncio.run(whole())
 
 
 def document(reply: Reply) -> dict[str, Any]:

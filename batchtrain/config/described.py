@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from batchtrain.config import catalog_file, saving, schema
+from batchtrain.config import catalog_file, saving, schema, yaml_text
 from batchtrain.config.load import examine
 from batchtrain.config.types import (
     GlobalResources,
@@ -203,8 +203,11 @@ def _image(name: str) -> str:
 def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstance | None:
     if distribution is None:
         return MultiInstance(num_instances=instances) if instances > 1 else None
+    gang = MultiInstance(num_instances=instances)
     name = "mpi" if isinstance(distribution, MpiBlock) else distribution.name
-    return msgspec.structs.replace(MultiInstance(num_instances=instances), **{name: distribution})
+    if name in gang.__struct_fields__:
+        return msgspec.structs.replace(gang, **{name: distribution})
+    return msgspec.structs.replace(gang, framework={name: yaml_text.data_of(distribution)})
 
 
 # --- the pool -------------------------------------------------------------------------------------------------------

@@ -117,6 +117,15 @@ def _judge(definition: str) -> Validator:
     return judge
 
 
+def mistakes_of(kind: type, data: Any, path: Path) -> Iterator[Flaw]:
+    """Every mistake in the data of a type that the schemas lack."""
+    from batchtrain.config.editor import as_loaded  # a slow import (5 ms), needed only for such a type
+
+    schema = as_loaded(msgspec.json.schema(kind))
+    for error in _Judge(schema).iter_errors(data):
+        yield from _worded(error, path)
+
+
 def _type(validator: Validator, kinds: Any, data: Any, schema: Json) -> Iterator[ValidationError]:
     kind = scalar(schema)
     if kind is None or not isinstance(data, str):

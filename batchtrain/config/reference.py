@@ -44,18 +44,21 @@ class BlockOf(NamedTuple):
 @lru_cache(maxsize=1)
 def blocks() -> tuple[BlockOf, ...]:
     """Every block, in the order of the files; the first of each file is the file itself."""
-    by_type: dict[type, list[PropertyPath]] = {}
-    files: dict[type, str] = {}
-    for file, cls in schema.FILES.items():
-        from msgspec import inspect  # a slow import (4 ms), needed only here
+    from msgspec import inspect  # a slow import (4 ms), needed only here
 
-        for block, path in _structs(inspect.type_info(cls), ()):
-            files.setdefault(block, f"{file}.yaml")
-            by_type.setdefault(block, []).append(path)
+    paths: dict[type, list[PropertyPath]] = {}
+    first: dict[type, tuple[str, Any]] = {}
+    for file, kind in zip(schema.FILES, inspect.multi_type_info(schema.FILES.values()), strict=True):
+        for block, path in _structs(kind, ()):
+            first.setdefault(block.cls, (f"{file}.yaml", block.fields))
+            paths.setdefault(block.cls, []).append(path)
     return tuple(
-        BlockOf(cls.__name__, (cls.__dict__.get("__doc__") or "").strip(), files[cls], tuple(paths), _properties(cls))
-        for cls, paths in by_type.items()
-    )
+        BlockOf(
+            cls.__name__, (cls.__dict__.get("__doc__") or "").strip(), file, tuple(paths[cls]),
+            tuple(map(_property, fields)),
+        )
+        for cls, (file, fields) in first.items()
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -111,11 +114,12 @@ def plain(kind: Any) -> Any:
 # --- from types to properties ---------------------------------------------------------------------------------------
 
 
-def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[type, PropertyPath]]:
+def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[Any, PropertyPath]]:
+    """The descriptions of all blocks below a type, each with its path."""
     kind = plain(kind)
     match type(kind).__name__:
         case "StructType":
-            yield kind.cls, path
+            yield kind, path
             for field in kind.fields:
                 yield from _structs(field.type, (*path, field.encode_name))
         case "UnionType":
@@ -125,13 +129,6 @@ def _structs(kind: Any, path: PropertyPath) -> Iterator[tuple[type, PropertyPath
             yield from _structs(kind.item_type, (*path, ITEM))
         case "DictType":
             yield from _structs(kind.value_type, (*path, KEY))
-
-
-def _properties(cls: type) -> tuple[Property, ...]:
-    from msgspec import inspect
-
-    fields = inspect.type_info(cls).fields  # type: ignore[attr-defined]  # a struct's description
-    return tuple(map(_property, fields))
 
 
 def _property(field: Any) -> Property:

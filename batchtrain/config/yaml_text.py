@@ -65,15 +65,16 @@ def document(block: Block) -> str:
     """A file of the language: the values that differ from the defaults, most scalars with the sentence of their
     property. The order is: `id`, other scalars, lists and mappings, `command`. Secrets are omitted.
     """
-    return ("\n".join(lines(_given(block), _comments(block))) or "{}") + "\n"
+    return ("\n".join(lines(data_of(block), _comments(block))) or "{}") + "\n"
 
 
-def _given(value: Any) -> Json:
+def data_of(value: Any) -> Json:
+    """A value of the language as mappings, lists and scalars, without defaults."""
     if isinstance(value, Block):
-        return {field.encode_name: _number(field, _given(getattr(value, field.name))) for field in _differing(value)}
+        return {field.encode_name: _number(field, data_of(getattr(value, field.name))) for field in _differing(value)}
     if isinstance(value, Mapping):
-        return {name: _given(item) for name, item in value.items()}
-    return [_given(item) for item in value] if isinstance(value, (tuple, list)) else value
+        return {name: data_of(item) for name, item in value.items()}
+    return [data_of(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def _number(field: FieldInfo, value: Json) -> Json:

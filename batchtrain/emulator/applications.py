@@ -66,8 +66,6 @@ def resolve(world: World, reference: Document) -> Package | None:
 
 def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
     """The packages that references mean. A deleted package is kept in the list; the node then reports it as missing."""
-    if not references:
-        return ()
     resolutions = (
         resolve(world, reference) or Package(reference["applicationId"], reference.get("version", ""))
         for reference in references
@@ -78,8 +76,6 @@ def packages(world: World, references: list[Document]) -> tuple[Package, ...]:
 def environment(world: World, references: list[Document], root: str) -> dict[str, str]:
     """AZ_BATCH_APP_PACKAGE_ID_VERSION of each package, as written and in lower case; without a version if the reference
     names none."""
-    if not references:
-        return {}
     variables = {}
     for reference, package in zip(references, (packages(world, [item])[0] for item in references), strict=True):
         words = [reference["applicationId"], *([reference["version"]] if reference.get("version") else [])]

@@ -226,6 +226,9 @@ class Nodes(Block, frozen=True, kw_only=True):
     """The documentation of its variables."""
     variables: ClassVar[tuple[Variable, ...]]
     """Every variable that the node launcher sets for a process of this framework."""
+    node_module: ClassVar[str] = "from .base import Framework\n\nFRAMEWORK = Framework()\n"
+    """For a framework of another package: the text of the module that sets these variables on a node, as the files in
+    `runtime/launch/frameworks` do (Python 3.6, standard library). Default: no variables."""
     passed_on: ClassVar[tuple[str, ...]] = ()
     """Properties that the node launcher receives."""
     reserved_names: ClassVar[tuple[tuple[str, str], ...]] = ()

@@ -69,7 +69,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
         files=(
             steps.GANG,
             steps.SSH,
-            *steps.node_launcher(block.name),
+            *steps.node_launcher(block.name, block.node_module),
             *((steps.ENDS,) if end else ()),
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
             *(file for role in roles if role.runner and role.runner.file for file in _runners_files(role.command)),

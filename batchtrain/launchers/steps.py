@@ -71,13 +71,15 @@ def recorded(launch: Launch) -> Launch:
     return launch._replace(application=f"{_ATTEMPT}\n\n{launch.application}", files=(ATTEMPT, *launch.files))
 
 
-def node_launcher(framework: str) -> tuple[File, ...]:
+def node_launcher(framework: str, module: str) -> tuple[File, ...]:
     """The package that launches the processes of a framework, with the file of this framework only, and the script for
-    its facts."""
-    ours = (f"{_FRAMEWORKS}__init__.py", f"{_FRAMEWORKS}base.py", f"{_FRAMEWORKS}{framework}.py")
-    travels = (name for name in runtime.LAUNCH if name in ours or not name.startswith(_FRAMEWORKS))
+    its facts. module: the text of that file if the framework is of another package."""
+    file = f"{_FRAMEWORKS}{framework}.py"
+    ours = (f"{_FRAMEWORKS}__init__.py", f"{_FRAMEWORKS}base.py", file)
+    modules = {name: data for name, data in runtime.LAUNCH.items() if name in ours or not name.startswith(_FRAMEWORKS)}
+    modules.setdefault(file, module.encode())
     door = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_DOOR)
-    return (NODE, door, *(File(f".batchtrain/launch/{name}", runtime.LAUNCH[name]) for name in travels))
+    return (NODE, door, *(File(f".batchtrain/launch/{name}", data) for name, data in modules.items()))
 
 
 _FRAMEWORKS = "launch/frameworks/"

@@ -9,7 +9,7 @@ import msgspec
 
 from batchtrain.config import travel
 from batchtrain.config.travel import AnySource
-from batchtrain.config.types import Results, Task, bytes_of
+from batchtrain.config.types import MultiInstance, Results, Task, bytes_of
 from batchtrain.errors import PlanError
 from batchtrain.frameworks import counts
 from batchtrain.frameworks.base import AUTO, Shape
@@ -82,8 +82,17 @@ def _digest(value: object) -> str:
 def _former(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str]]) -> str:
     """The name of the directory of the same training in batchtrain before 2026-11: a digest of the training with its
     source, command and number of nodes."""
+    gang = task.multi_instance
+    former_gang = gang and _FormerGang(*(getattr(gang, name) for name in _FormerGang.__struct_fields__))
     training = msgspec.structs.replace(
-        task, id=None, display_name=None, checkpoint=None, max_task_retries=None, max_wall_time=None,
+        task, multi_instance=former_gang, id=None, display_name=None, checkpoint=None, max_task_retries=None,
+        max_wall_time=None,
         retention_time=None, depends_on=(), depends_on_range=None, task_factory=None,
     )  # fmt: skip
     return _digest((training, frame.job.environment_variables, shape.instances, digests))
+
+
+_FormerGang = msgspec.defstruct(
+    "_FormerGang", [(name, Any) for name in MultiInstance.__struct_fields__ if name != "framework"]
+)
+"""A multi-instance task with the properties of that time."""

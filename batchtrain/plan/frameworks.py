@@ -10,6 +10,7 @@ import msgspec
 from batchtrain.config import schema
 from batchtrain.config.types import MultiInstance, Task
 from batchtrain.errors import PlanError, Problem
+from batchtrain.frameworks import plugins
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.launchers import apptainer, cntk, mpi, node_launcher, plain
@@ -21,9 +22,14 @@ def launch(
 ) -> Launch:
     """The launch of a multi-instance task. variable_names: names of the variables that the task or its job sets.
 
-    Raises PlanError for two blocks at once, and for what a launcher refuses.
+    Raises PlanError for two blocks at once, for a faulty framework of another package, and for what a launcher refuses.
     """
     command = (task.command or "").strip()
+    try:
+        for name, settings in gang.framework.items():
+            plugins.block(name, settings)
+    except plugins.UnusableFramework as error:
+        raise PlanError(str(error)) from None
     if len(gang.launches) > 1:
         names = " and ".join(f"`{name}`" for name, _ in gang.launches)
         raise PlanError(f"multi_instance has {names}; a command is launched in one way: keep one of them")
@@ -57,10 +63,13 @@ _EVERYTHING = Shape(2, Fabric.SR_IOV, size="any", family="ND A100 v4", gpus=8, g
 
 def notes(task: Task, shape: Shape, where: str, path: str) -> tuple[Problem, ...]:
     """Warnings of a framework's block: a name in `leave_unset` that nothing sets, InfiniBand that nothing uses."""
-    launches = task.multi_instance.launches if task.multi_instance else ()
+    if (gang := task.multi_instance) is None:
+        return ()
     problems = [
-        Problem(rule, f"{where}: {text}", path=f"{path}.multi_instance.{name}{key}", level="warning")
-        for name, block in launches
+        Problem(
+            rule, f"{where}: {text}", path=".".join((path, "multi_instance", *gang.path(name))) + key, level="warning"
+        )
+        for name, block in gang.launches
         if isinstance(block, Nodes)
         for rule, key, text in (*_left_in_vain(block, task, shape.instances), *_left_idle(block, shape))
     ]

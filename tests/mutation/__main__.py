@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 def main() -> int:
     arguments = _arguments()
     area = arguments.area.strip("/")
-    by_line = contexts.measure(area, arguments.tests)
+    by_line = contexts.measure(area, arguments.tests or contexts.judges(area))
     weight = Counter(test for lines in by_line.values() for tests in lines.values() for test in tests)
     candidates = [site for path in _files(area) for site in sites.sites(path)]
     mutants = [sites.mutant(site) for site in sites.choose(candidates, arguments.count, arguments.seed)]
@@ -88,7 +88,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="default: another one each time")
     parser.add_argument("--count", type=int, default=24, help="how many changes (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (default: one per core)")
-    parser.add_argument("--tests", nargs="+", default=["tests/unit"], help="which may notice (default: %(default)s)")
+    parser.add_argument("--tests", nargs="+", help="which may notice (default: those of the area, see contexts.JUDGES)")
     parser.add_argument("--at-least", type=int, default=0, metavar="N", help="exit with 1 if fewer are noticed")
     return parser.parse_args()
 

@@ -23,8 +23,22 @@ CACHE = ROOT / ".cache" / "mutation"
 CHILDREN = {
     "batchtrain/emulator/machine/agent.py": "tests/contract/test_process_machine.py",
     "batchtrain/emulator/machine/ssh.py": "tests/contract/test_multi_instance.py",
+    "batchtrain/emulator/server.py": "tests/contract/test_emulator_process.py",
+    "batchtrain/emulator/connections.py": "tests/contract/test_emulator_process.py",
+    "batchtrain/emulator/certificates.py": "tests/contract/test_https_and_identity.py",
 }
 """Modules that run in processes of their own, where coverage does not see them, and the tests that start those."""
+
+
+UNIT = "tests/unit"
+JUDGES = {"emulator": (UNIT, *sorted(set(CHILDREN.values())))}
+"""The tests of a folder of the package, by default those of the units: the nodes of the emulator are processes, and no
+unit test starts one."""
+
+
+def judges(area: str) -> list[str]:
+    """The tests that may notice a change in an area."""
+    return [*JUDGES.get(Path(area).parts[0], (UNIT,))]
 
 
 class Index(NamedTuple):

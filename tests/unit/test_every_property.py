@@ -827,6 +827,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.mpi.executable_path": Row("/opt/my/mpirun", effect=launched),
     f"{TASKS}.multi_instance.mpi.options": Row(["-my-option"], effect=launched),
     f"{TASKS}.multi_instance.mpi.processes_per_node": Row("my-count", effect=launched),
+    f"{GANGS}.framework": Row({"echo": {}}, wire="batchtrain: error `framework-plugin`"),
     f"{GANGS}.pytorch.launcher": Row("torchrun", effect=launched),
     f"{GANGS}.pytorch.rendezvous": Row(
         "c10d", shown='"rendezvous": "c10d"', beside={".launcher": "torchrun"}, effect=launched
@@ -941,8 +942,30 @@ def looked_at(path: str) -> Verdict:
 
 
 def test_a_property_is_carried() -> None:
-    lost = {path: seen for path in NAMED if not (seen := looked_at(path)).carried}
-    assert [f"`{path}` as {seen.wanted!r}: {seen.there!r}, not {seen.without!r}" for path, seen in lost.items()] == []
+    lost = {path: verdict for path in NAMED if not (verdict := looked_at(path)).carried}
+    assert [without_effect(path, verdict) for path, verdict in lost.items()] == []
+
+
+PLANNERS = {"pool": "pool.py", "job": "job.py", "task": "task.py", "schedule": "schedule.py"}
+
+
+def without_effect(path: str, verdict: Verdict) -> str:
+    """What a property lacks, and where it is added."""
+    wire = row_of(NAMED[path]).wire or PROPERTIES[NAMED[path]].wire
+    planner = f"batchtrain/plan/{PLANNERS.get(wire.partition('.')[0], '')}"
+    return (
+        f"`{path}` has no effect: with it, {verdict.there!r} is at `{wire}`, without it {verdict.without!r}; expected"
+        f" {verdict.wanted!r}. Is the line of {planner} missing that carries it? If its effect is seen elsewhere, add"
+        " a row to ROWS."
+    )
+
+
+def test_a_property_without_its_line_in_the_planner_is_reported_with_the_file() -> None:
+    path = f"{POOL}.resize_timeout"
+    nothing = looked_at(path)._replace(wanted="some-text", there=[], without=[])
+    assert not nothing.carried
+    assert without_effect(path, nothing).startswith(f"`{path}` has no effect: with it, [] is at `pool.resizeTimeout`")
+    assert "Is the line of batchtrain/plan/pool.py missing" in without_effect(path, nothing)
 
 
 def test_the_sdk_takes_every_request_of_it() -> None:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import pytest
-
 from tests import modules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,9 +77,8 @@ def broken(path: Path) -> Iterator[str]:
             yield link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    assert list(broken(page)) == []
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    assert {name(page): found for page in PAGES if (found := list(broken(page)))} == {}
 
 
 def strings(path: Path) -> Iterator[tuple[int, str]]:
@@ -101,25 +98,32 @@ def hard(lines: Iterable[tuple[int, str]], phrases: Mapping[str, str] = HARD_TO_
     ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in GENERATED], ids=name)
-def test_a_page_has_no_phrase_that_must_be_read_twice(page: Path) -> None:
-    assert hard(enumerate(prose(page).splitlines(), start=1)) == []
+def test_a_page_has_no_phrase_that_must_be_read_twice() -> None:
+    texts = {name(page): enumerate(prose(page).splitlines(), start=1) for page in PAGES if page not in GENERATED}
+    assert {page: found for page, lines in texts.items() if (found := hard(lines))} == {}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name)
-def test_a_module_has_no_phrase_that_must_be_read_twice(module: Path) -> None:
-    rewritten = any(folder in module.parents for folder in REWRITTEN)
-    assert hard(strings(module), HARD_IN_REWRITTEN if rewritten else HARD_TO_READ) == []
+def test_a_module_has_no_phrase_that_must_be_read_twice() -> None:
+    rewritten = {module for module in MODULES if any(folder in module.parents for folder in REWRITTEN)}
+    phrases = {module: HARD_IN_REWRITTEN if module in rewritten else HARD_TO_READ for module in MODULES}
+    assert {name(path): found for path in MODULES if (found := hard(strings(path), phrases[path]))} == {}
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=name)
-def test_a_script_has_no_phrase_that_must_be_read_twice(script: Path) -> None:
-    assert hard(enumerate(script.read_text(encoding="utf-8").splitlines(), start=1), HARD_IN_REWRITTEN) == []
+def test_a_script_has_no_phrase_that_must_be_read_twice() -> None:
+    texts = {name(script): enumerate(script.read_text(encoding="utf-8").splitlines(), start=1) for script in SCRIPTS}
+    assert {script: found for script, lines in texts.items() if (found := hard(lines, HARD_IN_REWRITTEN))} == {}
 
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.parametrize("path", [*PAGES, *MODULES, *NOTEBOOKS], ids=name)
-def test_no_text_installs_batchtrain_from_an_index_where_the_name_is_not_ours(path: Path) -> None:
-    assert re.findall(r"pip install [^`\n&]*\bbatchtrain\b.*", path.read_text(encoding="utf-8")) == []
+def test_no_text_installs_batchtrain_from_an_index_where_the_name_is_not_ours() -> None:
+    installs = re.compile(r"pip install [^`\n&]*\bbatchtrain\b.*")
+    texts = {name(path): path.read_text(encoding="utf-8") for path in (*PAGES, *MODULES, *NOTEBOOKS)}
+    assert {path: found for path, text in texts.items() if (found := installs.findall(text))} == {}
+
+
+def test_no_line_of_javascript_has_more_than_120_columns() -> None:
+    scripts = [path for path in (ROOT / "batchtrain").rglob("*.js") if "uplot" not in path.parts]
+    lines = ((path.name, line) for path in scripts for line in path.read_text(encoding="utf-8").splitlines())
+    assert [(file, line) for file, line in lines if len(line) > 120] == []

@@ -122,7 +122,7 @@ def _given(subject: Subject) -> Iterator[tuple[Gang, Path, str, str]]:
         for name, block in gang.options.launches:
             if block.processes_per_node is not None:
                 text = str(block.processes_per_node).strip()
-                yield gang, (*gang.path, name, "processes_per_node"), text, name
+                yield gang, (*gang.path, *gang.options.path(name), "processes_per_node"), text, name
 
 
 def _processes(subject: Subject) -> Found:
@@ -213,7 +213,7 @@ def _network_direct(subject: Subject) -> Found:
                 continue
             what, key = (block.runtime, ("runtime",)) if isinstance(block, MpiBlock) else (name, ())
             yield (
-                (*path, name, *key),
+                (*path, *gang.path(name), *key),
                 f"the InfiniBand of {size.name} (Network Direct) works only with Intel MPI up to 2018; {what} uses tcp",
             )
 

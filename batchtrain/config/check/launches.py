@@ -13,7 +13,7 @@ from batchtrain.config.check.gangs import NESTED, OF_MPIS
 from batchtrain.config.check.subject import LONGEST_READ, Gang, Path, Subject, command_of
 from batchtrain.config.check.table import ERROR, JOBS, POOL, WARNING, Found, Rule
 from batchtrain.config.types import whole_number
-from batchtrain.frameworks import FRAMEWORKS
+from batchtrain.frameworks import FRAMEWORKS, plugins
 from batchtrain.frameworks.base import COMMAND, Nodes
 from batchtrain.frameworks.mpi import MPIS, MpiBlock, named_in
 
@@ -42,7 +42,7 @@ def _one_launch(subject: Subject) -> Found:
         names = [name for name, _ in gang.launches]
         if len(names) > 1:
             yield (
-                (*path, names[1]),
+                (*path, *gang.path(names[1])),
                 f"`{names[0]}` launches the command already; a command is launched in one way: keep one of"
                 f" {', '.join(f'`{name}`' for name in names)}",
             )
@@ -67,6 +67,37 @@ def _instead(block: Nodes, launcher: str) -> str:
     if launcher in OF_MPIS:
         return ", or an `mpi` block in place of this one"
     return ""
+
+
+# --- frameworks of other packages -----------------------------------------------------------------------------------
+
+
+def _plugins(subject: Subject) -> Found:
+    for gang in subject.gangs:
+        for name, settings in gang.options.framework.items():
+            path = (*gang.path, *gang.options.path(name))
+            if name in ("mpi", *FRAMEWORKS):
+                yield path, f"`{name}` is a block of `multi_instance` itself; write it beside `framework`, not below it"
+                continue
+            framework = plugins.kind_or_fault(name)
+            if isinstance(framework, str):
+                yield path, framework
+                continue
+            try:
+                block = plugins.block(name, settings)
+            except plugins.UnusableFramework:
+                from batchtrain.config import judge, schema  # jsonschema takes 60 ms and is needed only for a mistake
+
+                for flaw in judge.mistakes_of(framework, settings, path):
+                    yield flaw.path, f"{flaw.message}. {schema.advice(flaw).hint}".strip()
+                continue
+            for fault in block.faults(command_of(gang.task), subject.instances(gang)):
+                if fault.rule not in _COMMON_RULES:
+                    yield (*gang.task_path, "command") if fault.key == COMMAND else (*path, fault.key), fault.text
+
+
+_COMMON_RULES = ("launch-port", "processes-divide")
+"""The rules about faults of a block that any framework can have."""
 
 
 # --- what is the launcher's own -------------------------------------------------------------------------------------
@@ -109,7 +140,7 @@ def _over_gpus(subject: Subject) -> Found:
         key, each = _each(subject, gang, block)
         if gpus and each is not None and each > gpus:
             yield (
-                (*gang.path, block.name, key),
+                (*gang.path, *gang.options.path(block.name), key),
                 f"{each} processes a node, and {gpus} GPU{'s' if gpus > 1 else ''}: two processes cannot share a GPU"
                 f" (NCCL refuses it); write `auto` or at most {gpus}",
             )
@@ -137,7 +168,7 @@ def _faults(rule: str, subject: Subject) -> Found:
     for gang, block in _frameworks(subject):
         for fault in block.faults(command_of(gang.task), subject.instances(gang)):
             if fault.rule == rule:
-                path = (*gang.path, block.name, *filter(None, (fault.key,)))
+                path = (*gang.path, *gang.options.path(block.name), *filter(None, (fault.key,)))
                 yield (*gang.task_path, "command") if fault.key == COMMAND else path, fault.text
 
 
@@ -175,6 +206,8 @@ _LAUNCH = "batchtrain's node launcher"
 
 RULES = (
     Rule("gang-one-launch", ERROR, JOBS, "A command is launched in one way.", _LAUNCH, _one_launch),
+    Rule("framework-plugin", ERROR, JOBS, "The framework of another package can be loaded and fits its block.",
+         f"the entry-point group `{plugins.GROUP}`", _plugins),
     Rule("launcher-inside", ERROR, JOBS, "A command under a launcher starts no launcher.",
          f"{_LAUNCH}; it takes the place of torchrun, deepspeed, horovodrun and mpirun", _inside),
     Rule("environment-reserved", ERROR, JOBS, "Rank and rendezvous variables are not set by the user.",

@@ -12,8 +12,7 @@ BOTH = (*POOL, *JOBS)
 def _gangs(subject: Subject) -> Found:
     if subject.windows:
         for path, _, _, gang in subject.gangs:
-            names = [name for name, _ in gang.launches]
-            for where in [(*path, name) for name in names] or [path]:
+            for where in [(*path, *gang.path(name)) for name, _ in gang.launches] or [path]:
                 yield where, "the launch is a Linux shell script, but the nodes run Windows"
 
 

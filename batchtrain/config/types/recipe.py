@@ -142,8 +142,7 @@ SHOWN, LONGEST = 10, 160
 
 def _launch(gang: MultiInstance) -> str:
     """The name of the block that launches a gang."""
-    blocks = {name: getattr(gang, name) for name in gang.__struct_fields__}
-    return next((name for name, block in blocks.items() if hasattr(block, "processes_per_node")), "")
+    return next((name for name, _ in gang.launches), "")
 
 
 def _nodes(pool: Pool | None) -> str:

@@ -32,10 +32,17 @@ async function refusal(promise) {
 }
 
 async function pools() {
-  await batch.pool.add({ id: "pool", vmSize: "standard_d2_v3", targetDedicatedNodes: 1, virtualMachineConfiguration: machine });
+  await batch.pool.add({
+    id: "pool",
+    vmSize: "standard_d2_v3",
+    targetDedicatedNodes: 1,
+    virtualMachineConfiguration: machine,
+  });
   saw.pools = (await batch.pool.list()).map((pool) => pool.id);
   saw.exists = (await batch.pool.exists("pool")).body;
-  saw.poolExists = await refusal(batch.pool.add({ id: "pool", vmSize: "standard_d2_v3", virtualMachineConfiguration: machine }));
+  saw.poolExists = await refusal(
+    batch.pool.add({ id: "pool", vmSize: "standard_d2_v3", virtualMachineConfiguration: machine }),
+  );
   const nodes = await until(async () => {
     const found = await batch.computeNode.list("pool");
     return found.length === 1 && found[0].state === "idle" && found;

@@ -954,6 +954,8 @@ CASES = [
     # --- launches ---
     Case("gang-one-launch", "task.multi_instance.pytorch", "keep one of `mpi`",
          both(gang(), launched("pytorch")), launched("pytorch")),
+    Case("framework-plugin", "task.multi_instance.framework.mine", "in the group `batchtrain.frameworks`; install the",
+         launched("framework", mine={}), launched("framework")),
     Case("launcher-inside", "task.command", "`launcher: torchrun`",
          both(launched("pytorch"), task(command="torchrun --nproc-per-node 2 train.py")),
          both(launched("pytorch"), task(command="python train.py --note torchrun"))),

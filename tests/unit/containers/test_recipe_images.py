@@ -16,15 +16,12 @@ from batchtrain.emulator import server
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
-NAMED = {
-    image.rpartition("/")[2]
-    for place in shipped_recipes.every()
-    for image in load(place).recipe.resources.docker_images
-}
-
 
 def test_the_images_of_the_table_are_those_that_recipes_name() -> None:
-    assert set(RECIPE_IMAGES) == NAMED
+    recipes = [load(place).recipe for place in shipped_recipes.every()]
+    assert set(RECIPE_IMAGES) == {
+        image.rpartition("/")[2] for recipe in recipes for image in recipe.resources.docker_images
+    }
 
 
 @pytest.mark.parametrize("name", RECIPE_IMAGES)

@@ -196,6 +196,13 @@ def test_a_pools_packages_are_unpacked_at_boot_and_named_in_the_environment(shop
     assert run.environment["AZ_BATCH_APP_PACKAGE_ffmpeg_x_4"] == "/mnt/applications/ffmpeg-x/4"
 
 
+def test_a_package_that_was_deleted_is_still_named_for_the_node(shop: Stage) -> None:
+    (node,) = shop.pool(1, applicationPackageReferences=[{"applicationId": "blender", "version": "2.7"}])
+    shop.world.applications = tuple
+    spec = task_environment.node_spec(shop.world, shop.world.pool("pool"), node)
+    assert spec.packages == (Package("blender", "2.7"),)
+
+
 def test_a_package_s_variable_is_there_as_written_and_in_lower_case(shop: Stage) -> None:
     shop.pool(1)
     shop.job()

@@ -3,63 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import drive, http, jobs, pools, tasks
-from batchtrain.emulator.alarms import Alarms
-from batchtrain.emulator.clock import Clock
-from batchtrain.emulator.drive import Driver
-from batchtrain.emulator.reply import Call, Reply, Slice
-from batchtrain.emulator.store import Store
-from batchtrain.emulator.world import World
-from tests.emulation import POOL, START, FakeMachine, call
-
-Operation = Callable[[World, Call], Reply]
-
-
-class Account:
-    """A driver with a machine that runs no processes."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.store = Store(data_dir / "world.sqlite3")
-        self.machine = FakeMachine(data_dir)
-        self.world = World(seed="seed")
-        self.driver = Driver(self.world, self.store, self.machine, Alarms(Clock(lambda: START)))
-
-    def do(self, operation: Operation, *path: str, body: object = None) -> Reply:
-        return self.driver.change(lambda: operation(self.world, call(*path, body=body)))
-
-    async def begin(self, command: str, **pool: object) -> None:
-        """A pool of one node, a job and its task, which runs."""
-        self.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, **pool})
-        self.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
-        self.make(command)
-        await self.until(lambda: self.machine.runs)
-
-    def make(self, command: str) -> None:
-        self.do(tasks.create_task, "job", body={"id": "task", "commandLine": command})
-
-    async def until(self, holds: Callable[[], object]) -> None:
-        while not holds():
-            await asyncio.sleep(0.001)
-
-    def state(self) -> str:
-        return self.world.jobs["job"].tasks["task"].state
-
-
-def tell(data_dir: Path, story: Callable[[Account], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        account = Account(data_dir)
-        try:
-            await story(account)
-        finally:
-            await account.driver.stop()
-
-    asyncio.run(whole())
+from batchtrain.emulator import drive, http, jobs, nodes, pools, tasks, wire
+from batchtrain.emulator.injection import Injection
+from batchtrain.emulator.interface import Exit, NodeUnfit, NodeUp
+from batchtrain.emulator.pace import Pace
+from batchtrain.emulator.records import Node
+from batchtrain.emulator.reply import Slice
+from tests.emulation import POOL, START, Account, tell
 
 
 def test_what_could_not_be_stored_is_tried_again_and_then_carried_out(
@@ -155,5 +112,252 @@ def test_a_record_that_cannot_be_stored_does_not_stop_the_next(tmp_path: Path) -
         assert not account.world.take_changes()
         account.do(pools.create_pool, body=POOL)
         assert [change.kind for change in account.store.load()] == ["pool", "job"]
+
+    tell(tmp_path, story)
+
+
+# --- what the machine reports ----------------------------------------------------------------------------------------
+
+
+def node_of(account: Account) -> Node:
+    (node,) = account.world.pools["pool"].nodes.values()
+    return node
+
+
+async def reaches(account: Account, state: str) -> Node:
+    """The only node, when it has this state."""
+    await account.until(lambda: [state] == [node.state for node in account.world.pools["pool"].nodes.values()])
+    return node_of(account)
+
+
+def test_a_node_that_is_unfit_has_the_reason_of_the_machine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(account: Account) -> None:
+        async def boot(spec: object, lost: object) -> NodeUp:
+            raise NodeUnfit("ApplicationPackageError", "no such package")
+
+        account.machine.boot = boot  # type: ignore[method-assign]
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        node = await reaches(account, "unusable")
+        assert [(error["code"], error["message"]) for error in node.errors] == [
+            ("ApplicationPackageError", "no such package")
+        ]
+        assert f"node {node.id} is unusable: no such package" in caplog.messages
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_new_node_that_does_not_boot_is_given_up_with_its_reason(
+    fault: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(account: Account) -> None:
+        async def boot(spec: object, lost: object) -> NodeUp:
+            raise OSError("no space")
+
+        if fault:
+            account.world.injections.add(Injection(kind="boot-fails", resource="pools/pool/nodes/*"))
+        else:
+            account.machine.boot = boot  # type: ignore[method-assign]
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        await account.until(lambda: account.world.pools["pool"].record.resize_errors)
+        (error,) = account.world.pools["pool"].record.resize_errors
+        reason = "a fault was asked for (boot-fails)" if fault else "no space"
+        assert (error["code"], error["message"].partition(": ")[2]) == ("AllocationFailed", reason)
+        assert caplog.messages[-1].endswith(f" did not boot: {reason}")
+
+    tell(tmp_path, story)
+
+
+def test_a_node_that_is_up_or_dies_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(account: Account) -> None:
+        await account.begin("wait")
+        node, task = node_of(account), account.world.jobs["job"].tasks["task"]
+        await account.until(lambda: task.state == "running")
+        assert f"node {node.id} of pool pool is up at {node.address} (process)" in caplog.messages
+        account.machine._lost[node.id](node.id)
+        await account.machine.shutdown(node.id)
+        await account.until(lambda: task.requeues and node.boots == 2)
+        assert f"node {node.id} died" in caplog.messages
+
+    with caplog.at_level(logging.INFO):
+        tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("exit 3", "exit code 3"), ("fail BlobNotFound", "BlobNotFound: as asked"), ("exit 0", "")]
+)
+def test_a_start_task_that_fails_stops_its_node(
+    command: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(account: Account) -> None:
+        start = {"commandLine": command, "waitForSuccess": True}
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "startTask": start})
+        await reaches(account, "starttaskfailed" if words else "idle")
+        message = f"start task failed on {node_of(account).id}: {words}"
+        assert [one for one in caplog.messages if "start task" in one] == ([message] if words else [])
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("kind", ["preparation", "release"])
+def test_a_failing_preparation_or_release_is_logged_with_its_job_and_node(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(account: Account) -> None:
+        ends = {"preparation": "exit 0", "release": "exit 0", kind: "exit 4"}
+        body = {
+            "id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": ends["preparation"]},
+            "jobReleaseTask": {"commandLine": ends["release"]},
+        }  # fmt: skip
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        account.do(jobs.create_job, body=body)
+        account.make("exit 0")
+        if kind == "release":
+            await account.until(lambda: account.state() == "completed")
+            account.do(jobs.terminate_job, "job")
+        failed = f"{kind} task of job job failed on {{}}: exit code 4"
+        await account.until(lambda: account.machine.specs)
+        await account.until(lambda: failed.format(node_of(account).id) in caplog.messages)
+
+    tell(tmp_path, story)
+
+
+def test_a_preparation_that_is_called_off_is_ended_on_its_node(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        ended: list[tuple[str, str, float]] = []
+        end = account.machine.end
+
+        async def noted(node_id: str, scope: str, grace: float = 0.0) -> None:
+            ended.append((node_id, scope, grace))
+            await end(node_id, scope, grace)
+
+        account.machine.end = noted  # type: ignore[method-assign]
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": {"commandLine": "wait"}}
+        account.do(jobs.create_job, body=body)
+        account.make("exit 0")
+        await account.until(lambda: account.machine.runs)
+        node, (_, run) = node_of(account), account.machine.runs[0]
+        account.do(jobs.delete_job, "job")
+        await account.until(lambda: not account.world.jobs)
+        assert ended[0] == (node.id, run.scope, drive.GRACE)
+
+    tell(tmp_path, story)
+
+
+def test_a_command_that_the_machine_cannot_start_fails_with_its_reason(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        async def run(node_id: str, run: object) -> Exit:
+            raise RuntimeError("no more processes")
+
+        account.machine.run = run  # type: ignore[method-assign]
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        account.make("exit 0")
+        await account.until(lambda: account.state() == "completed")
+        failure = account.world.jobs["job"].tasks["task"].failure
+        assert failure is not None
+        assert (failure["code"], failure["category"]) == ("CommandLaunchFailed", "ServerError")
+        assert failure["message"] == "The command could not be launched: no more processes"
+
+    tell(tmp_path, story)
+
+
+def test_the_logs_of_a_node_are_sent_where_the_request_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(account: Account) -> None:
+        await account.begin("wait")
+        node, url = node_of(account), "https://store/logs?sig=x"
+        body = {"containerUrl": url, "startTime": "2026-11-21T09:00:00Z"}
+        account.do(nodes.upload_logs, "pool", node.id, body=body)
+        await account.until(lambda: account.machine.logs)
+        assert account.machine.logs[0][:2] == (node.id, url)
+
+        async def refused(*_: str) -> None:
+            raise OSError("refused")
+
+        account.machine.send_logs = refused  # type: ignore[method-assign]
+        account.do(nodes.upload_logs, "pool", node.id, body=body)
+        await account.until(lambda: f"the logs of node {node.id} were not uploaded: refused" in caplog.messages)
+
+    tell(tmp_path, story)
+
+
+def test_a_task_that_cannot_start_is_logged_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(account: Account) -> None:
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        settings = {"numberOfInstances": 2, "coordinationCommandLine": "exit 0"}
+        gang = {"id": "gang", "commandLine": "exit 0", "multiInstanceSettings": settings}
+        account.do(tasks.create_task, "job", body=gang)
+        start = "task gang of job job stays active: "
+        await account.until(lambda: any(message.startswith(start) for message in caplog.messages))
+
+    tell(tmp_path, story)
+
+
+# --- time and faults -------------------------------------------------------------------------------------------------
+
+
+def test_a_stepped_clock_lets_a_node_boot_after_exactly_its_time(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        account.world.pace = Pace(boot=(40, 40), removal=60)
+        account.driver.clock.turn("stepped")
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        await account.driver.advance(39 * wire.SECOND, 0.1)
+        assert node_of(account).state in ("creating", "starting")
+        await account.driver.advance(1 * wire.SECOND, 0.1)
+        assert node_of(account).state == "idle"
+        assert account.driver.clock() == START + 40 * wire.SECOND
+        account.do(pools.delete_pool, "pool")
+        await account.driver.advance(59 * wire.SECOND, 0.1)
+        assert account.world.pools
+        await account.driver.advance(1 * wire.SECOND, 0.1)
+        assert not account.world.pools
+        assert json.loads(account.store.meta("clock", ""))[0] == "stepped"
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(("pool", "state"), [("pool", "starttaskfailed"), ("other", "idle")])
+def test_a_fault_on_request_strikes_the_nodes_of_its_pool(pool: str, state: str, tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        fault = Injection(kind="start-task-fails", resource=f"pools/{pool}/nodes/*", exit_code=7)
+        account.world.injections.add(fault)
+        start = {"commandLine": "exit 0", "waitForSuccess": True}
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1, "startTask": start})
+        await reaches(account, state)
+
+    tell(tmp_path, story)
+
+
+def test_a_slow_node_starts_its_commands_later(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        account.driver.clock.turn("stepped")
+        account.world.injections.add(Injection(kind="node-slow", seconds=30, count=1))
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        account.make("exit 0")
+        await account.driver.advance(29 * wire.SECOND, 0.1)
+        assert account.machine.runs == []
+        await account.driver.advance(1 * wire.SECOND, 0.1)
+        await account.until(lambda: account.state() == "completed")
+
+    tell(tmp_path, story)
+
+
+def test_a_preempted_node_is_told_before_and_the_notice_goes_with_it(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        await account.begin("wait", targetLowPriorityNodes=1, targetDedicatedNodes=0)
+        node = node_of(account)
+        notice = Path(node.root) / drive.EVENTS
+        notice.parent.mkdir(exist_ok=True)
+        account.driver.clock.turn("stepped")
+        await account.driver.announce(node.id, 0, 30)
+        (event,) = json.loads(notice.read_text())["Events"]
+        assert (event["EventType"], event["Resources"], event["EventId"]) == ("Preempt", [node.id], node.id[-36:])
+        await account.driver.advance(29 * wire.SECOND, 0.1)
+        assert (account.state(), notice.exists()) == ("running", True)
+        await account.driver.advance(1 * wire.SECOND, 0.1)
+        assert (account.world.jobs["job"].tasks["task"].requeues, notice.exists()) == (1, False)
 
     tell(tmp_path, story)

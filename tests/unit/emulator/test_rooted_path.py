@@ -32,6 +32,17 @@ def read(files: RootedPath, path: str) -> str:
         return file.read()
 
 
+def test_a_path_leads_over_as_many_links_as_on_linux_and_no_more(node: Path) -> None:
+    target = "data/file"
+    for number in range(rooted_path.MOST_LINKS + 1):
+        (node / f"link-{number}").symlink_to(target)
+        target = f"link-{number}"
+    files = RootedPath(node)
+    assert read(files, f"link-{rooted_path.MOST_LINKS - 1}") == "inside"
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        files.open(f"link-{rooted_path.MOST_LINKS}")
+
+
 # Links ---------------------------------------------------------------------------------------------------------------
 
 

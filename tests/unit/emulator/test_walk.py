@@ -13,6 +13,8 @@ from batchtrain.emulator.machine import walk as walks
 from batchtrain.emulator.machine.rooted_path import LeadsOut, RootedPath
 from batchtrain.emulator.machine.walk import Walk, Walks
 
+pytestmark = pytest.mark.usefixtures("_closes_all_files")
+
 NAMES = ["a", "a/1", "a/1/x", "a/1/y", "a/2", "a-b", "b", "b/c", "b/c/d", "b/c/d/e", "b/z", "empty", "link", "z"]
 """Directories are those that something is below, and `empty`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 
 import pytest
@@ -85,7 +86,10 @@ def test_a_retry_that_appends_to_the_file_repeats_nothing(follower: Follower, fi
     assert after(follower, file, LONG + LONG) == LONG.splitlines()
 
 
-BIG = b"".join(b"line %d \xc3\xb6\n" % number for number in range(RANGE // 6))
+@cache
+def large() -> bytes:
+    """A file of several ranges."""
+    return b"".join(b"line %d \xc3\xb6\n" % number for number in range(RANGE // 6))
 
 
 def _read(file: File, follower: Follower) -> list[str]:
@@ -100,14 +104,14 @@ def _followed(file: File, follower: Follower) -> list[str]:
 def test_a_large_file_comes_in_ranges_and_no_answer_is_larger_than_one(
     file: File, follower: Follower, read: Callable[[File, Follower], list[str]]
 ) -> None:
-    file.content = BIG
-    assert read(file, follower) == BIG.decode().splitlines()
+    file.content = large()
+    assert read(file, follower) == large().decode().splitlines()
     assert max(file.bodies) <= RANGE + files.COMPARED
-    assert len(file.bodies) == len(BIG) // RANGE + 1
+    assert len(file.bodies) == len(large()) // RANGE + 1
 
 
 def test_the_bytes_of_a_large_file_are_those_of_its_ranges(file: File) -> None:
-    file.content = BIG[: 2 * RANGE]
+    file.content = large()[: 2 * RANGE]
     content = list(files.blocks(CLIENT, task_tree("j", "t"), "stdout.txt"))
     assert [len(block) for block in content] == [RANGE, RANGE]
     assert b"".join(content) == file.content
@@ -117,14 +121,14 @@ def test_the_bytes_of_a_large_file_are_those_of_its_ranges(file: File) -> None:
 def test_a_fault_between_two_ranges_loses_and_repeats_no_line(
     file: File, follower: Follower, fault: ServiceError
 ) -> None:
-    file.content, file.fault = BIG, fault
+    file.content, file.fault = large(), fault
     lines: list[str] = []
     try:
         lines.extend(follower.new_lines("n0"))
     except Unreachable:
         assert not isinstance(fault, NotFound)
     lines += follower.new_lines("n0", last=True)
-    assert lines == BIG.decode().splitlines()
+    assert lines == large().decode().splitlines()
 
 
 @pytest.mark.parametrize("text", ["a\r\nb\r\n", "a\x0cb\u2028c", "\n\n", "a\r" * 5, "", "no end"])

@@ -6,20 +6,42 @@ import { h } from "./dom.js";
 /** Buttons that ask first; nothing where the dashboard is read-only. */
 export function actions(context, ...items) {
   if (!context.account.changes) return null;
-  return h("div", { class: "actions" }, items.map(([label, question, path, fields]) =>
-    h("button", { type: "button", class: "small", onclick: () => ask(label, question, path, fields ?? {}) }, label)));
+  return h(
+    "div",
+    { class: "actions" },
+    items.map(([label, question, path, fields]) =>
+      h("button", { type: "button", class: "small", onclick: () => ask(label, question, path, fields ?? {}) }, label),
+    ),
+  );
 }
 
 function ask(label, question, path, fields) {
-  const inputs = Object.entries(fields).map(([name, value]) => h("input", { type: "number", min: "0", name, value: String(value), "aria-label": name }));
+  const inputs = Object.entries(fields).map(([name, value]) =>
+    h("input", { type: "number", min: "0", name, value: String(value), "aria-label": name }),
+  );
   const answer = h("p", { role: "alert" });
   const dialog = h("dialog", { "aria-label": label });
   const send = async () => {
     const body = Object.fromEntries(inputs.map((input) => [input.name, Number(input.value)]));
-    try { await post(path, body); dialog.close(); } catch (error) { answer.textContent = error.message; }
+    try {
+      await post(path, body);
+      dialog.close();
+    } catch (error) {
+      answer.textContent = error.message;
+    }
   };
-  dialog.append(h("h2", null, label), h("p", null, question), ...inputs.map((input) => h("p", null, h("label", null, `${input.name} nodes `, input))), answer,
-    h("p", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), h("button", { type: "button", class: "danger", onclick: send }, label)));
+  dialog.append(
+    h("h2", null, label),
+    h("p", null, question),
+    ...inputs.map((input) => h("p", null, h("label", null, `${input.name} nodes `, input))),
+    answer,
+    h(
+      "p",
+      { class: "actions" },
+      h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+      h("button", { type: "button", class: "danger", onclick: send }, label),
+    ),
+  );
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

@@ -1,22 +1,32 @@
 // The API: documents, changes, and the stream of what is watched.
 
 export class Failed extends Error {
-  constructor(status, message) { super(message); this.status = status; }
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
 }
 
 async function checked(answer) {
   if (answer.ok) return answer;
   let message = `the dashboard answers ${answer.status}`;
-  try { message = (await answer.json()).error ?? message; } catch { /* no JSON: the status says enough */ }
+  try {
+    message = (await answer.json()).error ?? message;
+  } catch {
+    /* no JSON: the status says enough */
+  }
   throw new Failed(answer.status, message);
 }
 
 export const url = (path) => `/api/v1${path}`;
 export const get = async (path) => (await checked(await fetch(url(path)))).json();
-export const part = async (path, start, end) => checked(await fetch(url(path), { headers: { Range: `bytes=${start}-${end - 1}` } }));
-export const post = async (path, body) => checked(await fetch(url(path), { method: "POST", body: JSON.stringify(body ?? {}) }));
+export const part = async (path, start, end) =>
+  checked(await fetch(url(path), { headers: { Range: `bytes=${start}-${end - 1}` } }));
+export const post = async (path, body) =>
+  checked(await fetch(url(path), { method: "POST", body: JSON.stringify(body ?? {}) }));
 
-const FIRST_PAUSE = 300, LONGEST_PAUSE = 5000;
+const FIRST_PAUSE = 300,
+  LONGEST_PAUSE = 5000;
 
 /** One event stream. It is closed while the page is hidden, and goes on where it stopped. */
 export class Stream {
@@ -74,7 +84,9 @@ export class Stream {
   }
 
   take(event) {
-    const fields = Object.fromEntries(event.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+    const fields = Object.fromEntries(
+      event.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
+    );
     if (fields.id) this.position = fields.id;
     if (fields.data) this.handlers[fields.event](JSON.parse(fields.data));
   }

@@ -10,9 +10,16 @@ import * as runs from "./runs.js";
 import * as task from "./task.js";
 
 const PAGES = [
-  ["/", overview.page], ["/pools", pools.list], ["/pools/:pool", pools.pool], ["/pools/:pool/nodes/:node", pools.node],
-  ["/jobs", jobs.list], ["/jobs/:job", jobs.job], ["/jobs/:job/tasks/:task", task.page],
-  ["/runs", runs.list], ["/runs/compare", runs.compare], ["/runs/:run", runs.run],
+  ["/", overview.page],
+  ["/pools", pools.list],
+  ["/pools/:pool", pools.pool],
+  ["/pools/:pool/nodes/:node", pools.node],
+  ["/jobs", jobs.list],
+  ["/jobs/:job", jobs.job],
+  ["/jobs/:job/tasks/:task", task.page],
+  ["/runs", runs.list],
+  ["/runs/compare", runs.compare],
+  ["/runs/:run", runs.run],
 ];
 const main = document.getElementById("main");
 const live = document.getElementById("live");
@@ -24,16 +31,23 @@ let current = null;
 
 function matched(pathname) {
   for (const [pattern, page] of PAGES) {
-    const names = pattern.split("/"), parts = pathname.split("/");
+    const names = pattern.split("/"),
+      parts = pathname.split("/");
     if (names.length !== parts.length) continue;
     const params = {};
-    if (names.every((name, at) => (name.startsWith(":") ? parts[at] && (params[name.slice(1)] = decodeURIComponent(parts[at])) : name === parts[at])))
+    if (
+      names.every((name, at) =>
+        name.startsWith(":")
+          ? parts[at] && (params[name.slice(1)] = decodeURIComponent(parts[at]))
+          : name === parts[at],
+      )
+    )
       return [page, params];
   }
   return [{ title: () => "Not found", topics: () => ({}), render: () => h("p", null, "There is no such page.") }, {}];
 }
 
-/** What a page gets: names and query of its address, the data that it watches, and components that render themselves. */
+/** What a page gets: names and query of its address, the data it watches, and components that render themselves. */
 class Context {
   constructor(params) {
     this.params = params;
@@ -45,12 +59,16 @@ class Context {
     this.came = new Set();
   }
 
-  get query() { return new URLSearchParams(location.search); }
+  get query() {
+    return new URLSearchParams(location.search);
+  }
 
   /** The address of this page with other values in its query. */
   with(values) {
     const query = this.query;
-    for (const [name, value] of Object.entries(values)) if (value === null || value === "") query.delete(name); else query.set(name, value);
+    for (const [name, value] of Object.entries(values))
+      if (value === null || value === "") query.delete(name);
+      else query.set(name, value);
     const text = query.toString();
     return location.pathname + (text ? `?${text}` : "");
   }
@@ -65,7 +83,16 @@ class Context {
   once(path) {
     if (!(path in this.loaded)) {
       this.loaded[path] = undefined;
-      get(path).then((value) => { this.loaded[path] = value; draw(); }, (error) => { this.trouble[path] = error.message; draw(); });
+      get(path).then(
+        (value) => {
+          this.loaded[path] = value;
+          draw();
+        },
+        (error) => {
+          this.trouble[path] = error.message;
+          draw();
+        },
+      );
     }
     return this.loaded[path];
   }
@@ -100,10 +127,26 @@ function follow() {
     current.topics = JSON.stringify(list);
     current.at = {};
     current.stream = new Stream(list, {
-      news: ({ topic, at, value }) => { mine.at[topic] = at; mine.lost = null; context.trouble[names[topic]] = ""; take(context, page, names[topic], value); },
-      trouble: ({ topic, value }) => { context.trouble[names[topic]] = value; draw(); },
-      beat: (ages) => { Object.assign(mine.at, ages); mine.lost = null; beat(); },
-      lost: (error) => { mine.lost = error; if (error.status === 401) signIn(); else draw(); },
+      news: ({ topic, at, value }) => {
+        mine.at[topic] = at;
+        mine.lost = null;
+        context.trouble[names[topic]] = "";
+        take(context, page, names[topic], value);
+      },
+      trouble: ({ topic, value }) => {
+        context.trouble[names[topic]] = value;
+        draw();
+      },
+      beat: (ages) => {
+        Object.assign(mine.at, ages);
+        mine.lost = null;
+        beat();
+      },
+      lost: (error) => {
+        mine.lost = error;
+        if (error.status === 401) signIn();
+        else draw();
+      },
     });
   }
   draw();
@@ -128,7 +171,10 @@ function draw() {
     const { page, context } = current;
     const fresh = h("main", { id: "main", tabindex: "-1" }, page.render(context));
     morph(main, fresh, (name) => context.components.get(name).node);
-    main.toggleAttribute("data-ready", Object.keys(page.topics(context)).every((name) => context.came.has(name) || context.trouble[name]));
+    main.toggleAttribute(
+      "data-ready",
+      Object.keys(page.topics(context)).every((name) => context.came.has(name) || context.trouble[name]),
+    );
     document.title = `${page.title(context)} · batchtrain`;
     beat();
   });
@@ -139,19 +185,30 @@ function beat() {
   const ages = Object.values(current?.at ?? {}).filter(Boolean);
   const age = ages.length ? Date.now() / 1000 - Math.min(...ages) : null;
   const trouble = Object.values(current?.context.trouble ?? {}).some(Boolean);
-  const text = lost ? "the dashboard does not answer; trying again" : age === null ? "" : age > AGE_SHOWN || trouble ? `as of ${Math.round(age)} s ago` : "live";
+  const text = lost
+    ? "the dashboard does not answer; trying again"
+    : age === null
+      ? ""
+      : age > AGE_SHOWN || trouble
+        ? `as of ${Math.round(age)} s ago`
+        : "live";
   if (live.textContent !== text) live.textContent = text;
   live.className = lost || trouble ? "bad" : text === "live" ? "good" : "";
 }
 
-setInterval(() => { if (current && !document.hidden) draw(); }, 10000);
+setInterval(() => {
+  if (current && !document.hidden) draw();
+}, 10000);
 
 // --- sign-in --------------------------------------------------------------------------------------------------------
 
 async function start(token = new URLSearchParams(location.hash.slice(1)).get("token")) {
   if (token) history.replaceState(null, "", location.pathname + location.search);
   try {
-    if (token) await post("/session", { token }).catch((error) => { if (!(error instanceof Failed)) throw error; });
+    if (token)
+      await post("/session", { token }).catch((error) => {
+        if (!(error instanceof Failed)) throw error;
+      });
     account = await get("/account");
   } catch (error) {
     if (error.status === 401) return signIn();
@@ -169,29 +226,86 @@ function signIn() {
   const submit = async (event) => {
     event.preventDefault();
     const token = field.value.includes("token=") ? field.value.split("token=")[1] : field.value;
-    try { await post("/session", { token: token.trim() }); start(); } catch (error) { answer.textContent = error.message; }
+    try {
+      await post("/session", { token: token.trim() });
+      start();
+    } catch (error) {
+      answer.textContent = error.message;
+    }
   };
-  main.replaceChildren(h("section", { class: "card narrow" }, h("h1", null, "Sign in"),
-    h("p", null, "Open the link that ", command("batchtrain dashboard"), " printed, or paste it here. Each start of the dashboard has a new one."),
-    h("form", { onsubmit: submit }, h("label", null, "Link or token ", field), h("button", { type: "submit" }, "Sign in")), answer));
+  main.replaceChildren(
+    h(
+      "section",
+      { class: "card narrow" },
+      h("h1", null, "Sign in"),
+      h(
+        "p",
+        null,
+        "Open the link that ",
+        command("batchtrain dashboard"),
+        " printed, or paste it here. Each start of the dashboard has a new one.",
+      ),
+      h(
+        "form",
+        { onsubmit: submit },
+        h("label", null, "Link or token ", field),
+        h("button", { type: "submit" }, "Sign in"),
+      ),
+      answer,
+    ),
+  );
 }
 
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest?.("a[href]");
-  if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (
+    !anchor ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey
+  )
+    return;
   const to = new URL(anchor.href);
-  if (to.origin !== location.origin || anchor.hasAttribute("download") || to.pathname.startsWith("/api/") || anchor.getAttribute("href").startsWith("#")) return;
+  if (
+    to.origin !== location.origin ||
+    anchor.hasAttribute("download") ||
+    to.pathname.startsWith("/api/") ||
+    anchor.getAttribute("href").startsWith("#")
+  )
+    return;
   event.preventDefault();
   const same = to.pathname === location.pathname;
   history.pushState(null, "", to.pathname + to.search);
   if (same) follow();
-  else { show(); main.focus({ preventScroll: true }); scrollTo(0, 0); }
+  else {
+    show();
+    main.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
 });
-addEventListener("popstate", () => (matched(location.pathname)[0] === current?.page && JSON.stringify(matched(location.pathname)[1]) === JSON.stringify(current.context.params) ? follow() : show()));
+addEventListener("popstate", () =>
+  matched(location.pathname)[0] === current?.page &&
+  JSON.stringify(matched(location.pathname)[1]) === JSON.stringify(current.context.params)
+    ? follow()
+    : show(),
+);
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.target.matches?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (
+    event.key !== "/" ||
+    event.target.matches?.("input, textarea, select") ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey
+  )
+    return;
   const field = document.querySelector("main input[type=search]");
-  if (field) { event.preventDefault(); field.focus(); }
+  if (field) {
+    event.preventDefault();
+    field.focus();
+  }
 });
 
 start();

@@ -9,9 +9,13 @@ export function h(tag, attributes, ...children) {
     if (value === null || value === undefined || value === false) continue;
     if (HANDLERS.includes(name)) node[name] = value;
     else if (name === "style") for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
-    else if (name === "value") { node.value = value; node.setAttribute("value", value); }
-    else if (name === "checked" || name === "open") { node[name] = value; node.setAttribute(name, ""); }
-    else node.setAttribute(name, value === true ? "" : value);
+    else if (name === "value") {
+      node.value = value;
+      node.setAttribute("value", value);
+    } else if (name === "checked" || name === "open") {
+      node[name] = value;
+      node.setAttribute(name, "");
+    } else node.setAttribute(name, value === true ? "" : value);
   }
   add(node, children);
   return node;
@@ -45,16 +49,22 @@ export function morph(old, fresh, components) {
       at = next;
     } else {
       const later = key(node) ? [...old.children].find((child) => key(child) === key(node)) : null;
-      if (later && at) { old.insertBefore(later, at); if (!kept) morph(later, node, components); }
-      else old.insertBefore(place(node, components), at);
+      if (later && at) {
+        old.insertBefore(later, at);
+        if (!kept) morph(later, node, components);
+      } else old.insertBefore(place(node, components), at);
     }
   }
-  while (at) { const next = at.nextSibling; at.remove(); at = next; }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
 }
 
 function key(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return undefined;
-  return node.hasAttribute("keep") ? `keep:${node.getAttribute("keep")}` : node.getAttribute("key") ?? undefined;
+  return node.hasAttribute("keep") ? `keep:${node.getAttribute("keep")}` : (node.getAttribute("key") ?? undefined);
 }
 
 /** A new subtree with the components in place of their stand-ins. */
@@ -71,7 +81,8 @@ function place(node, components) {
 
 function attributes(old, fresh) {
   for (const { name } of [...old.attributes])
-    if (name !== "style" && name !== "open" && name !== "data-ready" && !fresh.hasAttribute(name)) old.removeAttribute(name);
+    if (name !== "style" && name !== "open" && name !== "data-ready" && !fresh.hasAttribute(name))
+      old.removeAttribute(name);
   for (const { name, value } of fresh.attributes)
     if (name !== "style" && name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   if (old.style.cssText !== fresh.style.cssText) old.style.cssText = fresh.style.cssText;

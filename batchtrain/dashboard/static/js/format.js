@@ -23,13 +23,18 @@ export function ago(time, now = Date.now()) {
   return hours < 36 ? `${hours} h ago` : `${Math.round(hours / 24)} d ago`;
 }
 
-export const moment = (time) => (time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "");
+export const moment = (time) =>
+  time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "";
 
 export function bytes(count) {
   if (count < 1024) return `${count} B`;
   const units = ["kB", "MB", "GB", "TB"];
-  let value = count, unit = -1;
-  do { value /= 1024; unit += 1; } while (value >= 1024 && unit < units.length - 1);
+  let value = count,
+    unit = -1;
+  do {
+    value /= 1024;
+    unit += 1;
+  } while (value >= 1024 && unit < units.length - 1);
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
 }
 
@@ -40,11 +45,16 @@ export function number(value) {
 }
 
 /** An amount: with two decimals, and small ones with two digits. */
-export const money = (amount, currency) => `${amount >= 0.1 || !amount ? amount.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) : Number(amount.toPrecision(2))} ${currency}`;
+export function money(amount, currency) {
+  const cents = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
+  const text = amount >= 0.1 || !amount ? amount.toLocaleString("en-US", cents) : Number(amount.toPrecision(2));
+  return `${text} ${currency}`;
+}
 
 export const count = (value) => (value ?? 0).toLocaleString("en-US");
 
 export const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
 
 /** Seconds that something lasted, or has lasted until now. */
-export const lasted = (start, end) => (start ? ((end ? Date.parse(end) : Date.now()) - Date.parse(start)) / 1000 : null);
+export const lasted = (start, end) =>
+  start ? ((end ? Date.parse(end) : Date.now()) - Date.parse(start)) / 1000 : null;

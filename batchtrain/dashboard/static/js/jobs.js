@@ -4,30 +4,97 @@ import { actions } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, lasted, short } from "./format.js";
 import { jobRow } from "./overview.js";
-import { crumbs, document_, empty, facts, head, kind, link, more, outcome, path, right, row, state, table, tabs, taskBar, trouble, when } from "./parts.js";
+import {
+  crumbs,
+  document_,
+  empty,
+  facts,
+  head,
+  kind,
+  link,
+  more,
+  outcome,
+  path,
+  right,
+  row,
+  state,
+  table,
+  tabs,
+  taskBar,
+  trouble,
+  when,
+} from "./parts.js";
 
-const search = (context, name, label) => h("label", { class: "search" }, `${label} `, h("input", { type: "search", name, value: context.query.get(name) ?? "", placeholder: "begins with…", oninput: (event) => context.set({ [name]: event.target.value, skip: "" }) }));
+const search = (context, name, label) =>
+  h(
+    "label",
+    { class: "search" },
+    `${label} `,
+    h("input", {
+      type: "search",
+      name,
+      value: context.query.get(name) ?? "",
+      placeholder: "begins with…",
+      oninput: (event) => context.set({ [name]: event.target.value, skip: "" }),
+    }),
+  );
 
 function asked(context, path_, ...names) {
-  const query = new URLSearchParams(names.map((name) => [name, context.query.get(name) ?? ""]).filter(([, value]) => value)).toString();
+  const query = new URLSearchParams(
+    names.map((name) => [name, context.query.get(name) ?? ""]).filter(([, value]) => value),
+  ).toString();
   return path_ + (query ? `?${query}` : "");
 }
 
-const chips = (context, label, items) => h("nav", { class: "chips", "aria-label": label }, items.map(([text, value, number, chosen]) =>
-  h("a", { class: `chip${value === "failed" && number ? " bad" : ""}`, href: context.with({ state: value, skip: "" }), "aria-current": chosen ? "true" : null }, text, number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`))));
+const chips = (context, label, items) =>
+  h(
+    "nav",
+    { class: "chips", "aria-label": label },
+    items.map(([text, value, number, chosen]) =>
+      h(
+        "a",
+        {
+          class: `chip${value === "failed" && number ? " bad" : ""}`,
+          href: context.with({ state: value, skip: "" }),
+          "aria-current": chosen ? "true" : null,
+        },
+        text,
+        number === null || number === undefined ? null : h("span", { class: "quiet" }, ` ${count(number)}`),
+      ),
+    ),
+  );
 
 export const list = {
   title: () => "Jobs",
   topics: (context) => (context.account.endpoint ? { jobs: asked(context, "/jobs", "state", "prefix", "skip") } : {}),
   render(context) {
     const jobs = context.data.jobs ?? (context.account.endpoint ? null : { rows: [] });
-    const chosen = context.query.get("state") ?? "", filtered = chosen || context.query.get("prefix");
+    const chosen = context.query.get("state") ?? "",
+      filtered = chosen || context.query.get("prefix");
     return [
-      head("Jobs"), trouble(context.trouble.jobs),
-      h("div", { class: "filters" }, chips(context, "State", [["All", "", null, !chosen], ["Active", "active", null, chosen === "active"], ["Disabled", "disabled", null, chosen === "disabled"], ["Completed", "completed", null, chosen === "completed"]]), search(context, "prefix", "Id")),
-      !jobs ? h("p", { class: "quiet" }, "Loading…")
-      : jobs.rows.length ? [table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"), more(context, jobs.next, jobs.rows.length)]
-      : filtered ? h("p", { class: "quiet" }, "No job matches.") : empty("There are no jobs. Start one:", ...context.account.start),
+      head("Jobs"),
+      trouble(context.trouble.jobs),
+      h(
+        "div",
+        { class: "filters" },
+        chips(context, "State", [
+          ["All", "", null, !chosen],
+          ["Active", "active", null, chosen === "active"],
+          ["Disabled", "disabled", null, chosen === "disabled"],
+          ["Completed", "completed", null, chosen === "completed"],
+        ]),
+        search(context, "prefix", "Id"),
+      ),
+      !jobs
+        ? h("p", { class: "quiet" }, "Loading…")
+        : jobs.rows.length
+          ? [
+              table(["Job", "State", "Tasks", "Pool", "Time"], jobs.rows.map(jobRow), "Jobs"),
+              more(context, jobs.next, jobs.rows.length),
+            ]
+          : filtered
+            ? h("p", { class: "quiet" }, "No job matches.")
+            : empty("There are no jobs. Start one:", ...context.account.start),
     ];
   },
 };
@@ -35,60 +102,118 @@ export const list = {
 export const job = {
   title: (context) => context.params.job,
   topics(context) {
-    const base = path("jobs", context.params.job), view = context.query.get("view") ?? "tasks";
+    const base = path("jobs", context.params.job),
+      view = context.query.get("view") ?? "tasks";
     const topics = { job: base };
     if (view === "tasks") topics.tasks = asked(context, `${base}/tasks`, "state", "prefix", "skip");
     if (view === "timeline") topics.timeline = `${base}/timeline`;
     return topics;
   },
   render(context) {
-    const seen = context.data.job, name = context.params.job, view = context.query.get("view") ?? "tasks";
-    const base = path("jobs", name), tab = (value) => context.with({ view: value, state: "", prefix: "", skip: "" });
+    const seen = context.data.job,
+      name = context.params.job,
+      view = context.query.get("view") ?? "tasks";
+    const base = path("jobs", name),
+      tab = (value) => context.with({ view: value, state: "", prefix: "", skip: "" });
     return [
       crumbs(link("/jobs", "Jobs")),
-      head(name, seen && state(seen.state), actions(context,
-        seen?.state === "disabled" ? ["Enable", `Enable job ${name}?`, `${base}/enable`] : ["Disable", `Disable job ${name}? Its running tasks are requeued.`, `${base}/disable`],
-        ["Terminate", `Terminate job ${name}? Its running tasks end.`, `${base}/terminate`], ["Delete", `Delete job ${name} with its tasks and their files?`, `${base}/delete`])),
+      head(
+        name,
+        seen && state(seen.state),
+        actions(
+          context,
+          seen?.state === "disabled"
+            ? ["Enable", `Enable job ${name}?`, `${base}/enable`]
+            : ["Disable", `Disable job ${name}? Its running tasks are requeued.`, `${base}/disable`],
+          ["Terminate", `Terminate job ${name}? Its running tasks end.`, `${base}/terminate`],
+          ["Delete", `Delete job ${name} with its tasks and their files?`, `${base}/delete`],
+        ),
+      ),
       trouble(context.trouble.job),
       seen && summary(seen),
-      tabs("Views of the job", [["Tasks", tab(""), view === "tasks"], ["Timeline", tab("timeline"), view === "timeline"], ["Request", tab("request"), view === "request"]]),
+      tabs("Views of the job", [
+        ["Tasks", tab(""), view === "tasks"],
+        ["Timeline", tab("timeline"), view === "timeline"],
+        ["Request", tab("request"), view === "request"],
+      ]),
       view === "timeline" ? timeline(context) : view === "request" ? request(context) : tasks(context, seen),
     ];
   },
 };
 
 function summary(seen) {
-  const total = (seen.active ?? 0) + (seen.running ?? 0) + (seen.succeeded ?? 0) + (seen.failed ?? 0), done = (seen.succeeded ?? 0) + (seen.failed ?? 0);
+  const total = (seen.active ?? 0) + (seen.running ?? 0) + (seen.succeeded ?? 0) + (seen.failed ?? 0),
+    done = (seen.succeeded ?? 0) + (seen.failed ?? 0);
   return [
     h("p", { class: "progress" }, taskBar(seen), h("span", null, `${count(done)} of ${count(total)} tasks done`)),
-    facts({ Pool: seen.pool && link(path("pools", seen.pool), seen.pool), Created: when(seen.created), Time: duration(lasted(seen.created, seen.ended)), Ended: seen.ended && when(seen.ended), Reason: seen.reason, "Recorded run": seen.run && link(path("runs", seen.run), seen.run) }),
+    facts({
+      Pool: seen.pool && link(path("pools", seen.pool), seen.pool),
+      Created: when(seen.created),
+      Time: duration(lasted(seen.created, seen.ended)),
+      Ended: seen.ended && when(seen.ended),
+      Reason: seen.reason,
+      "Recorded run": seen.run && link(path("runs", seen.run), seen.run),
+    }),
   ];
 }
 
 function tasks(context, seen) {
-  const page = context.data.tasks, chosen = context.query.get("state") ?? "";
+  const page = context.data.tasks,
+    chosen = context.query.get("state") ?? "";
   const all = seen && seen.active + seen.running + seen.succeeded + seen.failed;
   const rows = page?.rows;
   return [
-    h("div", { class: "filters" }, chips(context, "State", [["All", "", all, !chosen], ["Failed", "failed", seen?.failed, chosen === "failed"], ["Running", "running", seen?.running, chosen === "running"], ["Active", "active", seen?.active, chosen === "active"], ["Succeeded", "succeeded", seen?.succeeded, chosen === "succeeded"]]), search(context, "prefix", "Task")),
+    h(
+      "div",
+      { class: "filters" },
+      chips(context, "State", [
+        ["All", "", all, !chosen],
+        ["Failed", "failed", seen?.failed, chosen === "failed"],
+        ["Running", "running", seen?.running, chosen === "running"],
+        ["Active", "active", seen?.active, chosen === "active"],
+        ["Succeeded", "succeeded", seen?.succeeded, chosen === "succeeded"],
+      ]),
+      search(context, "prefix", "Task"),
+    ),
     trouble(context.trouble.tasks),
-    !page ? h("p", { class: "quiet" }, "Loading…")
-    : rows.length ? [table(["Task", "State", "#Exit code", "#Time", "Node", "Failure"], rows.map((task) => taskRow(context, task)), "Tasks"), more(context, page.next, rows.length)]
-    : h("p", { class: "quiet" }, all ? "No task matches." : "This job has no tasks yet."),
+    !page
+      ? h("p", { class: "quiet" }, "Loading…")
+      : rows.length
+        ? [
+            table(
+              ["Task", "State", "#Exit code", "#Time", "Node", "Failure"],
+              rows.map((task) => taskRow(context, task)),
+              "Tasks",
+            ),
+            more(context, page.next, rows.length),
+          ]
+        : h("p", { class: "quiet" }, all ? "No task matches." : "This job has no tasks yet."),
   ];
 }
 
-const taskRow = (context, task) => row(task.id, [
-  link(path("jobs", context.params.job, "tasks", task.id), task.id), outcome(task), right(task.exit_code ?? ""), right(duration(task.seconds ?? lasted(task.started))),
-  task.node ? link(path("pools", task.pool, "nodes", task.node), short(task.node)) : "", h("span", { class: "cut", title: task.failure ?? "" }, task.failure ?? ""),
-]);
+const taskRow = (context, task) =>
+  row(task.id, [
+    link(path("jobs", context.params.job, "tasks", task.id), task.id),
+    outcome(task),
+    right(task.exit_code ?? ""),
+    right(duration(task.seconds ?? lasted(task.started))),
+    task.node ? link(path("pools", task.pool, "nodes", task.node), short(task.node)) : "",
+    h("span", { class: "cut", title: task.failure ?? "" }, task.failure ?? ""),
+  ]);
 
 function request(context) {
   const found = context.once(`${path("jobs", context.params.job)}/plan`);
-  if (!found) return trouble(context.trouble[`${path("jobs", context.params.job)}/plan`]) || h("p", { class: "quiet" }, "Loading…");
+  if (!found)
+    return (
+      trouble(context.trouble[`${path("jobs", context.params.job)}/plan`]) || h("p", { class: "quiet" }, "Loading…")
+    );
   return [
     h("p", { class: "quiet" }, "What the service keeps of the requests; secrets are masked."),
-    document_("Job", found.job), found.tasks.map((task) => [document_(`Task ${task.id}`, task), task.commandLine ? document_(`Command of ${task.id}`, task.commandLine) : null]),
+    document_("Job", found.job),
+    found.tasks.map((task) => [
+      document_(`Task ${task.id}`, task),
+      task.commandLine ? document_(`Command of ${task.id}`, task.commandLine) : null,
+    ]),
     found.more && h("p", { class: "quiet" }, `Only the first ${found.tasks.length} tasks are shown.`),
   ];
 }
@@ -101,7 +226,8 @@ const MOST_NODES = 60;
 function stacked(items) {
   const ends = [];
   for (const task of items.sort((a, b) => Date.parse(a.started) - Date.parse(b.started))) {
-    const begin = Date.parse(task.started), free = ends.findIndex((end) => end <= begin);
+    const begin = Date.parse(task.started),
+      free = ends.findIndex((end) => end <= begin);
     task.lane = free < 0 ? ends.length : free;
     ends[task.lane] = task.ended ? Date.parse(task.ended) : Infinity;
   }
@@ -119,16 +245,44 @@ function timeline(context) {
   for (const task of ran) nodes.set(task.node, [...(nodes.get(task.node) ?? []), task]);
   const share = (time) => ((time - begin) / (end - begin)) * 100;
   return [
-    h("ul", { class: "timeline", "aria-label": "Tasks by node and time" }, [...nodes].slice(0, MOST_NODES).map(([node, items], at) => h("li", { key: node },
-      h("span", { class: "lane", title: node }, `n${at} ${short(node)}`),
-      h("span", { class: "track", style: { height: `${Math.max(1, stacked(items)) * 16}px` } }, items.map((task) => {
-        const start = share(Date.parse(task.started)), stop = share(task.ended ? Date.parse(task.ended) : Date.now());
-        const text = `${task.id}: ${duration(lasted(task.started, task.ended))}, ${task.result || task.state}`;
-        const look = task.result === "failure" ? "failed" : task.state === "completed" ? "succeeded" : task.state;
-        return h("a", { key: task.id, href: path("jobs", context.params.job, "tasks", task.id), class: `block ${kind(look)}`, title: text, "aria-label": text, style: { top: `${task.lane * 16 + 1}px`, left: `${start}%`, width: `${Math.max(stop - start, 0.4)}%` } });
-      }))))),
-    h("p", { class: "axis quiet" }, h("span", null, new Date(begin).toLocaleTimeString()), h("span", null, duration((end - begin) / 1000)), h("span", null, new Date(end).toLocaleTimeString())),
-    nodes.size > MOST_NODES && h("p", { class: "quiet" }, `${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
+    h(
+      "ul",
+      { class: "timeline", "aria-label": "Tasks by node and time" },
+      [...nodes].slice(0, MOST_NODES).map(([node, items], at) =>
+        h(
+          "li",
+          { key: node },
+          h("span", { class: "lane", title: node }, `n${at} ${short(node)}`),
+          h(
+            "span",
+            { class: "track", style: { height: `${Math.max(1, stacked(items)) * 16}px` } },
+            items.map((task) => {
+              const start = share(Date.parse(task.started)),
+                stop = share(task.ended ? Date.parse(task.ended) : Date.now());
+              const text = `${task.id}: ${duration(lasted(task.started, task.ended))}, ${task.result || task.state}`;
+              const look = task.result === "failure" ? "failed" : task.state === "completed" ? "succeeded" : task.state;
+              return h("a", {
+                key: task.id,
+                href: path("jobs", context.params.job, "tasks", task.id),
+                class: `block ${kind(look)}`,
+                title: text,
+                "aria-label": text,
+                style: { top: `${task.lane * 16 + 1}px`, left: `${start}%`, width: `${Math.max(stop - start, 0.4)}%` },
+              });
+            }),
+          ),
+        ),
+      ),
+    ),
+    h(
+      "p",
+      { class: "axis quiet" },
+      h("span", null, new Date(begin).toLocaleTimeString()),
+      h("span", null, duration((end - begin) / 1000)),
+      h("span", null, new Date(end).toLocaleTimeString()),
+    ),
+    nodes.size > MOST_NODES &&
+      h("p", { class: "quiet" }, `${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
     found.more && h("p", { class: "quiet" }, "Only the first 1,000 tasks are shown."),
   ];
 }

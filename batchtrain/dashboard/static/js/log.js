@@ -4,7 +4,10 @@ import { get, part, url } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, count } from "./format.js";
 
-const MOST_LINES = 20000, BLOCK_LINES = 200, LONGEST = 5000, LIMIT = 256 * 1024;
+const MOST_LINES = 20000,
+  BLOCK_LINES = 200,
+  LONGEST = 5000,
+  LIMIT = 256 * 1024;
 const PREFIX = /^\[(\d+):(\d+|[A-Za-z]+(?: \d+)?)\] |^\[\d+,(\d+)\]<std(?:out|err)>: ?/;
 const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])/g;
 
@@ -12,7 +15,7 @@ const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\
 export function parse(text) {
   const match = PREFIX.exec(text);
   const rest = match ? text.slice(match[0].length) : text;
-  return { who: match ? match[2] ?? match[3] : "", text: rest.replace(/\r+$/, "").split("\r").pop() };
+  return { who: match ? (match[2] ?? match[3]) : "", text: rest.replace(/\r+$/, "").split("\r").pop() };
 }
 
 /** A line as spans: colours and weight are kept, every other escape and control character is not obeyed. */
@@ -23,7 +26,16 @@ function spans(text, find) {
   for (const piece of cut.split(/(\x1b\[[0-9;]*m)/)) {
     const style = /^\x1b\[([0-9;]*)m$/.exec(piece);
     if (style) look = styled(look, style[1]);
-    else if (piece) nodes.push(...marked(piece.replace(ESCAPES, "").replace(/[\x00-\x08\x0b-\x1f]/g, (char) => String.fromCharCode(0x2400 + char.charCodeAt(0))), find, look));
+    else if (piece)
+      nodes.push(
+        ...marked(
+          piece
+            .replace(ESCAPES, "")
+            .replace(/[\x00-\x08\x0b-\x1f]/g, (char) => String.fromCharCode(0x2400 + char.charCodeAt(0))),
+          find,
+          look,
+        ),
+      );
   }
   if (cut !== text) nodes.push(h("span", { class: "quiet" }, ` … ${count(text.length - LONGEST)} more characters`));
   return nodes;
@@ -34,7 +46,8 @@ function styled(look, codes) {
   for (const code of codes.split(";").map(Number)) {
     if (code === 0) classes = new Set();
     else if (code === 1) classes.add("bold");
-    else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) classes = new Set([...[...classes].filter((name) => !name.startsWith("ink")), `ink${code % 10}`]);
+    else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97))
+      classes = new Set([...[...classes].filter((name) => !name.startsWith("ink")), `ink${code % 10}`]);
     else if (code === 39) classes = new Set([...classes].filter((name) => !name.startsWith("ink")));
   }
   return [...classes].join(" ");
@@ -43,7 +56,9 @@ function styled(look, codes) {
 function marked(text, find, look) {
   const span = (content) => (look ? h("span", { class: look }, content) : document.createTextNode(content));
   if (!find) return [span(text)];
-  const nodes = [], lower = text.toLowerCase(), needle = find.toLowerCase();
+  const nodes = [],
+    lower = text.toLowerCase(),
+    needle = find.toLowerCase();
   let at = 0;
   for (let hit = lower.indexOf(needle); hit >= 0; hit = lower.indexOf(needle, at)) {
     if (hit > at) nodes.push(span(text.slice(at, hit)));
@@ -65,13 +80,21 @@ class Lines {
     this.before = h("div", { class: "before" }, this.button);
     this.body = h("div", { class: "lines" });
     this.tail = h("div", { class: "line" });
-    this.scroller = h("div", { class: "log", tabindex: "0", role: "region", "aria-label": label }, this.before, this.body, this.tail);
+    this.scroller = h(
+      "div",
+      { class: "log", tabindex: "0", role: "region", "aria-label": label },
+      this.before,
+      this.body,
+      this.tail,
+    );
     this.scroller.addEventListener("scroll", () => this.scrolled());
     this.node = this.scroller;
     this.status();
   }
 
-  get start() { return this.blocks[0]?.start ?? null; }
+  get start() {
+    return this.blocks[0]?.start ?? null;
+  }
 
   clear() {
     this.blocks = [];
@@ -95,7 +118,9 @@ class Lines {
       this.put(block, line);
     }
     block.end = end;
-    this.tail.replaceChildren(...(this.partial && this.shows(parse(this.partial)) ? this.line(this.partial).childNodes : []));
+    this.tail.replaceChildren(
+      ...(this.partial && this.shows(parse(this.partial)) ? this.line(this.partial).childNodes : []),
+    );
     this.drop();
     this.status();
     if (this.options.follow) this.bottom();
@@ -110,13 +135,30 @@ class Lines {
 
   /** Bytes that came too fast to be shown; they can be loaded. */
   gap(start, end) {
-    const node = h("div", { class: "gap" }, h("button", { type: "button", class: "small", onclick: async () => {
-      const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
-      const block = { start: found.start, end, lines: found.text.replace(/\n$/, "").split("\n"), node: h("div", { class: "block" }) };
-      for (const line of block.lines) this.put(block, line);
-      node.replaceWith(block.node);
-      this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
-    } }, `${bytes(end - start)} came too fast and are not shown; load them`));
+    const node = h(
+      "div",
+      { class: "gap" },
+      h(
+        "button",
+        {
+          type: "button",
+          class: "small",
+          onclick: async () => {
+            const found = await this.earlier(end, Math.min(end - start, 4 * LIMIT), start);
+            const block = {
+              start: found.start,
+              end,
+              lines: found.text.replace(/\n$/, "").split("\n"),
+              node: h("div", { class: "block" }),
+            };
+            for (const line of block.lines) this.put(block, line);
+            node.replaceWith(block.node);
+            this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
+          },
+        },
+        `${bytes(end - start)} came too fast and are not shown; load them`,
+      ),
+    );
     this.blocks.push({ start, end, lines: [], node, gap: true });
     this.body.append(node);
   }
@@ -132,7 +174,9 @@ class Lines {
 
   shows({ who, text }) {
     const { rank, find } = this.options;
-    return (!rank || who === rank || who.endsWith(` ${rank}`)) && (!find || text.toLowerCase().includes(find.toLowerCase()));
+    return (
+      (!rank || who === rank || who.endsWith(` ${rank}`)) && (!find || text.toLowerCase().includes(find.toLowerCase()))
+    );
   }
 
   put(block, line) {
@@ -142,7 +186,12 @@ class Lines {
   line(raw) {
     const { who, text } = parse(raw);
     const number = Number(who.match(/\d+$/)?.[0] ?? NaN);
-    return h("div", { class: "line" }, who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, who), spans(text, this.options.find));
+    return h(
+      "div",
+      { class: "line" },
+      who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, who),
+      spans(text, this.options.find),
+    );
   }
 
   set(options) {
@@ -169,7 +218,12 @@ class Lines {
       const found = await this.earlier(this.start ?? 0, LIMIT);
       const height = this.scroller.scrollHeight;
       this.options.follow = false;
-      const block = { start: found.start, end: found.end, lines: found.text.replace(/\n$/, "").split("\n"), node: h("div", { class: "block" }) };
+      const block = {
+        start: found.start,
+        end: found.end,
+        lines: found.text.replace(/\n$/, "").split("\n"),
+        node: h("div", { class: "block" }),
+      };
       for (const line of block.lines) this.put(block, line);
       this.blocks.unshift(block);
       this.body.prepend(block.node);
@@ -185,7 +239,12 @@ class Lines {
     this.before.hidden = !this.start;
     const shown = this.body.querySelectorAll(".line").length;
     this.empty ??= this.scroller.appendChild(h("p", { class: "quiet" }));
-    this.empty.textContent = shown || this.partial ? "" : this.options.rank || this.options.find ? "No line matches." : this.waiting ?? "No output yet.";
+    this.empty.textContent =
+      shown || this.partial
+        ? ""
+        : this.options.rank || this.options.find
+          ? "No line matches."
+          : (this.waiting ?? "No output yet.");
   }
 
   /** Show the end, when it has been laid out. */
@@ -194,21 +253,29 @@ class Lines {
     this.frame = requestAnimationFrame(() => {
       this.settled = performance.now() + 250;
       this.scroller.scrollTop = this.scroller.scrollHeight;
-      this.frame = requestAnimationFrame(() => { this.scroller.scrollTop = this.scroller.scrollHeight; });
+      this.frame = requestAnimationFrame(() => {
+        this.scroller.scrollTop = this.scroller.scrollHeight;
+      });
     });
   }
 
   scrolled() {
     if (performance.now() < (this.settled ?? 0)) return; // not by the user
     const atEnd = this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < 30;
-    if (this.live && atEnd !== this.options.follow) { this.options.follow = atEnd; this.changed?.(); }
+    if (this.live && atEnd !== this.options.follow) {
+      this.options.follow = atEnd;
+      this.changed?.();
+    }
   }
 }
 
 /** The live output of a task. `changed`: called when scrolling turns following on or off. */
 export class LogView extends Lines {
   constructor(task, file, changed) {
-    super(`Output in ${file}`, (end, limit, start) => get(`${task}/logs?file=${encodeURIComponent(file)}&end=${end}&limit=${limit}${start === undefined ? "" : `&start=${start}`}`));
+    super(`Output in ${file}`, (end, limit, start) => {
+      const first = start === undefined ? "" : `&start=${start}`;
+      return get(`${task}/logs?file=${encodeURIComponent(file)}&end=${end}&limit=${limit}${first}`);
+    });
     this.live = true;
     this.changed = changed;
   }
@@ -238,7 +305,8 @@ export class FileView extends Lines {
       const answer = await fetch(url(path), { headers: { Range: `bytes=-${LIMIT}` } });
       const content = new Uint8Array(await answer.arrayBuffer());
       this.waiting = "The file is empty.";
-      if (!answer.ok) this.waiting = answer.status === 416 ? this.waiting : JSON.parse(new TextDecoder().decode(content)).error;
+      if (!answer.ok)
+        this.waiting = answer.status === 416 ? this.waiting : JSON.parse(new TextDecoder().decode(content)).error;
       else if (content.includes(0)) this.append({ start: 0, end: 0, text: `${hex(content.slice(0, 512))}\n` });
       else {
         const size = Number(answer.headers.get("Content-Range")?.split("/")[1] ?? content.length);
@@ -256,7 +324,12 @@ function hex(content) {
   for (let at = 0; at < content.length; at += 16) {
     const row = [...content.slice(at, at + 16)];
     const text = row.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
-    rows.push(`${at.toString(16).padStart(6, "0")}  ${row.map((byte) => byte.toString(16).padStart(2, "0")).join(" ").padEnd(48)}  ${text}`);
+    rows.push(
+      `${at.toString(16).padStart(6, "0")}  ${row
+        .map((byte) => byte.toString(16).padStart(2, "0"))
+        .join(" ")
+        .padEnd(48)}  ${text}`,
+    );
   }
   return rows.join("\n");
 }

@@ -19,47 +19,95 @@ function sections(context, { pools, jobs, runs }) {
   return [...now(context, jobs), ...pooled(context, pools), ...recent(context, runs)];
 }
 
-const noAccount = () => empty("No account is configured, so only recorded runs are shown. To see pools and jobs:", "batchtrain dashboard --local", "AZURE_BATCH_ENDPOINT=… batchtrain dashboard");
+const noAccount = () =>
+  empty(
+    "No account is configured, so only recorded runs are shown. To see pools and jobs:",
+    "batchtrain dashboard --local",
+    "AZURE_BATCH_ENDPOINT=… batchtrain dashboard",
+  );
 
 function now(context, jobs) {
-  const open = jobs.filter((job) => job.state !== "completed"), ended = jobs.filter((job) => job.state === "completed").slice(0, 5);
+  const open = jobs.filter((job) => job.state !== "completed"),
+    ended = jobs.filter((job) => job.state === "completed").slice(0, 5);
   return [
     h("h2", null, "Jobs"),
-    jobs.length ? table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs") : empty("There are no jobs. Start one:", ...context.account.start),
+    jobs.length
+      ? table(["Job", "State", "Tasks", "Pool", "Time"], [...open, ...ended].map(jobRow), "Jobs")
+      : empty("There are no jobs. Start one:", ...context.account.start),
     jobs.length ? h("p", { class: "more" }, link("/jobs", "All jobs")) : null,
   ];
 }
 
 export function jobRow(job) {
   const counted = job.active !== null && job.active !== undefined;
-  const done = (job.succeeded ?? 0) + (job.failed ?? 0), total = done + (job.running ?? 0) + (job.active ?? 0);
+  const done = (job.succeeded ?? 0) + (job.failed ?? 0),
+    total = done + (job.running ?? 0) + (job.active ?? 0);
   return row(job.id, [
-    link(path("jobs", job.id), job.id), state(job.state),
-    counted ? h("span", { class: "tasks" }, taskBar(job), h("span", { class: "quiet" }, `${count(done)}/${count(total)}`), job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null) : h("span", { class: "quiet", title: job.reason }, "–"),
+    link(path("jobs", job.id), job.id),
+    state(job.state),
+    counted
+      ? h(
+          "span",
+          { class: "tasks" },
+          taskBar(job),
+          h("span", { class: "quiet" }, `${count(done)}/${count(total)}`),
+          job.failed ? h("strong", { class: "bad" }, ` ${count(job.failed)} failed`) : null,
+        )
+      : h("span", { class: "quiet", title: job.reason }, "–"),
     job.pool ? link(path("pools", job.pool), job.pool) : "–",
-    h("span", null, job.ended ? duration(lasted(job.created, job.ended)) : "", " ", h("span", { class: "quiet" }, when(job.ended ?? job.created))),
+    h(
+      "span",
+      null,
+      job.ended ? duration(lasted(job.created, job.ended)) : "",
+      " ",
+      h("span", { class: "quiet" }, when(job.ended ?? job.created)),
+    ),
   ]);
 }
 
 function pooled(context, pools) {
-  return [h("h2", null, "Pools"), pools.length ? h("ul", { class: "strips" }, pools.map(strip)) : empty("There are no pools. A run creates one:", ...context.account.start)];
+  return [
+    h("h2", null, "Pools"),
+    pools.length
+      ? h("ul", { class: "strips" }, pools.map(strip))
+      : empty("There are no pools. A run creates one:", ...context.account.start),
+  ];
 }
 
 function strip(pool) {
   const states = Object.entries(pool.node_states ?? {});
-  return h("li", { key: pool.id }, link(path("pools", pool.id), pool.id), bar(states),
-    h("span", { class: "quiet" }, plural(pool.dedicated + pool.spot, "node"), states.length ? ` · ${states.map(([name, amount]) => `${amount} ${name}`).join(", ")}` : "", pool.resize_errors.length ? " · " : "",
-      pool.resize_errors.length ? h("strong", { class: "bad" }, "resize failed") : null));
+  return h(
+    "li",
+    { key: pool.id },
+    link(path("pools", pool.id), pool.id),
+    bar(states),
+    h(
+      "span",
+      { class: "quiet" },
+      plural(pool.dedicated + pool.spot, "node"),
+      states.length ? ` · ${states.map(([name, amount]) => `${amount} ${name}`).join(", ")}` : "",
+      pool.resize_errors.length ? " · " : "",
+      pool.resize_errors.length ? h("strong", { class: "bad" }, "resize failed") : null,
+    ),
+  );
 }
 
 function recent(context, runs) {
-  return [h("h2", null, "Recorded runs"), runs.length ? table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs") : empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
-    runs.length ? h("p", { class: "more" }, link("/runs", "All runs")) : null];
+  return [
+    h("h2", null, "Recorded runs"),
+    runs.length
+      ? table(["Run", "Outcome", "Results", "Time"], runs.map(runRow), "Recorded runs")
+      : empty("No run is recorded here yet. A run leaves its directory below ./runs:", ...context.account.start),
+    runs.length ? h("p", { class: "more" }, link("/runs", "All runs")) : null,
+  ];
 }
 
-const runRow = (run) => row(run.id, [
-  link(path("runs", run.id), run.id), run.state === "completed" ? outcome(run) : state(run.state),
-  run.results.map((result) => `${result.name} ${number(result.last)}${result.unit ? ` ${result.unit}` : ""}`).join(", ") || h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
-  h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, when(run.started))),
-]);
-
+const runRow = (run) =>
+  row(run.id, [
+    link(path("runs", run.id), run.id),
+    run.state === "completed" ? outcome(run) : state(run.state),
+    run.results
+      .map((result) => `${result.name} ${number(result.last)}${result.unit ? ` ${result.unit}` : ""}`)
+      .join(", ") || h("span", { class: "quiet cut", title: run.failure }, run.failure || "–"),
+    h("span", null, duration(run.seconds), " ", h("span", { class: "quiet" }, when(run.started))),
+  ]);

@@ -3,7 +3,26 @@
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, lasted, moment, money, plural, short } from "./format.js";
-import { bar, copy, crumbs, document_, empty, facts, head, id, kind, link, path, right, row, state, table, tabs, trouble, when } from "./parts.js";
+import {
+  bar,
+  copy,
+  crumbs,
+  document_,
+  empty,
+  facts,
+  head,
+  id,
+  kind,
+  link,
+  path,
+  right,
+  row,
+  state,
+  table,
+  tabs,
+  trouble,
+  when,
+} from "./parts.js";
 
 const LETTERS = { waitingforstarttask: "w", starttaskfailed: "f", leavingpool: "l" };
 const letter = (word) => (LETTERS[word] ?? word[0] ?? "?").toUpperCase();
@@ -13,42 +32,83 @@ export const list = {
   topics: (context) => (context.account.endpoint ? { pools: "/pools" } : {}),
   render(context) {
     const pools = context.data.pools ?? (context.account.endpoint ? null : []);
-    return [head("Pools"), trouble(context.trouble.pools),
-      !pools ? h("p", { class: "quiet" }, "Loading…")
-      : pools.length ? table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
-      : empty("There are no pools. A run creates one:", ...context.account.start)];
+    return [
+      head("Pools"),
+      trouble(context.trouble.pools),
+      !pools
+        ? h("p", { class: "quiet" }, "Loading…")
+        : pools.length
+          ? table(["Pool", "State", "Nodes", "Size", "#Dedicated", "#Spot", "#Slots"], pools.map(poolRow), "Pools")
+          : empty("There are no pools. A run creates one:", ...context.account.start),
+    ];
   },
 };
 
 const target = (now, wanted) => (now === wanted ? count(now) : `${count(now)} of ${count(wanted)}`);
 
-const poolRow = (pool) => row(pool.id, [
-  link(path("pools", pool.id), pool.id), h("span", null, state(pool.state === "active" ? pool.allocation : pool.state), pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null),
-  h("span", { class: "tasks" }, bar(Object.entries(pool.node_states))), pool.vm_size,
-  right(target(pool.dedicated, pool.target_dedicated)), right(target(pool.spot, pool.target_spot)), right(count(pool.slots)),
-]);
+const poolRow = (pool) =>
+  row(pool.id, [
+    link(path("pools", pool.id), pool.id),
+    h(
+      "span",
+      null,
+      state(pool.state === "active" ? pool.allocation : pool.state),
+      pool.resize_errors.length ? h("strong", { class: "bad" }, " resize failed") : null,
+    ),
+    h("span", { class: "tasks" }, bar(Object.entries(pool.node_states))),
+    pool.vm_size,
+    right(target(pool.dedicated, pool.target_dedicated)),
+    right(target(pool.spot, pool.target_spot)),
+    right(count(pool.slots)),
+  ]);
 
 export const pool = {
   title: (context) => context.params.pool,
   topics: ({ params }) => ({ pool: path("pools", params.pool), nodes: `${path("pools", params.pool)}/nodes` }),
   render(context) {
     const { pool: seen, nodes } = context.data;
-    const name = context.params.pool, view = context.query.get("view") ?? "nodes";
+    const name = context.params.pool,
+      view = context.query.get("view") ?? "nodes";
     return [
       crumbs(link("/pools", "Pools")),
-      head(name, seen && state(seen.state === "active" ? seen.allocation : seen.state), actions(context,
-        ["Resize", `How many nodes shall pool ${name} have?`, `${path("pools", name)}/resize`, seen ? { dedicated: seen.target_dedicated, spot: seen.target_spot } : {}],
-        ["Delete", `Delete pool ${name} with all its nodes?`, `${path("pools", name)}/delete`])),
+      head(
+        name,
+        seen && state(seen.state === "active" ? seen.allocation : seen.state),
+        actions(
+          context,
+          [
+            "Resize",
+            `How many nodes shall pool ${name} have?`,
+            `${path("pools", name)}/resize`,
+            seen ? { dedicated: seen.target_dedicated, spot: seen.target_spot } : {},
+          ],
+          ["Delete", `Delete pool ${name} with all its nodes?`, `${path("pools", name)}/delete`],
+        ),
+      ),
       trouble(context.trouble.pool || context.trouble.nodes),
       seen?.resize_errors.map((text) => h("p", { class: "card bad" }, text)),
-      seen && facts({
-        Size: seen.vm_size, Dedicated: target(seen.dedicated, seen.target_dedicated), Spot: target(seen.spot, seen.target_spot),
-        "Slots per node": seen.slots, "Inter-node communication": seen.inter_node ? "yes" : "no",
-        "Node hours": nodes && nodes.reduce((sum, node) => sum + (node.node_hours ?? 0), 0).toFixed(2),
-        "Cost": seen.price && nodes && spent(seen.price, nodes),
-      }),
-      tabs("Views of the pool", [["Nodes", context.with({ view: "" }), view === "nodes"], ["Timeline", context.with({ view: "timeline", state: "" }), view === "timeline"], ["Request", context.with({ view: "request" }), view === "request"]]),
-      view === "request" ? request(context) : nodes && view === "timeline" ? timeline(nodes) : nodes ? heat(context, nodes, seen?.slots ?? 1) : h("p", { class: "quiet" }, "Loading…"),
+      seen &&
+        facts({
+          Size: seen.vm_size,
+          Dedicated: target(seen.dedicated, seen.target_dedicated),
+          Spot: target(seen.spot, seen.target_spot),
+          "Slots per node": seen.slots,
+          "Inter-node communication": seen.inter_node ? "yes" : "no",
+          "Node hours": nodes && nodes.reduce((sum, node) => sum + (node.node_hours ?? 0), 0).toFixed(2),
+          Cost: seen.price && nodes && spent(seen.price, nodes),
+        }),
+      tabs("Views of the pool", [
+        ["Nodes", context.with({ view: "" }), view === "nodes"],
+        ["Timeline", context.with({ view: "timeline", state: "" }), view === "timeline"],
+        ["Request", context.with({ view: "request" }), view === "request"],
+      ]),
+      view === "request"
+        ? request(context)
+        : nodes && view === "timeline"
+          ? timeline(nodes)
+          : nodes
+            ? heat(context, nodes, seen?.slots ?? 1)
+            : h("p", { class: "quiet" }, "Loading…"),
     ];
   },
 };
@@ -58,21 +118,31 @@ function spent(price, nodes) {
   const of = (node) => (node.dedicated ? price.dedicated : price.spot);
   if (nodes.some((node) => of(node) === null)) return "";
   const sum = (value) => nodes.reduce((total, node) => total + value(node), 0);
-  return `${money(sum((node) => of(node) * (node.node_hours ?? 0)), price.currency)} (${money(sum(of), price.currency)} an hour in ${price.region})`;
+  return `${money(
+    sum((node) => of(node) * (node.node_hours ?? 0)),
+    price.currency,
+  )} (${money(sum(of), price.currency)} an hour in ${price.region})`;
 }
 
 function request(context) {
   const document = context.once(`${path("pools", context.params.pool)}/plan`);
-  return document ? document_("The pool as the service keeps it; secrets are masked", document) : h("p", { class: "quiet" }, "Loading…");
+  return document
+    ? document_("The pool as the service keeps it; secrets are masked", document)
+    : h("p", { class: "quiet" }, "Loading…");
 }
 
-const MOST_CHANGES = 200, NAMED = 3;
+const MOST_CHANGES = 200,
+  NAMED = 3;
 
 /** What the service tells of the past of the nodes, the newest first; equal changes of one second are one line. */
 function timeline(nodes) {
   const changes = new Map();
   nodes.forEach((node, at) => {
-    for (const [time, what] of [[node.allocated, "allocated"], [node.booted, "booted"], [node.since, node.state]]) {
+    for (const [time, what] of [
+      [node.allocated, "allocated"],
+      [node.booted, "booted"],
+      [node.since, node.state],
+    ]) {
       if (!time) continue;
       const key = `${time.slice(0, 19)} ${what}`;
       if (!changes.has(key)) changes.set(key, { time, what, names: [] });
@@ -80,56 +150,161 @@ function timeline(nodes) {
     }
   });
   const rows = [...changes.values()].sort((a, b) => Date.parse(b.time) - Date.parse(a.time));
-  const named = (names) => (names.length > NAMED ? `${names.slice(0, NAMED).join(", ")} and ${count(names.length - NAMED)} more` : names.join(", "));
-  return rows.length ? [
-    table(["Time", "Change", "#Nodes", "Names"], rows.slice(0, MOST_CHANGES).map(({ time, what, names }) => row(`${time} ${what}`, [moment(time), state(what), right(count(names.length)), named(names)])), "Changes of the nodes"),
-    rows.length > MOST_CHANGES && h("p", { class: "quiet" }, `${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
-  ] : h("p", { class: "quiet" }, "No node has been allocated yet.");
+  const named = (names) =>
+    names.length > NAMED
+      ? `${names.slice(0, NAMED).join(", ")} and ${count(names.length - NAMED)} more`
+      : names.join(", ");
+  return rows.length
+    ? [
+        table(
+          ["Time", "Change", "#Nodes", "Names"],
+          rows
+            .slice(0, MOST_CHANGES)
+            .map(({ time, what, names }) =>
+              row(`${time} ${what}`, [moment(time), state(what), right(count(names.length)), named(names)]),
+            ),
+          "Changes of the nodes",
+        ),
+        rows.length > MOST_CHANGES &&
+          h("p", { class: "quiet" }, `${count(rows.length - MOST_CHANGES)} older changes are not shown.`),
+      ]
+    : h("p", { class: "quiet" }, "No node has been allocated yet.");
 }
 
 function heat(context, nodes, slots) {
-  if (!nodes.length) return empty("This pool has no nodes. Give it some:", `batchtrain pool resize ${context.params.pool} --dedicated 2${context.account.option}`);
+  if (!nodes.length)
+    return empty(
+      "This pool has no nodes. Give it some:",
+      `batchtrain pool resize ${context.params.pool} --dedicated 2${context.account.option}`,
+    );
   const states = new Map();
   for (const node of nodes) states.set(node.state, (states.get(node.state) ?? 0) + 1);
   const chosen = context.query.get("state");
   const broken = nodes.filter((node) => node.errors.length || ["unusable", "starttaskfailed"].includes(node.state));
   return [
-    h("p", { class: "legend" }, [...states].sort((a, b) => b[1] - a[1]).map(([word, amount]) =>
-      h("a", { href: context.with({ state: chosen === word ? "" : word }), class: "chip", "aria-current": chosen === word ? "true" : null },
-        h("span", { class: `tile mini ${kind(word)}`, "aria-hidden": "true" }, letter(word)), `${word} ${count(amount)}`))),
-    h("ul", { class: "heat", "aria-label": "Nodes" }, nodes.map((node, at) => [node, at]).filter(([node]) => !chosen || node.state === chosen).map(([node, at]) => tile(context, node, at, slots))),
-    broken.length ? [h("h2", null, "Nodes with errors"), table(["Node", "State", "Errors"], broken.slice(0, 50).map((node) => row(node.id, [
-      link(path("pools", context.params.pool, "nodes", node.id), short(node.id)), state(node.state), node.errors.map(short).join("; ") || `start task: ${node.start_task}`])), "Nodes with errors")] : null,
+    h(
+      "p",
+      { class: "legend" },
+      [...states]
+        .sort((a, b) => b[1] - a[1])
+        .map(([word, amount]) =>
+          h(
+            "a",
+            {
+              href: context.with({ state: chosen === word ? "" : word }),
+              class: "chip",
+              "aria-current": chosen === word ? "true" : null,
+            },
+            h("span", { class: `tile mini ${kind(word)}`, "aria-hidden": "true" }, letter(word)),
+            `${word} ${count(amount)}`,
+          ),
+        ),
+    ),
+    h(
+      "ul",
+      { class: "heat", "aria-label": "Nodes" },
+      nodes
+        .map((node, at) => [node, at])
+        .filter(([node]) => !chosen || node.state === chosen)
+        .map(([node, at]) => tile(context, node, at, slots)),
+    ),
+    broken.length
+      ? [
+          h("h2", null, "Nodes with errors"),
+          table(
+            ["Node", "State", "Errors"],
+            broken
+              .slice(0, 50)
+              .map((node) =>
+                row(node.id, [
+                  link(path("pools", context.params.pool, "nodes", node.id), short(node.id)),
+                  state(node.state),
+                  node.errors.map(short).join("; ") || `start task: ${node.start_task}`,
+                ]),
+              ),
+            "Nodes with errors",
+          ),
+        ]
+      : null,
   ];
 }
 
 function tile(context, node, at, slots) {
   const full = Math.min(1, node.running_slots / slots);
-  const text = `n${at}: ${node.state}${node.running_tasks ? `, ${plural(node.running_tasks, "task")}` : ""}, ${short(node.id)}`;
-  return h("li", { key: node.id }, h("a", { href: path("pools", context.params.pool, "nodes", node.id), class: `tile ${kind(node.state)}`, "aria-label": text, title: text },
-    h("span", { class: "fill", style: { height: `${Math.round(full * 100)}%` } }), h("span", { class: "letter" }, letter(node.state))));
+  const tasks = node.running_tasks ? `, ${plural(node.running_tasks, "task")}` : "";
+  const text = `n${at}: ${node.state}${tasks}, ${short(node.id)}`;
+  return h(
+    "li",
+    { key: node.id },
+    h(
+      "a",
+      {
+        href: path("pools", context.params.pool, "nodes", node.id),
+        class: `tile ${kind(node.state)}`,
+        "aria-label": text,
+        title: text,
+      },
+      h("span", { class: "fill", style: { height: `${Math.round(full * 100)}%` } }),
+      h("span", { class: "letter" }, letter(node.state)),
+    ),
+  );
 }
 
 export const node = {
   title: (context) => short(context.params.node),
   topics: ({ params }) => ({ node: path("pools", params.pool, "nodes", params.node) }),
   render(context) {
-    const seen = context.data.node, { pool: poolId, node: nodeId } = context.params;
+    const seen = context.data.node,
+      { pool: poolId, node: nodeId } = context.params;
     return [
       crumbs(link("/pools", "Pools"), link(path("pools", poolId), poolId)),
-      head(id(nodeId), seen && state(seen.state), copy(nodeId), actions(context, ["Reboot", `Reboot node ${short(nodeId)}? Its tasks are requeued.`, `${path("pools", poolId, "nodes", nodeId)}/reboot`])),
+      head(
+        id(nodeId),
+        seen && state(seen.state),
+        copy(nodeId),
+        actions(context, [
+          "Reboot",
+          `Reboot node ${short(nodeId)}? Its tasks are requeued.`,
+          `${path("pools", poolId, "nodes", nodeId)}/reboot`,
+        ]),
+      ),
       trouble(context.trouble.node),
       seen?.errors.map((text) => h("p", { class: "card bad" }, text)),
-      !seen ? h("p", { class: "quiet" }, "Loading…") : [
-        facts({
-          "In this state": h("span", null, duration(lasted(seen.since))), Size: seen.size, Kind: seen.dedicated ? "dedicated" : "spot", Address: seen.address,
-          "Start task": seen.start_task, Allocated: when(seen.allocated), Booted: when(seen.booted), "Running tasks": count(seen.running_tasks), "Tasks run": count(seen.total_run), "Node hours": seen.node_hours?.toFixed(2),
-        }),
-        h("h2", null, "Recent tasks"),
-        seen.recent?.length ? table(["Task", "Job", "State"], seen.recent.map((each, at) => row(`${at}`, [
-          h("span", null, link(path("jobs", each.jobId, "tasks", each.taskId), each.taskId), each.subtaskId ? ` (subtask ${each.subtaskId})` : ""), link(path("jobs", each.jobId), each.jobId), state(each.taskState)])), "Recent tasks")
-        : h("p", { class: "quiet" }, "No task has run on this node yet."),
-      ],
+      !seen
+        ? h("p", { class: "quiet" }, "Loading…")
+        : [
+            facts({
+              "In this state": h("span", null, duration(lasted(seen.since))),
+              Size: seen.size,
+              Kind: seen.dedicated ? "dedicated" : "spot",
+              Address: seen.address,
+              "Start task": seen.start_task,
+              Allocated: when(seen.allocated),
+              Booted: when(seen.booted),
+              "Running tasks": count(seen.running_tasks),
+              "Tasks run": count(seen.total_run),
+              "Node hours": seen.node_hours?.toFixed(2),
+            }),
+            h("h2", null, "Recent tasks"),
+            seen.recent?.length
+              ? table(
+                  ["Task", "Job", "State"],
+                  seen.recent.map((each, at) =>
+                    row(`${at}`, [
+                      h(
+                        "span",
+                        null,
+                        link(path("jobs", each.jobId, "tasks", each.taskId), each.taskId),
+                        each.subtaskId ? ` (subtask ${each.subtaskId})` : "",
+                      ),
+                      link(path("jobs", each.jobId), each.jobId),
+                      state(each.taskState),
+                    ]),
+                  ),
+                  "Recent tasks",
+                )
+              : h("p", { class: "quiet" }, "No task has run on this node yet."),
+          ],
     ];
   },
 };

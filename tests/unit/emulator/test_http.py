@@ -1,0 +1,522 @@
+"""The application at its door: requests as ASGI brings them, and the answers that leave, without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import logging
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from batchtrain.emulator import control, http, wire
+from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
+from batchtrain.emulator.reply import Reply, Slice
+from tests.emulation import POOL, START, Account, tell
+
+KEY = base64.b64encode(b"secret").decode()
+JSON = {"content-type": "application/json; odata=minimalmetadata"}
+JOB = {"id": "job", "poolInfo": {"poolId": "pool"}}
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    parts: list[bytes]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    @property
+    def document(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Service:
+    """The application over a driver, whose clients are calls of `ask`."""
+
+    def __init__(self, account: Account) -> None:
+        self.account, self.stopped = account, list[str]()
+        account.world.endpoint = "http://127.0.0.1:10010"
+        identity = control.Identity("1.2.3", 77, "acct")
+        self.application = http.Application(account.driver, identity, KEY, lambda: self.stopped.append("stop"))
+        self.aborted = list[str]()
+        self.application.connections["client"] = self  # type: ignore[assignment]
+
+    def abort(self) -> None:
+        self.aborted.append("abort")
+
+    async def ask(
+        self,
+        verb: str,
+        path: str,
+        body: object = None,
+        *,
+        query: str = "api-version=2024-07-01.20.0",
+        chunks: list[bytes] | None = None,
+        signed: bool = True,
+        **more: str,
+    ) -> Answer:
+        data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        headers = {"host": "h:1", "ocp-date": wire.http_date(START), **({} if body is None else JSON)}
+        headers |= {name.replace("_", "-"): value for name, value in more.items()}
+        if data:
+            headers["content-length"] = str(len(data))
+        if signed:
+            headers["authorization"] = wire.authorization("acct", KEY, verb, path, query, headers)
+        scope = {
+            "type": "http", "method": verb, "raw_path": path.encode(), "query_string": query.encode(), "scheme": "http",
+            "client": "client", "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }  # fmt: skip
+        parts = [data] if chunks is None else chunks
+        messages = [
+            {"type": "http.request", "body": part, "more_body": number < len(parts)}
+            for number, part in enumerate(parts, 1)
+        ]
+        sent: list[http.Message] = []
+
+        async def receive() -> http.Message:
+            if messages:
+                return messages.pop(0)
+            await asyncio.Event().wait()  # the client waits for the answer
+            raise AssertionError
+
+        async def send(message: http.Message) -> None:
+            sent.append(message)
+
+        await self.application(scope, receive, send)
+        start = next((message for message in sent if message["type"] == "http.response.start"), None)
+        if start is None:
+            return Answer(0, {}, [])
+        answered = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], answered, [message["body"] for message in sent[1:]])
+
+
+def served(data_dir: Path, story: Any) -> None:
+    tell(data_dir, lambda account: story(Service(account)))
+
+
+def code(answer: Answer) -> tuple[int, str]:
+    return answer.status, answer.document["code"]
+
+
+def reason(answer: Answer) -> str:
+    (detail,) = (one["value"] for one in answer.document["values"] if one["key"] == "Reason")
+    return str(detail)
+
+
+# --- requests and answers -------------------------------------------------------------------------------------------
+
+
+def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        made = await service.ask("POST", "/pools", POOL)
+        assert (made.status, made.headers["DataServiceId"]) == (201, "http://h:1/pools/pool")
+        read = await service.ask("GET", "/pools/pool")
+        assert (read.status, read.document["id"]) == (200, "pool")
+        assert read.headers["Content-Type"] == "application/json;odata=minimalmetadata"
+        assert read.headers["Content-Length"] == str(len(read.body))
+        assert read.headers["Date"] == wire.http_date(START)
+        listed = await service.ask("GET", "/pools")
+        assert [pool["id"] for pool in listed.document["value"]] == ["pool"]
+        deleted = await service.ask("DELETE", "/pools/pool")
+        assert (deleted.status, deleted.body) == (202, b"")
+        assert code(await service.ask("GET", "/pools/none")) == (404, "PoolNotFound")
+
+    served(tmp_path, story)
+
+
+KINDS = {
+    "/pools": "pools", "/pools/pool": "pools/@Element", "/pools/pool/nodes": "nodes", "/jobs": "jobs",
+    "/jobs/job": "jobs/@Element", "/jobs/job/tasks": "tasks", "/jobs/job/tasks/task": "tasks/@Element",
+    "/jobs/job/tasks/task/files": "files", "/jobs/job/taskcounts": "taskcountsresult/@Element",
+    "/jobschedules": "jobschedules", "/supportedimages": "supportedimages", "/nodecounts": "poolnodecounts",
+    "/applications": "applications", "/poolusagemetrics": "poolusagemetrics",
+}  # fmt: skip
+
+
+def test_every_answer_says_what_it_is_and_every_link_leads_back(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        await service.account.begin("print x")
+        await service.account.until(lambda: service.account.state() == "completed")
+        documents = {path: (await service.ask("GET", path)).document for path in KINDS}
+        assert {path: document["odata.metadata"] for path, document in documents.items()} == {
+            path: f"http://h:1/$metadata#{kind}" for path, kind in KINDS.items()
+        }
+        shown = [document for one in documents.values() for document in (*one.get("value", ()), one)]
+        links = [document["url"] for document in shown if "url" in document and not document.get("isDirectory")]
+        assert len(links) >= 8
+        for link in links:
+            assert link.startswith("http://h:1/")
+            assert (await service.ask("GET", link.removeprefix("http://h:1"))).status == 200, link
+        formula = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
+        enabled = await service.ask("POST", "/pools/pool/enableautoscale", formula)
+        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool")
+        evaluated = await service.ask("POST", "/pools/pool/evaluateautoscale", formula)
+        assert evaluated.document["odata.metadata"] == "http://h:1/$metadata#autoscalerun/@Element"
+
+    served(tmp_path, story)
+
+
+def test_an_answer_has_the_ids_of_its_request(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        service.application.ids = iter(["id-1", "id-2"]).__next__  # type: ignore[assignment]
+        answer = await service.ask("GET", "/pools", client_request_id="mine", return_client_request_id="True")
+        assert (answer.headers["request-id"], answer.headers["client-request-id"]) == ("id-1", "mine")
+        refused = await service.ask("GET", "/pools/none", client_request_id="mine")
+        assert "client-request-id" not in refused.headers
+        assert "RequestId:id-2" in refused.document["message"]["value"]
+
+    served(tmp_path, story)
+
+
+def test_a_head_request_and_an_unchanged_pool_have_no_body(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        etag = (await service.ask("POST", "/pools", POOL)).headers["ETag"]
+        exists = await service.ask("HEAD", "/pools/pool")
+        assert (exists.status, exists.body) == (200, b"")
+        assert (await service.ask("HEAD", "/pools/none")).status == 404
+        unchanged = await service.ask("GET", "/pools/pool", if_none_match=etag)
+        assert (unchanged.status, unchanged.body, "Content-Length" in unchanged.headers) == (304, b"", False)
+
+    served(tmp_path, story)
+
+
+def test_a_body_needs_its_type_and_an_operation_without_one_refuses_it(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        assert code(await service.ask("POST", "/pools", POOL, content_type="text/plain")) == (
+            400, "InvalidHeaderValue",
+        )  # fmt: skip
+        await service.ask("POST", "/pools", POOL)
+        await service.ask("POST", "/jobs", JOB)
+        assert (await service.ask("POST", "/jobs/job/enable", {"id": "x"})).status == 400
+        assert (await service.ask("GET", "/jobs/job", b"not read")).status == 200
+
+    served(tmp_path, story)
+
+
+def test_a_body_is_read_to_its_limit_and_past_it_refused(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        half = b" " * (http.MAX_BODY // 2)
+        text = msgspec.json.encode(POOL)
+        fits = [text, half, b" " * (http.MAX_BODY - len(text) - len(half))]
+        assert (await service.ask("POST", "/pools", b"", chunks=fits)).status == 201
+        assert code(await service.ask("POST", "/pools", b"", chunks=[*fits, b" "])) == (413, "RequestBodyTooLarge")
+
+    served(tmp_path, story)
+
+
+def test_the_rest_of_a_huge_body_is_not_read(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        left = [bytes(http.DRAINED), b"1", b"2", b"3"]
+
+        async def receive() -> http.Message:
+            return {"type": "http.request", "body": left.pop(0), "more_body": True}
+
+        with pytest.raises(Exception, match="RequestBodyTooLarge"):
+            await http._body(receive)
+        assert left == [b"2", b"3"]
+
+    served(tmp_path, story)
+
+
+def test_a_request_whose_client_goes_is_dropped(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        sent: list[object] = []
+
+        async def receive() -> http.Message:
+            return {"type": "http.disconnect"}
+
+        async def send(message: http.Message) -> None:
+            sent.append(message)
+
+        headers = {"host": "h", "ocp-date": wire.http_date(START), **JSON, "content-length": "5"}
+        query = "api-version=2024-07-01.20.0"
+        headers["authorization"] = wire.authorization("acct", KEY, "POST", "/pools", query, headers)
+        scope = {
+            "type": "http", "method": "POST", "raw_path": b"/pools", "query_string": query.encode(), "scheme": "http",
+            "client": "client", "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }  # fmt: skip
+        await service.application(scope, receive, send)
+        await service.application({"type": "lifespan"}, receive, send)
+        assert (sent, list(service.account.world.pools)) == ([], [])
+
+    served(tmp_path, story)
+
+
+def test_a_file_is_sent_whole_also_if_it_has_become_shorter() -> None:
+    async def sent(content: bytes, start: int, length: int) -> list[http.Message]:
+        messages: list[http.Message] = []
+
+        async def receive() -> http.Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: http.Message) -> None:
+            messages.append(message)
+
+        await http._send_slice(Slice(io.BytesIO(content), start, length), receive, send)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return messages
+
+    large = bytes(range(256)) * 2048
+    parts = asyncio.run(sent(large, 1, len(large) - 1))
+    assert b"".join(part["body"] for part in parts) == large[1:]
+    assert [part["more_body"] for part in parts] == [True, False]
+    assert asyncio.run(sent(b"abc", 1, 5))[0]["body"] == b"bc"
+    assert b"".join(part["body"] for part in asyncio.run(sent(b"abc", 1, 5))) == b"bc\0\0\0"
+    assert [part["body"] for part in asyncio.run(sent(b"abc", 0, 0))] == [b""]
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_an_unsigned_request_learns_nothing(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        answers = [
+            await service.ask(verb, path, signed=False)
+            for verb, path in (
+                ("GET", "/pools"), ("GET", "/no/such/path"), ("GET", "/_emulator/status"), ("POST", "/_emulator/stop"),
+                ("PUT", "/_emulator/blobs/x"), ("GET", "/subscriptions/s/resourceGroups/g"),
+            )
+        ]  # fmt: skip
+        assert {answer.status for answer in answers} <= {401, 403}
+        assert service.stopped == []
+        assert code(await service.ask("GET", "/no/such/path")) == (404, "ResourceNotFound")
+
+    served(tmp_path, story)
+
+
+def test_a_path_that_is_newer_or_older_than_the_version_is_not_there(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        assert (await service.ask("GET", "/lifetimejobstats", query="api-version=2022-10-01.16.0")).status == 200
+        assert code(await service.ask("GET", "/lifetimejobstats")) == (404, "ResourceNotFound")
+        assert (await service.ask("GET", "/pools", query="api-version=1")).status == 400
+
+    served(tmp_path, story)
+
+
+def test_a_bug_and_a_full_disk_have_the_services_error_bodies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(service: Service) -> None:
+        errors = [sqlite3.OperationalError("disk is full"), KeyError("x")]
+
+        def change(_: object) -> Reply:
+            raise errors.pop(0)
+
+        monkeypatch.setattr(service.account.driver, "change", change)
+        busy = await service.ask("POST", "/pools", POOL)
+        assert code(busy) == (503, "ServerBusy")
+        assert reason(busy) == "The emulator could not write to its data directory: disk is full."
+        assert code(await service.ask("POST", "/pools", POOL)) == (500, "InternalError")
+
+    with caplog.at_level(logging.ERROR, "batchtrain.emulator.http"):
+        served(tmp_path, story)
+    assert [record.getMessage().partition(" (request")[0] for record in caplog.records] == [
+        "POST /pools was not stored: disk is full", "internal error in POST /pools",
+    ]  # fmt: skip
+
+
+# --- faults on request ----------------------------------------------------------------------------------------------
+
+
+def test_an_injected_error_is_answered_with_its_code_and_delay(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        fault = {"kind": "error", "code": "ServerBusy", "retry_after": 3, "count": 1, "operation": "list_pools"}
+        assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
+        busy = await service.ask("GET", "/pools")
+        assert (*code(busy), busy.headers["Retry-After"]) == (503, "ServerBusy", "3")
+        assert (await service.ask("GET", "/pools")).status == 200
+
+    served(tmp_path, story)
+
+
+def test_an_injected_loss_changes_the_service_and_answers_nothing(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        assert (await service.ask("POST", "/_emulator/faults", {"kind": "drop", "count": 1})).status == 201
+        assert (await service.ask("POST", "/pools", POOL)).status == 0
+        assert service.aborted
+        assert list(service.account.world.pools) == ["pool"]
+
+    served(tmp_path, story)
+
+
+def test_an_injected_cut_sends_the_beginning_of_the_answer(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        whole = (await service.ask("GET", "/pools")).body
+        fault = {"kind": "truncate", "fraction": 0.5, "count": 1}
+        assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
+        cut = await service.ask("GET", "/pools")
+        assert (cut.status, cut.body, service.aborted) == (200, whole[: len(whole) // 2], ["abort"])
+
+    served(tmp_path, story)
+
+
+def test_an_injected_skew_refuses_a_signature_of_the_machines_time(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        fault = {"kind": "skew", "seconds": 3600, "count": 1}
+        assert (await service.ask("POST", "/_emulator/faults", fault)).status == 201
+        refused = await service.ask("GET", "/pools")
+        assert code(refused) == (403, "AuthenticationFailed")
+        assert refused.headers["Date"] == wire.http_date(START + 3600 * wire.SECOND)
+
+    served(tmp_path, story)
+
+
+# --- the emulator's own paths ---------------------------------------------------------------------------------------
+
+
+def test_health_needs_no_signature_and_proves_the_key(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        health = await service.ask("GET", "/_emulator/health", signed=False, query="challenge=abc")
+        assert health.document == {
+            "version": "1.2.3", "pid": 77, "account": "acct", "host": "",
+            "proof": wire.proof(KEY, "http://127.0.0.1:10010", "abc"),
+        }  # fmt: skip
+
+    served(tmp_path, story)
+
+
+def test_status_counts_what_there_is(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        account = service.account
+        await account.begin("wait")
+        await account.until(lambda: account.state() == "running")
+        status = (await service.ask("GET", "/_emulator/status")).document
+        counted = {name: status[name] for name in ("pools", "nodes", "jobs", "activeTasks", "runningTasks", "faults")}
+        assert counted == {"pools": 1, "nodes": 1, "jobs": 1, "activeTasks": 0, "runningTasks": 1, "faults": 0}
+        assert (status["completedTasks"], status["account"], status["endpoint"]) == (
+            0, "acct", "http://127.0.0.1:10010",
+        )  # fmt: skip
+        assert status["memoryMb"] > 1
+        assert 0 <= status["upSeconds"] < 86_400
+
+    served(tmp_path, story)
+
+
+def test_an_advanced_clock_is_ahead_by_exactly_that(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        def ahead(answer: Answer) -> tuple[str, float, float]:
+            clock = answer.document
+            return clock["mode"], clock["times"], clock["aheadSeconds"]
+
+        assert ahead(await service.ask("GET", "/_emulator/clock")) == ("real", 1.0, 0.0)
+        turned = await service.ask("POST", "/_emulator/clock", {"mode": "stepped"})
+        assert ahead(turned)[0] == "stepped"
+        later = await service.ask("POST", "/_emulator/clock", {"advance": "PT90S", "patience": 0})
+        assert later.document["now"] == wire.timestamp(START + 90 * wire.SECOND)
+        for wrong in ({"patience": -1}, {"patience": "inf"}, {"mode": "x"}, {"advance": "soon"}, {"patience": None}):
+            assert code(await service.ask("POST", "/_emulator/clock", wrong)) == (400, "InvalidPropertyValue"), wrong
+
+    served(tmp_path, story)
+
+
+def test_faults_are_added_listed_and_removed_one_by_one_or_all(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        fault = {"kind": "error", "code": "ServerBusy", "operation": "delete_job"}
+        numbers = [(await service.ask("POST", "/_emulator/faults", fault)).document["id"] for _ in range(3)]
+        assert len({*numbers}) == 3
+        assert (await service.ask("DELETE", f"/_emulator/faults/{numbers[0]}")).status == 204
+        listed = (await service.ask("GET", "/_emulator/faults")).document["value"]
+        assert [one["id"] for one in listed] == numbers[1:]
+        for wrong in (numbers[0], "x", "-1"):
+            assert code(await service.ask("DELETE", f"/_emulator/faults/{wrong}")) == (404, "ResourceNotFound")
+        assert (await service.ask("DELETE", "/_emulator/faults")).status == 204
+        assert (await service.ask("GET", "/_emulator/faults")).document == {"value": []}
+        assert code(await service.ask("POST", "/_emulator/faults", {"kind": "none"})) == (400, "InvalidPropertyValue")
+        for body in (b"[]", b"{", b"\xff"):
+            assert code(await service.ask("POST", "/_emulator/faults", body)) == (400, "InvalidRequestBody")
+
+    served(tmp_path, story)
+
+
+def test_a_node_is_taken_away_only_in_ways_that_there_are(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        account = service.account
+        await account.begin("wait", targetLowPriorityNodes=1)
+        dedicated, spot = sorted(account.world.pools["pool"].nodes.values(), key=lambda node: not node.dedicated)
+
+        async def befall(node_id: str, **document: object) -> tuple[int, str]:
+            answer = await service.ask("POST", f"/_emulator/nodes/{node_id}", document)
+            return (answer.status, "") if answer.status == 202 else code(answer)
+
+        assert await befall(spot.id, act="explode") == (400, "InvalidPropertyValue")
+        assert await befall(spot.id, act="lose", seconds=-1) == (400, "InvalidPropertyValue")
+        assert await befall(spot.id, act="lose", seconds="1") == (400, "InvalidPropertyValue")
+        assert await befall("none", act="lose") == (404, "NodeNotFound")
+        assert (await befall(dedicated.id, act="preempt"))[1] == "OperationNotValidOnNode"
+        assert await befall(spot.id, act="lose", notice=1) == (400, "InvalidPropertyValue")
+        assert await befall(spot.id, act="preempt", notice=0.0001, seconds=0) == (202, "")
+        assert await befall(dedicated.id, act="break") == (202, "")
+        assert dedicated.state == "unusable"
+
+    served(tmp_path, story)
+
+
+def test_a_login_and_the_storage_are_the_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(service: Service) -> None:
+        machine: Any = service.account.machine
+        account = StorageAccount("devstore", "a2V5", "http://127.0.0.1:10000/devstore")
+        answers: list[StorageAccount | None] = [account, None]
+
+        async def storage() -> StorageAccount:
+            if found := answers.pop(0):
+                return found
+            raise StorageMissing("npm is missing")
+
+        def login(node_id: str) -> NodeLogin:
+            if node_id == "node-1":
+                return NodeLogin(("ssh", "node-1"), ("relay",))
+            raise NodeLost(f"there is no node {node_id}")
+
+        monkeypatch.setattr(machine, "storage", storage, raising=False)
+        monkeypatch.setattr(machine, "login", login, raising=False)
+        assert (await service.ask("POST", "/_emulator/storage")).document == account._asdict()
+        assert reason(await service.ask("POST", "/_emulator/storage")) == "npm is missing"
+        assert (await service.ask("GET", "/_emulator/login/node-1")).document == {
+            "ssh": ["ssh", "node-1"],
+            "relay": ["relay"],
+        }
+        assert reason(await service.ask("GET", "/_emulator/login/x")).startswith("there is no node x; `batchtrain pool")
+
+    served(tmp_path, story)
+
+
+def test_a_reset_empties_the_account_and_a_stop_is_passed_on(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        await service.account.begin("exit 0")
+        assert (await service.ask("POST", "/_emulator/reset")).status == 204
+        assert (service.account.world.pools, service.account.world.jobs) == ({}, {})
+        assert (await service.ask("POST", "/_emulator/stop")).status == 202
+        assert service.stopped == ["stop"]
+        assert code(await service.ask("POST", "/_emulator/status")) == (404, "ResourceNotFound")
+
+    served(tmp_path, story)
+
+
+def test_a_hint_says_why_a_job_does_not_start(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        async def hints() -> list[tuple[str, str, str]]:
+            found = (await service.ask("GET", "/_emulator/hints")).document["value"]
+            return [(one["jobId"], one["taskId"], one["text"]) for one in found]
+
+        account = service.account
+        await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": 0})
+        await service.ask("POST", "/jobs", JOB)
+        assert await hints() == []
+        account.make("exit 0")
+        assert await hints() == [("job", "", "pool pool has no nodes")]
+        await service.ask("DELETE", "/pools/pool")
+        await account.until(lambda: not account.world.pools)
+        assert await hints() == [("job", "", "its pool pool does not exist")]
+
+    served(tmp_path, story)
