@@ -165,7 +165,9 @@ class BatchtrainError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """IPython calls it in place of a traceback of all frames."""
-        return short_traceback(self, str(self))
+        from batchtrain import hints  # only for an error in a notebook
+
+        return short_traceback(self, hints.pasted(str(self), _option(self), "", hints.cell_program()))
 
 
 def short_traceback(error: BaseException, text: str) -> list[str]:
@@ -173,6 +175,15 @@ def short_traceback(error: BaseException, text: str) -> list[str]:
     name = type(error).__name__
     lines = [f"\x1b[1;31m{name}\x1b[0m: {chr(10).join(map(printable, text.splitlines()))}"]
     return [*lines, *_users_line(error)]
+
+
+def _option(error: BaseException) -> str:
+    """The options with which a command reaches the account of the client whose call failed; empty without a client."""
+    import traceback  # only for an error in a notebook
+
+    owners = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    accounts = (getattr(getattr(owner, "_client", owner), "account", None) for owner in owners)
+    return next((option for account in accounts if (option := getattr(account, "option", ""))), "")
 
 
 def _users_line(error: BaseException) -> list[str]:
@@ -195,6 +206,17 @@ class UsageError(BatchtrainError):
     """The command or the call is malformed, or a precondition that the caller controls is missing."""
 
     exit_code = 2
+
+
+class NoAccount(UsageError):
+    """Nothing says where to run: no account is configured, and the emulator is not chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "nowhere to run: add --local (in Python `local=True`; or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch"
+            " on this machine, or set AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY and AZURE_BATCH_ENDPOINT"
+            " (or write a credentials.yaml) for an account"
+        )
 
 
 class ConfigError(BatchtrainError):

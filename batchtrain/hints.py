@@ -16,7 +16,7 @@ ASKING = re.compile(r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor)\b|config 
 """Commands that contact a service and need its target options."""
 READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
 """Commands that read credentials.yaml."""
-OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+)*")
+OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+)?)*")
 """Commands without a name or a directory, which read the files of the command that is running."""
 WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
 """Commands whose last words belong to the user's command, so that options stand before them."""
@@ -25,14 +25,15 @@ DOING = frozenset(
 )
 
 
-def pasted(text: str, target: str, directory: str) -> str:
-    """A message whose commands name the target of the command that is running, and the program by its path.
+def pasted(text: str, target: str, directory: str, name: str = "") -> str:
+    """A message whose commands name the target of the command that is running, and the program.
 
     target: the options that reach the same account (` --local`). directory: the options that read the same credentials.
+    name: the program; by default as it was called.
     """
     if "batchtrain " not in text:
         return text
-    name = program()
+    name = name or program()
 
     def completed(words: str) -> str:
         if ASKING.match(words):
@@ -64,6 +65,13 @@ def _with(words: str, option: str) -> str:
         return words
     verb = WORDS_LAST.match(words)
     return f"{verb['verb']}{option}{words[verb.end() :]}" if verb else f"{words}{option}"
+
+
+def cell_program() -> str:
+    """The command that starts this program from a cell of a notebook."""
+    import shutil
+
+    return "!batchtrain" if shutil.which("batchtrain") else f"!{shlex.quote(sys.executable)} -m batchtrain.cli"
 
 
 def program() -> str:

@@ -114,9 +114,11 @@ class Board:
         *,
         near: bool,
         renew: Callable[[], None] = lambda: None,
+        completed: Callable[[str], str] = str,
         clock: retry.Clock = retry.CLOCK,
     ) -> None:
         self.make, self._budget, self._near, self._renew, self._clock = make, budget, near, renew, clock
+        self._completed = completed
         self._watched: dict[str, Watched] = {}
         self._viewers: list[Viewer] = []
         self._changed = threading.Condition()
@@ -207,7 +209,7 @@ class Board:
         return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
 
     def _failed(self, entry: Watched, error: Exception, text: str) -> None:
-        entry.trouble = masked_text(text)
+        entry.trouble = masked_text(self._completed(text))
         entry.failures += 1
         self._budget.spend(1 if entry.topic.remote else 0)
         if isinstance(error, ServiceError) and error.code in THROTTLED:

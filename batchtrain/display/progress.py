@@ -17,7 +17,8 @@ from batchtrain import markup
 from batchtrain.display.live_view import Line, View, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
-from batchtrain.records.events import Event, Stdout
+from batchtrain.hints import cell_program, pasted
+from batchtrain.records.events import Event, Output, Stdout
 
 REDRAWS = 0.25
 """Seconds between two drawings of a card in which something happened; without an event it is drawn each second."""
@@ -85,6 +86,8 @@ class Card:
 
     def __init__(self, view: View, draw: Draw, clock: Callable[[], float] = time.time) -> None:
         self._view, self._draw, self._clock = view, draw, clock
+        option = " --local" if view.emulated else ""
+        self._completed = functools.partial(pasted, target=option, directory="", name=cell_program())
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._lock, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
 
@@ -92,7 +95,8 @@ class Card:
         with self._lock:
             self._view.note(event, self._clock())
             if event.text:
-                self._lines.append(printable(plain_text(shortened(event.text)).rstrip("\n")))
+                text = event.text if isinstance(event, Output) else self._completed(event.text)
+                self._lines.append(printable(plain_text(shortened(text)).rstrip("\n")))
         self._news.set()
 
     @contextlib.contextmanager

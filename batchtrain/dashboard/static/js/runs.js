@@ -22,7 +22,7 @@ export const list = {
     return [
       head("Runs"), trouble(context.trouble.runs),
       !runs ? h("p", { class: "quiet" }, "Loading…")
-      : !runs.rows.length ? empty(`No run is recorded in ${context.account.runs_dir}. Start one:`, ...context.account.start, "batchtrain dashboard --runs-dir DIR")
+      : !runs.rows.length ? empty(`No run is recorded in ${context.account.runs_dir}. Start one:`, ...context.account.start, `${context.account.program} dashboard --runs-dir DIR`)
       : [
         h("p", { class: "filters" }, chosen.length > 1 ? h("a", { class: "button", href: `/runs/compare?${chosen.map((name) => `id=${encodeURIComponent(name)}`).join("&")}` }, `Compare ${chosen.length} runs`) : h("span", { class: "quiet" }, "Choose two or more runs to compare them.")),
         table(["", "Run", "Outcome", "#Time", "#Cost", "Started", "Nodes", "Results", "Settings"], runs.rows.map((run) => runRow(context, run, chosen)), "Runs"),
