@@ -23,7 +23,9 @@ from batchtrain.version import __version__
 if TYPE_CHECKING:
     from batchtrain import aio
     from batchtrain.client.client import Client, connect, load
-    from batchtrain.client.operations import Job, Jobs, Pools
+    from batchtrain.client.job import Job
+    from batchtrain.client.jobs import Jobs
+    from batchtrain.client.pools import Pools
     from batchtrain.config.described import Mpi, MpiDistribution, PyTorchDistribution, TensorFlowDistribution, command
     from batchtrain.config.types import Recipe
     from batchtrain.errors import (
@@ -64,7 +66,9 @@ _HOMES = {
         "batchtrain.config.described",
     ),
     **dict.fromkeys(("Client", "connect", "load"), "batchtrain.client.client"),
-    **dict.fromkeys(("Job", "Jobs", "Pools"), "batchtrain.client.operations"),
+    "Job": "batchtrain.client.job",
+    "Jobs": "batchtrain.client.jobs",
+    "Pools": "batchtrain.client.pools",
     **dict.fromkeys(("Returned", "gang"), "batchtrain.functions.gangs"),
     "Plan": "batchtrain.plan.types",
     **dict.fromkeys(("Comparison", "Result", "Run", "Runs"), "batchtrain.runs.finished"),

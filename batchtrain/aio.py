@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from batchtrain.client import client as sync
-from batchtrain.client import operations
+from batchtrain.client import job, jobs, pools
 from batchtrain.service.retry import INTERRUPT
 
 _END = object()
@@ -102,10 +102,8 @@ def _twin_of(value: Any) -> Any:
     return _TWINS[type(value)](value) if type(value) in _TWINS else value
 
 
-Client, Pools, Jobs, Job, JobSchedule = map(
-    _twin, (sync.Client, operations.Pools, operations.Jobs, operations.Job, operations.JobSchedule)
-)
-_TWINS = {operations.Job: Job, operations.JobSchedule: JobSchedule, sync.Client: Client}
+Client, Pools, Jobs, Job, JobSchedule = map(_twin, (sync.Client, pools.Pools, jobs.Jobs, job.Job, jobs.JobSchedule))
+_TWINS = {job.Job: Job, jobs.JobSchedule: JobSchedule, sync.Client: Client}
 for _name, _kind in (("pools", Pools), ("jobs", Jobs)):
     setattr(Client, _name, property(lambda self, kind=_kind, name=_name: kind(getattr(self.sync, name))))
 for _kind in (Job, JobSchedule):

@@ -20,7 +20,7 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from batchtrain.client.operations import Job
+    from batchtrain.client.job import Job
     from batchtrain.config.load import Loaded
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))

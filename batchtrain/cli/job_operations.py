@@ -18,7 +18,7 @@ from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import GONE_SECONDS
 
 if TYPE_CHECKING:
-    from batchtrain.client.operations import Job
+    from batchtrain.client.job import Job
     from batchtrain.service.statistics import Stats
     from batchtrain.service.task_actions import Changed
 

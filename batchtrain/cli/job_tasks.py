@@ -16,7 +16,7 @@ from batchtrain.cli.output import show_rows
 from batchtrain.errors import UsageError
 
 if TYPE_CHECKING:
-    from batchtrain.client.operations import Job
+    from batchtrain.client.job import Job
     from batchtrain.records import Task
 
 STATES = ("active", "running", "completed", "succeeded", "failed")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from batchtrain.cli.log_lines import Selection
     from batchtrain.client.client import Client
-    from batchtrain.client.operations import Job
+    from batchtrain.client.job import Job
     from batchtrain.client.orphans import Orphan
     from batchtrain.config.types import Recipe
 

@@ -10,9 +10,10 @@ import msgspec
 
 from batchtrain.client.limits import Limits
 from batchtrain.client.local import emulated
-from batchtrain.client.operations import SHOW, Operations, Tell, displayed
+from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.run import run
+from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources

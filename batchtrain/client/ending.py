@@ -20,7 +20,8 @@ from batchtrain.service import retry
 from batchtrain.service.register import Kind, Register, Thing
 
 if TYPE_CHECKING:
-    from batchtrain.client.operations import Operations, Tell
+    from batchtrain.client.operations import Operations
+    from batchtrain.client.shown_progress import Tell
 
 HURRY_SECONDS = 3.0
 """For all requests that are left when the user interrupts an ending."""

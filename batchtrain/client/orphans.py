@@ -21,7 +21,8 @@ from batchtrain.service.connect import Account
 from batchtrain.service.register import Kind, Register, Thing, read_marks
 
 if TYPE_CHECKING:
-    from batchtrain.client.operations import Operations, Tell
+    from batchtrain.client.operations import Operations
+    from batchtrain.client.shown_progress import Tell
 
 
 class Orphan(NamedTuple):

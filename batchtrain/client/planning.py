@@ -13,6 +13,7 @@ from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
+from batchtrain.errors import UsageError
 from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import facts_of
@@ -64,3 +65,10 @@ def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool 
         plan_jobs(recipe, facts, sources) if recipe.jobs else Plan(),
         partial(blobs_of, connect=connect),
     )
+
+
+def pool_id_of(recipe: Recipe) -> str:
+    """The id of the recipe's pool. Raises UsageError if it has none."""
+    if recipe.pool is None:
+        raise UsageError(f"{recipe.directory} has no pool.yaml")
+    return recipe.pool.id

@@ -48,8 +48,10 @@ from batchtrain.service.register import KINDS, Kind, Thing, read_marks
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
-    from batchtrain.client.operations import Job, Operations, Tell
+    from batchtrain.client.job import Job
+    from batchtrain.client.operations import Operations
     from batchtrain.client.planning import Foreseen
+    from batchtrain.client.shown_progress import Tell
 
 GONE = frozenset({"PoolNotFound", "JobNotFound", "TaskNotFound"})
 """The service's codes for deleted work; any other 404 is about something else."""

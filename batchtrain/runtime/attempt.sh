@@ -21,12 +21,16 @@ bt_begin_attempt() {
   trap 'bt_end_attempt "$?"' EXIT
 }
 
+# What an earlier attempt printed may stand in stdout.txt and stderr.txt before it: hence their sizes.
 bt_attempts_place() {
-  local checkpoint='' hosts=${AZ_BATCH_HOST_LIST:+\"${AZ_BATCH_HOST_LIST//,/\", \"}\"}
+  local checkpoint='' hosts=${AZ_BATCH_HOST_LIST:+\"${AZ_BATCH_HOST_LIST//,/\", \"}\"} size file out=0 err=0
   [ -z "${BATCHTRAIN_CHECKPOINT_DIR-}" ] || checkpoint=$(bt_newest_checkpoint)
+  while read -r size file; do
+    case $file in *out.txt) out=$size ;; *) err=$size ;; esac
+  done < <(stat -L -c '%s %n' "${AZ_BATCH_TASK_DIR-}"/std{out,err}.txt 2>/dev/null)
   printf '"node": "%s", "address": "%s", "hosts": [%s], "dedicated": %s, "checkpoint": "%s", "stdout": %s, "stderr": %s' \
     "${AZ_BATCH_NODE_ID-}" "${AZ_BATCH_MASTER_NODE%:*}" "$hosts" "${AZ_BATCH_NODE_IS_DEDICATED:-null}" "${checkpoint##*/}" \
-    "$(bt_file_size stdout.txt)" "$(bt_file_size stderr.txt)"
+    "$out" "$err"
 }
 
 # Without Python, a checkpoint counts whose manifest is there.
@@ -39,9 +43,6 @@ bt_newest_checkpoint() {
   done
   echo "${newest:+step-$newest}"
 }
-
-# What an earlier attempt printed may stand in the file before it.
-bt_file_size() { stat -L -c %s "${AZ_BATCH_TASK_DIR-}/$1" 2>/dev/null || echo 0; }
 
 # A shell that a signal ends may have 0 here; whether the task succeeded, the service knows.
 bt_end_attempt() { # CODE
@@ -61,10 +62,12 @@ bt_note_attempt() { # EVENT FIELDS
 
 bt_show_attempts() {
   local folder=$AZ_BATCH_TASK_WORKING_DIR/ranks store=${BATCHTRAIN_ATTEMPT_DIR%/*} number path
-  mkdir -p "$folder" || return
+  local records=()
+  [ -d "$folder" ] || mkdir -p "$folder" || return
   for ((number = 1; number <= BATCHTRAIN_ATTEMPT; number++)); do
-    for path in "$store/attempt-$number"/{began,preempted.*,ended}.json; do [ ! -e "$path" ] || cat "$path"; done
-  done >"$folder/attempts.jsonl.new" && mv "$folder/attempts.jsonl.new" "$folder/attempts.jsonl"
+    for path in "$store/attempt-$number"/{began,preempted.*,ended}.json; do [ ! -e "$path" ] || records+=("$path"); done
+  done
+  cat "${records[@]}" >"$folder/attempts.jsonl.new" && mv "$folder/attempts.jsonl.new" "$folder/attempts.jsonl"
   for ((number = 1; number < BATCHTRAIN_ATTEMPT; number++)); do
     for path in "$store/attempt-$number"/*.metrics.jsonl; do
       [ ! -e "$path" ] || { mkdir -p "$folder/attempt-$number" && cp "$path" "$folder/attempt-$number"; }

@@ -50,13 +50,12 @@ bt_keep_environment() {
 }
 
 # Sets BATCHTRAIN_AWK to the awk that writes the lines of the ranks, or to nothing. mawk waits for blocks of its input
-# otherwise; an old one does not know systime().
+# otherwise; an old one does not know systime(); other awks know no such option.
 bt_find_awk() {
-  local version
-  export BATCHTRAIN_AWK=''
-  version=$(awk -W version 2>&1 </dev/null)
-  case $version in mawk*) set -- -W interactive ;; *) set -- ;; esac
-  ! awk "$@" 'BEGIN { exit systime() < 1 }' >/dev/null 2>&1 </dev/null || BATCHTRAIN_AWK="awk${*:+ $*}"
+  for BATCHTRAIN_AWK in 'awk -W interactive' awk ''; do
+    # shellcheck disable=SC2086 # a command with its options
+    if ${BATCHTRAIN_AWK:-true} 'BEGIN { exit systime() < 1 }' >/dev/null 2>&1 </dev/null; then return; fi
+  done
 }
 
 # The ssh server of a container, on port 23 as Batch Shipyard's image contract has it (22 is the host's).
@@ -293,7 +292,6 @@ bt_find_prefix() { # EXECUTABLE
 # Before the line: job control gives each background job a process group, which can be ended as a whole.
 bt_begin() {
   set +euET -m -o pipefail
-  bt_find_awk
   [ ! -t 0 ] || exec </dev/null # a background job that reads a terminal is stopped
   exec 6>&2 9<> <(:)
 }
@@ -312,7 +310,8 @@ bt_gang() {
 # others sent, when fd 4 is.
 bt_begin_stream() { # sets remote and local to the processes
   local host hosts number=0 attempt=${BATCHTRAIN_ATTEMPT:-1} folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks command
-  [ -n "$BATCHTRAIN_AWK" ] && mkdir -p "$folder" "$bt_home/ranks" && mkfifo "$bt_home/ranks/stream.pipe" || return 0
+  { [ -r "$bt_home/environment" ] && [[ $(<"$bt_home/environment") == *"BATCHTRAIN_AWK='a"* ]] &&
+    mkdir -p "$folder" "$bt_home/ranks" && mkfifo "$bt_home/ranks/stream.pipe"; } || return 0
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
     number=$((number + 1))
@@ -336,12 +335,12 @@ bt_end_stream() {
   rm -f "$bt_home/ranks/stream.pipe"
 }
 
-# Waits for processes to end, and kills those that do not.
+# Waits for processes to end, and kills those that do not. The gang has ended: its events are over.
 bt_wait_until() { # DEADLINE [PROCESS]...
   local deadline=$1 process
   shift
   for process; do
-    while kill -0 "$process" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do read -r -t 0.02 <> <(:); done
+    while kill -0 "$process" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do read -r -t 0.005 -u 9 _; done
     bt_end_process "$process"
   done
 }

@@ -173,7 +173,9 @@ wait_for_supervisor() {
 start_copies() { # sets copies to their processes; none where they cannot be
   copies='' folder=${AZ_BATCH_TASK_WORKING_DIR:-$PWD}/ranks
   [ -n "$rank" ] && [ "${BATCHTRAIN_RANK_LOGS-}" != false ] && command -v tee >/dev/null || return 0
-  mkdir -p "$folder" 2>/dev/null && mkfifo "$record.out" "$record.err" 2>/dev/null || return 0
+  set -- "$record.out" "$record.err"
+  [ -z "${BATCHTRAIN_AWK-}" ] || set -- "$@" "$record.stdout.lines.pipe" "$record.stderr.lines.pipe"
+  { [ -d "$folder" ] || mkdir -p "$folder"; } 2>/dev/null && mkfifo "$@" 2>/dev/null || return 0
   copy stdout <"$record.out" &
   copies=$!
   copy stderr <"$record.err" >&2 &
@@ -185,7 +187,7 @@ copy() { # STREAM
   trap '' XFSZ TERM PIPE
   stream=$1 pipe=$record.$1.lines.pipe
   set --
-  if [ -n "${BATCHTRAIN_AWK-}" ] && mkfifo "$pipe" 2>/dev/null; then
+  if [ -p "$pipe" ]; then
     write_lines </dev/null >/dev/null 2>&1 &
     set -- "$pipe"
   fi

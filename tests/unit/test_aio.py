@@ -13,7 +13,9 @@ import pytest
 
 import batchtrain as bt
 from batchtrain import aio
-from batchtrain.client import operations
+from batchtrain.client.job import Job
+from batchtrain.client.jobs import Jobs, JobSchedule
+from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound
 from batchtrain.service import watch
 from tests import aio_stub
@@ -21,11 +23,11 @@ from tests import aio_stub
 
 @pytest.fixture
 def job() -> Any:
-    return aio.Job(operations.Job(None, "j"))  # type: ignore[arg-type]
+    return aio.Job(Job(None, "j"))  # type: ignore[arg-type]
 
 
 def test_every_public_member_of_the_sync_api_is_there() -> None:
-    for kind in (bt.Client, operations.Pools, operations.Jobs, operations.Job, operations.JobSchedule):
+    for kind in (bt.Client, Pools, Jobs, Job, JobSchedule):
         twin = getattr(aio, kind.__name__)
         assert {name for name in dir(kind) if not name.startswith("_")} <= set(dir(twin))
 
@@ -36,11 +38,11 @@ def test_the_types_are_those_of_the_sync_api() -> None:
 
 def test_help_shows_the_signature_and_the_text_of_the_sync_method() -> None:
     assert inspect.signature(aio.Client.run) == inspect.signature(bt.Client.run)
-    assert inspect.getdoc(aio.Job.wait) == inspect.getdoc(operations.Job.wait)
+    assert inspect.getdoc(aio.Job.wait) == inspect.getdoc(Job.wait)
 
 
 def test_a_method_is_awaited_and_gives_its_value_or_its_error(job: Any) -> None:
-    def glance(self: operations.Job, most: int = 1) -> str:
+    def glance(self: Job, most: int = 1) -> str:
         if most == 0:
             raise NotFound("no job")
         return f"{self.id} {most}"
@@ -54,7 +56,7 @@ def test_a_method_is_awaited_and_gives_its_value_or_its_error(job: Any) -> None:
 def test_cancelling_a_call_interrupts_its_wait_as_ctrl_c_does_and_awaits_its_cleaning_up(job: Any) -> None:
     waits, seen = threading.Event(), list[str]()
 
-    def wait(self: operations.Job) -> None:
+    def wait(self: Job) -> None:
         try:
             waits.set()
             watch.Deadline(600, "a test").pause(600)
@@ -75,7 +77,7 @@ def test_cancelling_a_call_interrupts_its_wait_as_ctrl_c_does_and_awaits_its_cle
 
 
 def test_a_method_that_iterates_is_an_async_iterator(job: Any) -> None:
-    def lines(self: operations.Job) -> Iterator[str]:
+    def lines(self: Job) -> Iterator[str]:
         yield from (self.id, "b")
 
     async def collected() -> list[str]:
@@ -85,7 +87,7 @@ def test_a_method_that_iterates_is_an_async_iterator(job: Any) -> None:
 
 
 def test_jobs_come_back_as_twins(job: Any) -> None:
-    handle = asyncio.run(aio.Jobs(operations.Jobs(None)).handle("x"))  # type: ignore[arg-type]
+    handle = asyncio.run(aio.Jobs(Jobs(None)).handle("x"))  # type: ignore[arg-type]
     assert isinstance(handle, aio.Job)
     assert handle.id == "x"
     assert repr(job) == "aio.Job('j')"

@@ -9,7 +9,9 @@ import pytest
 
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
-from batchtrain.client.operations import EXPLAINED_TASKS, Job, Jobs, Pools
+from batchtrain.client.job import EXPLAINED_TASKS, Job
+from batchtrain.client.jobs import Jobs
+from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.records import Failure, Task
 from batchtrain.records.failure import EXIT_CODE

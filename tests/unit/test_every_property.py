@@ -15,7 +15,7 @@ import pytest
 from azure.batch import models
 from azure.batch._utils.model_base import Model
 
-from batchtrain.client import logins, operations
+from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
@@ -654,10 +654,10 @@ ROWS: dict[str, Row] = {
         beside={"global_resources.files": [FILES]},
     ),
     f"{POOL}.reboot_on_start_task_failed": Row(
-        shown="starttaskfailed", effect=lambda seen: sorted(operations._mended(seen.recipe))
+        shown="starttaskfailed", effect=lambda seen: sorted(pools._mended(seen.recipe))
     ),
     f"{POOL}.attempt_recovery_on_unusable": Row(
-        shown="unusable", effect=lambda seen: sorted(operations._mended(seen.recipe))
+        shown="unusable", effect=lambda seen: sorted(pools._mended(seen.recipe))
     ),
     f"{VM}.container_type": Row("criCompatible", beside=CONTAINER),
     f"{VM}.os_disk.ephemeral": Row(shown="cachedisk"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.client.operations import SHOW, displayed
+from batchtrain.client.shown_progress import SHOW, displayed
 from batchtrain.config.types import Secret
 from batchtrain.display import progress
 from batchtrain.display.live_view import View

@@ -1,0 +1,428 @@
+"""What a client does with one job."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from batchtrain import markup, records
+from batchtrain.client import logins
+from batchtrain.client.log_follower import Follow, together
+from batchtrain.client.session import Session
+from batchtrain.client.shown_progress import SHOW, Tell, displayed
+from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
+from batchtrain.config.types import Job as JobSettings
+from batchtrain.config.types import Recipe
+from batchtrain.display.progress import Card, line
+from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, TaskFailed, UsageError
+from batchtrain.records import MOST_ROWS, Attempt, Failure, Table, Task
+from batchtrain.records.events import TasksChanged
+from batchtrain.records.failure import EXIT_CODE
+from batchtrain.records.rank_end import RankEnd
+from batchtrain.runs.directory import RunDirectory, root_of
+from batchtrain.runs.finished import Run
+from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt, recorded_job
+from batchtrain.service import files, job_actions, read, statistics, submit, task_actions, tasks, watch
+from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS
+from batchtrain.service.downloads import task_tree
+from batchtrain.service.failed import failed, summary
+from batchtrain.service.statistics import Stats
+from batchtrain.service.task_actions import Action, Changed
+from batchtrain.service.tasks import FEW, Glance
+
+if TYPE_CHECKING:
+    from batchtrain.diagnosis.finding import Diagnosis
+    from batchtrain.runs.sweep import SweepRow
+
+EXPLAINED = 5
+"""The causes of failures for which the stderr of an example is read."""
+EXPLAINED_TASKS = 20
+"""The failed tasks of a list whose stderr is read."""
+
+
+class Job:
+    """One job: its state, tasks and logs."""
+
+    def __init__(self, client: Session, job_id: str) -> None:
+        self._client, self.id = client, job_id
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        try:
+            seen, rows = self.seen, Table(self.explained(self.iter_tasks(limit=MOST_ROWS)))
+        except ServiceError as error:  # a job that is gone is still a value
+            return markup.card(markup.head(f"job {self.id}", note=str(error)))
+        counts = f"{seen.active} active, {seen.running} running, {seen.succeeded} succeeded, {seen.failed} failed"
+        return markup.card(markup.head(f"job {self.id}", seen.state, f"pool {seen.pool}: {counts}"), rows._repr_html_())
+
+    @property
+    def seen(self) -> records.Job:
+        """The job now, with the counts of its tasks. Raises NotFound."""
+        return read.counted_job(self._client.batch, self.id)
+
+    @property
+    def tasks(self) -> Table[Task]:
+        """All its tasks now. Of a large job, `iter_tasks` gives a part."""
+        return Table(self.iter_tasks())
+
+    @property
+    def open(self) -> bool:
+        """Whether a task waits or runs."""
+        return any(itertools.chain(self.iter_tasks("running", limit=1), self.iter_tasks("active", limit=1)))
+
+    def iter_tasks(self, state: str = "", *, limit: int | None = None) -> Iterator[Task]:
+        """Its tasks, page by page.
+
+        state: only those that are `active`, `running`, `completed`, `succeeded` or `failed`. limit: the maximum number.
+        """
+        return read.tasks(self._client.batch, self.id, where=tasks.filter_of(state), limit=limit)
+
+    def last_tasks(self, count: int, state: str = "") -> Table[Task]:
+        """The tasks whose state changed last, in the order of the changes. state: as for `iter_tasks`."""
+        return Table(tasks.last(self._client.batch, self.id, count, tasks.filter_of(state)))
+
+    def glance(self, most: int = FEW) -> Glance:
+        """Its first tasks and the counts of all: one request for a job of up to `most` tasks, otherwise two."""
+        return tasks.glance(self._client.batch, self.id, most)
+
+    @displayed("interrupted; only the waiting ends, the job continues")
+    def wait(self, *, timeout: float = JOB_SECONDS, check: bool = True, tell: Tell = SHOW) -> Job:
+        """Wait until every task has ended. Raises TaskFailed for the first failed task (unless `check` is off)."""
+        deadline = watch.Deadline(timeout, watch.tasks_of(self.id), tell)
+        shows = tell is line or isinstance(tell, Card)
+        follow = Follow(self._client.batch, self, deadline.tell, turns=self._client.pace.turns)
+        look = follow.look if shows else lambda _: 0
+        watch.tasks_ended(self._client.batch, self.id, deadline, self._client.pace, look)
+        if check:
+            self.raise_failed()
+        return self
+
+    def raise_failed(self, known: Iterable[Task] | None = None, *, logs: str = "") -> None:
+        """Raise TaskFailed, with its last lines and its cause, for the first task that failed. known: all its tasks, if
+        they are listed already. logs: the directory of this machine that keeps their output."""
+        for task in self._first_not_succeeded() if known is None else known:
+            if task.state != "completed" or task.failed:
+                error = self.failure_of(task)
+                with contextlib.suppress(BatchtrainError):  # the failure itself matters more
+                    error.finding = self._examined(task.id, logs=logs).first
+                raise error
+
+    def _first_not_succeeded(self) -> Iterator[Task]:
+        yield from self.iter_tasks("failed", limit=1)
+        yield from read.tasks(self._client.batch, self.id, where=tasks.OPEN, limit=1)
+
+    def failure_of(self, task: Task) -> TaskFailed:
+        """Why a task failed or did not finish, with the last lines of its stderr."""
+        if task.state != "completed":
+            return TaskFailed(
+                f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
+                task=f"{self.id}/{task.id}",
+            )
+        return failed(self.id, task, *self._end_of(task.id))
+
+    def _end_of(self, task_id: str) -> tuple[tuple[str, ...], RankEnd]:
+        where = self._client.batch, self.id, task_id
+        return files.stderr_end(*where), files.first_end(*where)
+
+    def explained(self, rows: Iterable[Task]) -> Iterator[Task]:
+        """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the cause replaces the general
+        reason of the service, at two or three requests each; of the others only its code is left."""
+        explainable = EXPLAINED_TASKS
+        for task in rows:
+            if task.failure.code == EXIT_CODE:
+                reason = summary(task, *self._end_of(task.id)) if explainable else ""
+                explainable -= bool(explainable)
+                task = structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+            yield task
+
+    def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
+        """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""
+        return b"".join(self.blocks(task_id, file=file))
+
+    def blocks(self, task_id: str | None = None, *, file: str = "stdout.txt") -> Iterator[bytes]:
+        """The bytes of a file of a task as `read` returns them, but 8 MiB at a time. Raises NotFound."""
+        return files.blocks(self._client.batch, task_tree(self.id, task_id or self._first_task()), file)
+
+    def logs(
+        self,
+        task_id: str | None = None,
+        *,
+        file: str = "stdout.txt",
+        follow: bool = False,
+        timeout: float = JOB_SECONDS,
+        tell: Tell = SHOW,
+    ) -> Iterator[str]:
+        """Lines of the output of a task (by default stdout of the first task); with `follow` until the task has ended.
+
+        Raises NotFound if the task does not exist, TimedOut if following takes longer than `timeout`.
+        """
+        if not follow:
+            yield from files.lines_of(self.blocks(task_id, file=file))
+            return
+        deadline = watch.Deadline(timeout, f"the end of {file} of {task_id or 'the first task'} of job {self.id}", tell)
+        with deadline:
+            name = task_id or self._first_task()
+        follower = files.Follower(self._client.batch, self.id, name, file)
+        while True:
+            with deadline:
+                task = self.seen_task(name)
+                state = task.state
+                new = follower.new_lines(task.node, last=state == "completed")
+            for lines in _read(new, deadline):
+                yield from lines
+                deadline.news()
+            if state == "completed" and follower.missing:
+                raise follower.missing
+            if state == "completed":
+                return
+            deadline.pause(self._client.pace.first * 2, f"the task is {state}")
+
+    def _first_task(self) -> str:
+        for task in self.iter_tasks(limit=1):
+            return task.id
+        raise NotFound(f"job {self.id} has no tasks")
+
+    def seen_task(self, task_id: str | None = None) -> Task:
+        """A task now (by default the first task). Raises NotFound."""
+        return read.task(self._client.batch, self.id, task_id or self._first_task())
+
+    def task(self, task_id: str | None = None) -> TaskFiles:
+        """The files of a task (by default the first task): `files`, `get` and `open`."""
+        return TaskFiles(self._client.files, self.id, task_id or self._first_task())
+
+    def files(self, task_id: str | None = None, *, node: str | None = None, all_nodes: bool = False) -> Table[FileRow]:
+        """The files of a task (by default the first task). node: another node of its gang."""
+        return self.task(task_id).files(node=node, all_nodes=all_nodes)
+
+    def get(
+        self,
+        *patterns: str,
+        task_id: str | None = None,
+        directory: str | Path = ".",
+        node: str | None = None,
+        all_nodes: bool = False,
+        progress: Progress = QUIET,
+    ) -> Table[GotRow]:
+        """Fetch files of a task (by default the first task) to a directory."""
+        return self.task(task_id).get(*patterns, directory=directory, node=node, all_nodes=all_nodes, progress=progress)
+
+    def fetch(
+        self,
+        origin: Origin,
+        *,
+        settings: JobSettings | None = None,
+        everything: bool = False,
+        progress: Progress = QUIET,
+    ) -> tuple[Recording, tuple[str, ...]]:
+        """Fetch logs and results into the run directory of the job, and say why some files are missing.
+
+        settings: the job as its recipe has it, for the `results` of its tasks. everything: without a limit of size.
+        """
+        recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
+        known = self.tasks
+        recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
+        failed = next((task for task in known if task.failed), None)
+        open_tasks = any(task.state != "completed" for task in known)
+        if failed is None or open_tasks:
+            recording.end("fetched" if open_tasks else "completed")
+        else:
+            try:
+                self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
+            except TaskFailed as failure:
+                recording.end("failed", failure)
+        return recording, (*recording.unsaved, *recording.lost)
+
+    def result(self, *, runs_dir: str | Path | None = None) -> Run:
+        """Fetch the logs and results of the tasks that have run into the run directory of the job, and read it.
+
+        runs_dir: where run directories are; by default BATCHTRAIN_RUNS_DIR or `runs`.
+        """
+        recording, _ = self.fetch(Origin(root_of(runs_dir, os.environ)))
+        return Run(recording.run)
+
+    def exec(self, command: str, task_id: str | None = None, *, recipe: Recipe | None = None) -> int:
+        """Run a shell command in the working directory and with the environment of a running task (by default the first
+        task), on the node of its primary; in its container, if it has one. Returns the exit code of the command.
+
+        recipe: the files with the login of the pool (`ssh`), which a node of Azure needs. Raises NotFound, UsageError.
+        """
+        task = self.seen_task(task_id)
+        if task.state != "running":
+            raise UsageError(
+                f"task {self.id}/{task.id} is {task.state}, not running; `batchtrain jobs files {self.id} {task.id}`"
+                " lists the files that it has left"
+            )
+        primary = read.task_nodes(self._client.batch, self.id, task.id)[0]
+        target = logins.login(self._client.account, self._client.batch, primary.pool, primary.node, recipe)
+        return logins.run(target, logins.inside(primary.directory, command))
+
+    def terminate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
+        """Terminate tasks. Raises ServiceError at the end if some were refused."""
+        return self._change("term", task_ids, tell)
+
+    def delete_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
+        """Delete tasks with their files. Raises NotFound or ServiceError at the end if some were refused."""
+        return self._change("del", task_ids, tell)
+
+    def reactivate_tasks(self, *task_ids: str, tell: Tell = SHOW) -> Changed:
+        """Run failed tasks again. Raises ServiceError at the end if some were refused, and for a job that is over."""
+        return self._change("reactivate", task_ids, tell)
+
+    def _change(self, name: str, task_ids: Sequence[str], tell: Tell | None) -> Changed:
+        action = task_actions.ACTIONS[name]
+        progress = self._progress(action.past, len(task_ids), tell)
+        return self._checked(action, task_actions.change(self._client.batch, self.id, action, task_ids, progress))
+
+    def _checked(self, action: Action, changed: Changed) -> Changed:
+        if changed.refused:
+            raise task_actions.refusal(self.id, action, changed)
+        return changed
+
+    def _progress(self, past: str, count: int | None, tell: Tell | None) -> Callable[[int], None]:
+        def report(number: int) -> None:
+            of = f" of {count:,}" if count is not None else ""
+            if tell is not None:
+                tell(TasksChanged(self.id, f"{past} {number:,}{of} tasks"))
+
+        return report
+
+    def resubmit_failed(self, *, tell: Tell = SHOW) -> Changed:
+        """Run the failed tasks again. Raises ServiceError for a job that is over, and if some were refused."""
+        action = task_actions.ACTIONS["reactivate"]
+        progress = self._progress(action.past, None, tell)
+        return self._checked(action, job_actions.resubmit_failed(self._client.batch, self.id, progress))
+
+    def migrate(
+        self, pool_id: str, *, running: str = "requeue", timeout: float = GONE_SECONDS, tell: Tell = SHOW
+    ) -> None:
+        """Move the job to another pool: disable it, change its pool, enable it.
+
+        running: what happens to running tasks (`requeue`, `terminate`, `wait`). Raises NotFound, PlanError for a job
+        with an auto pool, ServiceError for a job that is over, TimedOut if the job is not disabled in time.
+        """
+        deadline = watch.Deadline(timeout, f"job {self.id} to be disabled", tell)
+        job_actions.migrate(self._client.batch, self.id, pool_id, running, deadline, self._client.pace, tell)
+
+    def stats(self) -> Stats:
+        """Its tasks in numbers: times, node hours, the slowest, and the failed ones by cause. Lists every task once."""
+        pool_id = read.job(self._client.batch, self.id).pool
+        pool = read.pool_or_none(self._client.batch, pool_id) if pool_id else None
+        collector = statistics.Collector(pool.slots if pool else 1)
+        for item in read.tasks(self._client.batch, self.id, select=read.COUNTED_TASK):
+            collector.add(item)
+        examples = itertools.islice(collector.examples().items(), EXPLAINED)
+        return collector.stats({cause: str(self.failure_of(task)) for cause, task in examples})
+
+    def sweep(
+        self,
+        metric: str,
+        *,
+        highest: bool | None = None,
+        runs_dir: str | Path | None = None,
+        tell: Tell = SHOW,
+    ) -> Table[SweepRow]:
+        """The tasks of the job with their named parameters and the last value of a metric, best first.
+
+        highest: whether the highest value is the best; by default the name of the metric decides. runs_dir: where the
+        run directory of the job is; by default BATCHTRAIN_RUNS_DIR or `runs`. Raises NotFound.
+        """
+        from batchtrain.runs.sweep import sweep  # compiles the patterns of all programs
+
+        root = root_of(runs_dir, os.environ)
+        return sweep(self._client.batch, self._client.account, root, self.id, metric, tell, highest=highest)
+
+    def diagnose(
+        self, task_id: str | None = None, *, hints: tuple[str, ...] = (), runs_dir: str | Path | None = None
+    ) -> Diagnosis:
+        """Why the job, or one task of it, fails or waits. Of a job that is gone, what its newest run directory says.
+
+        hints: why its tasks wait, as far as the emulator knows it. runs_dir: by default BATCHTRAIN_RUNS_DIR or `runs`.
+        """
+        try:
+            run = self.recorded(runs_dir)
+            return self._examined(task_id, hints=hints, seen=run.attempts() if run else ())
+        except NotFound as error:
+            run = self.recorded(runs_dir) if error.code == "JobNotFound" else None
+            if run is None:
+                raise
+            return _kept_diagnosis(run, task_id)
+
+    def recorded(self, runs_dir: str | Path | None = None) -> RunDirectory | None:
+        """Its newest run directory, also of a job that is gone; None if there is none. runs_dir: as for `diagnose`."""
+        root = root_of(runs_dir, os.environ)
+        return recorded_job(root, self._client.account, self.id, None)
+
+    def _examined(
+        self,
+        task_id: str | None,
+        *,
+        hints: tuple[str, ...] = (),
+        logs: str = "",
+        seen: tuple[Attempt, ...] = (),
+    ) -> Diagnosis:
+        from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.job(self._client.batch, self.id, task_id, hints, logs, seen)
+
+    def disable(self, *, running: str = "requeue") -> None:
+        """Disable the job: it starts no more tasks. running: what happens to running tasks (`requeue`, `terminate`,
+        `wait`)."""
+        submit.disable_job(self._client.batch, self.id, running)
+
+    def enable(self) -> None:
+        """Enable the job after `disable`."""
+        submit.enable_job(self._client.batch, self.id)
+
+    def terminate(self) -> None:
+        """Terminate the tasks of the job. The job is not deleted."""
+        submit.terminate_job(self._client.batch, self.id)
+
+    @displayed("interrupted; the deletion continues")
+    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
+        """Delete the job with its tasks. Raises NotFound."""
+        with watch.Deadline(timeout, f"the deletion of job {self.id}", tell):
+            submit.delete_job(self._client.batch, self.id)
+        if wait:
+            self.gone(timeout=timeout, tell=tell)
+
+    @displayed("interrupted; the deletion continues")
+    def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
+        """Wait until the deletion of the job has finished."""
+        pace, what = self._client.pace, f"job {self.id}"
+        watch.gone(lambda: read.job(self._client.batch, self.id), timeout, pace, what, tell)
+
+
+def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
+    """What a run directory says about a job that is gone, or about one task of it."""
+    from batchtrain.diagnosis.evidence import Evidence
+    from batchtrain.diagnosis.finding import Diagnosis
+
+    record, failure = run.record(), run.record().failure
+    if failure and task_id and failure.task != f"{record.job}/{task_id}":
+        failure = None  # of another task
+    finding = failure.found if failure else None
+    if failure and not finding:
+        finding = Finding(
+            "unknown", f"job {record.job}", failure.message, "", f"read its output in {run.path / 'logs'}"
+        )
+    state = f"{record.state}; the job is gone, and this is from {run.path}"
+    return Diagnosis(f"job {record.job}", state, "", (finding,) if finding else (), (), Evidence())
+
+
+def _read(lines: Iterator[str], deadline: watch.Deadline) -> Iterator[list[str]]:
+    """Lines, many at a time. The deadline covers only the reading: who takes the lines may make requests too."""
+    parts = together(lines)
+    while True:
+        with deadline:
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part

@@ -1,0 +1,195 @@
+"""What a client does with the jobs and job schedules of an account."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from datetime import datetime
+
+from batchtrain import records
+from batchtrain.client.job import Job
+from batchtrain.client.local import refuse
+from batchtrain.client.planning import Foreseen, gathered, pool_id_of
+from batchtrain.client.session import Session
+from batchtrain.client.shown_progress import SHOW, Tell, displayed
+from batchtrain.config.types import Recipe
+from batchtrain.config.unfilled import require_filled
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.plan import plan_jobs
+from batchtrain.plan.job import needs_pool
+from batchtrain.plan.types import Plan, PoolFacts
+from batchtrain.records import Table
+from batchtrain.records.events import Deleted, JobKept, RecipeCopied
+from batchtrain.runs.beginnings import copied_from
+from batchtrain.service import read, submit, watch
+from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
+from batchtrain.service.job_addition import AddOptions
+from batchtrain.service.register import Register
+
+
+class Jobs:
+    """The jobs of an account."""
+
+    def __init__(self, client: Session) -> None:
+        self._client = client
+
+    @displayed("interrupted; a job that was added stays; `client.jobs.add` continues")
+    def add(
+        self,
+        recipe: Recipe,
+        *,
+        tell: Tell = SHOW,
+        timeout: float = POOL_SECONDS,
+        resume: bool = True,
+        fail_fast: bool = False,
+    ) -> Job:
+        """Add the recipe's one job, as `add_all` does. Raises UsageError when it has several, or a job schedule."""
+        if len(recipe.jobs) != 1:
+            raise UsageError(f"{recipe.directory} has {len(recipe.jobs)} jobs; use jobs.add_all")
+        if recipe.jobs[0].recurrence is not None:
+            raise UsageError(f"job {recipe.jobs[0].id} has a recurrence and becomes a job schedule; use jobs.add_all")
+        self.add_all(recipe, tell=tell, timeout=timeout, resume=resume, fail_fast=fail_fast)
+        return self.handle(recipe.jobs[0].id)
+
+    @displayed("interrupted; a job that was added stays; `client.jobs.add_all` continues")
+    def add_all(
+        self,
+        recipe: Recipe,
+        *,
+        tell: Tell = SHOW,
+        timeout: float = POOL_SECONDS,
+        foreseen: Foreseen | None = None,
+        resume: bool = True,
+        fail_fast: bool = False,
+        recreate: bool = False,
+        register: Register | None = None,
+    ) -> tuple[Job | JobSchedule, ...]:
+        """Add every job of the recipe with its tasks, or its job schedule. A job that exists already with the same plan
+        gets the tasks that it lacks.
+
+        A gang is checked against the existing pool after waiting up to `timeout` seconds for it to stop growing;
+        `pool_current_*` is its count. As long is the wait for the account's quota of active jobs. Raises PlanError for
+        tasks that can never run, TasksRefused for refused tasks after the others were added (with `fail_fast` at
+        once), Differs for a job or tasks that differ from the plan, AlreadyExists for a job that has completed, and
+        without `resume` for any that exists. recreate: delete the jobs that exist first, once everything is planned.
+        """
+        todo = self._planned(recipe, foreseen, timeout, tell)
+        if copied := copied_from(recipe):
+            tell(
+                RecipeCopied(
+                    copied.id,
+                    f"this recipe was copied from {copied.path}, so its checkpoints are not continued;"
+                    " `--resume RUN` continues those of a run",
+                )
+            )
+        if recreate:
+            self.remove_all(recipe, tell=tell)
+        self._client.carry_out(todo, recipe, tell, AddOptions(resume, fail_fast, timeout), register)
+        return tuple(self.schedule(job.id) if job.recurrence else self.handle(job.id) for job in recipe.jobs)
+
+    def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
+        """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
+        if foreseen is None:
+            require_filled(recipe)
+            refuse(recipe, self._client.account)
+        pool = self._pool_facts(recipe, timeout, tell) if needs_pool(recipe) else None
+        if foreseen is None:
+            account = self._client.account
+            return plan_jobs(recipe, *gathered(recipe, account, self._client.storage(recipe), pool=pool))
+        if pool == foreseen.facts.pool:
+            return foreseen.jobs
+        return plan_jobs(recipe, foreseen.facts._replace(pool=pool), foreseen.sources)
+
+    def _pool_facts(self, recipe: Recipe, timeout: float, tell: Tell) -> PoolFacts:
+        pool_id = pool_id_of(recipe)
+        if not _has_gang(recipe):
+            return read.facts_of(read.pool(self._client.batch, pool_id))
+        return read.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))
+
+    def remove_all(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
+        """Delete the jobs and job schedules of the recipe that exist, and wait until they are gone."""
+        for settings in recipe.jobs:
+            existing = self.schedule(settings.id) if settings.recurrence else self.handle(settings.id)
+            with contextlib.suppress(NotFound):
+                existing.delete()
+                tell(Deleted(settings.id, f"deleted job {settings.id}"))
+
+    def get(self, job_id: str) -> Job:
+        """An existing job. Raises NotFound."""
+        read.job(self._client.batch, job_id)
+        return self.handle(job_id)
+
+    def state(self, job_id: str) -> str:
+        """The state of a job; empty if the job does not exist."""
+        job = read.job_or_none(self._client.batch, job_id)
+        return job.state if job else ""
+
+    def handle(self, job_id: str) -> Job:
+        """A handle on a job; sends no request until it is used."""
+        return Job(self._client, job_id)
+
+    def list(self) -> Table[records.Job]:
+        """All jobs."""
+        return Table(read.jobs(self._client.batch))
+
+    def ended_before(self, time: datetime) -> Table[records.Job]:
+        """The jobs that completed before a time, which `delete` may tidy up."""
+        return Table(read.jobs_ended_before(self._client.batch, time))
+
+    def delete_seen(self, jobs: Iterable[records.Job], *, tell: Tell = lambda _: None) -> Table[records.Job]:
+        """Delete jobs without waiting, and return those that this deletes. A job that was deleted and added again since
+        it was seen is kept."""
+        deleted = []
+        for job in jobs:
+            with contextlib.suppress(NotFound):
+                if read.job(self._client.batch, job.id).created != job.created:
+                    tell(JobKept(job.id, f"job {job.id} was added again meanwhile, and is kept"))
+                    continue
+                self.handle(job.id).delete(wait=False, tell=tell)
+                deleted.append(job)
+        return Table(deleted)
+
+    def schedule(self, schedule_id: str) -> JobSchedule:
+        """A handle on a job schedule; sends no request until it is used."""
+        return JobSchedule(self._client, schedule_id)
+
+    def schedules(self) -> Table[records.JobSchedule]:
+        """All job schedules."""
+        return Table(read.schedules(self._client.batch))
+
+
+class JobSchedule:
+    """A job schedule: its state, and the last job it created."""
+
+    def __init__(self, client: Session, schedule_id: str) -> None:
+        self._client, self.id = client, schedule_id
+
+    def __repr__(self) -> str:
+        return f"JobSchedule({self.id!r})"
+
+    @property
+    def seen(self) -> records.JobSchedule:
+        """The schedule now. Raises NotFound."""
+        return read.schedule(self._client.batch, self.id)
+
+    @property
+    def job(self) -> Job | None:
+        """The last job it created; None before the first."""
+        name = self.seen.job
+        return Job(self._client, name) if name else None
+
+    def terminate(self) -> None:
+        """Terminate the schedule: it creates no more jobs, and its running job is terminated."""
+        submit.terminate_schedule(self._client.batch, self.id)
+
+    def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS) -> None:
+        """Delete the schedule with its jobs. Raises NotFound."""
+        with watch.Deadline(timeout, f"the deletion of job schedule {self.id}"):
+            submit.delete_schedule(self._client.batch, self.id)
+        if wait:
+            watch.gone(lambda: self.seen, timeout, self._client.pace, f"job schedule {self.id}")
+
+
+def _has_gang(recipe: Recipe) -> bool:
+    gangs = (task.multi_instance for job in recipe.jobs if job.auto_pool is None for task in job.tasks)
+    return any(gangs)

@@ -1,0 +1,307 @@
+"""What a client does with the pools of an account."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchtrain.client import logins
+from batchtrain.client.identities import refuse_identities
+from batchtrain.client.planning import Foreseen, pool_id_of
+from batchtrain.client.session import Session
+from batchtrain.client.shown_progress import SHOW, Tell, displayed
+from batchtrain.client.task_files import FileRow, GotRow, get_node_files, node_files
+from batchtrain.config.types import Recipe
+from batchtrain.errors import (
+    BatchtrainError,
+    Differs,
+    NotAllowed,
+    NotFound,
+    PlanError,
+    ServiceError,
+    Unreachable,
+    UsageError,
+)
+from batchtrain.plan import diff, plan_pool
+from batchtrain.plan.job import needs_pool
+from batchtrain.plan.network import SSH_PORT
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
+from batchtrain.records import Node, Pool, Table, nodes_called
+from batchtrain.records.events import NodeLogin, NodeReady, NodeRebooted, NodeUserAdded, PoolReused
+from batchtrain.runs.recording import QUIET, Progress
+from batchtrain.service import read, submit, watch
+from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
+from batchtrain.service.register import Register, Thing
+
+if TYPE_CHECKING:
+    from batchtrain.diagnosis.finding import Diagnosis
+
+NAMED_NODES = 8
+"""The number of nodes of a ready pool to name; the others are counted."""
+
+
+class Pools:
+    """The pools of an account."""
+
+    def __init__(self, client: Session) -> None:
+        self._client = client
+
+    @displayed("interrupted; what was created stays: `client.pools.delete(id)` deletes it")
+    def add(
+        self,
+        recipe: Recipe,
+        *,
+        wait: bool = True,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = SHOW,
+        foreseen: Foreseen | None = None,
+        register: Register | None = None,
+    ) -> Pool:
+        """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
+        `rdp`.
+
+        The jobs of the recipe are planned first: what can never work is refused before anything is created. Without
+        waiting the pool has no nodes yet: `log_in` creates the login later. Raises AlreadyExists, QuotaReached,
+        ServiceError (a failed start task with its last lines), TimedOut, and UsageError, before anything is created,
+        for managed identities that cannot be set.
+        """
+        if not needs_pool(recipe):
+            raise PlanError(f"each job of {recipe.directory} creates its own pool (`auto_pool`); add the jobs")
+        todo = (foreseen or self._client.foresee(recipe, listed=False)).pool
+        if any(step.action == "pool.identity" for step in todo.steps):
+            refuse_identities(recipe, self._client.account)
+        pool_id = pool_id_of(recipe)
+        logins = _logins(todo)
+        steps = tuple(step for step in todo.steps if step not in logins)
+        self._client.carry_out(todo._replace(steps=steps), recipe, tell, register=register)
+        if wait:
+            self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+            self._log_in(logins, recipe, tell)
+        return self.get(pool_id)
+
+    def ready(
+        self,
+        recipe: Recipe,
+        *,
+        foreseen: Foreseen,
+        register: Register,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = SHOW,
+    ) -> Pool:
+        """The pool of the recipe with ready nodes: created if it does not exist, used if it matches the plan.
+
+        The number of its nodes is not compared. Raises Differs if the pool differs from the plan, and the errors of
+        `add`.
+        """
+        pool_id = pool_id_of(recipe)
+        standing = read.pool_or_none(self._client.batch, pool_id)
+        if standing is not None and standing.state == "deleting":
+            self.gone(pool_id, tell=tell)
+            standing = None
+        if standing is None:
+            return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen, register=register)
+        self._refuse_other(standing, foreseen)
+        register.note(Thing("pool", pool_id), "existing")
+        tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used"))
+        self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+        return self.get(pool_id)
+
+    def _refuse_other(self, standing: Pool, foreseen: Foreseen) -> None:
+        pool_id, living = standing.id, read.living(self._client.batch, diff.wanted(foreseen.pool))
+        compared = [diff.but_for_counts(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"]
+        if any(step.state == "differs" for step in compared):
+            raise Differs(
+                f"pool {pool_id} exists and differs from the plan:\n{diff.as_text(compared)}\n"
+                f"To create it as planned, delete it with `batchtrain pool del {pool_id}` and run again."
+            )
+        planned = foreseen.facts.pool
+        if planned is not None and standing.target_dedicated + standing.target_spot == 0:
+            count = f"--dedicated {planned.dedicated} --spot {planned.low_priority}"
+            raise PlanError(f"pool {pool_id} has no nodes; `batchtrain pool resize {pool_id} {count}` gives it some")
+
+    def log_in(self, recipe: Recipe, *, tell: Tell = SHOW) -> None:
+        """Create or update the login of `ssh` or `rdp` on every current node."""
+        logins = _logins(plan_pool(recipe))
+        if not logins:
+            raise UsageError(f"{recipe.directory} has no login; add `ssh` with a `username` to pool.yaml")
+        self._log_in(logins, recipe, tell)
+
+    def _log_in(self, logins: tuple[Step, ...], recipe: Recipe, tell: Tell) -> None:
+        if logins and self._client.account.emulated:
+            tell(NodeUserAdded(pool_id_of(recipe), "no login is created: the nodes of the emulator are this machine"))
+        elif logins:
+            self._client.carry_out(Plan(logins), recipe, tell)
+            self._say_logins(recipe, tell)
+
+    def _say_logins(self, recipe: Recipe, tell: Tell) -> None:
+        """How to reach each node that is reachable from outside."""
+        pool = recipe.pool
+        if pool is None or pool.ssh is None:
+            return
+        key = logins.key_of(recipe)
+        for endpoint in read.endpoints(self._client.batch, pool.id, SSH_PORT):
+            tell(
+                NodeLogin(
+                    endpoint.node,
+                    f"{shlex.join(logins.words(pool.ssh.username, key, endpoint))}  # node {endpoint.node}",
+                )
+            )
+
+    @displayed("interrupted; the pool stays, and its nodes still start")
+    def wait(
+        self,
+        pool_id: str,
+        *,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = SHOW,
+        recipe: Recipe | None = None,
+    ) -> Table[Node]:
+        """Wait until the nodes of a pool are ready; with its recipe, unusable nodes are rebooted as configured."""
+
+        def rebooted(text: str) -> None:
+            tell(NodeRebooted(pool_id, text))
+
+        reboots = watch.Reboots(self._client.batch, pool_id, _mended(recipe), rebooted)
+        try:
+            nodes = watch.pool_ready(self._client.batch, pool_id, timeout, self._client.pace, tell, reboots.mend)
+        except ServiceError as error:
+            if not isinstance(error, (NotFound, NotAllowed, Unreachable)):
+                with contextlib.suppress(BatchtrainError):  # the failure itself matters more
+                    error.finding = self.diagnose(pool_id).first
+            raise
+        for number, node in enumerate(nodes[:NAMED_NODES], 1):
+            tell(NodeReady(node.id, f"node {node.id} is ready ({number} of {len(nodes)})"))
+        if len(nodes) > NAMED_NODES:
+            tell(NodeReady(pool_id, f"and {len(nodes) - NAMED_NODES} more nodes are ready"))
+        return Table(nodes)
+
+    def get(self, pool_id: str) -> Pool:
+        """One pool. Raises NotFound."""
+        return read.pool(self._client.batch, pool_id)
+
+    def stands(self, pool_id: str) -> bool:
+        """Whether the pool exists."""
+        return read.pool_or_none(self._client.batch, pool_id) is not None
+
+    def list(self) -> Table[Pool]:
+        """All pools."""
+        return Table(read.pools(self._client.batch))
+
+    def nodes(self, pool_id: str) -> Table[Node]:
+        """A pool's nodes."""
+        return Table(read.nodes(self._client.batch, pool_id))
+
+    def files(self, pool_id: str, node: str) -> Table[FileRow]:
+        """The files of a node, by its id or its short id. Raises NotFound."""
+        return node_files(self._client.files, pool_id, self._node(pool_id, node))
+
+    def get_files(
+        self, pool_id: str, node: str, *patterns: str, directory: str | Path = ".", progress: Progress = QUIET
+    ) -> Table[GotRow]:
+        """Fetch the files of a node that the patterns mean to a directory."""
+        node_id = self._node(pool_id, node)
+        return get_node_files(self._client.files, pool_id, node_id, patterns, Path(directory), progress)
+
+    def ssh(self, pool_id: str, node: str, command: str = "", *, recipe: Recipe | None = None) -> int:
+        """Run a shell command on a node, or a shell, with the stdin and stdout of this process; returns its exit code.
+
+        recipe: the files with the login of the pool (`ssh`), which a node of Azure needs. Raises NotFound, UsageError.
+        """
+        return logins.run(self._login(pool_id, node, recipe), command)
+
+    def forward(
+        self,
+        pool_id: str,
+        node: str,
+        port: int,
+        *,
+        local_port: int | None = None,
+        recipe: Recipe | None = None,
+        ready: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Forward a port of 127.0.0.1 (by default the same number; 0: a free one) to a port of a node until Ctrl-C.
+
+        ready: receives the port of this machine.
+        """
+        logins.forward(self._login(pool_id, node, recipe), port, port if local_port is None else local_port, ready)
+
+    def _login(self, pool_id: str, node: str, recipe: Recipe | None) -> logins.Login:
+        client = self._client
+        return logins.login(client.account, client.batch, pool_id, self._node(pool_id, node), recipe)
+
+    def _node(self, pool_id: str, name: str) -> str:
+        """The id of a node of a pool. Raises NotFound."""
+        matching = nodes_called(name, (node.id for node in self.nodes(pool_id)))
+        if len(matching) == 1:
+            return matching[0]
+        raise NotFound(f"pool {pool_id} has no node `{name}`; `batchtrain pool show {pool_id}` lists its nodes")
+
+    def diagnose(self, pool_id: str) -> Diagnosis:
+        """Why the pool has no usable nodes. Raises NotFound. Changes nothing."""
+        from batchtrain.client import diagnose  # compiles the pattern of every rule, and only here
+
+        return diagnose.pool(self._client.batch, pool_id)
+
+    @displayed("interrupted; the resize continues")
+    def resize(
+        self,
+        pool_id: str,
+        *,
+        dedicated: int | None = None,
+        spot: int | None = None,
+        leaving: str = "requeue",
+        wait: bool = True,
+        timeout: float = POOL_SECONDS,
+        tell: Tell = SHOW,
+        recipe: Recipe | None = None,
+    ) -> Pool:
+        """Change the number of nodes of a pool and wait until all are ready; None keeps the number of a kind.
+
+        leaving: what happens to the tasks of removed nodes (`requeue`, `terminate`, `taskcompletion`). recipe: the
+        recipe of the pool, which decides whether new nodes get a login (`ssh`, `rdp`) and whether unusable nodes are
+        rebooted.
+        """
+        if dedicated is None and spot is None:
+            raise UsageError("give the number of nodes: dedicated, spot or both")
+        submit.resize_pool(self._client.batch, pool_id, dedicated, spot, leaving)
+        if wait:
+            self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
+            if recipe is not None:
+                self._log_in(_logins(plan_pool(recipe)), recipe, tell)
+        return self.get(pool_id)
+
+    def reboot(self, pool_id: str, node_ids: Iterable[str]) -> None:
+        """Reboot nodes: their tasks are requeued and their start task runs again. Does not wait."""
+        for node_id in node_ids:
+            submit.reboot_node(self._client.batch, pool_id, node_id)
+
+    @displayed("interrupted; the deletion continues")
+    def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
+        """Delete a pool with its nodes. Raises NotFound."""
+        with watch.Deadline(timeout, f"the deletion of pool {pool_id}", tell):
+            submit.delete_pool(self._client.batch, pool_id)
+        if wait:
+            self.gone(pool_id, timeout=timeout, tell=tell)
+
+    @displayed("interrupted; the deletion continues")
+    def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
+        """Wait until the deletion of a pool has finished."""
+        watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}", tell)
+
+
+def _mended(recipe: Recipe | None) -> frozenset[str]:
+    """The node states in which the pool file requests a reboot."""
+    pool = recipe.pool if recipe else None
+    if pool is None:
+        return frozenset()
+    reboots = {"starttaskfailed": pool.reboot_on_start_task_failed, "unusable": pool.attempt_recovery_on_unusable}
+    return frozenset(state for state, wanted in reboots.items() if wanted)
+
+
+def _logins(todo: Plan) -> tuple[Step, ...]:
+    """The steps that create logins on nodes; nodes added later need them again."""
+    return tuple(step for step in todo.steps if step.action == "node.user")

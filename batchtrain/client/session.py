@@ -1,0 +1,113 @@
+"""A connection to one Batch account: its plans, storage and requests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from batchtrain.client.identities import identify
+from batchtrain.client.late_values import Placeholders
+from batchtrain.client.local import Kept, add_sizes, storage
+from batchtrain.client.planning import Foreseen, foresee, pool_id_of
+from batchtrain.client.shown_progress import Tell
+from batchtrain.client.task_files import Service
+from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
+from batchtrain.records.events import Event, FilesUploaded
+from batchtrain.runs.beginnings import Beginning, lineage_of
+from batchtrain.runs.directory import new_name, root_of
+from batchtrain.runs.finished import Runs
+from batchtrain.runs.lease import marks_here
+from batchtrain.runs.recording import now
+from batchtrain.service import connect as signing
+from batchtrain.service import submit, watch
+from batchtrain.service.connect import Account
+from batchtrain.service.job_addition import ONCE, AddOptions
+from batchtrain.service.register import Register
+
+if TYPE_CHECKING:
+    from batchtrain.storage.blob import Connect
+
+
+class Session:
+    """What the pools and jobs of one Batch account share: its connection, plans, storage and requests."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.batch = signing.connect(account)
+        self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
+        self.display: bool | None = False
+        """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
+        self.say: Callable[[str], None] = lambda _: None
+        """Receives messages about slow one-time work, such as an installation."""
+        self._own_storage: StorageCredentials | None = None
+        self.files = Service(self.batch, signing.patience(account.endpoint))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.account.endpoint!r}, {self.account.name!r})"
+
+    @property
+    def runs(self) -> Runs:
+        """The runs in BATCHTRAIN_RUNS_DIR or `runs`."""
+        return Runs(root_of(None, os.environ))
+
+    def foresee(self, recipe: Recipe, *, listed: bool = True) -> Foreseen:
+        """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse."""
+        return foresee(recipe, self.account, self.storage(recipe), listed=listed)
+
+    def storage(self, recipe: Recipe) -> Connect:
+        """Clients of the recipe's storage accounts by link; batchtrain signs in when the first one is needed."""
+        values = self._values(recipe)
+        return lambda link: values.connect(link)
+
+    def _values(self, recipe: Recipe) -> Placeholders:
+        return Placeholders(recipe, ca=self.account.ca, own=self.own_storage if self.account.home else None)
+
+    def own_storage(self) -> StorageCredentials:
+        """The storage account of the emulator, which stands for storage links without an account."""
+        if self._own_storage is None:
+            self._own_storage = storage(self.account, self.say)
+        return self._own_storage
+
+    def register(
+        self, recipe: Recipe, runs: Mapping[str, str] | None = None, beginning: Beginning | None = None
+    ) -> Register:
+        """A register for what one command creates. runs: the names of its runs by job; by default a new name.
+        beginning: where its tasks with checkpoints begin."""
+        names = runs or {}
+        name = next(iter(names.values()), "") or new_name(
+            recipe.jobs[0].id if recipe.jobs else pool_id_of(recipe), now()
+        )
+        return Register(marks_here(recipe.settings, name, lineage_of(recipe, beginning)), names)
+
+    def carry_out(
+        self,
+        todo: Plan,
+        recipe: Recipe,
+        tell: Tell,
+        options: AddOptions = ONCE,
+        register: Register | None = None,
+    ) -> None:
+        """Send a plan's requests in order. register: receives what they create."""
+        add_sizes(recipe, self.account)
+        register = register or self.register(recipe)
+        values = self._values(recipe)
+        others: submit.Others = {
+            "files.upload": lambda step: _bring(step, recipe, values),
+            "pool.identity": lambda step: identify(step, recipe, self.account),
+        }
+        kept = Kept(values, self.account)
+        for event in submit.submit(self.batch, todo, kept.fill, kept.upload, others, options, register=register):
+            tell(event)
+
+
+def _bring(step: Step, recipe: Recipe, values: Placeholders) -> Event:
+    """Uploads files of this machine to a storage container."""
+    from batchtrain.storage import ingress  # only where files travel through storage
+
+    (tally,) = ingress.carry_out(Plan((step,)), recipe, values.connect)
+    tally.check()
+    total = tally.total
+    return FilesUploaded(total.place, f"{total.files} files to {total.place}: {total.copied} copied")

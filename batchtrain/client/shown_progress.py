@@ -1,0 +1,49 @@
+"""How the progress of a client's methods reaches who called them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from batchtrain.config.types import Recipe
+from batchtrain.display.progress import KEPT_VALUES, shown, wanted
+from batchtrain.display.subject import view_of
+from batchtrain.records.events import Event
+from batchtrain.service.connect import Account
+
+if TYPE_CHECKING:
+    from batchtrain.display.live_view import View
+
+Tell = Callable[[Event], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def SHOW(event: Event) -> None:
+    """The default of `tell`: progress is shown as `connect(display=…)` says."""
+
+
+def displayed(interrupted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Shows the progress of a method, unless the caller gives `tell`. interrupted: what Ctrl-C leaves."""
+
+    def decorated(method: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(method)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            owner: Any = args[0]
+            client: Any = getattr(owner, "_client", owner)
+            if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
+                return method(*args, **options)
+            subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
+            with shown(functools.partial(_view, client.account, subject), interrupted) as tell:
+                options["tell"] = tell
+                return method(*args, **options)
+
+        return call
+
+    return decorated
+
+
+def _view(account: Account, subject: object) -> View:
+    recipe = subject if isinstance(subject, Recipe) else None
+    return view_of(account, recipe, "" if recipe else str(subject), recent=KEPT_VALUES)
