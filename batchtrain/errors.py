@@ -167,7 +167,7 @@ class BatchtrainError(Exception):
         """IPython calls it in place of a traceback of all frames."""
         from batchtrain import hints  # only for an error in a notebook
 
-        return short_traceback(self, hints.pasted(str(self), _option(self), "", hints.cell_program()))
+        return short_traceback(self, hints.for_cell(str(self), _option(self)))
 
 
 def short_traceback(error: BaseException, text: str) -> list[str]:

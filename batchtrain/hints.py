@@ -23,6 +23,18 @@ WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
 DOING = frozenset(
     {"pool", "jobs", "run", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
 )
+"""The first words of commands that are not between backticks; other words belong to a sentence about batchtrain."""
+
+
+CALLS = {
+    "run --reuse": "client.run(recipe, reuse=True)",
+    "run --resume RUN": "client.run(recipe, resume=RUN)",
+    "jobs add": "client.jobs.add_all(recipe)",
+    "jobs add --recreate": "client.jobs.add_all(recipe, recreate=True)",
+    "config plan --diff": "client.compare(recipe)",
+    "pool login": "client.pools.log_in(recipe)",
+}
+"""Calls of the Python API in place of commands that read the recipe's files; a recipe in Python has none."""
 
 
 def pasted(text: str, target: str, directory: str, name: str = "") -> str:
@@ -45,10 +57,9 @@ def pasted(text: str, target: str, directory: str, name: str = "") -> str:
         return f"{name} {words}"
 
     def replaced(match: re.Match[str]) -> str:
-        words = match["quoted"] or match["bare"]
-        if words.split()[0] not in DOING:
-            return match[0]
-        return f"`{completed(words)}`" if match["quoted"] else completed(words)
+        if words := match["quoted"]:
+            return f"`{completed(words)}`"
+        return completed(match["bare"]) if match["bare"].split()[0] in DOING else match[0]
 
     def line(text: str) -> str:
         command = WHOLE.fullmatch(text)
@@ -67,11 +78,17 @@ def _with(words: str, option: str) -> str:
     return f"{verb['verb']}{option}{words[verb.end() :]}" if verb else f"{words}{option}"
 
 
-def cell_program() -> str:
-    """The command that starts this program from a cell of a notebook."""
+def for_cell(text: str, target: str) -> str:
+    """A message whose commands run in a cell of a notebook; those about the files of a recipe are calls of the API.
+
+    target: the options that reach the same account.
+    """
     import shutil
 
-    return "!batchtrain" if shutil.which("batchtrain") else f"!{shlex.quote(sys.executable)} -m batchtrain.cli"
+    for command, call in CALLS.items():
+        text = text.replace(f"`batchtrain {command}`", f"`{call}`")
+    program = "batchtrain" if shutil.which("batchtrain") else f"{shlex.quote(sys.executable)} -m batchtrain.cli"
+    return pasted(text, target, "", f"!{program}")
 
 
 def program() -> str:

@@ -127,7 +127,7 @@ def tensorboard(job_id: str | None, port: int) -> None:
     if program is None:
         raise UsageError(
             "TensorBoard is not installed: `pip install tensorboard` installs it here, and"
-            " `batchtrain runs export --tensorboard` writes its event files for one elsewhere"
+            " `batchtrain runs export RUN --tensorboard` writes its event files for one elsewhere"
         )
     name, config = named(job_id)
     job = settings().connect(config).jobs.handle(name)

@@ -17,7 +17,7 @@ from batchtrain import markup
 from batchtrain.display.live_view import Line, View, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
-from batchtrain.hints import cell_program, pasted
+from batchtrain.hints import for_cell
 from batchtrain.records.events import Event, Output, Stdout
 
 REDRAWS = 0.25
@@ -87,7 +87,7 @@ class Card:
     def __init__(self, view: View, draw: Draw, clock: Callable[[], float] = time.time) -> None:
         self._view, self._draw, self._clock = view, draw, clock
         option = " --local" if view.emulated else ""
-        self._completed = functools.partial(pasted, target=option, directory="", name=cell_program())
+        self._completed = functools.partial(for_cell, target=option)
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._lock, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
 

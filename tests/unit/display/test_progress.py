@@ -52,7 +52,7 @@ def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
 
 
 def test_the_commands_of_a_card_run_in_a_cell_and_reach_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchtrain.display.progress.cell_program", lambda: "!batchtrain")
+    monkeypatch.setattr("shutil.which", lambda _: "/b/batchtrain")
     shown = progress.Card(View("digits", "emulator", 0.0, emulated=True), lambda html, text: None)
     shown(PoolWaits("p", "look: `batchtrain pool show p`"))
     shown(Stderr("train", "`batchtrain pool show q`"))
