@@ -196,7 +196,7 @@ class Board:
                 self._budget.spend(entry.topic.read())
         except BatchtrainError as error:
             self._failed(entry, error, str(error))
-        except Exception as error:  # the door of the thread: a bug in one topic must not stop the others
+        except Exception as error:  # the outermost handler of the thread: a bug in one topic must not stop the others
             LOG.exception("reading %s", entry.name)
             self._failed(entry, error, f"this is a bug of batchtrain: {error!r}")
         else:

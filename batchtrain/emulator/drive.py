@@ -147,7 +147,7 @@ class Driver:
             self.world.rest()
         except sqlite3.Error as error:
             logger.error("what changed is not stored yet: %s; it is tried again in %g s", error, STORE_AGAIN)
-        except Exception:  # the outer door of all work that is not a request
+        except Exception:  # the outermost handler of all work that is not a request
             logger.exception("internal error")
         self._set_timer()
         self._moved.set()

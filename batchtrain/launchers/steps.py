@@ -76,8 +76,8 @@ def node_launcher(framework: str) -> tuple[File, ...]:
     its facts."""
     ours = (f"{_FRAMEWORKS}__init__.py", f"{_FRAMEWORKS}base.py", f"{_FRAMEWORKS}{framework}.py")
     travels = (name for name in runtime.LAUNCH if name in ours or not name.startswith(_FRAMEWORKS))
-    door = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_DOOR)
-    return (NODE, door, *(File(f".batchtrain/launch/{name}", runtime.LAUNCH[name]) for name in travels))
+    main = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_MAIN)
+    return (NODE, main, *(File(f".batchtrain/launch/{name}", runtime.LAUNCH[name]) for name in travels))
 
 
 _FRAMEWORKS = "launch/frameworks/"
