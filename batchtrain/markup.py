@@ -59,6 +59,21 @@ def pre(value: str) -> str:
     return f'<pre style="{PRE}">{text(value)}</pre>'
 
 
+def page(title: str, body: str) -> str:
+    """A page of its own that needs no network. The body is markup."""
+    style = (
+        "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;"
+        "background:#fff}table{border-collapse:collapse;margin:.5rem 0}"
+        "td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}"
+        "@media(prefers-color-scheme:dark){body{background:#161616;color:#eee}}"
+    )
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return (
+        f"<!doctype html><html lang=en><head>{head}<title>{text(title)}</title><style>{style}</style></head>"
+        f"<body>{body}</body></html>\n"
+    )
+
+
 _SHELL = re.compile(
     r"""(?P<grey>(?:^|(?<=\s))\#[^\n]*)|(?P<green>"(?:[^"\\]|\\.)*"|'[^']*')|(?P<blue>\$\{?[\w@\#?*-]+\}?)"""
     r"""|(?P<violet>\b(?:if|then|elif|else|fi|for|while|do|done|case|esac|export|exec|trap|set)\b)""",

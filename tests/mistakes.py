@@ -20,6 +20,7 @@ import yaml
 from batchtrain.config import check, load, reference
 from batchtrain.config.types import read_path
 from tests.properties import BASE, FILE_OF, path_of
+from tests.reference_page import type_of
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "tests" / "golden" / "messages"
@@ -148,13 +149,13 @@ def refused(mistakes: Iterable[Mistake]) -> list[Mistake]:
 
 
 def _wrong(item: reference.Property, turns: dict[str, Iterator[Any]]) -> Any:
-    if item.type.startswith("one of"):
-        word = item.type.split("`")[1]
+    if type_of(item.kind).startswith("one of"):
+        word = type_of(item.kind).split("`")[1]
         return word[:-1] if len(word) > 4 else "nonsense"
     for kind, values in turns.items():
-        if item.type.startswith(kind):
+        if type_of(item.kind).startswith(kind):
             return next(values)
-    return next(turns["list" if item.type.startswith("list") else "mapping"])
+    return next(turns["list" if type_of(item.kind).startswith("list") else "mapping"])
 
 
 # --- stored mistakes ------------------------------------------------------------------------------------------------

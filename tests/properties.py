@@ -21,6 +21,7 @@ from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe, Secret, read_path
 from batchtrain.errors import ConfigError, PlanError, Problem, UsageError
 from batchtrain.plan import Facts, Plan, plan_recipe, wire_times
+from tests.reference_page import constraints, type_of
 
 FILE_OF = {
     "credentials": "credentials",
@@ -242,17 +243,17 @@ AUTOMATIC: dict[str, Any] = {
 
 def value_for(item: reference.Property) -> Any:
     """A value of the property's type that is not its default."""
-    if "time span" in item.constraint:
+    if "time span" in "; ".join(constraints(item)):
         return "01:02:03"
-    if item.type == "true or false":
+    if type_of(item.kind) == "true or false":
         return item.default != "true"
-    if item.type.startswith("one of "):
-        words = [word.strip(" `") for word in item.type.removeprefix("one of ").split(",")]
+    if type_of(item.kind).startswith("one of "):
+        words = [word.strip(" `") for word in type_of(item.kind).removeprefix("one of ").split(",")]
         return next(word for word in words if word != item.default)
-    if item.type == "whole number" and " to " in item.constraint:
-        least = int(item.constraint.split(" to ", maxsplit=1)[0].replace(",", ""))
+    if type_of(item.kind) == "whole number" and " to " in "; ".join(constraints(item)):
+        least = int("; ".join(constraints(item)).split(" to ", maxsplit=1)[0].replace(",", ""))
         return least + 1
-    return AUTOMATIC[item.type]
+    return AUTOMATIC[type_of(item.kind)]
 
 
 Effect = Callable[[Seen], Any]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import common_with_variables
+from batchtrain.cli.options import global_options
 
 GROUPS = {
     "config": "Check, plan and explain configuration files.",
@@ -57,6 +57,8 @@ def member(name: str) -> click.Command:
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
 @click.version_option(package_name="batchtrain", prog_name="batchtrain", message="%(prog)s %(version)s")
-@common_with_variables
 def root() -> None:
     """Distributed training on Azure Batch, or on the embedded Azure Batch of this machine (--local)."""
+
+
+root.params += global_options(variables=True)

@@ -13,7 +13,7 @@ import click
 
 from batchtrain.cli.failures import INTERRUPTED
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show_rows
 from batchtrain.errors import BatchtrainError, ServiceError, TaskFailed, TimedOut, Unreachable, UsageError
 
@@ -58,7 +58,6 @@ class Planned(NamedTuple):
 @click.option("--parallel", type=click.IntRange(1, 64), default=1, show_default=True, help="Runs at a time.")
 @click.option("--minutes", type=float, default=10, show_default=True, help="Expected minutes of a run, for the plan.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show the runs and their node hours; start nothing.")
-@common
 def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only_plan: bool) -> None:
     """Run a recipe with each combination of settings, and report speed-up and efficiency.
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
@@ -51,7 +51,7 @@ def command() -> None:
     """VM sizes and images; `catalog.yaml` adds to them or corrects them."""
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("pattern", required=False)
 @click.option("--gpu", is_flag=True, help="Only those with GPUs.")
 @click.option("--infiniband", is_flag=True, help="Only those with InfiniBand.")
@@ -59,7 +59,6 @@ def command() -> None:
 @click.option("--family", metavar="SERIES", help="Only this series, such as `ND H100 v5` or HBv3.")
 @click.option("--retired", is_flag=True, help=GOING)
 @click.option("--all", "everything", is_flag=True, help=SHOWN)
-@common
 def sizes(
     pattern: str | None,
     gpu: bool,
@@ -127,7 +126,7 @@ def _size_row(size: VmSize) -> SizeRow:
     return SizeRow(size.name, size.family, size.cores, size.memory_gib, gpus, network, size.retired, today or "")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("pattern", required=False)
 @click.option("--gpu", is_flag=True, help="Only those with a GPU driver.")
 @click.option("--rdma", is_flag=True, help="Only those with InfiniBand drivers.")
@@ -135,7 +134,6 @@ def _size_row(size: VmSize) -> SizeRow:
 @click.option("--os", "system", type=click.Choice(["linux", "windows"]), help="Only this operating system.")
 @click.option("--retired", is_flag=True, help=GOING)
 @click.option("--all", "everything", is_flag=True, help=SHOWN)
-@common
 def images(
     pattern: str | None, gpu: bool, rdma: bool, docker: bool, system: str | None, retired: bool, everything: bool
 ) -> None:
@@ -177,13 +175,9 @@ def _wanted(retirement: date | None, only_retired: bool, everything: bool) -> bo
 def _catalog() -> Catalog:
     from batchtrain.config import catalog_file
 
-    return catalog_file.load(_directory())
-
-
-def _directory() -> Path:
-    """The configuration directory whose catalog.yaml applies; for a recipe its `config/`."""
+    # The configuration directory whose catalog.yaml applies; for a recipe its `config/`
     directory = Path(settings().configdir or ".")
-    return directory / "config" if (directory / "config").is_dir() else directory
+    return catalog_file.load(directory / "config" if (directory / "config").is_dir() else directory)
 
 
 def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
@@ -191,13 +185,12 @@ def _nothing(kind: str, pattern: str, near: tuple[str, ...]) -> NotFound:
     return NotFound(f"no {kind} is called {pattern}; {meant}")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.option("--location", metavar="REGION", help="The region. Default: the region of the account.")
 @click.option("--subscription", metavar="ID", help="The subscription. Default: the subscription of the account.")
 @click.option("--prices", is_flag=True, help="Read the prices of the region instead. Needs no sign-in.")
 @click.option("--currency", default="USD", show_default=True, metavar="CODE", help="Currency of the prices.")
 @click.option("--to", "target", metavar="FILE", help="File to write. Default: the catalog.yaml of the user.")
-@common
 def refresh(location: str | None, subscription: str | None, prices: bool, currency: str, target: str | None) -> None:
     """Write the sizes that Batch supports in a region, and that the built-in tables lack or describe differently, to a
     catalog.yaml. With --prices: what an hour of each size costs there.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import options
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import colored, show, show_rows
 from batchtrain.cli.plan import explain, plan
 from batchtrain.errors import ConfigError, Problem
@@ -31,10 +31,9 @@ command.add_command(plan)
 command.add_command(explain)
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
 @click.option("--fix", is_flag=True, help="Fix problems that have exactly one solution. Comments are kept.")
-@common
 def validate(directory: str | None, fix: bool) -> int:
     """Report every problem of every file, with its position."""
     from batchtrain.config import load, user_settings
@@ -110,11 +109,10 @@ def _report(source: Path, files: Collection[str], config: Examined) -> None:
     print(f"{source} is valid ({read})")
 
 
-@command.command("show", cls=Command)
+@command.command("show")
 @options.directory
 @click.option("--origin", is_flag=True, help="Show the origin of each value.")
 @click.option("--no-defaults", is_flag=True, help="Omit defaults.")
-@common
 def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     """Print the effective configuration of all files and settings; secrets are masked."""
     from batchtrain.cli.options import from_environment
@@ -129,10 +127,9 @@ def show_merged(directory: str | None, origin: bool, no_defaults: bool) -> None:
     show({"values": view.values, "origins": view.origins} if origin else view.values)
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
 @click.option("--write", is_flag=True, help="Change the files. Without it, the changes are only shown.")
-@common
 def migrate(directory: str | None, write: bool) -> int:
     """Replace deprecated properties and retired VM sizes and images. Comments are kept."""
     from batchtrain.config import fixes, load
@@ -171,8 +168,7 @@ def _tell_migrated(result: fixes.Fixed, remaining: list[Problem], write: bool) -
         say("nothing was written; add --write to change the files")
 
 
-@command.command(cls=Command)
-@common
+@command.command()
 def checks() -> None:
     """List the checks by name; `--ignore NAME` silences one."""
     from batchtrain.config.check import RULES
@@ -187,14 +183,13 @@ def checks() -> None:
     show_rows([Check(rule.name, rule.level, rule.sentence, ", ".join(rule.reads), rule.source) for rule in RULES])
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("name", type=click.Choice(["credentials", "config", "pool", "jobs"]))
-@common
 def schema(name: str) -> None:
     """Print the JSON Schema of one file."""
-    from batchtrain.config.editor import rendered
+    from batchtrain.shipped import shipped
 
-    click.echo(rendered(name).decode(), nl=False)
+    click.echo((shipped("schemas") / f"{name}.json").read_text(encoding="utf-8"), nl=False)
 
 
 class Setting(NamedTuple):
@@ -204,10 +199,9 @@ class Setting(NamedTuple):
     value: str
 
 
-@command.command("set", cls=Command)
+@command.command("set")
 @click.argument("name")
 @click.argument("value")
-@common
 def set_(name: str, value: str) -> None:
     """Store a setting of this user. `set registry NAME`: recipes take their images from NAME instead of `example`.
     `set prices_url URL`: `catalog refresh --prices` reads URL instead of Azure's Retail Prices API.
@@ -221,9 +215,8 @@ def set_(name: str, value: str) -> None:
     show(setting, f"{name} is {setting.value or 'not set'} (in {file})")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("name", required=False)
-@common
 def get(name: str | None) -> None:
     """Print the settings of this user, or the value of one."""
     import msgspec

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import say, settings
 from batchtrain.errors import NoAccount
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Accept requests for this host name, from a proxy."
 )
-@common
 def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[str, ...]) -> None:
     """Show pools, jobs, live logs, metric curves and recorded runs in the browser. Ctrl-C ends it.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import options
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, accounts, remote
 from batchtrain.errors import NotFound, UsageError
@@ -32,9 +32,8 @@ def command() -> None:
     """
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
-@common
 def ingress(directory: str | None) -> None:
     """Upload `global_resources.files` to storage.
 
@@ -56,9 +55,8 @@ def ingress(directory: str | None) -> None:
     _show(tallies)
 
 
-@command.command("list", cls=Command)
+@command.command("list")
 @click.argument("address", metavar="LINK/CONTAINER[/PATH]")
-@common
 def list_(address: str) -> None:
     """List what a container holds, at PATH and below it."""
     from batchtrain.storage import blob
@@ -74,10 +72,9 @@ def list_(address: str) -> None:
     show_rows(tuple(rows), empty=f"nothing at {address}")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("address", metavar="LINK/CONTAINER/PATH")
 @click.argument("destination", default=".", type=click.Path(path_type=Path))
-@common
 def get(address: str, destination: Path) -> None:
     """Download a blob, or the directory PATH with its contents, to DESTINATION.
 
@@ -94,10 +91,9 @@ def get(address: str, destination: Path) -> None:
     _show((tally,))
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("address", metavar="LINK/CONTAINER[/PATH]")
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
-@common
 def rm(address: str, patterns: tuple[str, ...]) -> None:
     """Delete a blob, or what is below the directory PATH.
 
@@ -119,11 +115,10 @@ def rm(address: str, patterns: tuple[str, ...]) -> None:
     tally.check("deleted from")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("source", metavar="SOURCE")
 @click.argument("destination", metavar="DESTINATION")
 @click.option("--delete", is_flag=True, help="Also delete at DESTINATION what SOURCE does not have.")
-@common
 def sync(source: str, destination: str, delete: bool) -> None:
     """Make DESTINATION the same as SOURCE: a directory of this machine and LINK/CONTAINER[/PATH], or the reverse.
 

@@ -12,7 +12,7 @@ import click
 
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, completed, say, settings
+from batchtrain.cli.options import completed, say, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
 
@@ -36,7 +36,6 @@ _bundle = click.option(
 @click.argument("job_id", shell_complete=ids("jobs"))
 @click.argument("task_id", required=False)
 @_bundle
-@common
 def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
     """Find out why a job fails or waits: the first cause, the line that proves it, and what to do.
 
@@ -51,7 +50,6 @@ def of_job(job_id: str, task_id: str | None, bundle: Path | None) -> None:
 @click.command("diagnose", cls=Command)
 @click.argument("pool_id", shell_complete=ids("pools"))
 @_bundle
-@common
 def of_pool(pool_id: str, bundle: Path | None) -> None:
     """Find out why a pool has no usable nodes: errors of the resize, start tasks that failed, and faulty nodes.
 
@@ -67,7 +65,6 @@ def of_pool(pool_id: str, bundle: Path | None) -> None:
 @click.command("diagnose", cls=Command)
 @click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
 @_bundle
-@common
 def of_emulator(data_dir: str | None, bundle: Path | None) -> None:
     """Examine the emulator: whether it runs, its directory, its nodes, its log, and the programs that it can use."""
     from batchtrain.client.local import emulator_directory, emulator_faults

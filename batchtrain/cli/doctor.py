@@ -8,7 +8,7 @@ import click
 
 from batchtrain.cli import options
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, settings
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show_rows
 from batchtrain.errors import ServiceError, Unreachable
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @click.command("doctor", cls=Command)
 @options.directory
-@common
 def command(directory: str | None) -> int:
     """Check the account, and for a recipe its image, size and quota. Creates nothing and costs nothing.
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from batchtrain.cli import diagnose
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
@@ -56,7 +56,7 @@ def command() -> None:
 command.add_command(diagnose.of_emulator)
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
 @click.option("--port", type=click.IntRange(0, 65535), default=10010, show_default=True, help="Port; 0: any free port.")
 @click.option("--account", default="batchtrain", show_default=True, help="Name of the account.")
@@ -87,7 +87,6 @@ command.add_command(diagnose.of_emulator)
 @click.option("--certificate", type=_FILE, metavar="FILE", help="PEM file of a certificate of your own, for https.")
 @click.option("--private-key", type=_FILE, metavar="FILE", help="PEM file of its key.")
 @click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
-@common
 def start(
     data_dir: str | None,
     port: int,
@@ -152,9 +151,8 @@ def _keep(running: Status, options: Settings) -> None:
     show({**_document(running), "differences": differences}, text)
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
-@common
 def stop(data_dir: str | None) -> None:
     """Stop the emulator and its nodes. Its data is kept."""
     from batchtrain.emulator import server
@@ -167,9 +165,8 @@ def stop(data_dir: str | None) -> None:
     )
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
-@common
 def status(data_dir: str | None) -> int:
     """Show the endpoint, the account key and what is running. Exit code 3 if the emulator is not running."""
     from batchtrain.emulator import steering
@@ -181,9 +178,8 @@ def status(data_dir: str | None) -> int:
     return 0
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
-@common
 def env(data_dir: str | None) -> None:
     """Print the account as shell variables: after `eval "$(batchtrain emulator env)"`, `az batch` uses it.
 
@@ -193,7 +189,7 @@ def env(data_dir: str | None) -> None:
     show(dict(variables), "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
 @click.option(
     "--resource",
@@ -203,7 +199,6 @@ def env(data_dir: str | None) -> None:
     help="Audience of the token.",
 )
 @click.option("--minutes", type=click.IntRange(1, 1440), default=60, show_default=True, help="Lifetime of the token.")
-@common
 def token(data_dir: str | None, resource: str, minutes: int) -> None:
     """Print an access token of the emulator, used like one of Microsoft Entra ID: `Authorization: Bearer TOKEN`."""
     from batchtrain.emulator import server, tokens
@@ -214,9 +209,8 @@ def token(data_dir: str | None, resource: str, minutes: int) -> None:
     show({"accessToken": access_token, "expiresOn": tokens.seconds(now) + life, "resource": resource}, access_token)
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
-@common
 def reset(data_dir: str | None) -> None:
     """Delete all pools, jobs and nodes of the emulator."""
     from batchtrain.emulator import server
@@ -228,13 +222,12 @@ def reset(data_dir: str | None) -> None:
     show({"reset": str(directory)}, "reset")
 
 
-@command.command(cls=Command)
+@command.command()
 @_data_dir
 @click.option("--advance", "span", metavar="SPAN", help="Advance the clock by [d.]HH:MM:SS, from event to event.")
 @click.option("--scale", type=float, metavar="N", help="Run the clock N times as fast.")
 @click.option("--step", is_flag=True, help="Stop the clock; only --advance moves it.")
 @click.option("--real", is_flag=True, help="Use the clock of the machine.")
-@common
 def clock(data_dir: str | None, span: str | None, scale: float | None, step: bool, real: bool) -> None:
     """Show or set the clock of the emulator, for example to run a week of schedules in a second."""
     from datetime import timedelta
@@ -257,12 +250,12 @@ def clock(data_dir: str | None, span: str | None, scale: float | None, step: boo
     show(_snake(clock), f"{clock['now']} ({clock['mode']}, {ahead} ahead)")
 
 
-@command.group(cls=Group)
+@command.group()
 def fault() -> None:
     """Inject faults: refused requests, lost answers, failing nodes and allocations."""
 
 
-@fault.command("add", cls=Command)
+@fault.command("add")
 @click.argument("kind")
 @_data_dir
 @click.option("--operation", metavar="NAME", help="Only operations with this name, such as create_task or list_*.")
@@ -275,7 +268,6 @@ def fault() -> None:
 @click.option("--seconds", type=float, metavar="SECONDS", help="Delay or clock difference (latency, skew, …-slow).")
 @click.option("--fraction", type=float, metavar="SHARE", help="Share that is delivered (allocation-partial, truncate).")
 @click.option("--exit-code", type=int, metavar="N", help="Exit code (start-task-fails).")
-@common
 def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     """Inject faults of KIND from now on.
 
@@ -291,9 +283,8 @@ def add_fault(kind: str, data_dir: str | None, **numbers: object) -> None:
     show({"id": fault_id}, f"fault {fault_id} is active; {ends} removes it")
 
 
-@fault.command("list", cls=Command)
+@fault.command("list")
 @_data_dir
-@common
 def list_faults(data_dir: str | None) -> None:
     """List the injected faults, and how often each occurred."""
     from batchtrain.emulator import steering
@@ -305,10 +296,9 @@ def list_faults(data_dir: str | None) -> None:
     show_rows(rows, empty="no faults")
 
 
-@fault.command("clear", cls=Command)
+@fault.command("clear")
 @click.argument("number", type=int, required=False)
 @_data_dir
-@common
 def clear_faults(number: int | None, data_dir: str | None) -> None:
     """Remove fault NUMBER, or all faults."""
     from batchtrain.emulator import steering
@@ -318,13 +308,12 @@ def clear_faults(number: int | None, data_dir: str | None) -> None:
     show({"cleared": number or "all"}, "cleared")
 
 
-@fault.command("node", cls=Command)
+@fault.command("node")
 @click.argument("node")
 @click.argument("act", type=click.Choice(["preempt", "lose", "break"]))
 @_data_dir
 @click.option("--seconds", type=float, help="Time until a preempted node comes back. Default: never.")
 @click.option("--notice", type=float, help="Seconds between the notice to the node and its preemption. Default: 0.")
-@common
 def befall(node: str, act: str, data_dir: str | None, seconds: float | None, notice: float | None) -> None:
     """Make a NODE preempted, lost or unusable now."""
     from batchtrain.emulator import steering
@@ -351,12 +340,12 @@ def _running(data_dir: str | None) -> Status:
     return running
 
 
-@command.group(cls=Group)
+@command.group()
 def images() -> None:
     """Local environments used in place of container images."""
 
 
-@images.command("map", cls=Command)
+@images.command("map")
 @click.argument("image")
 @click.argument("prefix")
 @click.option(
@@ -366,7 +355,6 @@ def images() -> None:
     help="Entry point: the command of container tasks with an empty command line.",
 )
 @_data_dir
-@common
 def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None:
     """Use PREFIX, such as a virtual environment, in place of IMAGE."""
     from batchtrain.emulator import mapped_images as mapping
@@ -378,10 +366,9 @@ def map_(image: str, prefix: str, entrypoint: str, data_dir: str | None) -> None
     show(Mapped(image, str(environment), entrypoint), f"{image} is {environment}")
 
 
-@images.command("unmap", cls=Command)
+@images.command("unmap")
 @click.argument("image")
 @_data_dir
-@common
 def unmap(image: str, data_dir: str | None) -> None:
     """Remove the mapping of IMAGE."""
     from batchtrain.emulator import mapped_images as mapping
@@ -391,9 +378,8 @@ def unmap(image: str, data_dir: str | None) -> None:
     show({"unmapped": image}, f"the mapping of {image} is removed")
 
 
-@images.command("list", cls=Command)
+@images.command("list")
 @_data_dir
-@common
 def list_(data_dir: str | None) -> None:
     """List the mapped images."""
     from batchtrain.emulator import mapped_images as mapping

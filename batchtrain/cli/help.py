@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
+from batchtrain.cli.options import global_options
+
 if sys.stdout is not None and sys.stdout.isatty():
-    from rich_click import RichCommand as Command
+    from rich_click import RichCommand as _Command
     from rich_click import RichGroup as _Group
 else:
-    from click import Command  # type: ignore[assignment]  # the plain twins of the two above
+    from click import Command as _Command  # type: ignore[assignment]  # the plain twins of the two above
     from click import Group as _Group  # type: ignore[assignment]
+
+
+class Command(_Command):
+    """A command with the global options behind its own."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params += global_options()
 
 
 class Group(_Group):
     """A group that suggests the nearest command for an unknown one."""
+
+    command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -47,4 +60,4 @@ def _of_shipyard(ctx: click.Context, args: list[str]) -> str | None:
     return answer(groups, args)
 
 
-__all__ = ["Command", "Group"]
+Group.group_class = Group

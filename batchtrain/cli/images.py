@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from batchtrain.cli import shipped_recipes
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, remote
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
-    from batchtrain.config.types import Credentials, RegistryCredentials
+    from batchtrain.config.types import RegistryCredentials
     from batchtrain.containers.images import Step
 
 STORAGE = "storage:"
@@ -68,9 +68,8 @@ def command() -> None:
     """Container images. Uses the `docker` command of this machine."""
 
 
-@command.command("list", cls=Command)
+@command.command("list")
 @click.option("--bases", is_flag=True, help="List the bases for --on instead of the images.")
-@common
 def list_(bases: bool) -> None:
     """List the images that `images build` can build."""
     from batchtrain.containers.images import BASES, IMAGES
@@ -82,7 +81,7 @@ def list_(bases: bool) -> None:
     show_rows(rows)
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("name", metavar="NAME|RECIPE|DIRECTORY")
 @click.option(
     "--on", default="", help="The base, listed by `images list --bases`. Default: cpu, or that of the recipe."
@@ -94,7 +93,6 @@ def list_(bases: bool) -> None:
 @click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="A build argument for every build.")
 @click.option("--network", default="", metavar="NET", help="Network of the build commands, such as host.")
 @click.option("--pull", is_flag=True, help="Pull the base again.")
-@common
 def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool) -> None:
     """Build an image of docker/ with its base images, the image of a RECIPE, or a DIRECTORY with a Dockerfile."""
     from batchtrain.containers import build as building
@@ -129,11 +127,10 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     )
 
 
-@command.command("env", cls=Command)
+@command.command("env")
 @click.argument("name", metavar="[RECIPE|DIRECTORY]", required=False, shell_complete=shipped_recipes.offered)
 @click.option("--dry-run", is_flag=True, help="Only print what would be installed.")
 @click.option("--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator.")
-@common
 def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     """Make the local environment of a recipe (default: of --configdir) and use it in place of the recipe's image.
 
@@ -159,7 +156,7 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     show(EnvironmentRow(image, environment.name, str(environment.prefix), environment.ready), str(environment.prefix))
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
 @click.option(
     "--for",
@@ -172,7 +169,6 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
 @click.option("--layers", is_flag=True, help="Read every layer, to find private keys that a later layer deletes.")
 @click.option("--no-pull", is_flag=True, help="Do not pull images.")
 @ARCHITECTURE
-@common
 def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, architecture: str) -> int:
     """Check images against the image contract.
 
@@ -199,13 +195,12 @@ def check(names: tuple[str, ...], purpose: str, layers: bool, no_pull: bool, arc
     return PlanError.exit_code if any(row.result == FAIL for row in rows) else 0
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("names", nargs=-1, metavar="[IMAGE...]")
 @click.option(
     "--to", "target", metavar="SERVER[/PATH]", help="The target registry. Default: `fallback_registry` of config.yaml."
 )
 @ARCHITECTURE
-@common
 def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> None:
     """Copy images to another registry; by default all `docker_images` of config.yaml.
 
@@ -230,10 +225,9 @@ def mirror(names: tuple[str, ...], target: str | None, architecture: str) -> Non
         show_rows([mirroring.mirror(session, name, copy, architecture, say) for name, copy in copies])
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("names", nargs=-1, required=True, metavar="IMAGE...")
 @click.argument("target", metavar="FILE|storage:LINK/CONTAINER/PATH")
-@common
 def save(names: tuple[str, ...], target: str) -> None:
     """Write images to one archive, compressed if its name ends in .gz. An archive on storage can replace a registry."""
     from batchtrain.containers import archives, engine
@@ -256,9 +250,8 @@ def save(names: tuple[str, ...], target: str) -> None:
     show({"blob": target, "bytes": archive.size}, f"{target.removeprefix(STORAGE)}: {archive.size / 1e9:.2f} GB")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("source", metavar="FILE|storage:LINK/CONTAINER/PATH")
-@common
 def load(source: str) -> None:
     """Load the images of an archive into the container engine."""
     from batchtrain.containers import archives, engine
@@ -293,16 +286,12 @@ def _blob(text: str) -> Remote:
 
 
 def _registries() -> dict[str, RegistryCredentials]:
-    credentials = _credentials()
+    from batchtrain.config.load import load_credentials
+
+    credentials = load_credentials(settings().configdir or ".", settings().files)
     if credentials is None:
         return {}
     from batchtrain.service import vault
     from batchtrain.service.connect import CA_VARIABLE
 
     return dict(vault.resolved(credentials, ca=os.environ.get(CA_VARIABLE)).docker_registry)
-
-
-def _credentials() -> Credentials | None:
-    from batchtrain.config.load import load_credentials
-
-    return load_credentials(settings().configdir or ".", settings().files)

@@ -15,11 +15,12 @@ import click
 
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings, tell
+from batchtrain.cli.options import say, settings, tell
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from batchtrain.client.client import Client
     from batchtrain.client.job import Job
     from batchtrain.config.load import Loaded
 
@@ -33,7 +34,6 @@ _all_nodes = click.option("--all-nodes", is_flag=True, help="All nodes of the ta
 @click.argument("task_id", required=False)
 @_node
 @_all_nodes
-@common
 def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -> None:
     """List the files of a task (by default the first task) on the node of its primary."""
     job = settings().connect().jobs.handle(job_id)
@@ -46,7 +46,6 @@ def files(job_id: str, task_id: str | None, node: str | None, all_nodes: bool) -
 @click.option("-d", "--directory", help="Where to put the files. Default: a directory named after the job.")
 @_node
 @_all_nodes
-@common
 def get(job_id: str, words: tuple[str, ...], directory: str | None, node: str | None, all_nodes: bool) -> None:
     """Download files of a task (by default the first task), byte for byte.
 
@@ -78,7 +77,6 @@ def _task_and_patterns(job: Job, words: tuple[str, ...]) -> tuple[str, tuple[str
 @click.command(cls=Command)
 @click.argument("job_id", required=False, shell_complete=ids("jobs"))
 @click.option("--all", "everything", is_flag=True, help="Also results that are larger than `results.max_size`.")
-@common
 def fetch(job_id: str | None, everything: bool) -> None:
     """Fetch logs and results of all tasks of a job into its run directory; files that are already there are skipped."""
     from batchtrain.cli.progress import bar
@@ -112,7 +110,6 @@ def fetch(job_id: str | None, everything: bool) -> None:
 @click.command(cls=Command)
 @click.argument("job_id", required=False, shell_complete=ids("jobs"))
 @click.option("--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Port on 127.0.0.1.")
-@common
 def tensorboard(job_id: str | None, port: int) -> None:
     """Fetch a job and show its metrics and event files in TensorBoard until Ctrl-C.
 
@@ -129,8 +126,8 @@ def tensorboard(job_id: str | None, port: int) -> None:
             "TensorBoard is not installed: `pip install tensorboard` installs it here, and"
             " `batchtrain runs export RUN --tensorboard` writes its event files for one elsewhere"
         )
-    name, config = named(job_id)
-    job = settings().connect(config).jobs.handle(name)
+    name, client = opened(job_id)
+    job = client.jobs.handle(name)
     try:
         with bar() as progress:
             recording, _ = job.fetch(settings().origin(), progress=progress)
@@ -146,6 +143,12 @@ def tensorboard(job_id: str | None, port: int) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         code = subprocess.call([program, "--logdir", str(run.path), "--host", "127.0.0.1", "--port", str(port)])
         raise SystemExit(code)
+
+
+def opened(job_id: str | None, changes: str = "", question: str = "") -> tuple[str, Client]:
+    """The job to use, and a client of its account. The texts have `{}` for the job; see `Settings.connect`."""
+    name, config = named(job_id)
+    return name, settings().connect(config, changes=changes.format(name), question=question.format(name))
 
 
 def named(job_id: str | None) -> tuple[str, Loaded | None]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from batchtrain.cli import options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command, Group
 from batchtrain.cli.job_tasks import STATES
-from batchtrain.cli.options import common, say, seconds, service_of, settings, tell
+from batchtrain.cli.options import say, service_of, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import GONE_SECONDS
@@ -26,6 +27,13 @@ Wrapped = TypeVar("Wrapped", bound=Callable[..., object])
 AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 _job_id = click.argument("job_id", shell_complete=ids("jobs"))
+running = click.option(
+    "--running",
+    type=click.Choice(["requeue", "terminate", "wait"]),
+    default="requeue",
+    show_default=True,
+    help="What happens to running tasks.",
+)
 _task_ids = click.argument("task_ids", metavar="[TASK]...", nargs=-1)
 
 
@@ -38,33 +46,30 @@ def task() -> None:
     """Single tasks of a job: terminate, delete and reactivate. `jobs tasks` lists them."""
 
 
-@task.command(cls=Command)
+@task.command()
 @_job_id
 @_task_ids
 @_in_state("active", "running")
-@common
 def term(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Terminate tasks: they end as failed. The other tasks of the job continue."""
     job, ids = _chosen(job_id, task_ids, state, "Terminate {} of job {}")
     _report(job.terminate_tasks(*ids, tell=tell), "terminated", job_id)
 
 
-@task.command("del", cls=Command)
+@task.command("del")
 @_job_id
 @_task_ids
 @_in_state(*STATES)
-@common
 def del_(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Delete tasks with their files."""
     job, ids = _chosen(job_id, task_ids, state, "Delete {} of job {} with their files")
     _report(job.delete_tasks(*ids, tell=tell), "deleted", job_id)
 
 
-@task.command(cls=Command)
+@task.command()
 @_job_id
 @_task_ids
 @_in_state("failed")
-@common
 def reactivate(job_id: str, task_ids: tuple[str, ...], state: str | None) -> None:
     """Run failed tasks again. Their files of the last run are lost."""
     job, ids = _chosen(job_id, task_ids, state)
@@ -97,7 +102,6 @@ def _report(changed: Changed, past: str, job_id: str) -> None:
 @click.command(cls=Command)
 @_job_id
 @click.option("--failed", is_flag=True, help="The failed tasks.")
-@common
 def resubmit(job_id: str, failed: bool) -> None:
     """Run the failed tasks of a job again. The job must not have completed."""
     if not failed:
@@ -111,17 +115,8 @@ def resubmit(job_id: str, failed: bool) -> None:
 @click.command(cls=Command)
 @_job_id
 @click.argument("pool_id", shell_complete=ids("pools"))
-@click.option(
-    "--running",
-    type=click.Choice(["requeue", "terminate", "wait"]),
-    default="requeue",
-    show_default=True,
-    help="What happens to running tasks.",
-)
-@click.option(
-    "--timeout", type=float, callback=seconds, default=GONE_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
-@common
+@running
+@options.timeout(GONE_SECONDS)
 def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
     """Move a job to another pool: it is disabled, gets the pool, and is enabled."""
     client = settings().connect(changes=f"moving job {job_id} to pool {pool_id}")
@@ -131,7 +126,6 @@ def migrate(job_id: str, pool_id: str, running: str, timeout: float) -> None:
 
 @click.command(cls=Command)
 @_job_id
-@common
 def stats(job_id: str) -> None:
     """Show the tasks of a job in numbers: times, node hours, the slowest, and why tasks failed."""
     totals = settings().connect().jobs.handle(job_id).stats()
@@ -173,7 +167,6 @@ def _age(_ctx: click.Context, _parameter: click.Parameter, value: str) -> timede
 @click.option("--older-than", "age", metavar="AGE", required=True, callback=_age, help="Since their end: 12h, 7d, 4w.")
 @click.option("--dry-run", is_flag=True, help="Only list the jobs.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletions have finished.")
-@common
 def gc(age: timedelta, dry_run: bool, no_wait: bool) -> None:
     """Delete the jobs of the account that completed some time ago, with their tasks and files."""
     client = settings().connect()
@@ -200,7 +193,6 @@ def _completed(jobs: Sequence[object]) -> str:
 @_job_id
 @click.option("--metric", required=True, metavar="NAME", help="A metric that the tasks print or write.")
 @click.option("--max/--min", "highest", default=None, help="Whether the highest or the lowest value is the best.")
-@common
 def sweep(job_id: str, metric: str, highest: bool | None) -> None:
     """Show the tasks of a sweep with their parameters and a metric, best first.
 

@@ -11,7 +11,7 @@ import click
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
 from batchtrain.cli.job_files import named
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show_rows
 from batchtrain.errors import UsageError
 
@@ -38,7 +38,6 @@ SCREEN = 1000
     metavar="N",
     help=f"At most N tasks. Default: all; {SCREEN} of them on a terminal.",
 )
-@common
 def tasks(job_id: str | None, state: str | None, tail: int | None, limit: int | None) -> None:
     """List a job's tasks. `jobs task` terminates, deletes and reactivates them."""
     if tail and limit:

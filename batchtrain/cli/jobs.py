@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import re
@@ -16,9 +15,9 @@ import click
 
 from batchtrain.cli import diagnose, job_files, job_operations, job_tasks, live, logins, options
 from batchtrain.cli.completion import ids
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.job_files import named
-from batchtrain.cli.options import common, registered, results_last, say, seconds, settings, tell, waiting
+from batchtrain.cli.help import Group
+from batchtrain.cli.job_files import opened
+from batchtrain.cli.options import registered, results_last, say, settings, tell, waiting
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import BatchtrainError, NotFound, TaskFailed, UsageError
 from batchtrain.records import JobSchedule
@@ -101,20 +100,12 @@ command.add_command(diagnose.of_job)
 command.add_command(logins.exec_)
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
-@click.option(
-    "--timeout",
-    type=float,
-    callback=seconds,
-    default=POOL_SECONDS,
-    show_default=True,
-    help="Seconds to wait while the pool grows.",
-)
+@options.timeout(POOL_SECONDS, "Seconds to wait while the pool grows.")
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
 @click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
-@common
 def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fail_fast: bool) -> None:
     """Add the jobs of jobs.yaml with their tasks; one with a recurrence becomes a job schedule.
 
@@ -130,12 +121,7 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
         return
     with registered(client, config.recipe) as register:
         jobs = client.jobs.add_all(
-            config.recipe,
-            tell=tell,
-            timeout=timeout,
-            fail_fast=fail_fast,
-            recreate=recreate,
-            register=register,
+            config.recipe, tell=tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate, register=register
         )
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])
@@ -150,10 +136,7 @@ def _followed(
     from batchtrain.client.run import follow
 
     source = directory or settings().configdir or "."
-    from batchtrain.display.subject import view_of  # the SDK is loaded by now
-
-    view = functools.partial(view_of, client.account, recipe)
-    with live.block(view) as block, results_last(block) as tell, bar() as progress:
+    with live.block(client.account, recipe) as block, results_last(block) as tell, bar() as progress:
         origin = settings().origin(source)
         outcome = follow(
             client,
@@ -173,9 +156,8 @@ def _followed(
         raise outcome.problem
 
 
-@command.command("list", cls=Command)
+@command.command("list")
 @click.option("--schedules", is_flag=True, help="List the job schedules instead of the jobs.")
-@common
 def list_(schedules: bool) -> None:
     """List the jobs, or the job schedules."""
     client = settings().connect()
@@ -185,13 +167,11 @@ def list_(schedules: bool) -> None:
         show_rows(client.jobs.list(), empty="no jobs")
 
 
-@command.command("show", cls=Command)
+@command.command("show")
 @_job_id
-@common
 def show_(job_id: str | None) -> None:
     """Show a job, its tasks and, if known, why they are waiting; or a job schedule."""
-    name, config = named(job_id)
-    client = settings().connect(config)
+    name, client = opened(job_id)
     job = client.jobs.handle(name)
     row = _either(lambda: job.seen, lambda: client.jobs.schedule(name).seen)
     if isinstance(row, JobSchedule):
@@ -209,12 +189,9 @@ def show_(job_id: str | None) -> None:
         show({**plain(row), "tasks": plain(tasks), "left_out": left_out, "hints": hints})
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@click.option(
-    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
-@common
+@options.timeout(JOB_SECONDS)
 def wait(job_id: str | None, timeout: float) -> None:
     """Wait until the tasks of a job have ended. Fails if a task failed.
 
@@ -224,8 +201,7 @@ def wait(job_id: str | None, timeout: float) -> None:
     from batchtrain.client import orphans
     from batchtrain.runs.directory import root_of
 
-    name, config = named(job_id)
-    client = settings().connect(config)
+    name, client = opened(job_id)
     orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
     if orphan is not None:
         say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
@@ -260,25 +236,19 @@ def _end_orphan(client: Client, orphan: Orphan) -> None:
         raise recording.missing
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@click.option(
-    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to watch."
-)
-@common
+@options.timeout(JOB_SECONDS, "Maximum seconds to watch.")
 def watch(job_id: str | None, timeout: float) -> None:
     """Watch a job: its nodes, its ranks, its numbers and its output, until its tasks have ended. Fails if one failed.
 
     Ctrl-C ends only the watching.
     """
     from batchtrain.client.run import watch_job
-    from batchtrain.display.subject import view_of  # the SDK is loaded by now
 
-    name, config = named(job_id)
-    client = settings().connect(config)
+    name, client = opened(job_id)
     client.jobs.get(name)
-    view = functools.partial(view_of, client.account, None, name)
-    with waiting("job", name, client), live.block(view) as block:
+    with waiting("job", name, client), live.block(client.account, None, name) as block:
         job = watch_job(client, name, tell=block, timeout=timeout)
     _show_ended(job)
 
@@ -296,7 +266,7 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
     job.raise_failed(logs=logs)
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
 @click.option("--task", "task_id", help="The task. Default: the first task of the job.")
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
@@ -310,10 +280,7 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
 @click.option(
     "--json", "as_json", is_flag=True, help="A JSON document for each line, with `rank` and `node`; -o jsonl."
 )
-@click.option(
-    "--timeout", type=float, callback=seconds, default=JOB_SECONDS, show_default=True, help="Maximum seconds to follow."
-)
-@common
+@options.timeout(JOB_SECONDS, "Maximum seconds to follow.")
 def logs(
     job_id: str | None,
     task_id: str | None,
@@ -336,8 +303,7 @@ def logs(
     if as_json:
         settings().output = "jsonl"
     filters = Wanted(ranks, nodes, pattern, since)
-    name, config = named(job_id)
-    client = settings().connect(config)
+    name, client = opened(job_id)
     job = client.jobs.handle(name)
     is_whole = not follow and filters == EVERYTHING and settings().output == "table"
     if is_whole and not sys.stdout.isatty():
@@ -399,53 +365,40 @@ def _say_failed(job: Job, task_id: str | None, file: str) -> None:
     say(f"task {job.id}/{task.id} failed with {how}{why}")
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@common
 def term(job_id: str | None) -> None:
     """Terminate the tasks of a job, or a job schedule. It is not deleted."""
-    name, config = named(job_id)
-    client = settings().connect(config, changes=f"terminating job {name}", question=f"Terminate job {name}")
+    name, client = opened(job_id, "terminating job {}", "Terminate job {}")
     _either(client.jobs.handle(name).terminate, client.jobs.schedule(name).terminate)
     show({"terminated": name}, f"terminated job {name}")
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@click.option(
-    "--running",
-    type=click.Choice(["requeue", "terminate", "wait"]),
-    default="requeue",
-    show_default=True,
-    help="What happens to running tasks.",
-)
-@common
+@job_operations.running
 def disable(job_id: str | None, running: str) -> None:
     """Disable a job: it starts no more tasks until `jobs enable`."""
-    name, config = named(job_id)
-    settings().connect(config, changes=f"disabling job {name}").jobs.handle(name).disable(running=running)
+    name, client = opened(job_id, "disabling job {}")
+    client.jobs.handle(name).disable(running=running)
     show({"disabled": name}, f"disabled job {name}")
 
 
-@command.command(cls=Command)
+@command.command()
 @_job_id
-@common
 def enable(job_id: str | None) -> None:
     """Enable a disabled job."""
-    name, config = named(job_id)
-    settings().connect(config, changes=f"enabling job {name}").jobs.handle(name).enable()
+    name, client = opened(job_id, "enabling job {}")
+    client.jobs.handle(name).enable()
     show({"enabled": name}, f"enabled job {name}")
 
 
-@command.command("del", cls=Command)
+@command.command("del")
 @_job_id
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
-@common
 def del_(job_id: str | None, no_wait: bool) -> None:
     """Delete a job with its tasks and their files, or a job schedule with its jobs."""
-    name, config = named(job_id)
-    question = f"Delete job {name} with its tasks"
-    client = settings().connect(config, changes=f"deleting job {name}", question=question)
+    name, client = opened(job_id, "deleting job {}", "Delete job {} with its tasks")
     _either(
         lambda: client.jobs.handle(name).delete(wait=not no_wait),
         lambda: client.jobs.schedule(name).delete(wait=not no_wait),

@@ -19,7 +19,9 @@ from batchtrain.service import retry
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from batchtrain.config.types import Recipe
     from batchtrain.display.live_view import View
+    from batchtrain.service.connect import Account
 
 DRAW_SECONDS = 0.25
 """The least time between two redraws, and the longest that a line of a task waits for the next one."""
@@ -42,16 +44,18 @@ def wanted() -> bool:
 
 
 @contextlib.contextmanager
-def block(make: Callable[[], View]) -> Iterator[Callable[[Event], None]]:
-    """Show a block until the end of the body, and print the events above it. make: is called only if it is shown."""
+def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[Callable[[Event], None]]:
+    """Show a block about a recipe, or about what `title` names, until the body ends. Print the events above it."""
     if not wanted():
         yield options.tell
         return
     from rich.console import Console  # 60 ms, and only for a terminal
     from rich.live import Live
 
+    from batchtrain.display.subject import view_of
+
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=False)
-    view = make()
+    view = view_of(account, recipe, title)
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
     with Live(
         _Shown(view), console=console, auto_refresh=False, transient=True, redirect_stdout=to_terminal

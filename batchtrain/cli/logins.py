@@ -10,7 +10,7 @@ import click
 
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, settings
+from batchtrain.cli.options import settings
 from batchtrain.cli.output import show
 from batchtrain.errors import UsageError
 
@@ -27,7 +27,6 @@ WORDS_LAST = {"allow_interspersed_args": False}
 @_pool_id
 @click.argument("node")
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
-@common
 def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
     """Run COMMAND on a node, or open a shell, with the login of the pool (`ssh` in pool.yaml).
 
@@ -46,7 +45,6 @@ def ssh(pool_id: str | None, node: str, words: tuple[str, ...]) -> None:
 @click.option(
     "--local-port", type=click.IntRange(0, 65535), metavar="N", help="Port here. Default: PORT; 0: a free one."
 )
-@common
 def forward(pool_id: str | None, node: str, port: int, local_port: int | None) -> None:
     """Forward a port of this machine (127.0.0.1) to PORT of a node until Ctrl-C."""
     client, pool, recipe = _pool(pool_id)
@@ -64,7 +62,6 @@ def forward(pool_id: str | None, node: str, port: int, local_port: int | None) -
 @click.option("--task", "task_id", help="The task. Default: the first task of the job.")
 @click.argument("job_id", shell_complete=ids("jobs"))
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@common
 def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:
     """Run COMMAND in a running task: in its directory, with its environment, as its user, and in its container.
 

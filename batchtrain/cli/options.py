@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from batchtrain.runs.recording import Origin
     from batchtrain.service.register import Kind, Register
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 STARTED = time.monotonic()
 PARTS = ("credentials", "config", "pool", "jobs")
 PROGRESS = ("auto", "live", "plain", "none")
@@ -114,10 +114,11 @@ class Settings:
         return examination
 
     def quietly(self, directory: str | Path) -> Recipe:
-        """The configuration of `directory` for a command that does not run it: warnings are not printed."""
-        from batchtrain.config import load
+        """The configuration of `directory` for a command that sends none of it: the checks do not apply."""
+        from batchtrain.config import check, load
 
-        return load.load(directory, settings=self.values, ignore=self.ignore).recipe
+        checks = [rule.name for rule in check.RULES]
+        return load.load(directory, settings=self.values, ignore=(*self.ignore, *checks)).recipe
 
     def hour_of(self, recipe: Recipe) -> Hour | None:
         """An hour of the recipe's pool, with its price where this command would run. Sends no request."""
@@ -324,6 +325,11 @@ def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
     return value
 
 
+def timeout(default: float, text: str = "Maximum seconds to wait.") -> Callable[[_Function], _Function]:
+    """The option for the deadline of a wait, in seconds."""
+    return click.option("--timeout", type=float, callback=seconds, default=default, show_default=True, help=text)
+
+
 def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
     """A time such as 90s, 30m, 1h30m or 2d, in seconds."""
     if value is None:
@@ -390,13 +396,6 @@ def _check_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: s
     return [rule.name for rule in RULES if rule.name.startswith(incomplete)]
 
 
-def _options(*, variables: bool) -> list[Callable[[Command], Command]]:
-    return [
-        click.option(*words, expose_value=False, envvar=f"BATCHTRAIN_{name}" if variables and name else None, **more)
-        for name, words, more in _OPTIONS
-    ]
-
-
 _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
     ("CONFIGDIR", ("--configdir",), {
         "metavar": "DIR", "help": "Directory of the YAML files.", "callback": _store("configdir")}),
@@ -427,15 +426,9 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def common(command: Command) -> Command:
-    """Give a command the global options."""
-    for option in reversed(_options(variables=False)):
-        command = option(command)
-    return command
-
-
-def common_with_variables(command: Command) -> Command:
-    """Give the root the global options. Only the root reads the variables, so that an option wins in every position."""
-    for option in reversed(_options(variables=True)):
-        command = option(command)
-    return command
+def global_options(*, variables: bool = False) -> list[click.Parameter]:
+    """The global options of a command. Only the root reads the variables, so that an option wins in every position."""
+    return [
+        click.Option(words, expose_value=False, envvar=f"BATCHTRAIN_{name}" if variables and name else None, **more)
+        for name, words, more in _OPTIONS
+    ]

@@ -13,7 +13,7 @@ import click
 
 from batchtrain.cli.app import GROUPS, member
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, say, settings
+from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound
 from batchtrain.shipped import shipped
@@ -37,7 +37,6 @@ def _topics(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -
 
 @click.command("help", cls=Command)
 @click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_topics)
-@common
 def command(topic: str | None) -> None:
     """Show a page of the documentation, or list the pages.
 

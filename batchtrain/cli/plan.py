@@ -9,7 +9,7 @@ import click
 
 from batchtrain.cli import options
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, from_environment, say, settings
+from batchtrain.cli.options import from_environment, say, settings
 from batchtrain.cli.output import show
 from batchtrain.errors import Differs, UsageError
 
@@ -26,7 +26,6 @@ DIFFERS = Differs.exit_code
 @options.directory
 @click.option("--diff", is_flag=True, help="Compare the plan with the existing pool and jobs. Nothing is changed.")
 @click.option("--exit-code", is_flag=True, help=f"With --diff: exit with {DIFFERS} if something differs from the plan.")
-@common
 def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
@@ -56,7 +55,6 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
 @click.command("explain", cls=Command)
 @click.argument("path", required=False)
 @options.directory
-@common
 def explain(path: str | None, directory: str | None) -> None:
     """Explain the plan: list its implicit settings with their reasons, or what a property becomes.
 

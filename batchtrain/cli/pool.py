@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,8 @@ import click
 
 from batchtrain.cli import diagnose, live, logins, options
 from batchtrain.cli.completion import ids
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, registered, seconds, settings, tell, waiting
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import registered, settings, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
@@ -36,19 +35,16 @@ command.add_command(logins.ssh)
 command.add_command(logins.forward)
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
+@options.timeout(POOL_SECONDS)
 @click.option(
     "--idle-to-zero",
     callback=options.duration,
     metavar="TIME",
     help="No nodes after this time without a task, such as 30m.",
 )
-@common
 def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: float | None) -> None:
     """Create the pool of pool.yaml and wait until its nodes are ready for tasks.
 
@@ -60,10 +56,7 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: floa
         config = _idling(config, idle_to_zero)
     assert config.recipe.pool is not None
     client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
-    from batchtrain.display.subject import view_of  # the SDK is loaded by now
-
-    view = functools.partial(view_of, client.account, config.recipe)
-    with live.block(view) as block, registered(client, config.recipe, block) as register:
+    with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as register:
         pool = client.pools.add(config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=register)
     show(pool, _size(pool))
 
@@ -90,12 +83,9 @@ def _idling(config: Loaded, idle: float) -> Loaded:
     return config._replace(recipe=recipe)
 
 
-@command.command(cls=Command)
+@command.command()
 @_pool_id
-@click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
-@common
+@options.timeout(POOL_SECONDS)
 def wait(pool_id: str | None, timeout: float) -> None:
     """Wait until the nodes of a pool (by default the one of pool.yaml) are ready for tasks."""
     name, config = _named(pool_id)
@@ -105,22 +95,19 @@ def wait(pool_id: str | None, timeout: float) -> None:
     show_rows(nodes, empty="no nodes")
 
 
-@command.command(cls=Command)
+@command.command()
 @_pool_id
-@common
 def watch(pool_id: str | None) -> None:
     """Watch the nodes of a pool (by default the one of pool.yaml) until it is gone. Ctrl-C ends only the watching."""
-    from batchtrain.display.subject import view_of  # the SDK is loaded by now
     from batchtrain.service.watch import pool_states
 
     name, config = _named(pool_id)
     client = settings().connect(config)
-    with live.block(functools.partial(view_of, client.account, None, f"pool {name}")) as block:
+    with live.block(client.account, None, f"pool {name}") as block:
         pool_states(client.batch, name, client.pace, block)
 
 
-@command.command("list", cls=Command)
-@common
+@command.command("list")
 def list_() -> None:
     """List the pools, with the paid hours of their current nodes."""
     from datetime import datetime, timezone
@@ -131,9 +118,8 @@ def list_() -> None:
     show_rows(read.with_node_hours(client.batch, client.pools.list(), datetime.now(timezone.utc)), empty="no pools")
 
 
-@command.command("show", cls=Command)
+@command.command("show")
 @_pool_id
-@common
 def show_(pool_id: str | None) -> None:
     """Show a pool and its nodes (by default the one of pool.yaml)."""
     from datetime import datetime, timezone
@@ -155,7 +141,7 @@ def show_(pool_id: str | None) -> None:
         show({**plain(pool), "nodes": plain(nodes)})
 
 
-@command.command(cls=Command)
+@command.command()
 @_pool_id
 @click.option("--dedicated", type=click.IntRange(0), metavar="N", help="Number of dedicated nodes.")
 @click.option("--spot", type=click.IntRange(0), metavar="N", help="Number of spot nodes.")
@@ -167,10 +153,7 @@ def show_(pool_id: str | None) -> None:
     help="What happens to the tasks of removed nodes.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
-@click.option(
-    "--timeout", type=float, callback=seconds, default=POOL_SECONDS, show_default=True, help="Maximum seconds to wait."
-)
-@common
+@options.timeout(POOL_SECONDS)
 def resize(
     pool_id: str | None, dedicated: int | None, spot: int | None, leaving: str, no_wait: bool, timeout: float
 ) -> None:
@@ -196,10 +179,9 @@ def resize(
     show(pool, _size(pool))
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node_ids", nargs=-1, required=True)
-@common
 def reboot(pool_id: str, node_ids: tuple[str, ...]) -> None:
     """Reboot nodes of a pool; their tasks are requeued. NODE_IDS may be short, as in `pool show`."""
     client = settings().connect(changes=f"rebooting {', '.join(node_ids)} of pool {pool_id}")
@@ -223,9 +205,8 @@ def _in_full(names: Iterable[str], list_ids: Callable[[], list[str]]) -> list[st
     return ids
 
 
-@command.command(cls=Command)
+@command.command()
 @options.directory
-@common
 def login(directory: str | None) -> None:
     """Create the login of `ssh` or `rdp` on every current node, and show how to use it."""
     config = settings().load(directory, needs=("pool_specification",))
@@ -234,10 +215,9 @@ def login(directory: str | None) -> None:
     client.pools.log_in(config.recipe, tell=tell)
 
 
-@command.command("del", cls=Command)
+@command.command("del")
 @_pool_id
 @click.option("--no-wait", is_flag=True, help="Do not wait until the deletion has finished.")
-@common
 def del_(pool_id: str | None, no_wait: bool) -> None:
     """Delete a pool with its nodes (by default the one of pool.yaml)."""
     name, config = _named(pool_id)
@@ -247,12 +227,12 @@ def del_(pool_id: str | None, no_wait: bool) -> None:
     show({"deleted": name}, f"deleted pool {name}")
 
 
-@command.group(cls=Group)
+@command.group()
 def autoscale() -> None:
     """Autoscale formulas of pools."""
 
 
-@autoscale.command(cls=Command)
+@autoscale.command()
 @click.argument("formula")
 @click.option("--sample", "given", multiple=True, metavar="NAME=N,…", help="Samples of a metric, the last one current.")
 @click.option(
@@ -262,7 +242,6 @@ def autoscale() -> None:
 @click.option("--dedicated", type=int, default=0, help="Current number of dedicated nodes.")
 @click.option("--low-priority", type=int, default=0, help="Current number of low-priority nodes.")
 @click.option("--seed", type=int, default=0, help="Of rand().")
-@common
 def evaluate(
     formula: str,
     given: tuple[str, ...],
@@ -312,21 +291,19 @@ def _of(name: str, config: Loaded | None) -> Recipe | None:
     return config.recipe if config and pool is not None and pool.id == name else None
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node")
-@common
 def files(pool_id: str, node: str) -> None:
     """List the files of a node."""
     show_rows(settings().connect().pools.files(pool_id, node), empty="no files")
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("pool_id", shell_complete=ids("pools"))
 @click.argument("node")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @click.option("-d", "--directory", default=".", show_default=True, help="Where to put the files.")
-@common
 def get(pool_id: str, node: str, patterns: tuple[str, ...], directory: str) -> None:
     """Download files of a node, such as `startup/**`, byte for byte."""
     from batchtrain.cli.progress import bar

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import click
 
 from batchtrain.cli import shipped_recipes
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, completed, directories, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import completed, directories, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.config import projects
 from batchtrain.errors import UsageError
@@ -47,8 +47,7 @@ def command() -> None:
     """Recipes that come with batchtrain."""
 
 
-@command.command("list", cls=Command)
-@common
+@command.command("list")
 def list_() -> None:
     """List the recipes, and what each needs on this machine."""
     rows = [_listed(recipe) for recipe in shipped_recipes.every()]
@@ -81,9 +80,8 @@ def _lines(row: RecipeRow) -> tuple[str, str]:
     return short if len(short) <= WIDEST else f"{row.name}: runs here ({cost})", f" {row.about}"
 
 
-@command.command("show", cls=Command)
+@command.command("show")
 @recipe_name
-@common
 def show_(name: str) -> None:
     """Print a recipe's README."""
     recipe = shipped_recipes.find(name)
@@ -92,10 +90,9 @@ def show_(name: str) -> None:
     show({"name": name, "readme": text, "files": files}, text.rstrip("\n"))
 
 
-@command.command(cls=Command)
+@command.command()
 @recipe_name
 @click.argument("directory", metavar="[DIR]", required=False, shell_complete=directories)
-@common
 def new(name: str, directory: str | None) -> None:
     """Copy a recipe to a new directory; by default one with its name."""
     recipe = shipped_recipes.find(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import shlex
@@ -15,7 +14,7 @@ import click
 
 from batchtrain.cli import live, options
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import common, duration, results_last, say, seconds, settings
+from batchtrain.cli.options import duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
 from batchtrain.errors import ServiceError, UsageError
 
@@ -48,7 +47,6 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 )
 @click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
-@common
 def command(
     directory: str | None,
     timeout: float | None,
@@ -81,10 +79,7 @@ def command(
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
     try:
-        from batchtrain.display.subject import view_of  # the SDK is loaded by now
-
-        view = functools.partial(view_of, client.account, config.recipe)
-        with live.block(view) as block, results_last(block) as tell, bar() as progress:
+        with live.block(client.account, config.recipe) as block, results_last(block) as tell, bar() as progress:
             _say_what_is_made(config.recipe)
             outcome = run(
                 client,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchtrain.cli.help import Command, Group
-from batchtrain.cli.options import common, directories, duration, say, settings
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import directories, duration, say, settings
 from batchtrain.cli.output import plain, show, show_rows
 from batchtrain.errors import UsageError, printable, printable_lines
 
@@ -55,8 +55,7 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
         return None
 
 
-@command.command("list", cls=Command)
-@common
+@command.command("list")
 def list_() -> None:
     """List the runs, the oldest first, with their main results."""
     from batchtrain.runs import compare
@@ -67,9 +66,8 @@ def list_() -> None:
     show_rows(rows, empty=f"no runs in {_root()}")
 
 
-@command.command("show", cls=Command)
+@command.command("show")
 @click.argument("run", default="latest")
-@common
 def show_(run: str) -> None:
     """Show a run, its metrics (last and best value, throughput after warm-up), the attempts of tasks that ran more than
     once, and how long each phase took.
@@ -106,9 +104,8 @@ def show_(run: str) -> None:
         say("\n".join((f"failed: {record.failure.message}", *record.failure.card)))
 
 
-@command.command("compare", cls=Command)
+@command.command("compare")
 @click.argument("names", nargs=-1, required=True, metavar="RUN RUN...")
-@common
 def compare_(names: tuple[str, ...]) -> None:
     """Compare runs: the settings and packages that differ, the phases, the last and best values of their metrics, and
     how their sources differ."""
@@ -183,10 +180,9 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
             )
 
 
-@command.command("restore", cls=Command)
+@command.command("restore")
 @click.argument("run")
 @click.argument("directory", metavar="DIR", shell_complete=directories)
-@common
 def restore_(run: str, directory: str) -> None:
     """Write a recipe that runs RUN again to a new directory: its settings and the copy of its source.
 
@@ -206,11 +202,10 @@ def restore_(run: str, directory: str) -> None:
     show(result, "\n".join(lines))
 
 
-@command.command(cls=Command)
+@command.command()
 @click.option("--all-users", is_flag=True, help="Also what the runs of other users left.")
 @click.option("--older-than", callback=duration, metavar="TIME", help="Only what is older, such as 12h or 1d.")
 @click.option("--elsewhere", is_flag=True, help="Also delete what belongs to runs that are not known here.")
-@common
 def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
     """List the pools and jobs that runs left in the account, and delete them after a question.
 
@@ -247,13 +242,12 @@ def clean(all_users: bool, older_than: float | None, elsewhere: bool) -> None:
         raise failure
 
 
-@command.command(cls=Command)
+@command.command()
 @click.argument("run", default="latest")
 @click.option("--csv", "form", flag_value="csv", default=True, help="One line per value, on stdout. The default.")
 @click.option("--dlbs", "form", flag_value="dlbs", help="rank_N.log files for the log parser of DLBS.")
 @click.option("--tensorboard", "form", flag_value="tensorboard", help="Event files for TensorBoard.")
 @click.option("-d", "--directory", type=click.Path(path_type=Path), help="Directory to write to. Default: in the run.")
-@common
 def export(run: str, form: str, directory: Path | None) -> None:
     """Export the metrics of a run for another program."""
     from batchtrain.runs import export

@@ -38,10 +38,7 @@ _FILE_SERVER = Answer(
 _DISK = Answer(
     "", "batchtrain creates no disks for file servers; use `az disk`. For the disks of nodes, write `data_disks`."
 )
-_MONITOR = Answer(
-    "",
-    "Use `batchtrain dashboard` for pools and jobs, and Azure Monitor for alerts.",
-)
+_MONITOR = Answer("", "Use `batchtrain dashboard` for pools and jobs, and Azure Monitor for alerts.")
 _FEDERATION = Answer("", "batchtrain has no federations. `batchtrain jobs migrate` moves a job to another pool.")
 _SLURM = Answer("", "batchtrain creates no Slurm cluster; use Azure CycleCloud.")
 _AUTOSCALE = Answer("", "Change `autoscale` in pool.yaml and create the pool again, or use `az batch pool autoscale`.")

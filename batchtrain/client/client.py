@@ -19,6 +19,7 @@ from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import NoAccount, PlanError
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
@@ -49,7 +50,7 @@ def load(
     BATCHTRAIN_LOCAL=1), which accepts a larger `source`.
     Raises ConfigError with every problem.
     """
-    is_local = truth(os.environ.get("BATCHTRAIN_LOCAL", "")) if local is None else local
+    is_local = is_for_emulator(local)
     texts = {name: value if isinstance(value, str) else _written(value) for name, value in (settings or {}).items()}
     return load_files(directory, settings=texts, ignore=ignore, files=files, local=is_local).recipe
 
@@ -80,7 +81,7 @@ def connect(
 
 def where(*, local: bool | None, credentials: Credentials | None, environment: Mapping[str, str]) -> Account:
     """The account to use; starts the embedded service when it is asked for and not running."""
-    if local if local is not None else truth(environment.get("BATCHTRAIN_LOCAL", "")):
+    if is_for_emulator(local, environment):
         return emulated(environment)
     if credentials is not None:
         credentials = require_credentials(vault.resolved(credentials, ca=environment.get(signing.CA_VARIABLE)))
@@ -88,11 +89,6 @@ def where(*, local: bool | None, credentials: Credentials | None, environment: M
     if account is None:
         raise NoAccount
     return account
-
-
-def truth(value: str) -> bool:
-    """Whether an environment variable's value means yes."""
-    return value.strip().lower() in ("1", "true", "yes", "on")
 
 
 class Client(Operations):

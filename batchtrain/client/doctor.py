@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.catalog.sizes import VmSize, key, today_for
+from batchtrain.catalog.sizes import key, today_for
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Recipe
@@ -274,16 +274,12 @@ def _size(facts: Facts) -> Check:
         step = f"did you mean {near[0]}?" if near else "batchtrain catalog sizes"
         return Check("VM size", WARN, f"{pool.vm_size} is not in the catalogue", f"{step} (catalog.yaml can add it)")
     if size.retired is None:
-        return Check("VM size", OK, _described(size))
+        gpus = f", {size.gpus} x {size.gpu_model}" if size.gpus else ""
+        network = f", {size.hcas} x {size.infiniband.upper()} InfiniBand" if size.infiniband else ""
+        return Check("VM size", OK, f"{size.name}: {size.cores} cores, {size.memory_gib:g} GiB{gpus}{network}")
     is_retired = size.retired <= facts.today
     text = f"{size.name} {'was retired on' if is_retired else 'retires on'} {size.retired}"
     return Check("VM size", FAIL if is_retired else WARN, text, today_for(size).reason)
-
-
-def _described(size: VmSize) -> str:
-    gpus = f", {size.gpus} x {size.gpu_model}" if size.gpus else ""
-    network = f", {size.hcas} x {size.infiniband.upper()} InfiniBand" if size.infiniband else ""
-    return f"{size.name}: {size.cores} cores, {size.memory_gib:g} GiB{gpus}{network}"
 
 
 def _settings(facts: Facts) -> Check:

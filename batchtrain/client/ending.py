@@ -186,7 +186,7 @@ class Ending:
             error = self.error_of(partial(self._request_deletion, thing))
             if isinstance(error, KeyboardInterrupt) and self._interrupts.further == 1:
                 things.insert(0, thing)  # once more, in a hurry, after the pool
-            elif error is None or _is_being_deleted(error):
+            elif error is None or (isinstance(error, ServiceError) and error.code.endswith("BeingDeleted")):
                 deletions.append(thing)
             elif not isinstance(error, NotFound):
                 self._report_not_deleted(thing, error)
@@ -247,7 +247,3 @@ class Ending:
         commands = "; ".join(thing.command("del", self._option) for thing in self._not_deleted)
         cost = ", and nodes cost money" if paid else ""
         return type(error)(f"{success}{names} could not be deleted{cost}; delete by: {commands}")
-
-
-def _is_being_deleted(error: BaseException) -> bool:
-    return isinstance(error, ServiceError) and error.code.endswith("BeingDeleted")

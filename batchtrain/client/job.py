@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from batchtrain import markup, records
 from batchtrain.client import logins
 from batchtrain.client.log_follower import Follow, together
@@ -21,9 +19,8 @@ from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe
 from batchtrain.display.progress import Card, line
 from batchtrain.errors import BatchtrainError, Finding, NotFound, ServiceError, TaskFailed, UsageError
-from batchtrain.records import MOST_ROWS, Attempt, Failure, Table, Task
+from batchtrain.records import MOST_ROWS, Attempt, Table, Task
 from batchtrain.records.events import TasksChanged
-from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.directory import RunDirectory, root_of
 from batchtrain.runs.finished import Run
@@ -31,7 +28,7 @@ from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt,
 from batchtrain.service import files, job_actions, read, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS
 from batchtrain.service.downloads import task_tree
-from batchtrain.service.failed import failed, summary
+from batchtrain.service.failed import explained, failed, summary
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
@@ -42,8 +39,6 @@ if TYPE_CHECKING:
 
 EXPLAINED = 5
 """The causes of failures for which the stderr of an example is read."""
-EXPLAINED_TASKS = 20
-"""The failed tasks of a list whose stderr is read."""
 
 
 class Job:
@@ -71,7 +66,9 @@ class Job:
     @property
     def tasks(self) -> Table[Task]:
         """All its tasks now. Of a large job, `iter_tasks` gives a part."""
-        return Table(self.iter_tasks())
+        tasks = Table(self.iter_tasks())
+        tasks.in_words = self.explained
+        return tasks
 
     @property
     def open(self) -> bool:
@@ -133,15 +130,12 @@ class Job:
         return files.stderr_end(*where), files.first_end(*where)
 
     def explained(self, rows: Iterable[Task]) -> Iterator[Task]:
-        """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the cause replaces the general
-        reason of the service, at two or three requests each; of the others only its code is left."""
-        explainable = EXPLAINED_TASKS
-        for task in rows:
-            if task.failure.code == EXIT_CODE:
-                reason = summary(task, *self._end_of(task.id)) if explainable else ""
-                explainable -= bool(explainable)
-                task = structs.replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
-            yield task
+        """Tasks for a list, with the causes of failures; those of exit codes cost two or three requests each."""
+        return explained(rows, self.reason_of)
+
+    def reason_of(self, task: Task) -> str:
+        """The cause of a task's failure in a few words, as far as its output tells it; otherwise empty."""
+        return summary(task, *self._end_of(task.id))
 
     def read(self, task_id: str | None = None, *, file: str = "stdout.txt") -> bytes:
         """The bytes of a file of a task (by default stdout of the first task). Raises NotFound."""

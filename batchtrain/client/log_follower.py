@@ -12,16 +12,7 @@ from batchtrain.errors import TaskFailed
 from batchtrain.metrics.extract import patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
 from batchtrain.records import Counts, Task
-from batchtrain.records.events import (
-    Event,
-    Output,
-    OutputShown,
-    RanksFailed,
-    Stderr,
-    Stdout,
-    TaskFailure,
-    TasksSeen,
-)
+from batchtrain.records.events import Event, Output, OutputShown, RanksFailed, Stderr, Stdout, TaskFailure, TasksSeen
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import files, read
 from batchtrain.service.attempts import Attempts

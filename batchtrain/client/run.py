@@ -28,16 +28,7 @@ from batchtrain.errors import (
 )
 from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
-from batchtrain.records import Metric, Table, Task
-from batchtrain.records.events import (
-    Event,
-    JobFailed,
-    JobReplaced,
-    Results,
-    ResultsFailed,
-    ResultsFetching,
-    ResultsSkipped,
-)
+from batchtrain.records import Metric, Table, Task, events
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of
 from batchtrain.runs.directory import RunDirectory
@@ -255,7 +246,7 @@ class _Work(NamedTuple):
 def guarded(tell: Tell, guard: Guard) -> Tell:
     """Pass events on, then let the guard take them."""
 
-    def tell_and_note(event: Event) -> None:
+    def tell_and_note(event: events.Event) -> None:
         tell(event)
         guard.note(event)
 
@@ -288,15 +279,7 @@ class Recorder:
             steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
             plan = foreseen.jobs._replace(steps=steps)
             self._recordings[job.id] = begin(
-                client.batch,
-                client.account,
-                recipe,
-                job,
-                plan,
-                origin,
-                kept_kinds,
-                foreseen.sources,
-                foreseen.blobs,
+                client.batch, client.account, recipe, job, plan, origin, kept_kinds, foreseen.sources, foreseen.blobs
             )
 
     @property
@@ -318,7 +301,7 @@ class Recorder:
         """The directory of the output of a job's tasks; empty if none is kept."""
         return str(self._recordings[job_id].run.path / "logs") if job_id in self._recordings else ""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: events.Event) -> None:
         """Note an event in the directories, whose faults are kept for the end, and pass it on."""
         for recording in self._recordings.values():
             recording.tell(event)
@@ -369,7 +352,9 @@ class Recorder:
         if job_ids and isinstance(error, (KeyboardInterrupt, LimitReached)):
             limit = isinstance(error, LimitReached)
             skips = "Ctrl-C skips them" if limit else "Ctrl-C again skips them"
-            ending.tell(ResultsFetching("", f"{error if limit else 'interrupted'}; fetching the results ({skips})"))
+            ending.tell(
+                events.ResultsFetching("", f"{error if limit else 'interrupted'}; fetching the results ({skips})")
+            )
         reasons: dict[str, str] = {}
         for job_id in job_ids if stops and "job" not in ending.kept_kinds else ():
             if ending.is_hurried:
@@ -379,7 +364,7 @@ class Recorder:
                 if isinstance(failed, KeyboardInterrupt):
                     return self._skip(ending)
                 if isinstance(failed, Unreachable):
-                    ending.tell(ResultsFailed(job_id, f"the results could not be fetched: {failed}"))
+                    ending.tell(events.ResultsFailed(job_id, f"the results could not be fetched: {failed}"))
                     return dict.fromkeys(job_ids, str(failed))
         for job_id in job_ids:
             if ending.is_hurried:
@@ -389,13 +374,13 @@ class Recorder:
                 return self._skip(ending)
             if failed is not None:
                 reasons[job_id] = str(failed)
-                ending.tell(ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {failed}"))
+                ending.tell(events.ResultsFailed(job_id, f"the results of job {job_id} could not be fetched: {failed}"))
         return reasons | self.unsafe
 
     def _skip(self, ending: Ending) -> dict[str, str]:
         """Give up the results that are not here; returns that none are kept for a later command."""
         self._skipped = True
-        ending.tell(ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
+        ending.tell(events.ResultsSkipped("", "fetching was interrupted; what is not here yet is lost"))
         return {}
 
     def _fetch_after_error(self, job_id: str) -> None:
@@ -423,7 +408,7 @@ class Recorder:
         """Say where the results are."""
         for recording in self._recordings.values():
             with contextlib.suppress(OSError, ValueError):
-                self._tell(Results(recording.job_id, recording.conclusion()))
+                self._tell(events.Results(recording.job_id, recording.conclusion()))
 
 
 def _create_and_follow(work: _Work, old_jobs: Mapping[str, datetime | None], *, reuse: bool) -> Outcome:
@@ -460,7 +445,7 @@ def _all_followed(work: _Work) -> Outcome:
         except TaskFailed as error:  # made now, while the task's files can still be read
             failures.append(failure := error)
             if number < len(jobs):
-                work.tell(JobFailed(job.id, f"{failure}; the next jobs continue"))
+                work.tell(events.JobFailed(job.id, f"{failure}; the next jobs continue"))
         recorder.end(job.id, failure)
     return Outcome(Table(all_tasks), failures[0] if failures else None)
 
@@ -516,7 +501,7 @@ def _replace(client: Operations, job_id: str, created: datetime | None, tell: Te
                 operation=f"replace job {job_id}",
                 code="JobExists",
             )
-        tell(JobReplaced(job_id, f"replacing job {job_id}, which has completed"))
+        tell(events.JobReplaced(job_id, f"replacing job {job_id}, which has completed"))
         client.jobs.handle(job_id).delete(tell=tell)
 
 
@@ -593,14 +578,14 @@ def _fetch_results_left(client: Operations, thing: Thing, origin: Origin, tell: 
     job = client.jobs.handle(record.job)
     if job.open:
         return
-    tell(ResultsFetching(job.id, f"fetching the results of run {run.name}, which are still on its nodes"))
+    tell(events.ResultsFetching(job.id, f"fetching the results of run {run.name}, which are still on its nodes"))
     recording, _ = job.fetch(Origin(origin.root))
     if recording.unsaved:
         raise ResultsLeft(
             f"results of run {run.name} are still on the nodes of {thing.name}: {'; '.join(recording.unsaved)};"
             f" {_next_attempt((job.id,))}, and `{thing.command('del', '')}` gives them up"
         )
-    tell(Results(job.id, recording.conclusion()))
+    tell(events.Results(job.id, recording.conclusion()))
 
 
 def _next_attempt(job_ids: Iterable[str]) -> str:

@@ -12,7 +12,10 @@ from batchtrain.client.local import Kept, add_sizes, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
+from batchtrain.config.check.storage import links_of
+from batchtrain.config.travel import LargeSource
 from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.display.progress import line, wanted
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
 from batchtrain.records.events import Event, FilesUploaded
@@ -40,7 +43,7 @@ class Session:
         self.pace = watch.NEAR if signing.loopback(account.endpoint) else watch.FAR
         self.display: bool | None = False
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
-        self.say: Callable[[str], None] = lambda _: None
+        self.say: Callable[[str], None] = lambda text: line(Event("", text)) if wanted(self.display) else None
         """Receives messages about slow one-time work, such as an installation."""
         self._own_storage: StorageCredentials | None = None
         self.files = Service(self.batch, signing.patience(account.endpoint))
@@ -54,8 +57,16 @@ class Session:
         return Runs(root_of(None, os.environ))
 
     def foresee(self, recipe: Recipe, *, listed: bool = True) -> Foreseen:
-        """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse."""
-        return foresee(recipe, self.account, self.storage(recipe), listed=listed)
+        """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse.
+
+        The emulator's storage is installed now if the recipe needs it.
+        """
+        foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed)
+        is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
+        links = (*links_of(recipe), *((recipe.settings.storage_account_settings,) if is_large else ()))
+        if self.account.home and any(link not in recipe.credentials.storage for link in links):
+            self.own_storage()
+        return foreseen
 
     def storage(self, recipe: Recipe) -> Connect:
         """Clients of the recipe's storage accounts by link; batchtrain signs in when the first one is needed."""

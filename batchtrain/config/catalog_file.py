@@ -210,12 +210,8 @@ def _flaws(values: dict[str, Any], entry: type[Any]) -> Iterator[tuple[document.
         try:
             msgspec.convert(values[field.name], field.type, strict=False)
         except msgspec.ValidationError as error:
-            yield (field.name,), _sentence(error)
-
-
-def _sentence(error: msgspec.ValidationError) -> str:
-    message = str(error).partition(" - at ")[0].replace(" | null", "")
-    return f"{message[:1].lower()}{message[1:]}"
+            message = str(error).partition(" - at ")[0].replace(" | null", "")
+            yield (field.name,), f"{message[:1].lower()}{message[1:]}"
 
 
 def _size(read: _Read, problems: list[Problem]) -> VmSize | None:
@@ -282,25 +278,21 @@ def _problem(
     yaml: Document, path: document.Path, rule: str, message: str, position: document.Position | None = None
 ) -> Problem:
     at = position or yaml.position(path)
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return Problem(
         rule,
         message,
         yaml.file,
         at.line,
         at.column,
-        _dotted(path),
+        text,
         end_line=at.end_line,
         end_column=at.end_column,
         see=SEE,
         source="".join(yaml.text.splitlines()[at.line - 1 : at.line]),
     )
-
-
-def _dotted(path: document.Path) -> str:
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
 
 
 def _entry(value: VmSize | Image | Prices, default: VmSize | Image | Prices) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from batchtrain.config.types import (
     VmConfiguration,
     VmCount,
 )
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import ConfigError, Problem, UsageError
 from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.block import misspelt
@@ -95,6 +96,7 @@ def command(
     experiment_name: str | None = None,
     tags: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
+    local: bool | None = None,
 ) -> Recipe:
     """A recipe with one job of one task. `client.run(recipe)` runs it, `recipe.save(DIR)` writes it as YAML files.
 
@@ -110,7 +112,7 @@ def command(
     environment_variables: variables of every process.
     name: the id of the job, by default from `display_name`, otherwise `command`.
     shm_size: shared memory of the container, such as 8g. timeout: time limit in seconds.
-    ignore: names of checks to silence (`batchtrain config checks` lists them).
+    ignore: names of checks to silence. local: for the emulator (or BATCHTRAIN_LOCAL=1), with a `source` of any size.
 
     The words of Azure ML's guide: `code` is `source`; `instance_count` is `instances`; `environment` is `image`, also
     the name of a curated environment, or a mapping of environment variables; `instance_type` is the VM size of a pool
@@ -120,8 +122,7 @@ def command(
     """
     variables = environment if isinstance(environment, Mapping) else {}
     picture = _one_of("image", image, "environment", environment if isinstance(environment, str) else None)
-    given = _one_of("source", source, "code", code)
-    folder = None if given is None else str(given)
+    folder = str(_one_of("source", source, "code", code) or "") or None
     count = _one_of("instances", instances, "instance_count", instance_count) or 1
     known = {key: _input(key, value) for key, value in (inputs or {}).items()}
     task = Task(
@@ -146,7 +147,7 @@ def command(
         max_wall_time=_span(timeout) if timeout else None,
         tasks=(task,),
     )
-    return _checked(job, _pool(compute, instance_type, job, count), ignore, _of_default_size(compute, instance_type))
+    return _valid(job, _pool(compute, instance_type, job, count), ignore, _default_size(compute, instance_type), local)
 
 
 def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | None:
@@ -226,20 +227,21 @@ def _pool(compute: str | Pool | None, size: str | None, job: Job, instances: int
     )
 
 
-def _of_default_size(compute: str | Pool | None, size: str | None) -> Iterator[Problem]:
+def _default_size(compute: str | Pool | None, size: str | None) -> Iterator[Problem]:
     """Warns that the pool may exist with another size."""
     if isinstance(compute, str) and not _SIZE.fullmatch(compute) and size is None:
         text = f"the size of the pool `{compute}` is not given, so a new one has {VM_SIZE}; give `instance_type`"
         yield Problem("default-size", text, "command", level="warning")
 
 
-def _checked(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem]) -> Recipe:
+def _valid(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem], local: bool | None) -> Recipe:
     """The recipe as loaded from its own files. remarks: further warnings. Raises ConfigError with every problem."""
     images = tuple(task.docker_image for task in job.tasks if task.docker_image)
     here = Path.cwd()
     written = Recipe(directory=str(here), resources=GlobalResources(docker_images=images), pool=pool, jobs=(job,))
     files = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
-    examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here))
+    is_local = is_for_emulator(local)
+    examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here), local=is_local)
     problems = (*map(_without_line, examined.problems), *remarks)
     if not examined.valid:
         raise ConfigError(problems)

@@ -17,19 +17,7 @@ from typing import Any, NamedTuple
 from msgspec import json
 from msgspec.structs import replace
 
-from batchtrain.config import ids
-from batchtrain.config.types import (
-    FileFactory,
-    FileFactorySource,
-    FileFactoryStorage,
-    ParametricSweep,
-    Path,
-    RandomFactory,
-    Scalar,
-    Steps,
-    Task,
-    TaskFactory,
-)
+from batchtrain.config import ids, types
 
 MOST_TASKS = 100_000_000
 MOST_ID = 64
@@ -71,39 +59,39 @@ Values = Iterable[Row]
 class Mistake(NamedTuple):
     """A mistake in a factory; `path` starts at its task."""
 
-    path: Path
+    path: types.Path
     message: str
 
 
 Faults = Iterator[Mistake]
-FACTORY: Path = ("task_factory",)
+FACTORY: types.Path = ("task_factory",)
 
 
-def faults(task: Task) -> Faults:
+def faults(task: types.Task) -> Faults:
     """All faults that make a task with a factory impossible to plan. The first of `JUDGES` that finds a fault reports
     it."""
     for judge in JUDGES:
         yield from judge(task)
 
 
-def kind(factory: TaskFactory) -> str | None:
+def kind(factory: types.TaskFactory) -> str | None:
     """The kind of the factory. Returns None if it has no kind or several."""
     kinds = [name for name in KINDS if getattr(factory, name)]
     return kinds[0] if len(kinds) == 1 else None
 
 
-def keywords(file: FileFactory) -> tuple[str, ...]:
+def keywords(file: types.FileFactory) -> tuple[str, ...]:
     """The names that the command of a file factory may use."""
     return KEYWORDS if file.source is None else SOURCE_KEYWORDS
 
 
-def in_source(selection: FileFactorySource, names: Iterable[str]) -> list[str]:
+def in_source(selection: types.FileFactorySource, names: Iterable[str]) -> list[str]:
     """The files of a source for which tasks are made, in order."""
     top = f"{selection.path.strip('/')}/" if selection.path.strip("/") else ""
     return sorted(name for name in names if name.startswith(top) and chosen(name.removeprefix(top), selection))
 
 
-def chosen(name: str, selection: FileFactoryStorage | FileFactorySource) -> bool:
+def chosen(name: str, selection: types.FileFactoryStorage | types.FileFactorySource) -> bool:
     """Whether a file is selected: by one of `include` (or all), and by none of `exclude`."""
     is_included = not selection.include or any(fnmatchcase(name, pattern) for pattern in selection.include)
     return is_included and not any(fnmatchcase(name, pattern) for pattern in selection.exclude)
@@ -112,7 +100,7 @@ def chosen(name: str, selection: FileFactoryStorage | FileFactorySource) -> bool
 # --- what is wrong --------------------------------------------------------------------------------------------------
 
 
-def kind_faults(task: Task) -> Faults:
+def kind_faults(task: types.Task) -> Faults:
     """A factory has exactly one kind."""
     factory = task.task_factory
     if factory is None:
@@ -133,7 +121,7 @@ def kind_faults(task: Task) -> Faults:
             yield from _exactly_one((*path, "distribution"), drawn.distribution, tuple(DRAWS))
 
 
-def _exactly_one(path: Path, block: object, names: tuple[str, ...]) -> Faults:
+def _exactly_one(path: types.Path, block: object, names: tuple[str, ...]) -> Faults:
     present = [name for name in names if getattr(block, name)]
     if not present:
         yield Mistake(path, f"the factory has no kind; add one of {', '.join(f'`{name}`' for name in names)}")
@@ -141,7 +129,7 @@ def _exactly_one(path: Path, block: object, names: tuple[str, ...]) -> Faults:
         yield Mistake(path, f"{' and '.join(f'`{name}`' for name in present)} are given; keep one")
 
 
-def id_faults(task: Task) -> Faults:
+def id_faults(task: types.Task) -> Faults:
     """Tasks of a factory have unique ids."""
     factory = task.task_factory
     if task.id is None or factory is None:
@@ -155,7 +143,7 @@ def id_faults(task: Task) -> Faults:
         yield from _overlong_ids(task.id, factory)
 
 
-def _repeated_ids(template: str, factory: TaskFactory) -> Faults:
+def _repeated_ids(template: str, factory: types.TaskFactory) -> Faults:
     """Values that make the same id. Parameters of a grid are judged one by one; ids that are the same for another
     reason are found while the tasks are sent."""
     fields = [(re.split(r"[.\[]", field)[0], f"{{0:{spec}}}") for field, spec, _ in _fields(template)]
@@ -175,7 +163,7 @@ def _repeated_ids(template: str, factory: TaskFactory) -> Faults:
             yield Mistake(("id",), f"values of `{name}` make the same id; write `{{{name}}}` into it")
 
 
-def _overlong_ids(template: str, factory: TaskFactory) -> Faults:
+def _overlong_ids(template: str, factory: types.TaskFactory) -> Faults:
     """The longest id, as far as the length of its values tells it."""
     rows: Iterable[Mapping[str, Any]] = factory.list
     if factory.grid:
@@ -201,7 +189,7 @@ def _tried(text: str, value: object, **keyword_values: object) -> str:
         return str(value)
 
 
-def value_faults(task: Task) -> Faults:
+def value_faults(task: types.Task) -> Faults:
     """The mistakes by which a factory has no values, or not those that the user meant."""
     factory = _clear(task)
     sweep = factory.parametric_sweep if factory else None
@@ -218,14 +206,14 @@ def value_faults(task: Task) -> Faults:
             yield Mistake((*FACTORY, "file", "azure_storage", "remote_path"), message)
 
 
-def _parameter_faults(factory: TaskFactory) -> Faults:
+def _parameter_faults(factory: types.TaskFactory) -> Faults:
     path = (*FACTORY, kind(factory) or "")
     for name in names(factory):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             message = f"`{name}` cannot be written as `{{{name}}}`; use letters, digits and `_`"
             yield Mistake((*path, name) if factory.grid else path, message)
     for name, axis in factory.grid.items():
-        if isinstance(axis, Steps):
+        if isinstance(axis, types.Steps):
             yield from _steps_faults((*path, name), axis)
         elif not axis:
             yield Mistake((*path, name), "the list is empty, so no task is made")
@@ -236,7 +224,7 @@ def _parameter_faults(factory: TaskFactory) -> Faults:
             return
 
 
-def _sweep_faults(path: Path, sweep: ParametricSweep) -> Faults:
+def _sweep_faults(path: types.Path, sweep: types.ParametricSweep) -> Faults:
     for number, steps in enumerate(sweep.product):
         yield from _steps_faults((*path, "product", number), steps)
     for name in ("product_iterables", "zip"):
@@ -252,14 +240,14 @@ def _sweep_faults(path: Path, sweep: ParametricSweep) -> Faults:
             )
 
 
-def _steps_faults(path: Path, steps: Steps) -> Faults:
+def _steps_faults(path: types.Path, steps: types.Steps) -> Faults:
     if steps.step == 0:
         yield Mistake((*path, "step"), "a step of 0 never ends")
     elif not _length(steps):
         yield Mistake(path, f"there is no value from {steps.start} to before {steps.stop} in steps of {steps.step}")
 
 
-def _random_faults(path: Path, factory: RandomFactory) -> Faults:
+def _random_faults(path: types.Path, factory: types.RandomFactory) -> Faults:
     if factory.integer is not None:
         yield from _steps_faults((*path, "integer"), factory.integer)
         return
@@ -271,7 +259,7 @@ def _random_faults(path: Path, factory: RandomFactory) -> Faults:
         )
 
 
-def size_faults(task: Task) -> Faults:
+def size_faults(task: types.Task) -> Faults:
     """The mistake of a factory that makes more tasks than allowed."""
     factory = _clear(task)
     count = counted(factory) if factory is not None and not any(value_faults(task)) else None
@@ -281,7 +269,7 @@ def size_faults(task: Task) -> Faults:
         yield Mistake(path, f"the factory creates {text} tasks, but at most {MOST_TASKS:,} are allowed; split the job")
 
 
-def command_faults(task: Task) -> Faults:
+def command_faults(task: types.Task) -> Faults:
     """The braces of a command are filled by the values of its factory."""
     factory = _clear(task)
     if factory is None or any(size_faults(task)) or any(value_faults(task)):
@@ -292,7 +280,7 @@ def command_faults(task: Task) -> Faults:
     mistakes: list[Mistake] = []
     row, words = _example(factory)
 
-    def judge(path: Path, text: str) -> str:
+    def judge(path: types.Path, text: str) -> str:
         if message := _never(text) if factory.custom is not None else misfit(text, row, words):
             mistakes.append(Mistake(path, message))
         return text
@@ -301,24 +289,24 @@ def command_faults(task: Task) -> Faults:
     yield from mistakes
 
 
-def _clear(task: Task) -> TaskFactory | None:
+def _clear(task: types.Task) -> types.TaskFactory | None:
     """The factory of a task, if its kind is unambiguous."""
     return None if any(kind_faults(task)) else task.task_factory
 
 
-JUDGES: tuple[Callable[[Task], Faults], ...] = (kind_faults, id_faults, value_faults, size_faults, command_faults)
+JUDGES: tuple[Callable[[types.Task], Faults], ...] = (kind_faults, id_faults, value_faults, size_faults, command_faults)
 """The order matters: each assumes that the ones before it found no fault."""
 
 
 # --- texts with values ---------------------------------------------------------------------------------------------
 
 
-def names(factory: TaskFactory) -> tuple[str, ...]:
+def names(factory: types.TaskFactory) -> tuple[str, ...]:
     """The names of the parameters; empty for values that have numbers."""
     return tuple(factory.grid or (factory.list[0] if factory.list else ()))
 
 
-def written(task: Task, write: Callable[[Path, str], str]) -> Task:
+def written(task: types.Task, write: Callable[[types.Path, str], str]) -> types.Task:
     """A task of a factory, each of its texts that hold values replaced. Named parameters are also written into
     environment variables and the paths of files."""
     factory = task.task_factory
@@ -336,8 +324,8 @@ FILE_TEXTS = ("file_path", "blob_source", "storage_container_url", "blob_prefix"
 OUTPUT_TEXTS = ("remote_path", "local_path")
 
 
-def _everywhere(task: Task, write: Callable[[Path, str], str]) -> dict[str, Any]:
-    def each(path: Path, blocks: Iterable[Any], fields: tuple[str, ...]) -> tuple[Any, ...]:
+def _everywhere(task: types.Task, write: Callable[[types.Path, str], str]) -> dict[str, Any]:
+    def each(path: types.Path, blocks: Iterable[Any], fields: tuple[str, ...]) -> tuple[Any, ...]:
         return tuple(
             replace(
                 block, **{name: write((*path, number, name), text) for name in fields if (text := getattr(block, name))}
@@ -433,7 +421,7 @@ def _never(command: str) -> str:
     return f"`{{{field_name}}}` fits no value; the factory gives {{0}}, {{1}} and so on. {_TWICE}" if field_name else ""
 
 
-def _example(factory: TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
+def _example(factory: types.TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
     """The first values, or the values of a file name."""
     if factory.file is not None:
         return (), dict.fromkeys(keywords(factory.file), EXAMPLE)
@@ -447,20 +435,20 @@ def _example(factory: TaskFactory) -> tuple[tuple[Any, ...], dict[str, str]]:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
-def count_of(task: Task) -> int:
+def count_of(task: types.Task) -> int:
     """The number of tasks that one task becomes; 1 if it is unknown."""
     factory = _clear(task)
     return (counted(factory) if factory is not None else None) or 1
 
 
-def size_of(task: Task) -> int | None:
+def size_of(task: types.Task) -> int | None:
     """The number of tasks that one task becomes; None if it is unknown."""
     if task.task_factory is None:
         return 1
     return None if any(value_faults(task)) or _clear(task) is None else counted(task.task_factory)
 
 
-def counted(factory: TaskFactory) -> int | None:
+def counted(factory: types.TaskFactory) -> int | None:
     """The number of tasks; None if it depends on files or a function."""
     if factory.parametric_sweep is not None:
         return _count(factory.parametric_sweep)
@@ -471,11 +459,11 @@ def counted(factory: TaskFactory) -> int | None:
     return len(factory.list) or factory.repeat
 
 
-def _size(axis: tuple[Scalar, ...] | Steps) -> int:
-    return _length(axis) if isinstance(axis, Steps) else len(axis)
+def _size(axis: tuple[types.Scalar, ...] | types.Steps) -> int:
+    return _length(axis) if isinstance(axis, types.Steps) else len(axis)
 
 
-def _count(sweep: ParametricSweep) -> int:
+def _count(sweep: types.ParametricSweep) -> int:
     if sweep.product:
         return math.prod(map(_length, sweep.product))
     if sweep.product_iterables:
@@ -488,12 +476,12 @@ def _count(sweep: ParametricSweep) -> int:
     return min(map(len, sweep.zip))
 
 
-def _length(steps: Steps) -> int:
+def _length(steps: types.Steps) -> int:
     """The length of a range, of which `len` knows only those that fit in memory."""
     return max(0, -((steps.start - steps.stop) // steps.step)) if steps.step else 0
 
 
-def values(factory: TaskFactory, seed: int | str) -> Values:
+def values(factory: types.TaskFactory, seed: int | str) -> Values:
     """The values of each task of a sweep, grid or list, or as many random ones as are wanted. For a factory without
     faults."""
     if factory.random is not None:
@@ -505,10 +493,20 @@ def values(factory: TaskFactory, seed: int | str) -> Values:
         parameters = names(factory)
         return (tuple(_parameter(row[name]) for name in parameters) for row in factory.list)
     assert factory.parametric_sweep is not None
-    return _combined(factory.parametric_sweep)
+    sweep = factory.parametric_sweep
+    if sweep.product:
+        return product(*map(_range, sweep.product))
+    if sweep.product_iterables:
+        return product(*sweep.product_iterables)
+    if some := sweep.combinations:
+        choose = combinations_with_replacement if some.replacement else combinations
+        return choose(some.iterable, some.length)
+    if order := sweep.permutations:
+        return permutations(order.iterable, order.length)
+    return zip(*sweep.zip, strict=False)
 
 
-def last(factory: TaskFactory, seed: int | str) -> Row:
+def last(factory: types.TaskFactory, seed: int | str) -> Row:
     """The values of the last task; for a factory without faults."""
     if factory.grid:
         return tuple(_axis(axis)[-1] for axis in factory.grid.values())
@@ -527,7 +525,7 @@ def last(factory: TaskFactory, seed: int | str) -> Row:
 LONGEST_NUMBER = -2.2250738585072014e-308
 
 
-def columns(factory: TaskFactory) -> Sequence[Sequence[Any]]:
+def columns(factory: types.TaskFactory) -> Sequence[Sequence[Any]]:
     """For each place in the rows values among which are its longest ones; for a factory without faults."""
     if factory.grid:
         return [_ends(axis) if isinstance(axis, range) else axis for axis in map(_axis, factory.grid.values())]
@@ -546,32 +544,19 @@ def _ends(numbers: range) -> Sequence[int]:
     return numbers[0], numbers[-1]
 
 
-def _axis(axis: tuple[Scalar, ...] | Steps) -> Sequence[Any]:
-    return _range(axis) if isinstance(axis, Steps) else tuple(map(_parameter, axis))
+def _axis(axis: tuple[types.Scalar, ...] | types.Steps) -> Sequence[Any]:
+    return _range(axis) if isinstance(axis, types.Steps) else tuple(map(_parameter, axis))
 
 
-def _parameter(value: Scalar) -> Any:
+def _parameter(value: types.Scalar) -> Any:
     return Parameter(value) if isinstance(value, str) else value
 
 
-def _range(steps: Steps) -> range:
+def _range(steps: types.Steps) -> range:
     return range(steps.start, steps.stop, steps.step)
 
 
-def _combined(sweep: ParametricSweep) -> Values:
-    if sweep.product:
-        return product(*map(_range, sweep.product))
-    if sweep.product_iterables:
-        return product(*sweep.product_iterables)
-    if some := sweep.combinations:
-        choose = combinations_with_replacement if some.replacement else combinations
-        return choose(some.iterable, some.length)
-    if order := sweep.permutations:
-        return permutations(order.iterable, order.length)
-    return zip(*sweep.zip, strict=False)
-
-
-def _draw(factory: RandomFactory, source: random.Random) -> Callable[[], float]:
+def _draw(factory: types.RandomFactory, source: random.Random) -> Callable[[], float]:
     """A source of random numbers. It and its calls raise ValueError or ArithmeticError for invalid parameters."""
     if (steps := factory.integer) is not None:
         return lambda: source.randrange(steps.start, steps.stop, steps.step)

@@ -386,9 +386,11 @@ class Reading:
             words = read_path(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:
-                hint = "" if head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
-                example = dotted(override.whole_path(words) or ("pool_specification", "vm_size"))
-                message = f"this is not the path of a property; write it as {example}=..."
+                path = override.whole_path(words)
+                hint = "" if path or head in schema.SECTIONS else schema.did_you_mean(head, tuple(schema.SECTIONS))
+                example = dotted(path or ("pool_specification", "vm_size"))
+                whole = "write it as" if path else "write all of it, such as"
+                message = f"this is not the path of a property; {whole} {example}=..."
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name), hint=hint))
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)

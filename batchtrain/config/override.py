@@ -24,14 +24,11 @@ def joined(head: str, words: Sequence[str | int], data: Any) -> Path:
     return path[1:]
 
 
-def whole_path(words: Sequence[str | int]) -> Path | None:
-    """The path of a property from its section down, if `words` are its end: `vm_count.dedicated`; the shortest one."""
-    from batchtrain.config import reference  # slow (30 ms), and only needed for a mistake
-
-    end = tuple(reference.ITEM if isinstance(word, int) else word for word in words)
-    paths = (path for path in reference.properties() if end and path[-len(end) :] == end)
-    wholes = (tuple(0 if step == reference.ITEM else step for step in path) for path in sorted(paths, key=len))
-    return next((path for path in wholes if schema.shape_of(path) is not None), None)
+def whole_path(words: Path) -> Path | None:
+    """The path of a property from its section down, if `words` end as it does: `vm_count.dedicated`, `nodes`."""
+    synonyms = schema.synonyms(str(words[0])) if len(words) == 1 else ()
+    ends = [synonyms[-1:], *(words[number:] for number in range(len(words)))]
+    return next((path for end in ends if (path := schema.property_path(end))), None)
 
 
 def _key_length(words: Sequence[str | int], fields: tuple[str, ...], data: Any) -> int:

@@ -1,6 +1,6 @@
 """The sections, the types of each path, and the messages about mistakes with suggestions.
 
-`judge` finds the mistakes; schemas for editors are made by `editor`.
+`judge` finds the mistakes.
 """
 
 from __future__ import annotations
@@ -268,9 +268,9 @@ def advice(flaw: Flaw) -> Advice:
         return Advice(f"Did you mean `{flaw.fix}`?" if flaw.fix else "", flaw.fix)
     candidates = tuple(name for name in flaw.known if name not in flaw.taken)
     near, sure = nearest(flaw.word, candidates)
-    if near and sure and _flat(near) == _flat(flaw.word):
+    if near and sure and _distance(_flat(near), _flat(flaw.word)) == 0:
         return Advice(f"Did you mean `{near}`?", near)
-    home = (_secret_home(flaw) or _home(flaw)) if flaw.rule == "unknown-key" else ""
+    home = (_secret_home(flaw) or _home(flaw, candidates, near)) if flaw.rule == "unknown-key" else ""
     if home:
         return Advice(home, "")
     if near:
@@ -329,16 +329,94 @@ _NOUNS = {
 }
 
 
-def _home(flaw: Flaw) -> str:
-    """Where a name that matches exactly belongs: a mapping above or directly below this one."""
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("image", "container", "docker", "containerimage"), ("docker_image", "docker_images")),
+    **dict.fromkeys(("cmd", "run", "script", "entrypoint", "executable", "args"), ("command",)),
+    **dict.fromkeys(("env", "envs", "environment", "envvars", "variables"), ("environment_variables",)),
+    **dict.fromkeys(
+        ("nodes", "numnodes", "nodecount", "instances", "instancecount", "replicas", "workers"),
+        ("num_instances", "vm_count"),
+    ),
+    **dict.fromkeys(
+        ("nprocpernode", "procspernode", "ntaskspernode", "ppn", "processcountperinstance", "slots"),
+        ("processes_per_node",),
+    ),
+    **dict.fromkeys(("size", "instancetype", "vmtype", "machinetype"), ("vm_size",)),
+    **dict.fromkeys(("timeout", "timelimit", "walltime", "maxduration"), ("max_wall_time",)),
+    **dict.fromkeys(("retries", "retry", "maxretries"), ("max_task_retries",)),
+    **dict.fromkeys(("spot", "preemptible"), ("low_priority",)),
+    **dict.fromkeys(("os", "osimage", "vmimage"), ("platform_image",)),
+    "count": ("vm_count",),
+    "code": ("source",),
+    "name": ("id",),
+    "inputs": ("input_data",),
+    "outputs": ("output_data",),
+    "needs": ("depends_on",),
+}
+"""Words of Docker, Kubernetes, Slurm and Azure ML (without `_`), and the properties that mean the same here."""
+SELDOM = frozenset({"merge_task", "auto_scratch", "singularity_execution", "job_manager", "job_preparation",
+                    "job_release", "recurrence"})  # fmt: skip
+"""Blocks that few files have: a name that is also elsewhere is meant there."""
+
+
+def _home(flaw: Flaw, candidates: tuple[str, ...], near: str) -> str:
+    """The property that has the meaning of a word, or where a name that matches exactly belongs."""
     mapping = flaw.path[:-1]
-    for length in range(len(mapping) - 1, 0, -1):
-        if flaw.word in fields_of(shape_of(mapping[:length])):
-            return _belongs(flaw, mapping[:length])
-    for name in fields_of(shape_of(mapping)):
-        if flaw.word in fields_of(shape_of((*mapping, name))):
-            return _belongs(flaw, (*mapping, name))
-    return ""
+    names = synonyms(flaw.word)
+    for name in names:
+        if name in candidates:
+            return f"Did you mean `{name}`?"
+    path = property_path(names[:1] or (flaw.word,), mapping)
+    if path is None or path[-1] in flaw.known:
+        return ""
+    shared = _shared(path, mapping)
+    is_beside = shared < min(len(mapping), len(path) - 1)
+    steps = [step for step in path[0 if is_beside else shared :] if isinstance(step, str)]
+    if len(steps) > 3 or (is_beside and near and _distance(flaw.word, near) == 1):
+        return ""  # too far to be meant
+    return f"Did you mean `{dotted(path)}`?" if names else _belongs(flaw, path[:-1])
+
+
+def synonyms(word: str) -> tuple[str, ...]:
+    """The properties that mean what a word of another system means, the most likely one first."""
+    return SYNONYMS.get(_flat(word), ())
+
+
+def property_path(end: Path, beside: Path = ()) -> Path | None:
+    """The path of the property that `end` is the end of, such as `vm_count.dedicated`: the nearest one to a mapping."""
+    steps = tuple(0 if isinstance(step, int) else step for step in end)
+    paths = [(*path[: -len(end)], *end) for path in _paths() if end and path[-len(end) :] == steps]
+    if not paths:
+        return None
+
+    def distance(path: Path) -> tuple[int, int, int]:
+        shared = _shared(path, beside)
+        return len(SELDOM.intersection(path[shared:])), -shared, len(path)
+
+    path = min(paths, key=distance)
+    shared = _shared(path, beside)
+    return (*beside[:shared], *path[shared:])
+
+
+def _shared(path: Path, other: Path) -> int:
+    """The number of steps that two paths begin with; numbers of items count as equal."""
+    pairs = enumerate(zip(path, other, strict=False))
+    unequal = (number for number, (a, b) in pairs if a != b and not (isinstance(a, int) and isinstance(b, int)))
+    return next(unequal, min(len(path), len(other)))
+
+
+@cache
+def _paths() -> tuple[Path, ...]:
+    """The path of each property; items have the number 0, and user-defined keys are `NAME`."""
+    return tuple(path for section in SECTIONS for path in _paths_below((section,)))
+
+
+def _paths_below(path: Path) -> Iterator[Path]:
+    shape = shape_of(path) or {}
+    for name in fields_of(shape):
+        yield (*path, name)
+    for step in (*fields_of(shape), *(step for step in (0, "NAME") if _below(shape, step))):
+        yield from _paths_below((*path, step))
 
 
 _SECRET_HOMES = {
@@ -361,7 +439,8 @@ def _secret_home(flaw: Flaw) -> str:
 
 
 def _belongs(flaw: Flaw, home: Path) -> str:
-    return f"`{flaw.word}` belongs to {_noun(home)} (`{dotted((*home, flaw.word))}`), not to {_noun(flaw.path[:-1])}."
+    here = _noun(flaw.path[:-1]) if len(flaw.path) > 1 else "the top of a file"
+    return f"`{flaw.word}` belongs to {_noun(home)} (`{dotted((*home, flaw.word))}`), not to {here}."
 
 
 def _noun(path: Path) -> str:

@@ -27,7 +27,7 @@ BLOB_STORE = "_local"
 EXITS = (
     "list what the program does not need in `.batchtrainignore`; send it through a storage account"
     " (`batchtrain.storage_account_settings`); move data out of it and send that with `input_data` or `resource_files`;"
-    " or put it into the container image of the task. The emulator (`--local`, `local=True`) accepts it unchanged"
+    " or put it into the container image of the task. `--local` (in Python `local=True`) accepts it unchanged"
 )
 """The next step if a source is too large."""
 SHOWN = 3

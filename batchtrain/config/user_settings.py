@@ -27,6 +27,12 @@ class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The URL that `catalog refresh --prices` reads; by default that of Azure's public Retail Prices API."""
 
 
+def is_for_emulator(local: bool | None, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the emulator is meant: by the caller, else by BATCHTRAIN_LOCAL."""
+    text = (os.environ if environment is None else environment).get("BATCHTRAIN_LOCAL", "")
+    return text.strip().lower() in ("1", "true", "yes", "on") if local is None else local
+
+
 def file(environment: Mapping[str, str] | None = None) -> Path:
     """The path of the settings file, which may not exist."""
     return user_directory(os.environ if environment is None else environment) / NAME

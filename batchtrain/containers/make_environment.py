@@ -282,6 +282,15 @@ def interpreter(version: str) -> Path | None:
     return next((real for path in _candidates(version) if (real := _answers(path, version))), None)
 
 
+def version_of(prefix: Path) -> str:
+    """The MAJOR.MINOR of the python3 of an environment; empty if it has none that runs."""
+    command: Words = (prefix / "bin" / "python3", "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    try:
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout.strip()
+    except OSError:
+        return ""
+
+
 def _candidates(version: str) -> Iterator[Path]:
     yield Path(sys.executable)
     for folder in os.environ.get("PATH", "").split(os.pathsep):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 from azure.batch import BatchClient
@@ -15,10 +16,14 @@ from batchtrain.config import catalog_file
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.hints import pasted
+from batchtrain.records import Task
 from batchtrain.service.connect import Account, loopback
+from batchtrain.service.failed import explained
 
 MOST_TASKS = 16
 """Tasks whose output is kept for viewers."""
+MOST_REASONS = 1000
+"""Failed tasks of lists whose causes are kept."""
 
 
 class Connection:
@@ -32,6 +37,7 @@ class Connection:
         self._target = target
         self.runs, self.changes = runs, changes
         self._outputs: dict[tuple[str, str], TaskOutputs] = {}
+        self._reasons: dict[tuple[str, str, datetime | None], str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -94,6 +100,19 @@ class Connection:
             while len(self._outputs) > MOST_TASKS:
                 self._outputs.pop(next(iter(self._outputs)))
         return outputs
+
+    def explained(self, job_id: str, tasks: Iterable[Task]) -> Iterator[Task]:
+        """Tasks for a list, with the causes of failures, each read once."""
+
+        def reason(task: Task) -> str:
+            key = job_id, task.id, task.started
+            if key not in self._reasons:
+                self._reasons[key] = self.client.jobs.handle(job_id).reason_of(task)
+                while len(self._reasons) > MOST_REASONS:
+                    self._reasons.pop(next(iter(self._reasons)))
+            return self._reasons[key]
+
+        return explained(tasks, reason)
 
     @property
     def _reach(self) -> Callable[[], BatchClient]:

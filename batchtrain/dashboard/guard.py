@@ -73,7 +73,10 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _protect(MutableHeaders(scope=message), scope["path"])
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store" if scope["path"].startswith(API) else "no-cache")
             await send(message)
 
         app = JSONResponse({"error": refusal.message}, refusal.status) if refusal else self._app
@@ -116,9 +119,3 @@ def _name_of(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-
-
-def _protect(headers: MutableHeaders, path: str) -> None:
-    for name, value in HEADERS.items():
-        headers[name] = value
-    headers.setdefault("Cache-Control", "no-store" if path.startswith(API) else "no-cache")

@@ -203,7 +203,7 @@ def tasks(connection: Connection, request: Asked) -> Found:
             return Found(rows, f"{at}:")
         where = service_tasks.both(filters[at], service_tasks.starting(prefix))
         page = read.task_page(connection.batch, request.names["job"], where=where, skip=token, limit=limit - len(rows))
-        rows += map(task_row, page.tasks)
+        rows += map(task_row, connection.explained(request.names["job"], page.tasks))
         if page.next:
             return Found(rows, f"{at}:{page.next}")
         token = ""

@@ -14,7 +14,7 @@ from batchtrain import records
 from batchtrain.dashboard.output import Value, columns
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.hints import pasted
-from batchtrain.runs import compare, directory
+from batchtrain.runs import compare, directory, finished
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord
 from batchtrain.service.connect import loopback
@@ -44,7 +44,7 @@ def shown(root: Path, name: str) -> dict[str, Any]:
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
-        "tasks": [records.shown(task, TASK) for task in run.tasks()[:ROWS]],
+        "tasks": [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(run.tasks()[:ROWS])],
         "attempts": [row._asdict() for row in compare.attempt_rows(record, run.attempts()[:ROWS])],
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),

@@ -7,12 +7,18 @@ from collections.abc import Iterable, Iterator
 from batchtrain.diagnosis import output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
+from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Pool, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.causes import lines_of, of_the_program
 
 SHOWN_LINES = 5
+_BY_NAME = {rule.name: rule for rule in output_rules.OUTPUT_RULES}
+FULL_MEMORY = {"cgroup": _BY_NAME["container-out-of-memory"], "node": _BY_NAME["host-out-of-memory"]}
+"""The rule for each memory that may have been full when the kernel killed a rank."""
+TIMEOUT = "collective-timeout"
+"""The rule about ranks that wait for others; the output of all ranks together tells for which."""
 
 
 def step_with_names(step: str, *, job: str = "", task: str = "", pool: str = "", node: str = "") -> str:
@@ -68,10 +74,20 @@ def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Fin
 
 
 def _in_output(examined_task: ExaminedTask) -> Finding | None:
-    """The first rule that fits the output of the rank that failed first, otherwise the whole output."""
+    """What the node recorded of the rank that failed first, or the first rule that fits its output, otherwise the whole
+    output."""
+    end = examined_task.cause.end
+    if full := FULL_MEMORY.get(end.full_memory):
+        return Finding(full.name, "", full.cause, f"{end.process} {end.words}", full.next_step)
     for lines in (_own_lines(examined_task), (*examined_task.stderr, *examined_task.stdout)):
         for rule, cause, line in output_rules.matches(lines):
-            return Finding(rule.name, "", cause, line.strip(), rule.next_step)
+            if rule.name == TIMEOUT and (missing := missing_ranks((*examined_task.stderr, *examined_task.stdout))):
+                ranks = f"rank{'s' if missing[1:] else ''} {', '.join(map(str, missing))}"
+                cause = f"the other ranks waited for {ranks}, and gave up"
+            evidence = line.strip()
+            if examined_task.cause.raised and examined_task.cause.exception == evidence:
+                evidence = f"{examined_task.cause.raised}: {evidence}"
+            return Finding(rule.name, "", cause, evidence, rule.next_step)
     return None
 
 

@@ -100,10 +100,17 @@ OUTPUT_RULES = (
         " `batchtrain pool diagnose {pool}` reads the start task's output",
     ),
     _rule(
+        "rank-never-joined",
+        r"Timed out after \d+ seconds waiting for clients\. (?P<name>\d+/\d+) clients joined",
+        "only {name} of the processes have joined the process group",
+        "look at the ranks that print nothing (`batchtrain jobs logs {job} --task {task}`): they are slower, have ended"
+        " before, or cannot reach the primary's node",
+    ),
+    _rule(
         "collective-timeout",
         r"Watchdog caught collective operation timeout|collective operation timeout|DistStoreError"
         r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
-        r"|Horovod has timed out|Stalled ranks",
+        r"|failed to pass monitoredBarrier|Horovod has timed out|Stalled ranks",
         "the ranks wait for one that does not answer",
         "look at the rank that is missing (`batchtrain jobs logs {job} --task {task}`): it is slower, has ended, or"
         " did not reach the same collective",
@@ -123,15 +130,22 @@ OUTPUT_RULES = (
     ),
     _rule(
         "disk-full",
-        r"No space left on device|Disk quota exceeded|ENOSPC",
-        "a disk of the node is full",
+        r"No space left on device(?:: '(?P<name>[^']+)')?|Disk quota exceeded|ENOSPC",
+        "a disk of the node is full: {name}",
         "write less, clean up in the task, or choose a size with a larger local disk; `batchtrain pool files"
         " {pool} {node}` shows what is there",
     ),
     _rule(
+        "container-out-of-memory",
+        r"Memory cgroup out of memory: Killed process|oom-kill:constraint=CONSTRAINT_MEMCG"
+        r"|the container was ended because it used more memory",
+        "the program used more memory than its container may have",
+        "raise the limit (`--memory` in `additional_docker_run_options`), or start fewer processes on each node and"
+        " load less data at once",
+    ),
+    _rule(
         "host-out-of-memory",
-        r"std::bad_alloc|^MemoryError|\bMemoryError\b|Cannot allocate memory|[Oo]ut of memory: Killed process"
-        r"|the container was ended because it used more memory|oom-kill",
+        r"std::bad_alloc|^MemoryError|\bMemoryError\b|Cannot allocate memory|[Oo]ut of memory: Killed process|oom-kill",
         "the memory of the node is full",
         "start fewer processes on each node, load less data at once, or choose a size with more memory",
     ),
@@ -177,6 +191,14 @@ OUTPUT_RULES = (
         " must be below `source`",
     ),
     _rule(
+        "import-failed",
+        r"ImportError: (?P<name>cannot import name '[^']+' from (?:partially initialized module )?'[^']+')"
+        r"|ImportError: (?P<other>\S+: undefined symbol: \S+)|ImportError: (?P<third>\S+ failed to import)",
+        "an import of Python fails: {name}",
+        "install versions that fit together in the image, or in the recipe's environment; a file of the source that is"
+        " named as a library hides it",
+    ),
+    _rule(
         "missing-library",
         r"error while loading shared libraries: (?P<name>[^:]+):|(?P<other>lib\S+\.so\S*): cannot open shared object",
         "the library {name} is not on the node",
@@ -184,8 +206,10 @@ OUTPUT_RULES = (
     ),
     _rule(
         "port-in-use",
-        r"[Aa]ddress already in use|EADDRINUSE",
-        "a port is taken by another program",
+        r"failed to listen on any local network address\. port: (?P<name>\d+).*EADDRINUSE"
+        r"|attempting to bind on address \('[^']*', (?P<other>\d+)[,)].*[Aa]ddress already in use"
+        r"|[Aa]ddress already in use|EADDRINUSE",
+        "a port is taken by another program: {name}",
         "wait until an earlier task of the node has ended, use one slot a node, or another port",
     ),
     _rule(
@@ -242,10 +266,6 @@ def matches(lines: Iterable[str]) -> Iterator[tuple[OutputRule, str, str]]:
     for rule in OUTPUT_RULES:
         for line in kept:
             if match := rule.pattern.search(line):
-                yield rule, rule.cause.format(name=_name(match)), line
+                name = next(filter(None, match.groupdict().values()), "")
+                yield rule, rule.cause.format(name=name).removesuffix(": "), line
                 break
-
-
-def _name(match: re.Match[str]) -> str:
-    groups = match.groupdict()
-    return str(groups.get("name") or groups.get("other") or "")

@@ -26,6 +26,7 @@ _UPLOAD = (
 )
 _RETRY_POOL = "resize again later (`batchtrain pool resize {pool}`), or choose another size or region"
 
+# fmt: off
 TASK_CODES = {
     "BlobNotFound": Known("input-not-found", "an input file does not exist", _INPUT),
     "BlobAccessDenied": Known("input-refused", "the storage refuses an input file", _INPUT),
@@ -43,11 +44,8 @@ TASK_CODES = {
     ),
     "ContainerInvalidImage": Known("image-not-found", "the container image cannot be used", _IMAGE),
     "ContainerInvalidRegistry": Known("registry-refused", "the container registry cannot be used", _IMAGE),
-    "ContainerInvalidSettings": Known(
-        "container-settings",
-        "the container could not be made with these settings",
-        "check `additional_docker_run_options` and the volumes of the task",
-    ),
+    "ContainerInvalidSettings": Known("container-settings", "the container could not be made with these settings",
+        "check `additional_docker_run_options` and the volumes of the task"),
     "ContainerMiscError": Known(
         "container-failed", "the container could not be started", "look at the message; run the image by hand on a node"
     ),
@@ -70,16 +68,10 @@ TASK_CODES = {
 """By the code of a task's failure; codes of uploads begin with FileUpload."""
 
 UPLOAD = Known("upload-failed", "the program ended, and its output could not be uploaded", _UPLOAD)
-WALL_CLOCK = Known(
-    "wall-clock",
-    "the task reached its limit of run time ({})",
-    "raise `max_wall_time`, or resume from a checkpoint (docs/how-to/checkpoints.md)",
-)
-TERMINATED = Known(
-    "terminated",
-    "the task was terminated",
-    "a user or the job ended it; `batchtrain jobs show {job}` tells the job's state",
-)
+WALL_CLOCK = Known("wall-clock", "the task reached its limit of run time ({})",
+    "raise `max_wall_time`, or resume from a checkpoint (docs/how-to/checkpoints.md)")
+TERMINATED = Known("terminated", "the task was terminated",
+    "a user or the job ended it; `batchtrain jobs show {job}` tells the job's state")
 
 CLOCKS = 1.0
 """Seconds by which the times of the service may differ from the limit that it enforced."""
@@ -89,23 +81,14 @@ EXIT_CODES = {
         "not-executable", "a command could not be executed", "make the file executable, or name its interpreter"
     ),
     127: Known("missing-command", "a command was not found", "install it in the image, or name it by its path"),
-    132: Known(
-        "illegal-instruction",
-        "the processor does not know an instruction of the program (SIGILL)",
-        "build the program for the node's processor, or choose a newer size",
-    ),
+    132: Known("illegal-instruction", "the processor does not know an instruction of the program (SIGILL)",
+        "build the program for the node's processor, or choose a newer size"),
     134: Known("aborted", "the program aborted itself (SIGABRT)", "look at the lines before the end"),
     135: Known("bus-error", "the program lost memory that it had mapped (SIGBUS)", "set `shm_size`, or free the disk"),
-    137: Known(
-        "host-out-of-memory",
-        "the process was killed (SIGKILL), usually by the kernel because memory ran out",
-        "start fewer processes on each node, load less data at once, or choose a size with more memory",
-    ),
-    139: Known(
-        "segmentation-fault",
-        "the program accessed memory that it does not have (SIGSEGV)",
-        "look for a library that does not fit: another MPI or CUDA than the one it was built with",
-    ),
+    137: Known("host-out-of-memory", "the process was killed (SIGKILL), usually by the kernel because memory ran out",
+        "start fewer processes on each node, load less data at once, or choose a size with more memory"),
+    139: Known("segmentation-fault", "the program accessed memory that it does not have (SIGSEGV)",
+        "look for a library that does not fit: another MPI or CUDA than the one it was built with"),
     143: Known("terminated", "the program was asked to end (SIGTERM)", "a user or another rank's failure ended it"),
 }
 
@@ -117,11 +100,8 @@ RESIZE_CODES = {
     ),
     "RemoveNodesFailed": Known("resize-stopped", "nodes could not be removed", "delete them again later"),
 }
-QUOTA = Known(
-    "quota-reached",
-    "the account's core quota does not allow the pool's nodes",
-    "`batchtrain doctor` shows the quotas; ask for more in the Azure portal, or take fewer or smaller nodes",
-)
+QUOTA = Known("quota-reached", "the account's core quota does not allow the pool's nodes",
+    "`batchtrain doctor` shows the quotas; ask for more in the Azure portal, or take fewer or smaller nodes")
 
 NODE_STATES = {
     "unusable": Known(
@@ -129,32 +109,22 @@ NODE_STATES = {
     ),
     "unknown": Known("node-lost", "the service lost contact with the node", "wait, or reboot it"),
     "offline": Known("node-offline", "the node takes no tasks (scheduling is disabled)", "enable its scheduling again"),
-    "preempted": Known(
-        "spot-preempted",
-        "Azure took the spot node back",
+    "preempted": Known("spot-preempted", "Azure took the spot node back",
         "wait until it is there again; `max_task_retries` and a checkpoint keep what was trained"
-        " (docs/how-to/checkpoints.md)",
-    ),
+        " (docs/how-to/checkpoints.md)"),
 }
 
 _CHECKPOINT = "keep a checkpoint (docs/how-to/checkpoints.md)"
 LOST: Mapping[Reason, Known] = {
-    "preempted": Known(
-        "spot-preempted",
-        "Azure preempted node {} in attempt {}, and the task was started again",
-        f"{_CHECKPOINT}, or use dedicated nodes",
-    ),
-    "node lost": Known(
-        "node-lost",
-        "node {} was lost in attempt {}, and the task was started again",
-        _CHECKPOINT + "; `batchtrain pool diagnose {pool}` looks at the node",
-    ),
-    "requeued": Known(
-        "task-requeued",
+    "preempted": Known("spot-preempted", "Azure preempted node {} in attempt {}, and the task was started again",
+        f"{_CHECKPOINT}, or use dedicated nodes"),
+    "node lost": Known("node-lost", "node {} was lost in attempt {}, and the task was started again",
+        _CHECKPOINT + "; `batchtrain pool diagnose {pool}` looks at the node"),
+    "requeued": Known("task-requeued",
         "attempt {1} was ended on node {0}, and the task was started again; the service gives no reason",
-        f"{_CHECKPOINT}: the node was lost, or was rebooted or removed, or the job was disabled",
-    ),
+        f"{_CHECKPOINT}: the node was lost, or was rebooted or removed, or the job was disabled"),
 }
+# fmt: on
 """Why the service started a task again, by the reason of the attempt before; with the node and the attempt's number."""
 
 

@@ -11,26 +11,7 @@ from statistics import median
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
-from batchtrain.records import Counts, Node, Rank, node_cost, node_hours
-from batchtrain.records.events import (
-    AttemptEnded,
-    Deleted,
-    Event,
-    JobAdded,
-    JobAdding,
-    MetricsSeen,
-    NodeReady,
-    NodesSeen,
-    PoolAdding,
-    PoolResized,
-    PoolWaits,
-    RanksFailed,
-    ResultsFetching,
-    Stderr,
-    Stdout,
-    TasksAdded,
-    TasksSeen,
-)
+from batchtrain.records import Counts, Node, Rank, events, node_cost, node_hours
 from batchtrain.runs.curves import spark
 
 MOST_RANKS = 12
@@ -44,18 +25,18 @@ RECENT = 50
 RATES = ("images_per_second", "samples_per_second", "total_images_per_second", "total_samples_per_second")
 FAVOURITES = ("loss", "train_loss", "validation_loss", "test_accuracy", "accuracy", "perplexity", "busbw", "latency_us")
 """Metrics that are shown first."""
-PHASES: dict[type[Event], str] = {
-    PoolAdding: "adding the pool",
-    PoolWaits: "waiting for nodes",
-    PoolResized: "waiting for nodes",
-    NodeReady: "nodes are ready",
-    JobAdding: "adding the job",
-    JobAdded: "adding tasks",
-    TasksAdded: "starting",
-    Stdout: "running",
-    Stderr: "running",
-    ResultsFetching: "fetching results",
-    Deleted: "deleting",
+PHASES: dict[type[events.Event], str] = {
+    events.PoolAdding: "adding the pool",
+    events.PoolWaits: "waiting for nodes",
+    events.PoolResized: "waiting for nodes",
+    events.NodeReady: "nodes are ready",
+    events.JobAdding: "adding the job",
+    events.JobAdded: "adding tasks",
+    events.TasksAdded: "starting",
+    events.Stdout: "running",
+    events.Stderr: "running",
+    events.ResultsFetching: "fetching results",
+    events.Deleted: "deleting",
 }
 """The phase that begins with an event."""
 READY = ("idle", "running")
@@ -104,23 +85,23 @@ class View:
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
-    def note(self, event: Event, now: float) -> None:
+    def note(self, event: events.Event, now: float) -> None:
         """Take an event."""
         phase = PHASES.get(type(event))
         if phase and phase != self.phase:
             self.phase, self.since = phase, now
-        if isinstance(event, NodesSeen):
+        if isinstance(event, events.NodesSeen):
             self.wanted, self.nodes = event.target, event.nodes
-        elif isinstance(event, TasksSeen):
+        elif isinstance(event, events.TasksSeen):
             self.counts = event.counts
-        elif isinstance(event, AttemptEnded):
+        elif isinstance(event, events.AttemptEnded):
             self.ranks, self.failed = {}, None
-        elif isinstance(event, RanksFailed):
+        elif isinstance(event, events.RanksFailed):
             self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
-        elif isinstance(event, MetricsSeen):
+        elif isinstance(event, events.MetricsSeen):
             self._measured(event, now)
 
-    def _measured(self, event: MetricsSeen, now: float) -> None:
+    def _measured(self, event: events.MetricsSeen, now: float) -> None:
         for name in tuple(self.values) if event.again else event.hidden:
             self.values.pop(name, None)
             self.history.pop(name, None)

@@ -59,12 +59,7 @@ def issue(data_dir: Path, names: Iterable[str] = ALWAYS) -> Certificates:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    return _written(trust.of(data_dir), server_certificate, key, ca)
-
-
-def _written(
-    files: Certificates, server_certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
-) -> Certificates:
+    files = trust.of(data_dir)
     files.ca.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files.certificate.unlink(missing_ok=True)  # written last: if this file exists, the others are complete
     pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8

@@ -17,23 +17,9 @@ Document = dict[str, Any]
 AGENT_VERSION = "1.12.15"
 
 NODE_STATES = (
-    "creating",
-    "idle",
-    "offline",
-    "preempted",
-    "rebooting",
-    "reimaging",
-    "running",
-    "starting",
-    "startTaskFailed",
-    "leavingPool",
-    "unknown",
-    "unusable",
-    "waitingForStartTask",
-    "deallocated",
-    "deallocating",
-    "upgradingOS",
-)
+    "creating", "idle", "offline", "preempted", "rebooting", "reimaging", "running", "starting", "startTaskFailed",
+    "leavingPool", "unknown", "unusable", "waitingForStartTask", "deallocated", "deallocating", "upgradingOS",
+)  # fmt: skip
 """The counters of nodecounts."""
 
 
@@ -117,10 +103,7 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "totalTasksSucceeded": node.total_succeeded,
         "isDedicated": node.dedicated,
         "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(entry, node)},
-        "nodeAgentInfo": {
-            "version": AGENT_VERSION,
-            "lastUpdateTime": wire.timestamp(node.booted or node.created),
-        },
+        "nodeAgentInfo": {"version": AGENT_VERSION, "lastUpdateTime": wire.timestamp(node.booted or node.created)},
         "virtualMachineInfo": {"imageReference": spec["virtualMachineConfiguration"]["imageReference"]},
     }
     if address := endpoints.ipv6_address(entry, node):

@@ -23,12 +23,7 @@ def task_ended(message: str = "The task was ended by user request.") -> Document
 
 def failed_to_run(code: str, message: str, category: str = "UserError") -> Document:
     """The failure of a task whose command never ran, or could not be observed."""
-    return {
-        "category": category,
-        "code": code,
-        "message": message,
-        "details": [{"name": "Message", "value": message}],
-    }
+    return {"category": category, "code": code, "message": message, "details": [{"name": "Message", "value": message}]}
 
 
 def exited_with(code: int, why: str = "") -> Document:

@@ -9,18 +9,10 @@ Code = tuple[int, str]
 FAULTS: Mapping[str, Code] = {
     "MissingRequiredProperty": (400, "A required property was not specified in the request body."),
     "MissingRequiredQueryParameter": (400, "A required query parameter was not specified for this request."),
-    "InvalidPropertyValue": (
-        400,
-        "The value provided for one of the properties in the request body is invalid.",
-    ),
-    "InvalidQueryParameterValue": (
-        400,
-        "Value for one of the query parameters specified in the request URI is invalid.",
-    ),
-    "UnsupportedQueryParameter": (
-        400,
-        "One of the query parameters specified in the request URI is not supported.",
-    ),
+    "InvalidPropertyValue": (400, "The value provided for one of the properties in the request body is invalid."),
+    "InvalidQueryParameterValue": (400,
+        "Value for one of the query parameters specified in the request URI is invalid."),
+    "UnsupportedQueryParameter": (400, "One of the query parameters specified in the request URI is not supported."),
     "MissingRequiredHeader": (400, "A required HTTP header was not specified."),
     "InvalidHeaderValue": (400, "The value provided for one of the HTTP headers was not in the correct format."),
     "InvalidRequestBody": (400, "The specified Request Body is not syntactically valid."),
@@ -28,17 +20,13 @@ FAULTS: Mapping[str, Code] = {
     "InvalidAutoScalingSettings": (400, "The auto scaling settings specified on the pool are invalid."),
     "AutoScalingFormulaSyntaxError": (400, "The specified auto scaling formula has a syntax error."),
     "OutOfRangeInput": (400, "One of the request inputs is out of range."),
-    "TaskDependenciesNotSpecifiedOnJob": (
-        400,
-        "The specified task has dependencies but the job does not use task dependencies.",
-    ),
+    "TaskDependenciesNotSpecifiedOnJob": (400,
+        "The specified task has dependencies but the job does not use task dependencies."),
     "TaskDependencyListTooLong": (400, "The task's list of dependencies is too long."),
     "TaskDependencyRangesTooLong": (400, "The task's list of dependency ranges is too long."),
-    "AuthenticationFailed": (
-        403,
+    "AuthenticationFailed": (403,
         "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly"
-        " including the signature.",
-    ),
+        " including the signature."),
     "AuthorizationFailure": (403, "This request is not authorized to perform this operation."),
     "PoolNotFound": (404, "The specified pool does not exist."),
     "NodeNotFound": (404, "The specified node does not exist."),
@@ -57,10 +45,8 @@ FAULTS: Mapping[str, Code] = {
     "PoolQuotaReached": (409, "The specified account has reached the pool quota limit."),
     "OperationNotValidOnPool": (409, "The specified operation is not valid on the specified pool."),
     "InvalidApplicationPackageReferences": (409, "One or more application package references could not be satisfied."),
-    "ActiveJobAndScheduleQuotaReached": (
-        409,
-        "The specified account has reached the active jobs and job schedules quota limit.",
-    ),
+    "ActiveJobAndScheduleQuotaReached": (409,
+        "The specified account has reached the active jobs and job schedules quota limit."),
     "JobExists": (409, "The specified job already exists."),
     "JobBeingDeleted": (409, "The specified job is being deleted."),
     "JobBeingTerminated": (409, "The specified job is being terminated."),
@@ -70,10 +56,8 @@ FAULTS: Mapping[str, Code] = {
     "JobPreparationTaskNotSpecified": (409, "The specified job has no job preparation task."),
     "JobWithSameIdExists": (409, "The job schedule cannot be created because a job with the same id already exists."),
     "JobScheduleExists": (409, "The specified job schedule already exists."),
-    "JobScheduleWithSameIdExists": (
-        409,
-        "The job cannot be created because a job schedule with the same id already exists.",
-    ),
+    "JobScheduleWithSameIdExists": (409,
+        "The job cannot be created because a job schedule with the same id already exists."),
     "JobScheduleBeingDeleted": (409, "The specified job schedule is being deleted."),
     "JobScheduleBeingTerminated": (409, "The specified job schedule is being terminated."),
     "JobScheduleCompleted": (409, "The specified job schedule is already in a completed state."),
@@ -84,10 +68,8 @@ FAULTS: Mapping[str, Code] = {
     "TaskIdSameAsJobPreparationTask": (409, "The task id is the same as that of the job preparation task."),
     "TaskIdSameAsJobReleaseTask": (409, "The task id is the same as that of the job release task."),
     "TaskFilesCleanedup": (409, "The task files were cleaned up: the retention time of the task is over."),
-    "TaskFilesUnavailable": (
-        409,
-        "The task files are unavailable because the node where the task ran is unavailable or the task has not run.",
-    ),
+    "TaskFilesUnavailable": (409,
+        "The task files are unavailable because the node where the task ran is unavailable or the task has not run."),
     "NodeBeingCreated": (409, "The specified node is being created."),
     "NodeBeingStarted": (409, "The specified node is being started."),
     "NodeBeingRebooted": (409, "The specified node is being rebooted."),
@@ -95,10 +77,8 @@ FAULTS: Mapping[str, Code] = {
     "NodeUserExists": (409, "The specified node user already exists."),
     "NodeStateUnusable": (409, "The specified node is unusable."),
     "NodeAlreadyInTargetSchedulingState": (409, "The specified node is already in the target scheduling state."),
-    "OperationInvalidForCurrentState": (
-        409,
-        "The specified operation is not valid for the current state of the resource.",
-    ),
+    "OperationInvalidForCurrentState": (409,
+        "The specified operation is not valid for the current state of the resource."),
     "OperationNotValidOnNode": (409, "The specified operation is not valid on the current node."),
     "ConditionNotMet": (412, "The condition specified using HTTP conditional header(s) is not met."),
     "RequestBodyTooLarge": (413, "The size of the request body exceeds the maximum permissible limit."),
@@ -109,7 +89,7 @@ FAULTS: Mapping[str, Code] = {
     "TooManyEnableAutoScaleRequests": (503, "Auto scaling was enabled on the pool less than 30 seconds ago."),
     "ServerBusy": (503, "The server is currently unable to receive requests. Please retry your request."),
     "NotImplementedByEmulator": (501, "The emulator does not implement this operation."),
-}
+}  # fmt: skip
 """Code -> status, and the service's own text (the last line has the emulator's own)."""
 
 

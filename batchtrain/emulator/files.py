@@ -146,10 +146,7 @@ def _row(tree: Tree, entry: Entry, recursive: bool) -> Row:
             target = tree.node.status(tree.path(entry.path))
             if stat.S_ISREG(target.st_mode) or (stat.S_ISDIR(target.st_mode) and not recursive):
                 status = target
-    return Row(quote(os.fsencode(entry.path)), _item(tree, entry.path, status))
-
-
-def _item(tree: Tree, name: str, status: os.stat_result) -> Document:
+    name = entry.path
     # Of a name that is not UTF-8, only the URL is exact.
     text = os.fsencode(name).decode(errors="replace")
     item: Document = {"name": text, "url": _url(tree, name), "isDirectory": stat.S_ISDIR(status.st_mode)}
@@ -161,7 +158,7 @@ def _item(tree: Tree, name: str, status: os.stat_result) -> Document:
             "contentType": content_type(name),
             "fileMode": f"0o{status.st_mode:o}",
         }
-    return item
+    return Row(quote(os.fsencode(entry.path)), item)
 
 
 def _url(tree: Tree, name: str) -> str:

@@ -53,21 +53,9 @@ class JobEntry:
     """A job, its tasks in order, its queue, and the number of tasks in each state."""
 
     __slots__ = (
-        "counts",
-        "dependants",
-        "gangs",
-        "met",
-        "nodes",
-        "range_dependants",
-        "ready",
-        "record",
-        "running",
-        "satisfied",
-        "slot_counts",
-        "tasks",
-        "to_recover",
-        "unmet",
-    )
+        "counts", "dependants", "gangs", "met", "nodes", "range_dependants", "ready", "record", "running", "satisfied",
+        "slot_counts", "tasks", "to_recover", "unmet",
+    )  # fmt: skip
 
     def __init__(self, record: Job, shelf: Shelf) -> None:
         self.record = record

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.emulator import (
-    endings,
-    job_preparation,
-    states,
-    usage,
-    wire,
-)
+from batchtrain.emulator import endings, job_preparation, states, usage, wire
 from batchtrain.emulator.interface import Exit, NodeUp
 from batchtrain.emulator.records import Node
 from batchtrain.emulator.reports import conclude_if_over, gone, node_of, set_phase

@@ -12,6 +12,7 @@ from batchtrain.catalog import vm_images
 from batchtrain.emulator import (
     applications,
     autoscale,
+    checks,
     documents,
     endpoints,
     machines,
@@ -22,14 +23,6 @@ from batchtrain.emulator import (
     statistics,
     usage,
     wire,
-)
-from batchtrain.emulator.checks import (
-    check_accounts,
-    check_id,
-    check_identity,
-    check_resource_files,
-    passwords,
-    scrub_registry,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
@@ -59,7 +52,7 @@ ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "u
 def create_pool(world: World, call: Call, identity: Document | None = None) -> Reply:
     """Only Azure Resource Manager gives a pool an identity."""
     document = call.read("BatchPoolCreateOptions") | ({"identity": identity} if identity is not None else {})
-    pool_id = check_id(document)
+    pool_id = checks.check_id(document)
     if existing := world.pools.get(pool_id.lower()):
         raise Fault("PoolBeingDeleted" if existing.record.state == "deleting" else "PoolExists")
     pool = make(world, pool_id, document, call.now)
@@ -102,7 +95,9 @@ def _logins(document: Document) -> dict[str, str]:
     """The passwords of a pool's registries, which no document contains."""
     container_configuration = document.get("virtualMachineConfiguration", {}).get("containerConfiguration", {})
     registry = document.get("startTask", {}).get("containerSettings", {}).get("registry")
-    return passwords([*container_configuration.get("containerRegistries", []), *([registry] if registry else [])])
+    return checks.passwords(
+        [*container_configuration.get("containerRegistries", []), *([registry] if registry else [])]
+    )
 
 
 def specification(world: World, document: Document) -> Document:
@@ -129,7 +124,7 @@ def _canonical(world: World, spec: Document) -> Document:
         spec["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
         spec["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
         endpoints.check(spec)
-    check_accounts(spec.get("userAccounts", []))
+    checks.check_accounts(spec.get("userAccounts", []))
     for account in spec.get("userAccounts", []):
         account.pop("password", None)
         account.setdefault("elevationLevel", "nonadmin")
@@ -140,7 +135,7 @@ def _canonical(world: World, spec: Document) -> Document:
     if "startTask" in spec:
         spec["startTask"] = start_task(spec["startTask"])
         names = [account["name"] for account in spec.get("userAccounts", [])]
-        check_identity(spec["startTask"], "startTask/userIdentity", names)
+        checks.check_identity(spec["startTask"], "startTask/userIdentity", names)
     _check_size(world, spec)
     _check_timeout(spec["resizeTimeout"])
     return spec
@@ -155,8 +150,8 @@ def start_task(document: Document) -> Document:
     """A start task with the service's defaults."""
     if not document["commandLine"].strip() and "containerSettings" not in document:
         raise invalid_property("startTask/commandLine", "", "The command line cannot be empty.")
-    check_resource_files(document.get("resourceFiles", []), "startTask/resourceFiles")
-    scrub_registry(document)
+    checks.check_resource_files(document.get("resourceFiles", []), "startTask/resourceFiles")
+    checks.scrub_registry(document)
     if document.get("maxTaskRetryCount", 0) < -1:
         count = document["maxTaskRetryCount"]
         raise invalid_property("startTask/maxTaskRetryCount", count, "The least value is -1, for no limit.")
@@ -385,20 +380,16 @@ def list_supported_images(world: World, call: Call) -> Reply:
         after = number(token)
         for index, image in enumerate(vm_images.SUPPORTED, 1):
             if index > after:
-                yield Row(str(index), _supported(image))
+                reference = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku, "version": "latest"}
+                document: Document = {
+                    "nodeAgentSKUId": image.node_agent,
+                    "imageReference": reference,
+                    "osType": image.os,
+                    "capabilities": list(vm_images.service_words(image.capabilities)),
+                    "verificationType": "verified",
+                }
+                if image.retired:
+                    document["batchSupportEndOfLife"] = f"{image.retired.isoformat()}T00:00:00Z"
+                yield Row(str(index), document)
 
     return listing(call, "supportedimages", rows)
-
-
-def _supported(image: vm_images.Image) -> Document:
-    reference = {"publisher": image.publisher, "offer": image.offer, "sku": image.sku, "version": "latest"}
-    document: Document = {
-        "nodeAgentSKUId": image.node_agent,
-        "imageReference": reference,
-        "osType": image.os,
-        "capabilities": list(vm_images.service_words(image.capabilities)),
-        "verificationType": "verified",
-    }
-    if image.retired:
-        document["batchSupportEndOfLife"] = f"{image.retired.isoformat()}T00:00:00Z"
-    return document

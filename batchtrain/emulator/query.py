@@ -53,11 +53,7 @@ class Filters(NamedTuple):
     """The filters of a list, by property."""
 
 
-SETS: Mapping[str, str] = {
-    "text": "startswith eq ne ge gt le lt",
-    "order": "eq ne ge gt le lt",
-    "same": "eq ne",
-}
+SETS: Mapping[str, str] = {"text": "startswith eq ne ge gt le lt", "order": "eq ne ge gt le lt", "same": "eq ne"}
 
 
 def _filters(model: str, text: str) -> Filters:
@@ -72,39 +68,28 @@ _JOB = (
 )
 
 FILTERS: Mapping[str, Filters] = {
-    "pools": _filters(
-        "BatchPool",
+    "pools": _filters("BatchPool",
         "id:text state:same stateTransitionTime:order allocationState:eq allocationStateTransitionTime:order"
-        " creationTime:order enableAutoScale:same lastModified:order vmSize:same enableInterNodeCommunication:same",
-    ),
-    "nodes": _filters(
-        "BatchNode",
-        f"state:same stateTransitionTime:order lastBootTime:order allocationTime:order"
-        f" {_RUN.replace('INFO', 'startTaskInfo')}",
-    ),
+        " creationTime:order enableAutoScale:same lastModified:order vmSize:same enableInterNodeCommunication:same"),
+    "nodes": _filters("BatchNode", f"state:same stateTransitionTime:order lastBootTime:order allocationTime:order"
+        f" {_RUN.replace('INFO', 'startTaskInfo')}"),
     "jobs": _filters("BatchJob", f"id:text {_JOB}"),
     "jobsofschedule": _filters("BatchJob", _JOB),
-    "tasks": _filters(
-        "BatchTask",
+    "tasks": _filters("BatchTask",
         "id:text state:same stateTransitionTime:order creationTime:order lastModifiedTime:order"
         " executionInfo/startTime:order executionInfo/endTime:order executionInfo/exitCode:order"
-        " executionInfo/result:same",
-    ),
-    "jobschedules": _filters(
-        "BatchJobSchedule",
+        " executionInfo/result:same"),
+    "jobschedules": _filters("BatchJobSchedule",
         "id:text state:same stateTransitionTime:order creationTime:order lastModified:order"
-        " executionInfo/endTime:order schedule/doNotRunUntil:order schedule/doNotRunAfter:order",
-    ),
-    "jobpreparationandreleasetaskstatuslist": _filters(
-        "BatchJobPreparationAndReleaseTaskStatus",
+        " executionInfo/endTime:order schedule/doNotRunUntil:order schedule/doNotRunAfter:order"),
+    "jobpreparationandreleasetaskstatuslist": _filters("BatchJobPreparationAndReleaseTaskStatus",
         f"poolId:same nodeId:same {_RUN.replace('INFO', 'jobPreparationTaskExecutionInfo')}"
-        f" {_RUN.replace('INFO', 'jobReleaseTaskExecutionInfo')}",
-    ),
+        f" {_RUN.replace('INFO', 'jobReleaseTaskExecutionInfo')}"),
     "files": _filters("BatchNodeFile", "name:startswith"),
     "supportedimages": _filters("BatchSupportedImage", "osType:same verificationType:same nodeAgentSKUId:same"),
     "poolnodecounts": _filters("BatchPoolNodeCounts", "poolId:eq"),
     "poolusagemetrics": _filters("BatchPoolUsageMetrics", "poolId:startswith,eq,ge,gt,le,lt"),
-}
+}  # fmt: skip
 """The filters of each list, as on the page "OData filters in Azure Batch"; others are refused."""
 ALIASES: Mapping[str, str] = {"lastModifiedTime": "lastModified"}
 """Properties whose name on that page differs from their name in the answers."""

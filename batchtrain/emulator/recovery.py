@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from batchtrain.emulator import (
-    endings,
-    job_preparation,
-    lines,
-    schedules,
-    states,
-    usage,
-)
+from batchtrain.emulator import endings, job_preparation, lines, schedules, states, usage
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reports import gone

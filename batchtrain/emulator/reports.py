@@ -171,7 +171,9 @@ def set_phase(world: World, pool: str, node_id: str, phase: str) -> None:
 def _assign(world: World, effect: scheduler.Assign, now: int) -> None:
     entry = world.jobs[effect.job]
     task = entry.tasks[effect.task]
-    if not _still_possible(world, entry, task, effect.nodes):
+    # The job or node may have ended by an earlier effect
+    usable = all(world.pool_of_node[node_id].nodes[node_id].state in USABLE for node_id in effect.nodes)
+    if not (usable and entry.record.state == "active" and task.state == "active"):
         world.touch_job(entry.key)
         return
     entry.ready.pop(task.seq, None)
@@ -204,12 +206,6 @@ def _instance(world: World, entry: JobEntry, node_id: str, now: int) -> Instance
         return Instance(node=node_id, phase_time=now)
     job_preparation.request(world, entry, node, now)
     return Instance(node=node_id, phase="preparing", phase_time=now)
-
-
-def _still_possible(world: World, entry: JobEntry, task: Task, node_ids: tuple[str, ...]) -> bool:
-    """The job or node may have ended by an earlier effect."""
-    usable = all(world.pool_of_node[node_id].nodes[node_id].state in USABLE for node_id in node_ids)
-    return usable and entry.record.state == "active" and task.state == "active"
 
 
 def _refuse(world: World, effect: scheduler.Refuse, now: int) -> None:
@@ -363,34 +359,16 @@ def _end_job(world: World, effect: scheduler.EndJob, now: int) -> None:
 
 
 _BEGIN: dict[type, Callable[[World, Any, int], None]] = {
-    scheduler.CreateNodes: _create_nodes,
-    scheduler.DropNodes: _drop_nodes,
-    scheduler.FailResize: _fail_resize,
-    scheduler.SettlePool: _settle_pool,
-    scheduler.ForgetPool: _forget_pool,
-    scheduler.BootNode: _boot_node,
-    scheduler.RunStartTask: _run_start_task,
-    scheduler.ShutdownNode: _shutdown_node,
-    scheduler.WipeNode: _wipe_node,
-    scheduler.HoldNode: _hold_node,
-    scheduler.RemoveNode: _remove_node,
-    scheduler.Assign: _assign,
-    scheduler.Refuse: _refuse,
-    scheduler.Hint: _hint,
-    scheduler.RunCoordination: _run_coordination,
-    scheduler.RunApplication: _run_application,
-    scheduler.EndScope: _end_scope,
-    scheduler.Preempt: _preempt,
-    scheduler.RunOnNode: _run_on_node,
-    scheduler.EndOnNode: _end_on_node,
-    scheduler.ReleaseJob: _release_job,
-    scheduler.MakeJob: _make_job,
-    scheduler.EndSchedule: _end_schedule,
-    scheduler.SettleSchedule: _settle_schedule,
-    scheduler.TimeUp: _time_up,
-    scheduler.SettleJob: _settle_job,
-    scheduler.EndJob: _end_job,
-}
+    scheduler.CreateNodes: _create_nodes, scheduler.DropNodes: _drop_nodes, scheduler.FailResize: _fail_resize,
+    scheduler.SettlePool: _settle_pool, scheduler.ForgetPool: _forget_pool, scheduler.BootNode: _boot_node,
+    scheduler.RunStartTask: _run_start_task, scheduler.ShutdownNode: _shutdown_node, scheduler.WipeNode: _wipe_node,
+    scheduler.HoldNode: _hold_node, scheduler.RemoveNode: _remove_node, scheduler.Assign: _assign,
+    scheduler.Refuse: _refuse, scheduler.Hint: _hint, scheduler.RunCoordination: _run_coordination,
+    scheduler.RunApplication: _run_application, scheduler.EndScope: _end_scope, scheduler.Preempt: _preempt,
+    scheduler.RunOnNode: _run_on_node, scheduler.EndOnNode: _end_on_node, scheduler.ReleaseJob: _release_job,
+    scheduler.MakeJob: _make_job, scheduler.EndSchedule: _end_schedule, scheduler.SettleSchedule: _settle_schedule,
+    scheduler.TimeUp: _time_up, scheduler.SettleJob: _settle_job, scheduler.EndJob: _end_job,
+}  # fmt: skip
 
 
 def node_of(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:

@@ -179,34 +179,10 @@ class EndJob(NamedTuple):
 
 
 Effect = (
-    CreateNodes
-    | DropNodes
-    | FailResize
-    | SettlePool
-    | ForgetPool
-    | BootNode
-    | RunStartTask
-    | ShutdownNode
-    | WipeNode
-    | HoldNode
-    | RemoveNode
-    | Assign
-    | Refuse
-    | Hint
-    | RunCoordination
-    | RunApplication
-    | EndScope
-    | Preempt
-    | RunOnNode
-    | EndOnNode
-    | ReleaseJob
-    | MakeJob
-    | EndSchedule
-    | SettleSchedule
-    | TimeUp
-    | SettleJob
-    | EndJob
-)
+    CreateNodes | DropNodes | FailResize | SettlePool | ForgetPool | BootNode | RunStartTask | ShutdownNode | WipeNode
+    | HoldNode | RemoveNode | Assign | Refuse | Hint | RunCoordination | RunApplication | EndScope | Preempt |
+    RunOnNode | EndOnNode | ReleaseJob | MakeJob | EndSchedule | SettleSchedule | TimeUp | SettleJob | EndJob
+)  # fmt: skip
 
 
 def due(world: World, changes: Touched) -> tuple[Effect, ...]:
@@ -459,7 +435,9 @@ def assignments(world: World, entry: PoolEntry) -> Iterator[Effect]:
     if not jobs:
         return
     free = Free(free_slots(entry))
-    yielding = _yielding(world, entry)
+    # The jobs of a pool whose tasks can be preempted
+    on_pool = world.jobs_of_pool.get(entry.key, {}).values()
+    yielding = [job for job in on_pool if job.record.spec.get("allowTaskPreemption") and (job.running or job.ready)]
     for rank in _ranks(entry, jobs):
         yield from _in_turns([_assign_job(world, entry, job, free) for job in rank])
         for job in rank if yielding else ():
@@ -569,12 +547,6 @@ def _could_have(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> bool
 
 
 # Who gives way -------------------------------------------------------------------------------------------------------
-
-
-def _yielding(world: World, entry: PoolEntry) -> list[JobEntry]:
-    """The jobs of a pool whose tasks can be preempted."""
-    on_pool = world.jobs_of_pool.get(entry.key, {}).values()
-    return [job for job in on_pool if job.record.spec.get("allowTaskPreemption") and (job.running or job.ready)]
 
 
 def _claims(entry: PoolEntry, job: JobEntry, yielding: list[JobEntry], free: Free) -> Iterator[Effect]:

@@ -233,10 +233,7 @@ class _Stop:
 
 
 async def _serve(
-    settings: Settings,
-    ready: Callable[[Status], None],
-    stop: _Stop,
-    open_machine: OpenMachine | None = None,
+    settings: Settings, ready: Callable[[Status], None], stop: _Stop, open_machine: OpenMachine | None = None
 ) -> None:
     """Serve until the end, and close everything that was opened."""
     # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.

@@ -2,93 +2,60 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 Table = Mapping[tuple[str, str], str]
 
-POOL: Table = {("active", "delete"): "deleting"}
 
-ALLOCATION: Table = {
-    ("steady", "resize"): "resizing",
-    ("resizing", "stop"): "stopping",
-    ("resizing", "settle"): "steady",
-    ("stopping", "settle"): "steady",
-    ("steady", "delete"): "resizing",
-    ("resizing", "delete"): "resizing",
-    ("stopping", "delete"): "resizing",
-}
+def _table(rows: str) -> Table:
+    """The table of rows `STATE...: EVENT -> NEXT STATE`. The states of a row may take several lines."""
+    table: dict[tuple[str, str], str] = {}
+    for states, event, after in re.findall(r"([\w\s]+): ([\w ]+) -> (\w+)", rows):
+        table |= dict.fromkeys(((state, event) for state in states.split()), after)
+    return table
 
-NODE: Table = {
-    ("creating", "boot"): "starting",
-    ("unknown", "boot"): "starting",
-    ("rebooting", "boot"): "starting",
-    ("preempted", "boot"): "starting",
-    ("reimaging", "boot"): "starting",
-    ("starting", "boot"): "starting",
-    ("deallocated", "start"): "starting",
-    ("deallocating", "down"): "deallocated",
-    **{
-        (state, "preempt"): "preempted"
-        for state in ("starting", "waitingforstarttask", "idle", "running", "offline", "starttaskfailed", "unknown")
-    },
-    ("starting", "up"): "waitingforstarttask",
-    ("waitingforstarttask", "ready"): "idle",
-    ("waitingforstarttask", "start task failed"): "starttaskfailed",
-    ("idle", "busy"): "running",
-    ("running", "free"): "idle",
-    **{
-        (state, "lost"): "unknown"
-        for state in ("starting", "waitingforstarttask", "idle", "running", "offline", "starttaskfailed")
-    },
-    **{
-        (state, event): passage
-        for event, passage in (("reboot", "rebooting"), ("reimage", "reimaging"), ("deallocate", "deallocating"))
-        for state in ("idle", "running", "starttaskfailed", "unusable", "offline", "waitingforstarttask")
-    },
-    **{
-        (state, "leave"): "leavingpool"
-        for state in (
-            "creating",
-            "starting",
-            "waitingforstarttask",
-            "idle",
-            "running",
-            "offline",
-            "starttaskfailed",
-            "unusable",
-            "unknown",
-            "rebooting",
-            "reimaging",
-            "deallocating",
-            "deallocated",
-            "preempted",
-        )
-    },
-    **{
-        (state, "unusable"): "unusable"
-        for state in ("creating", "starting", "rebooting", "reimaging", "unknown", "preempted")
-    },
-    ("idle", "offline"): "offline",
-    ("running", "offline"): "offline",
-    ("offline", "online"): "idle",
-}
 
-JOB: Table = {
-    ("active", "disable"): "disabling",
-    ("enabling", "disable"): "disabling",
-    ("disabling", "settle"): "disabled",
-    ("disabled", "enable"): "enabling",
-    ("disabling", "enable"): "enabling",
-    ("enabling", "settle"): "active",
-    ("terminating", "settle"): "completed",
-    ("disabling", "disable"): "disabling",
-    ("disabled", "disable"): "disabled",
-    **{(state, "terminate"): "terminating" for state in ("active", "disabling", "disabled", "enabling")},
-    **{
-        (state, "delete"): "deleting"
-        for state in ("active", "disabling", "disabled", "enabling", "terminating", "completed")
-    },
-}
+POOL = _table("active: delete -> deleting")
+
+ALLOCATION = _table("""
+    steady: resize -> resizing
+    resizing: stop -> stopping
+    resizing stopping: settle -> steady
+    steady resizing stopping: delete -> resizing
+""")
+
+NODE = _table("""
+    creating unknown rebooting preempted reimaging starting: boot -> starting
+    deallocated: start -> starting
+    deallocating: down -> deallocated
+    starting waitingforstarttask idle running offline starttaskfailed unknown: preempt -> preempted
+    starting: up -> waitingforstarttask
+    waitingforstarttask: ready -> idle
+    waitingforstarttask: start task failed -> starttaskfailed
+    idle: busy -> running
+    running: free -> idle
+    starting waitingforstarttask idle running offline starttaskfailed: lost -> unknown
+    idle running starttaskfailed unusable offline waitingforstarttask: reboot -> rebooting
+    idle running starttaskfailed unusable offline waitingforstarttask: reimage -> reimaging
+    idle running starttaskfailed unusable offline waitingforstarttask: deallocate -> deallocating
+    creating starting waitingforstarttask idle running offline starttaskfailed unusable unknown rebooting reimaging
+        deallocating deallocated preempted: leave -> leavingpool
+    creating starting rebooting reimaging unknown preempted: unusable -> unusable
+    idle running: offline -> offline
+    offline: online -> idle
+""")
+
+JOB = _table("""
+    active enabling disabling: disable -> disabling
+    disabling: settle -> disabled
+    disabled disabling: enable -> enabling
+    enabling: settle -> active
+    terminating: settle -> completed
+    disabled: disable -> disabled
+    active disabling disabled enabling: terminate -> terminating
+    active disabling disabled enabling terminating completed: delete -> deleting
+""")
 
 JOB_OVER: Mapping[str, str] = {
     "completed": "JobCompleted",
@@ -97,15 +64,13 @@ JOB_OVER: Mapping[str, str] = {
 }
 """The refusal of a change to a completed job."""
 
-SCHEDULE: Table = {
-    ("active", "disable"): "disabled",
-    ("disabled", "disable"): "disabled",
-    ("disabled", "enable"): "active",
-    ("active", "enable"): "active",
-    **{(state, "terminate"): "terminating" for state in ("active", "disabled")},
-    ("terminating", "settle"): "completed",
-    **{(state, "delete"): "deleting" for state in ("active", "disabled", "terminating", "completed")},
-}
+SCHEDULE = _table("""
+    active disabled: disable -> disabled
+    disabled active: enable -> active
+    active disabled: terminate -> terminating
+    terminating: settle -> completed
+    active disabled terminating completed: delete -> deleting
+""")
 
 SCHEDULE_OVER: Mapping[str, str] = {
     "completed": "JobScheduleCompleted",
@@ -114,47 +79,40 @@ SCHEDULE_OVER: Mapping[str, str] = {
 }
 """The refusal of a change to a completed job schedule."""
 
-TASK: Table = {
-    ("active", "assign"): "running",
-    ("active", "prepare"): "preparing",
-    ("preparing", "prepared"): "running",
-    ("active", "end"): "completed",
-    **{(state, "end"): "completed" for state in ("preparing", "running")},
-    **{(state, "return"): "active" for state in ("preparing", "running")},
-    ("completed", "reactivate"): "active",
-}
+TASK = _table("""
+    active: assign -> running
+    active: prepare -> preparing
+    preparing: prepared -> running
+    active preparing running: end -> completed
+    preparing running: return -> active
+    completed: reactivate -> active
+""")
 
 UNDER_WAY = ("preparing", "running")
 """A task's states while it has a node."""
 
-INSTANCE: Table = {
-    ("preparing", "prepared"): "assigned",
-    ("assigned", "coordinate"): "coordinating",
-    ("coordinating", "exit"): "coordinated",
-    ("assigned", "run"): "running",
-    ("coordinated", "run"): "running",
-    ("running", "exit"): "exited",
-    **{(phase, "end"): "ending" for phase in ("coordinating", "coordinated", "running", "exited")},
-    ("preparing", "end"): "ended",
-    ("assigned", "end"): "ended",
-    ("ending", "ended"): "ended",
-    **{
-        (phase, "lost"): "ended"
-        for phase in ("preparing", "assigned", "coordinating", "coordinated", "running", "exited", "ending")
-    },
-}
+INSTANCE = _table("""
+    preparing: prepared -> assigned
+    assigned: coordinate -> coordinating
+    coordinating: exit -> coordinated
+    assigned coordinated: run -> running
+    running: exit -> exited
+    coordinating coordinated running exited: end -> ending
+    preparing assigned: end -> ended
+    ending: ended -> ended
+    preparing assigned coordinating coordinated running exited ending: lost -> ended
+""")
 """One node's part in a task's run: it waits for the job's preparation of its node if necessary, then runs its commands
 (the coordination command, then on the primary the application command), then ends all background processes."""
 
-NODE_RUN: Table = {
-    ("due", "run"): "running",
-    ("running", "exit"): "exited",
-    ("running", "end"): "ending",
-    ("exited", "end"): "ending",
-    ("ending", "ended"): "ended",
-    **{(phase, "lost"): "lost" for phase in ("due", "running", "exited", "ending")},
-    **{(phase, "again"): "due" for phase in ("ended", "lost")},
-}
+NODE_RUN = _table("""
+    due: run -> running
+    running: exit -> exited
+    running exited: end -> ending
+    ending: ended -> ended
+    due running exited ending: lost -> lost
+    ended lost: again -> due
+""")
 """A preparation or release task on one node: the command, then the end of its background processes."""
 
 SUBTASK_STATE: Mapping[str, str] = {"preparing": "preparing", "assigned": "preparing", "ended": "completed"}

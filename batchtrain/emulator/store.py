@@ -193,8 +193,7 @@ class Store:
             self._database.execute("DELETE FROM task WHERE job = ? AND seq = ?", (int(change.owner), int(change.key)))
         else:
             self._database.execute(
-                "DELETE FROM record WHERE kind = ? AND owner = ? AND key = ?",
-                (change.kind, change.owner, change.key),
+                "DELETE FROM record WHERE kind = ? AND owner = ? AND key = ?", (change.kind, change.owner, change.key)
             )
 
     def clear(self) -> None:

@@ -7,16 +7,7 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.emulator import applications, documents, endings, lines, models, states, statistics, wire
-from batchtrain.emulator.checks import (
-    ID,
-    check_id,
-    check_identity,
-    check_output_files,
-    check_resource_files,
-    passwords,
-    scrub_registry,
-)
+from batchtrain.emulator import applications, checks, documents, endings, lines, models, states, statistics, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
@@ -105,14 +96,14 @@ def _open_job(world: World, job_id: str) -> JobEntry:
 
 def add(world: World, entry: JobEntry, document: Document, now: int) -> Task:
     """A new task from a document in canonical form. Raises Fault."""
-    task_id = check_id(document)
+    task_id = checks.check_id(document)
     if task_id.lower() in entry.tasks:
         raise Fault("TaskExists")
     for name, code in SPECIAL.items():
         if name in entry.record.spec and entry.record.spec[name]["id"].lower() == task_id.lower():
             raise Fault(code)
     registry = document.get("containerSettings", {}).get("registry")
-    logins = passwords([registry]) if registry else {}
+    logins = checks.passwords([registry]) if registry else {}
     spec = checked(world, entry.record.spec, document)
     gang = spec.get("multiInstanceSettings")
     constraints = spec["constraints"]
@@ -151,10 +142,10 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
     spec = {key: value for key, value in document.items() if key != "id"}
     if not spec["commandLine"].strip() and "containerSettings" not in spec:
         raise invalid_property("commandLine", "", "The command line cannot be empty.")
-    check_resource_files(spec.get("resourceFiles", []), "resourceFiles")
-    check_output_files(spec.get("outputFiles", []), "outputFiles")
-    check_identity(spec, "userIdentity")
-    scrub_registry(spec)
+    checks.check_resource_files(spec.get("resourceFiles", []), "resourceFiles")
+    checks.check_output_files(spec.get("outputFiles", []), "outputFiles")
+    checks.check_identity(spec, "userIdentity")
+    checks.scrub_registry(spec)
     spec.setdefault("userIdentity", IDENTITY)
     spec["constraints"] = constraints_of(job_spec, spec.get("constraints"))
     if spec.setdefault("requiredSlots", 1) < 1:
@@ -196,7 +187,7 @@ def _check_gang(spec: Document) -> None:
         reason = "A multi-instance task takes one slot of each node."
         raise invalid_property("requiredSlots", spec["requiredSlots"], reason)
     path = "multiInstanceSettings/commonResourceFiles"
-    check_resource_files(settings.get("commonResourceFiles", []), path)
+    checks.check_resource_files(settings.get("commonResourceFiles", []), path)
 
 
 def _check_dependencies(job_spec: Document, depends: Document) -> None:
@@ -206,7 +197,7 @@ def _check_dependencies(job_spec: Document, depends: Document) -> None:
     if sum(map(len, ids)) > DEPENDENCY_CHARACTERS:
         raise Fault("TaskDependencyListTooLong", MaxLimit=str(DEPENDENCY_CHARACTERS))
     for task_id in ids:
-        if not ID.fullmatch(task_id):
+        if not checks.ID.fullmatch(task_id):
             raise invalid_property("dependsOn/taskIds", task_id, "This is no task id.")
     for span in depends.get("taskIdRanges", []):
         if not 0 <= span["start"] <= span["end"]:

@@ -182,18 +182,9 @@ def error_document(fault: Fault, base: str, request_id: str, now: int) -> dict[s
 # The shared key ------------------------------------------------------------------------------------------------------
 
 _SIGNED_HEADERS = (
-    "content-encoding",
-    "content-language",
-    "content-length",
-    "content-md5",
-    "content-type",
-    "date",
-    "if-modified-since",
-    "if-match",
-    "if-none-match",
-    "if-unmodified-since",
-    "range",
-)
+    "content-encoding", "content-language", "content-length", "content-md5", "content-type", "date",
+    "if-modified-since", "if-match", "if-none-match", "if-unmodified-since", "range",
+)  # fmt: skip
 
 
 def string_to_sign(method: str, raw_path: str, query: str, headers: Mapping[str, str], account: str) -> str:

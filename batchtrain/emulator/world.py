@@ -14,26 +14,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.emulator import states, wire
+from batchtrain.emulator import records, states, wire
 from batchtrain.emulator.autoscale_samples import Load, Numbers
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.injection import Injections
 from batchtrain.emulator.interface import Size
 from batchtrain.emulator.pace import PACES, Pace
-from batchtrain.emulator.records import (
-    Document,
-    Job,
-    JobNode,
-    JobSchedule,
-    Met,
-    Node,
-    Pool,
-    Record,
-    Task,
-    TaskFacts,
-    Usage,
-)
 from batchtrain.emulator.task_table import Shelf
 
 FIRST_HOST = 4
@@ -80,7 +67,7 @@ class Change(NamedTuple):
     kind: str
     owner: str
     key: str
-    record: Record | None
+    record: records.Record | None
 
 
 class Deadline(NamedTuple):
@@ -100,10 +87,10 @@ class Touched(NamedTuple):
 
     pools: tuple[str, ...]
     jobs: tuple[str, ...]
-    tasks: tuple[Task, ...]
+    tasks: tuple[records.Task, ...]
     expired: tuple[Deadline, ...]
     schedules: tuple[str, ...] = ()
-    job_nodes: tuple[JobNode, ...] = ()
+    job_nodes: tuple[records.JobNode, ...] = ()
     now: int = 0
 
 
@@ -132,7 +119,7 @@ class World:
         self.jobs: dict[str, JobEntry] = {}
         self.schedules: dict[str, ScheduleEntry] = {}
         self.schedule_of: dict[int, ScheduleEntry] = {}
-        self.jobs_of_node: dict[str, dict[int, JobNode]] = {}
+        self.jobs_of_node: dict[str, dict[int, records.JobNode]] = {}
         """By node id and job number: the preparation and release tasks there."""
         self.jobs_of_pool: dict[str, dict[str, JobEntry]] = {}
         self.pool_of_node: dict[str, PoolEntry] = {}
@@ -142,7 +129,7 @@ class World:
         self.rubbish: list[tuple[str, str]] = []
         """Directories to delete: a node's root and a path below it."""
         self.log_uploads: list[LogUpload] = []
-        self.usage: dict[tuple[str, str], Usage] = {}
+        self.usage: dict[tuple[str, str], records.Usage] = {}
         """By pool id and VM size: the hours of deleted nodes."""
         self._on_disk: set[str] = set()
         """Pools whose nodes keep files."""
@@ -154,9 +141,9 @@ class World:
         self._deadlines: list[Deadline] = []
         self._pools: dict[str, None] = {}
         self._jobs: dict[str, None] = {}
-        self._tasks: dict[Task, None] = {}
+        self._tasks: dict[records.Task, None] = {}
         self._schedules: dict[str, None] = {}
-        self._job_nodes: dict[JobNode, None] = {}
+        self._job_nodes: dict[records.JobNode, None] = {}
 
     # Finding -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +157,7 @@ class World:
             return entry
         raise Fault("PoolNotFound")
 
-    def node(self, pool_id: str, node_id: str) -> tuple[PoolEntry, Node]:
+    def node(self, pool_id: str, node_id: str) -> tuple[PoolEntry, records.Node]:
         """The pool and its node, or Fault 404."""
         entry = self.pool(pool_id)
         if node := entry.nodes.get(node_id.lower()):
@@ -189,7 +176,7 @@ class World:
             return entry
         raise Fault("JobScheduleNotFound")
 
-    def task(self, job_id: str, task_id: str) -> tuple[JobEntry, Task]:
+    def task(self, job_id: str, task_id: str) -> tuple[JobEntry, records.Task]:
         """The job and its task, or Fault 404."""
         entry = self.job(job_id)
         if task := entry.tasks.get(task_id.lower()):
@@ -224,7 +211,7 @@ class World:
             if low not in (0, 255) and f"{high}.{low}" not in used_addresses:
                 yield f"127.{self.network}.{high}.{low}"
 
-    def add_pool(self, pool: Pool) -> PoolEntry:
+    def add_pool(self, pool: records.Pool) -> PoolEntry:
         entry = self._index_pool(pool)
         self.save_pool(entry)
         return entry
@@ -233,17 +220,17 @@ class World:
         del self.pools[entry.key]
         self._change("pool", "", entry.key, None)
 
-    def add_node(self, entry: PoolEntry, node: Node) -> None:
+    def add_node(self, entry: PoolEntry, node: records.Node) -> None:
         self._index_node(entry, node)
         self.save_node(node)
 
-    def drop_node(self, entry: PoolEntry, node: Node) -> None:
+    def drop_node(self, entry: PoolEntry, node: records.Node) -> None:
         self.forget_preparations(node.id)
         del entry.nodes[node.id], entry.running[node.id], self.pool_of_node[node.id]
         self._change("node", entry.key, node.id, None)
         self.touch_pool(entry.key)
 
-    def add_job(self, job: Job) -> JobEntry:
+    def add_job(self, job: records.Job) -> JobEntry:
         entry = self._index_job(job)
         self.save_job(entry)
         return entry
@@ -265,7 +252,7 @@ class World:
         self._change("job", "", entry.key, None)
         self._change("tasks", str(entry.record.seq), "", None)
 
-    def add_schedule(self, schedule: JobSchedule) -> ScheduleEntry:
+    def add_schedule(self, schedule: records.JobSchedule) -> ScheduleEntry:
         entry = self._index_schedule(schedule)
         self.save_schedule(entry)
         return entry
@@ -274,7 +261,7 @@ class World:
         del self.schedules[entry.key], self.schedule_of[entry.record.seq]
         self._change("schedule", "", entry.key, None)
 
-    def add_job_node(self, entry: JobEntry, job_node: JobNode) -> None:
+    def add_job_node(self, entry: JobEntry, job_node: records.JobNode) -> None:
         self._index_job_node(entry, job_node)
         self.save_job_node(job_node)
 
@@ -286,18 +273,18 @@ class World:
             self._change("jobnode", str(seq), job_node.id, None)
             self.touch_job(entry.key)
 
-    def move_job(self, entry: JobEntry, spec: Document) -> None:
+    def move_job(self, entry: JobEntry, spec: records.Document) -> None:
         """Give a job another specification, possibly with another pool."""
         self.jobs_of_pool.get(entry.pool_key, {}).pop(entry.key, None)
         entry.record.spec = spec
         self.jobs_of_pool.setdefault(entry.pool_key, {})[entry.key] = entry
 
-    def add_task(self, entry: JobEntry, task: Task) -> None:
+    def add_task(self, entry: JobEntry, task: records.Task) -> None:
         _index_task(entry, task)
         self.shelf.use(task)
         self._note_task(task)
 
-    def drop_task(self, entry: JobEntry, task: Task) -> None:
+    def drop_task(self, entry: JobEntry, task: records.Task) -> None:
         self._tasks[task] = None
         entry.tasks.drop(task)
         self._keep_met(entry, task)
@@ -308,10 +295,10 @@ class World:
         self._change("task", str(entry.record.seq), str(task.seq), None)
         self.touch_job(entry.key)
 
-    def _keep_met(self, entry: JobEntry, task: Task) -> None:
+    def _keep_met(self, entry: JobEntry, task: records.Task) -> None:
         """A satisfied dependency stays satisfied, also after a restart."""
         if task.satisfies and entry.record.spec.get("usesTaskDependencies"):
-            met = Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
+            met = records.Met(id=dependency_key(task.id), seq=task.seq, state="", state_time=0, job=task.job)
             entry.met.append(met.id)
             self._change("met", str(task.job), met.id, met)
 
@@ -326,19 +313,19 @@ class World:
 
     # Changing ------------------------------------------------------------------------------------------------------
 
-    def move(self, record: Record, table: states.Table, event: str, now: int) -> None:
+    def move(self, record: records.Record, table: states.Table, event: str, now: int) -> None:
         """One transition of a life cycle."""
         previous, record.state = record.state, states.after(table, record.state, event)
         if record.state != previous:
             record.previous, record.previous_time = previous, record.state_time
             record.state_time = now
 
-    def stamp(self, record: Record, now: int) -> None:
+    def stamp(self, record: records.Record, now: int) -> None:
         """A change by the user: it gets a new ETag, unlike the service's own transitions."""
         self._last_tag = max(now, self._last_tag + 1)
         record.modified, record.etag = now, wire.etag(self._last_tag)
 
-    def set_task_state(self, entry: JobEntry, task: Task, event: str, now: int, result: str = "") -> None:
+    def set_task_state(self, entry: JobEntry, task: records.Task, event: str, now: int, result: str = "") -> None:
         """One transition of a task; updates the job's counts."""
         entry.count(task, -1)
         self.move(task, states.TASK, event, now)
@@ -349,13 +336,13 @@ class World:
         self._change("pool", "", entry.key, entry.record)
         self.touch_pool(entry.key)
 
-    def save_node(self, node: Node) -> None:
+    def save_node(self, node: records.Node) -> None:
         self._change("node", node.pool, node.id, node)
         self.touch_pool(node.pool)
         for seq in self.jobs_of_node.get(node.id, ()):
             self.touch_job(self.job_of[seq].key)
 
-    def save_usage(self, usage: Usage) -> None:
+    def save_usage(self, usage: records.Usage) -> None:
         self.usage[usage.id, usage.vm_size] = usage
         self._change("usage", usage.id, usage.vm_size, usage)
 
@@ -367,13 +354,13 @@ class World:
         self._change("schedule", "", entry.key, entry.record)
         self.touch_schedule(entry.key)
 
-    def save_job_node(self, job_node: JobNode) -> None:
+    def save_job_node(self, job_node: records.JobNode) -> None:
         """Store it, unless its node or job is deleted."""
         if self.jobs_of_node.get(job_node.id, {}).get(job_node.job) is job_node:
             self._change("jobnode", str(job_node.job), job_node.id, job_node)
             self._job_nodes[job_node] = None
 
-    def save_task(self, task: Task) -> None:
+    def save_task(self, task: records.Task) -> None:
         """Store a task, unless it was deleted while its run was ending."""
         entry = self.job_of.get(task.job)
         if entry is None or not entry.tasks.has(task):
@@ -381,11 +368,11 @@ class World:
         entry.tasks.change(task)
         self._note_task(task)
 
-    def _note_task(self, task: Task) -> None:
+    def _note_task(self, task: records.Task) -> None:
         self._change("task", str(task.job), str(task.seq), task)
         self._tasks[task] = None
 
-    def _change(self, kind: str, owner: str, key: str, record: Record | None) -> None:
+    def _change(self, kind: str, owner: str, key: str, record: records.Record | None) -> None:
         where = (kind, owner, key)
         self._changes.pop(where, None)
         self._changes[where] = Change(kind, owner, key, record)
@@ -426,7 +413,7 @@ class World:
     def touch_schedule(self, key: str) -> None:
         self._schedules[key] = None
 
-    def touch_task(self, task: Task) -> None:
+    def touch_task(self, task: records.Task) -> None:
         self._tasks[task] = None
 
     def add_deadline(self, deadline: Deadline) -> None:
@@ -472,7 +459,7 @@ class World:
         orphans = []
         for change in changes:
             record = change.record
-            if isinstance(record, TaskFacts) and record.job in self.job_of:  # most of all records
+            if isinstance(record, records.TaskFacts) and record.job in self.job_of:  # most of all records
                 self._restore_task(self.job_of[record.job], record)
             elif self._is_orphan(record):
                 orphans.append(change)
@@ -491,35 +478,35 @@ class World:
             self.touch_job(key)
         return orphans
 
-    def _restore_other(self, record: Record | None) -> None:
+    def _restore_other(self, record: records.Record | None) -> None:
         match record:
-            case Pool():
+            case records.Pool():
                 if not self._index_pool(record).simulated:
                     self._on_disk.add(record.id.lower())
-            case Usage():
+            case records.Usage():
                 self.usage[record.id, record.vm_size] = record
-            case Node():
+            case records.Node():
                 self._index_node(self.pools[record.pool], record)
-            case JobSchedule():
+            case records.JobSchedule():
                 self._index_schedule(record)
-            case Job():
+            case records.Job():
                 self._index_job(record)
-            case JobNode():
+            case records.JobNode():
                 self._index_job_node(self.job_of[record.job], record)
-            case Met():
+            case records.Met():
                 self.job_of[record.job].met.append(record.id)
 
-    def _is_orphan(self, record: Record | None) -> bool:
+    def _is_orphan(self, record: records.Record | None) -> bool:
         match record:
-            case Node():
+            case records.Node():
                 return record.pool not in self.pools
-            case JobNode():
+            case records.JobNode():
                 return record.job not in self.job_of or record.id not in self.pool_of_node
-            case TaskFacts() | Met():
+            case records.TaskFacts() | records.Met():
                 return record.job not in self.job_of
         return False
 
-    def _index_pool(self, pool: Pool) -> PoolEntry:
+    def _index_pool(self, pool: records.Pool) -> PoolEntry:
         entry = self.pools[pool.id.lower()] = PoolEntry(pool)
         if pool.autoscale_next:
             self.add_deadline(Deadline(pool.autoscale_next, pool.seq, "autoscale", entry.key))
@@ -527,7 +514,7 @@ class World:
             self.add_deadline(Deadline(resize_end(pool), pool.seq, "resize", entry.key))
         return entry
 
-    def _index_node(self, entry: PoolEntry, node: Node) -> None:
+    def _index_node(self, entry: PoolEntry, node: records.Node) -> None:
         entry.nodes[node.id], entry.running[node.id] = node, {}
         self.pool_of_node[node.id] = entry
         if 0 < node.not_before < wire.FOREVER:
@@ -535,7 +522,7 @@ class World:
         for expiry in node.users.values():
             self.add_deadline(Deadline(expiry, node.seq, "user", node.id))
 
-    def _index_job(self, job: Job) -> JobEntry:
+    def _index_job(self, job: records.Job) -> JobEntry:
         entry = self.jobs[job.id.lower()] = self.job_of[job.seq] = JobEntry(job, self.shelf)
         self.jobs_of_pool.setdefault(entry.pool_key, {})[entry.key] = entry
         if schedule := self.schedule_of.get(job.schedule):
@@ -544,17 +531,17 @@ class World:
             self.add_deadline(Deadline(job.created + wall, job.seq, "job", entry.key))
         return entry
 
-    def _index_schedule(self, schedule: JobSchedule) -> ScheduleEntry:
+    def _index_schedule(self, schedule: records.JobSchedule) -> ScheduleEntry:
         entry = self.schedules[schedule.id.lower()] = self.schedule_of[schedule.seq] = ScheduleEntry(schedule)
         return entry
 
-    def _index_job_node(self, entry: JobEntry, job_node: JobNode) -> None:
+    def _index_job_node(self, entry: JobEntry, job_node: records.JobNode) -> None:
         entry.nodes[job_node.id] = job_node
         self.jobs_of_node.setdefault(job_node.id, {})[job_node.job] = job_node
 
-    def _restore_task(self, entry: JobEntry, task: TaskFacts) -> None:
+    def _restore_task(self, entry: JobEntry, task: records.TaskFacts) -> None:
         _index_task(entry, task)
-        if isinstance(task, Task):
+        if isinstance(task, records.Task):
             self.shelf.use(task)
         dependent = entry.record.spec.get("usesTaskDependencies", False)
         if task.satisfies and dependent:
@@ -565,7 +552,7 @@ class World:
             entry.to_recover.append(task.seq)
 
 
-def _index_task(entry: JobEntry, task: TaskFacts) -> None:
+def _index_task(entry: JobEntry, task: records.TaskFacts) -> None:
     entry.gangs = entry.gangs or task.gang > 0
     entry.tasks.add(task)
     entry.count(task, +1)
@@ -605,12 +592,12 @@ def _numbers(entry: PoolEntry, jobs: Iterable[JobEntry], load: Load) -> Numbers:
     )
 
 
-def resize_end(pool: Pool) -> int:
+def resize_end(pool: records.Pool) -> int:
     """When a running resize exceeds its timeout."""
     return pool.allocation_time + wire.parse_duration(pool.spec["resizeTimeout"])
 
 
-def job_wall_clock(job: Job) -> int:
+def job_wall_clock(job: records.Job) -> int:
     """The job's maximum wall clock time in ticks; 0 for no limit."""
     text = job.spec.get("constraints", {}).get("maxWallClockTime", wire.INFINITE)
     ticks = wire.parse_duration(text)
@@ -622,7 +609,7 @@ def dependency_key(task_id: str) -> str:
     return str(int(task_id)) if task_id.isascii() and task_id.isdigit() else task_id.lower()
 
 
-def task_document(task: Task) -> Document:
+def task_document(task: records.Task) -> records.Document:
     """The client's document of a task."""
-    document: Document = msgspec.json.decode(task.spec)
+    document: records.Document = msgspec.json.decode(task.spec)
     return document

@@ -17,10 +17,7 @@ class DeepSpeedBlock(Torch, frozen=True, kw_only=True):
 
     backend: Annotated[
         Literal["auto", "nccl", "gloo", "ccl"],
-        says(
-            "Value of BATCHTRAIN_BACKEND; `auto` is nccl on GPUs, gloo without.",
-            "batchtrain: BATCHTRAIN_BACKEND",
-        ),
+        says("Value of BATCHTRAIN_BACKEND; `auto` is nccl on GPUs, gloo without.", "batchtrain: BATCHTRAIN_BACKEND"),
     ] = "auto"
     accelerator: Annotated[
         Literal["auto", "cuda", "cpu", "xpu", "hpu"],

@@ -100,17 +100,11 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
     ] = 0
     min_instances: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        says(
-            "Minimum number of nodes for torchrun (elastic). Default: all nodes.",
-            "batchtrain: torchrun --nnodes",
-        ),
+        says("Minimum number of nodes for torchrun (elastic). Default: all nodes.", "batchtrain: torchrun --nnodes"),
     ] = None
     backend: Annotated[
         Literal["auto", "nccl", "gloo", "mpi", "ucc"],
-        says(
-            "Value of BATCHTRAIN_BACKEND; `auto` is nccl on GPUs, gloo without.",
-            "batchtrain: BATCHTRAIN_BACKEND",
-        ),
+        says("Value of BATCHTRAIN_BACKEND; `auto` is nccl on GPUs, gloo without.", "batchtrain: BATCHTRAIN_BACKEND"),
     ] = "auto"
 
     name: ClassVar[str] = "pytorch"

@@ -59,8 +59,7 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
     parameter_servers: Annotated[
         Annotated[int, Meta(ge=0, le=100_000)] | None,
         says(
-            "Parameter servers of all nodes together, on CPUs. Default: one per node.",
-            "batchtrain: launch (role `ps`)",
+            "Parameter servers of all nodes together, on CPUs. Default: one per node.", "batchtrain: launch (role `ps`)"
         ),
     ] = None
     chief_name: Annotated[

@@ -25,6 +25,7 @@ from batchtrain.frameworks.base import Nodes
 from batchtrain.frameworks.mpi import MpiBlock
 from batchtrain.frameworks.pytorch import PyTorchBlock
 from batchtrain.functions.serialization import travelling
+from batchtrain.functions.this_python import image_of_this_python
 from batchtrain.runs.finished import Result
 from batchtrain.runtime import call_function
 from batchtrain.runtime.call_function import pack
@@ -60,7 +61,8 @@ def gang(
     MASTER_ADDR and MASTER_PORT are set as for PyTorch, unless `distribution` says otherwise.
 
     The source of the function travels, with the functions, constants and local modules that it uses; installed
-    packages come from the image. Arguments and values are JSON and numpy arrays.
+    packages come from the image. Arguments and values are JSON and numpy arrays. On the emulator, the environment of a
+    recipe's image is made once more if it has another Python than this one.
 
     nodes, processes_per_node: the size of the gang. image: the container image; without one, the emulator runs this
     Python, and Azure the python3 of the node. compute: a VM size, or the id of a pool. local: on the emulator, as for
@@ -78,18 +80,22 @@ def gang(
             with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
                 write(Path(folder), function, args, kwargs, unpickle=unpickle)
                 where = client or connect(local=local)
-                environment = own_environment(where.account) if image is None else None
+                if image is None:
+                    environment = own_environment(where.account)
+                else:
+                    environment = image_of_this_python(where.account, image, where.say)
                 recipe = command(
                     "python3 -u call_function.py",
                     name=_id(function),
                     source=folder,
-                    image=image or environment,
+                    image=environment,
                     instances=nodes,
                     distribution=distribution or PyTorchBlock(processes_per_node=processes_per_node),
                     compute=compute,
                     environment_variables=environment_variables,
                     timeout=timeout,
                     ignore=ignore,
+                    local=where.account.emulated,
                 )
                 size = nodes * processes_per_node if distribution is None else None
                 return read(where.run(_fetching_all(recipe), check=False), unpickle=unpickle, size=size)

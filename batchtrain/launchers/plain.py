@@ -8,11 +8,7 @@ from batchtrain.launchers.launch import Launch
 
 
 def launch(
-    command: str,
-    shape: Shape,
-    *,
-    pre_execution_command: str | None = None,
-    coordination_command: str | None = None,
+    command: str, shape: Shape, *, pre_execution_command: str | None = None, coordination_command: str | None = None
 ) -> Launch:
     """Runs the command once, on the only node or on the primary, with its text unchanged.
 

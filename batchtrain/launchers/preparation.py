@@ -414,3 +414,21 @@ def _case(pattern: str) -> str:
     """A pattern for `case`, with nothing in it that the shell would take for anything else."""
     parts = re.split(r"(\*|\?|\[[^\]]+\])", pattern)
     return "".join(part if number % 2 else shell.word(part) for number, part in enumerate(parts) if part) or "''"
+
+
+# --- data, to its place: Batch downloads the files of a task only below its working directory -----------------------
+
+
+def moves(items: tuple[Moved, ...]) -> str:
+    """The lines that move the data; every user of the node may read it."""
+    if not items:
+        return ""
+    return shell.block("Input data, to where it belongs:", *(_move(item) for item in items))
+
+
+def _move(item: Moved) -> str:
+    source, target = shell.word(item.source), path_word(item.destination)
+    act = f"cp -a {source}/. {target}/" if item.selected is None else selection(item)
+    return (
+        f"[ ! -d {source} ] || {{ chmod -R a+rX {source} && mkdir -p {target} && {act} && rm -rf {source}; }} || exit 1"
+    )

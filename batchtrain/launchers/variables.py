@@ -22,13 +22,7 @@ UNBUFFERED = Variable(
 TOPOLOGY = "/opt/microsoft/{}/topo.xml"
 TOPOLOGY_FOLDER = "/opt/microsoft"
 """A directory that a container needs: the file is a link to one above its folder (azhpc-images: customizations)."""
-TOPOLOGIES = {
-    "NDv2": "ndv2",
-    "ND A100 v4": "ndv4",
-    "NDm A100 v4": "ndv4",
-    "ND H100 v5": "ndv5",
-    "ND H200 v5": "ndv5",
-}
+TOPOLOGIES = {"NDv2": "ndv2", "ND A100 v4": "ndv4", "NDm A100 v4": "ndv4", "ND H100 v5": "ndv5", "ND H200 v5": "ndv5"}
 """Families whose GPUs and cards a file of the HPC images describes to NCCL, because a virtual machine hides them."""
 RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
 OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
@@ -78,10 +72,7 @@ def of_ucx(shape: Shape) -> tuple[Variable, ...]:
         return ()
     cards = "active InfiniBand ports, found on the node; UCX would try the Ethernet cards as well"
     key = "the partition that the nodes share, where it is not the default one"
-    return (
-        Variable("UCX_NET_DEVICES", AUTO, cards, "ucx-cards"),
-        Variable("UCX_IB_PKEY", AUTO, key, "ucx-cards"),
-    )
+    return (Variable("UCX_NET_DEVICES", AUTO, cards, "ucx-cards"), Variable("UCX_IB_PKEY", AUTO, key, "ucx-cards"))
 
 
 NOTES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,31 +13,13 @@ from batchtrain.records import Point
 COUNTERS = {"step": "step", "global_step": "step", "iteration": "step", "batch": "step", "epoch": "epoch"}
 """Keys of a JSON line that give its position, with the name of the counter."""
 UNITS = {
-    "images_per_second": "images/s",
-    "total_images_per_second": "images/s",
-    "samples_per_second": "samples/s",
-    "total_samples_per_second": "samples/s",
-    "tokens_per_second": "tokens/s",
-    "iterations_per_second": "iterations/s",
-    "results.throughput": "images/s",
-    "results.time": "ms",
-    "error_percent": "%",
-    "acc1": "%",
-    "acc5": "%",
-    "mfu": "%",
-    "step_ms": "ms",
-    "step_time": "s",
-    "time_cost": "s",
-    "batch_seconds": "s",
-    "busbw": "GB/s",
-    "average_busbw": "GB/s",
-    "cpu_percent": "%",
-    "gpu_percent": "%",
-    "memory_gib": "GiB",
-    "gpu_memory_gib": "GiB",
-    "network_in_mb": "MB/s",
+    "images_per_second": "images/s", "total_images_per_second": "images/s", "samples_per_second": "samples/s",
+    "total_samples_per_second": "samples/s", "tokens_per_second": "tokens/s", "iterations_per_second": "iterations/s",
+    "results.throughput": "images/s", "results.time": "ms", "error_percent": "%", "acc1": "%", "acc5": "%", "mfu": "%",
+    "step_ms": "ms", "step_time": "s", "time_cost": "s", "batch_seconds": "s", "busbw": "GB/s", "average_busbw": "GB/s",
+    "cpu_percent": "%", "gpu_percent": "%", "memory_gib": "GiB", "gpu_memory_gib": "GiB", "network_in_mb": "MB/s",
     "network_out_mb": "MB/s",
-}
+}  # fmt: skip
 _FIELDS = {**COUNTERS, "t": "t", "rank": "rank", "node": "node"}
 _RECORDED_FIELDS = {**_FIELDS, "attempt": "attempt"}
 _WHOLE = frozenset({"step", "rank", "attempt"})
@@ -56,11 +37,7 @@ def of_json(line: str | bytes, rank: int | None = None, *, recorded: bool = Fals
         document = json.loads(line)  # Python writes NaN and Infinity, which are not valid JSON
     if not isinstance(document, dict):
         raise ValueError("it is not a JSON object")
-    point = _point(document, _RECORDED_FIELDS if recorded else _FIELDS)
-    return point if point.rank is not None or point.node else point._replace(rank=rank)
-
-
-def _point(document: Mapping[str, Any], names: Mapping[str, str]) -> Point:
+    names = _RECORDED_FIELDS if recorded else _FIELDS
     fields: dict[str, Any] = {}
     values: dict[str, float | None] = {}
     for name, value in document.items():
@@ -71,7 +48,8 @@ def _point(document: Mapping[str, Any], names: Mapping[str, str]) -> Point:
             values[name] = None if value is None else finite(value)
     if not values:
         raise ValueError("it has no number")
-    return Point(values, **fields)
+    point = Point(values, **fields)
+    return point if point.rank is not None or point.node else point._replace(rank=rank)
 
 
 def _fits(field: str, value: Any) -> bool:

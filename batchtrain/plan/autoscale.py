@@ -67,7 +67,13 @@ def formula_of(scenario: Scenario, count: VmCount, tasks_per_node: int = 1) -> s
     """
     for path, message in faults(scenario, count):
         raise PlanError(f"pool_specification.autoscale.scenario.{dotted(path)}: {message}")
-    limits = _limits(scenario, count)
+    most = scenario.maximum_vm_count
+    limits = _Limits(
+        count.dedicated,
+        most_of(count.dedicated, most.dedicated),
+        count.low_priority,
+        most_of(count.low_priority, most.low_priority),
+    )
     body = _by_tasks(scenario, tasks_per_node) if scenario.name in TASKS else _by_time(scenario)
     lines = [
         f"// {scenario.name}: {_ABOUT[scenario.name]}",
@@ -112,16 +118,6 @@ class _Limits(NamedTuple):
             f"minSpot = {self.least_spot};",
             f"maxSpot = {_most(self.most_spot)}",
         ]
-
-
-def _limits(scenario: Scenario, count: VmCount) -> _Limits:
-    most = scenario.maximum_vm_count
-    return _Limits(
-        count.dedicated,
-        most_of(count.dedicated, most.dedicated),
-        count.low_priority,
-        most_of(count.low_priority, most.low_priority),
-    )
 
 
 def _most(limit: int | None) -> str:

@@ -45,7 +45,9 @@ def canonical(value: Any, default: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return dict(_object(value, default if isinstance(default, dict) else {})) or None
     if isinstance(value, (list, tuple)):
-        return _list(value, key) or None
+        items = [canonical(item, None) for item in value]
+        name = UNORDERED.get(key)
+        return (sorted(items, key=lambda item: str(item.get(name, ""))) if name else items) or None
     if default is not None and same(value, default, key):
         return None
     if not isinstance(value, str):
@@ -62,9 +64,3 @@ def _object(value: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[t
         item_form = canonical(item, defaults.get(name), name)
         if item_form is not None:
             yield name, item_form
-
-
-def _list(value: list[Any] | tuple[Any, ...], key: str) -> list[Any]:
-    items = [canonical(item, None) for item in value]
-    name = UNORDERED.get(key)
-    return sorted(items, key=lambda item: str(item.get(name, ""))) if name else items

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 
 from batchtrain.config import task_resources
-from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task
+from batchtrain.config.types import JobManager, JobPreparation, JobRelease, Task, UserIdentity
 from batchtrain.frameworks.base import Fabric, Nodes, Shape, Variable
 from batchtrain.launchers import variables
 from batchtrain.launchers.launch import Implicit
-from batchtrain.plan import image, user_identity, wire
+from batchtrain.plan import image, wire
 from batchtrain.plan.frame import Frame, either
 from batchtrain.plan.volumes import binds
 
@@ -31,7 +31,7 @@ def settings(frame: Frame, task: Task, shape: Shape) -> tuple[wire.ContainerSett
         *(f"--publish={shlex.quote(port)}" for port in task.ports),
         *(f"--label={shlex.quote(label)}" for label in task.labels),
         *((f"--entrypoint={shlex.quote(task.entrypoint)}",) if task.entrypoint is not None else ()),
-        *user_identity.in_container(either(task.user_identity, frame.job.user_identity)),
+        *_user_in_container(either(task.user_identity, frame.job.user_identity)),
         *(f"-v {bind.quoted}" for bind in binds(frame, task)),
         *key,
         *devices,
@@ -51,7 +51,7 @@ def of_a_job(part: JobManager | JobPreparation | JobRelease) -> wire.ContainerSe
     """The container of a task that belongs to a job. Returns None if it runs on the host."""
     if part.docker_image is None:
         return None
-    options = (*user_identity.in_container(part.user_identity), *part.additional_docker_run_options)
+    options = (*_user_in_container(part.user_identity), *part.additional_docker_run_options)
     return wire.ContainerSettings(
         image_name=part.docker_image,
         container_run_options=" ".join(options) or None,
@@ -138,3 +138,22 @@ def _mounts(frame: Frame, task: Task) -> tuple[wire.BindMount, ...]:
         return tuple(wire.BindMount(source=mount.source, is_read_only=mount.read_only) for mount in task.bind_mounts)
     task_only = either(task.restrict_default_bind_mounts, frame.job.restrict_default_bind_mounts)
     return (wire.BindMount(source="Task"),) if task_only else ()
+
+
+def user_of(identity: UserIdentity | None) -> wire.UserIdentity | None:
+    """A user of the pool by name, an automatic one, or the pool's administrator; None by default."""
+    if identity is None:
+        return None
+    if identity.username is not None:
+        return wire.UserIdentity(username=identity.username)
+    if identity.auto_user is not None:
+        automatic = wire.AutoUser(scope=identity.auto_user.scope, elevation_level=identity.auto_user.elevation_level)
+        return wire.UserIdentity(auto_user=automatic)
+    return wire.POOL_ADMIN if identity.default_pool_admin else None
+
+
+def _user_in_container(identity: UserIdentity | None) -> tuple[str, ...]:
+    """The container engine's option for a user id and a group id."""
+    if identity is None or identity.specific_user is None:
+        return ()
+    return (f"--user={identity.specific_user.uid}:{identity.specific_user.gid}",)

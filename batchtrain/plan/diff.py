@@ -340,18 +340,14 @@ def _values(before: Any, after: Any, default: Any, path: str, key: str) -> Itera
         return
     before, after = (default if value is None else value for value in (before, after))
     if isinstance(before, (list, tuple)) or isinstance(after, (list, tuple)):
-        yield from _lists(before or (), after or (), path, key)
+        name = UNORDERED.get(key)
+        old, new = _by_name(before or (), name), _by_name(after or (), name)
+        for name in OWN:
+            old.pop(name, None)
+        for item in dict.fromkeys((*new, *old)):
+            yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
     elif not same(before, after, key):
         yield path, before, after
-
-
-def _lists(before: Iterable[Any], after: Iterable[Any], path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
-    name = UNORDERED.get(key)
-    old, new = _by_name(before, name), _by_name(after, name)
-    for name in OWN:
-        old.pop(name, None)
-    for item in dict.fromkeys((*new, *old)):
-        yield from _items(old.get(item), new.get(item), f"{path}[{item}]", key)
 
 
 def _items(before: Any, after: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:

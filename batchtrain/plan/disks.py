@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from batchtrain.config.types import (
-    DataDisk,
-    DiskEncryption,
-    Extension,
-    HostEndpoint,
-    OsDisk,
-    ProxyAgent,
-    SecurityProfile,
-)
+from batchtrain.config import types
 from batchtrain.plan import wire
 
 
-def os_disk(disk: OsDisk) -> wire.OsDisk:
+def os_disk(disk: types.OsDisk) -> wire.OsDisk:
     """The disk of the operating system; an ephemeral one is in the cache of the host."""
     return wire.OsDisk(
         ephemeral_os_disk_settings=wire.EphemeralDisk(placement="cachedisk") if disk.ephemeral else None,
@@ -25,7 +17,7 @@ def os_disk(disk: OsDisk) -> wire.OsDisk:
     )
 
 
-def _managed(disk: OsDisk) -> wire.ManagedDisk | None:
+def _managed(disk: types.OsDisk) -> wire.ManagedDisk | None:
     if not (disk.storage_account_type or disk.security_encryption or disk.disk_encryption_set):
         return None
     return wire.ManagedDisk(
@@ -43,7 +35,7 @@ def _encryption_set(resource_id: str | None) -> wire.DiskEncryptionSet | None:
     return wire.DiskEncryptionSet(id=resource_id) if resource_id else None
 
 
-def data_disk(disk: DataDisk) -> wire.DataDisk:
+def data_disk(disk: types.DataDisk) -> wire.DataDisk:
     """One empty disk."""
     return wire.DataDisk(
         lun=disk.lun,
@@ -60,7 +52,7 @@ def data_disk(disk: DataDisk) -> wire.DataDisk:
     )
 
 
-def encryption(settings: DiskEncryption) -> wire.DiskEncryption:
+def encryption(settings: types.DiskEncryption) -> wire.DiskEncryption:
     """The encrypted disks, and the key."""
     key = settings.customer_managed_key
     return wire.DiskEncryption(
@@ -77,7 +69,7 @@ def encryption(settings: DiskEncryption) -> wire.DiskEncryption:
     )
 
 
-def security(profile: SecurityProfile) -> wire.SecurityProfile:
+def security(profile: types.SecurityProfile) -> wire.SecurityProfile:
     """Trusted launch, confidential VMs, the metadata security protocol."""
     firmware = profile.secure_boot is not None or profile.vtpm is not None
     return wire.SecurityProfile(
@@ -90,7 +82,7 @@ def security(profile: SecurityProfile) -> wire.SecurityProfile:
     )
 
 
-def _proxy_agent(agent: ProxyAgent) -> wire.ProxyAgent:
+def _proxy_agent(agent: types.ProxyAgent) -> wire.ProxyAgent:
     return wire.ProxyAgent(
         enabled=agent.enabled,
         imds=_endpoint(agent.imds) if agent.imds else None,
@@ -98,13 +90,13 @@ def _proxy_agent(agent: ProxyAgent) -> wire.ProxyAgent:
     )
 
 
-def _endpoint(endpoint: HostEndpoint) -> wire.HostEndpoint:
+def _endpoint(endpoint: types.HostEndpoint) -> wire.HostEndpoint:
     return wire.HostEndpoint(
         mode=endpoint.mode, in_vm_access_control_profile_reference_id=endpoint.access_control_profile
     )
 
 
-def extension(vm_extension: Extension) -> wire.Extension:
+def extension(vm_extension: types.Extension) -> wire.Extension:
     """One VM extension."""
     return wire.Extension(
         name=vm_extension.name,

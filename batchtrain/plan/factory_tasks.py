@@ -213,9 +213,7 @@ def _cut(expansion: Made, row: Row, build: Build, *, with_id: bool) -> _Cut | No
     fields = {name: _Field(name, mark, uses) for name in words}
     texts = {id(field): format(_Field(f"#{name}", mark, uses)) for name, field in fields.items()}
     task = expansion.filled(
-        tuple(_Field(str(index), mark, uses) for index in range(len(values))),
-        fields,
-        lambda field: texts[id(field)],
+        tuple(_Field(str(index), mark, uses) for index in range(len(values))), fields, lambda field: texts[id(field)]
     )
     first = (task.command or "").split(maxsplit=1)[:1]
     body = build(task, f"{mark}0z").body

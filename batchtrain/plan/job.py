@@ -374,7 +374,12 @@ def _steps(around: Frame, tasks: _Tasks, specification: wire.JobSpecification) -
     if tasks.stream is not None:
         yield Step("task.add", job.id, tasks.stream)
     else:
-        yield from _task_steps(job.id, [item.body for item in tasks.built])
+        bodies = [item.body for item in tasks.built]
+        if len(bodies) == 1:
+            yield Step("task.add", job.id, bodies[0])
+        else:
+            for batch in _batches(bodies):
+                yield Step("task.add", job.id, wire.TaskCollection(value=tuple(batch)))
     if job.auto_complete:
         patch = wire.JobPatch(on_all_tasks_complete="terminatejob")
         yield Step("job.complete", job.id, patch)
@@ -404,14 +409,6 @@ def _uploads(task_plans: Sequence[Built]) -> tuple[Upload, ...]:
 
 def _upload_step(upload: Upload) -> Step:
     return Step("blob.upload", upload.path, {"bytes": upload.size})
-
-
-def _task_steps(job_id: str, bodies: Sequence[wire.TaskCreate]) -> Iterator[Step]:
-    if len(bodies) == 1:
-        yield Step("task.add", job_id, bodies[0])
-    else:
-        for batch in _batches(bodies):
-            yield Step("task.add", job_id, wire.TaskCollection(value=tuple(batch)))
 
 
 def _batches(bodies: Sequence[wire.TaskCreate]) -> Iterator[list[wire.TaskCreate]]:

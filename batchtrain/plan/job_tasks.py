@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from batchtrain.config.types import JobManager, JobPreparation, JobRelease
 from batchtrain.errors import PlanError
-from batchtrain.launchers import moves as placing
+from batchtrain.launchers import preparation as placing
 from batchtrain.launchers.launch import Implicit
-from batchtrain.plan import command, container, inputs, outputs, user_identity, wire, wire_times
+from batchtrain.plan import command, container, inputs, outputs, wire, wire_times
 from batchtrain.plan.frame import Frame
 from batchtrain.plan.task import INPUT
 
@@ -93,7 +93,7 @@ def manager(frame: Frame) -> tuple[wire.JobManagerTask | None, tuple[Implicit, .
 
 def _leader(task: JobManager, where: str) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the default of tasks: the administrator only in a container."""
-    identity_choice = user_identity.chosen(task.user_identity)
+    identity_choice = container.user_of(task.user_identity)
     if identity_choice is not None:
         return identity_choice, ()
     because = "a container's processes are root" if task.docker_image else "it adds tasks, and asks for nothing more"
@@ -106,7 +106,7 @@ def _admin(
     task: JobPreparation | JobRelease, because: str, where: str
 ) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice, otherwise the administrator."""
-    identity_choice = user_identity.chosen(task.user_identity)
+    identity_choice = container.user_of(task.user_identity)
     if identity_choice is not None:
         return identity_choice, ()
     return wire.POOL_ADMIN, (Implicit("user_identity", "pool, admin", because, "user-identity", where),)

@@ -14,7 +14,7 @@ from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import apptainer, package_list, plain, steps, sweep, variables
 from batchtrain.launchers import checkpoint as launched
-from batchtrain.launchers import moves as placing
+from batchtrain.launchers import preparation as placing
 from batchtrain.launchers.launch import File, Implicit, Launch
 from batchtrain.launchers.preparation import Moved
 from batchtrain.plan import (
@@ -26,7 +26,6 @@ from batchtrain.plan import (
     inputs,
     outputs,
     payload,
-    user_identity,
     wire,
     wire_times,
 )
@@ -457,7 +456,7 @@ def _text(task: Task, launch: Launch) -> str:
 
 def _identity(frame: Frame, task: Task) -> tuple[wire.UserIdentity, tuple[Implicit, ...]]:
     """The user's choice; by default the pool's automatic user, who is an administrator in a container."""
-    identity_choice = user_identity.chosen(either(task.user_identity, frame.job.user_identity))
+    identity_choice = container.user_of(either(task.user_identity, frame.job.user_identity))
     if identity_choice is not None:
         return identity_choice, ()
     if task.singularity_image is not None and task.singularity_execution.elevated:

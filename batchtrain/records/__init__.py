@@ -2,13 +2,11 @@
 
 from batchtrain.records.attempt import Attempt, AttemptEvent
 from batchtrain.records.failure import Detail, Failure
-from batchtrain.records.files import File
 from batchtrain.records.jobs import Counts, Job, JobSchedule
-from batchtrain.records.metric import Metric, Point
+from batchtrain.records.metric import Metric, Point, Rank, TrainingProgress
 from batchtrain.records.pools import Endpoint, Image, Node, Pool, RecentTask, node_cost, node_hours, nodes_called
-from batchtrain.records.rank import Rank, TrainingProgress
 from batchtrain.records.rows import MOST_ROWS, Table, aligned, cells, columns, shown
-from batchtrain.records.tasks import Task, TaskNode, TaskRequest
+from batchtrain.records.tasks import File, Task, TaskNode, TaskRequest
 
 __all__ = [
     "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job",

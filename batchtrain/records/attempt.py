@@ -121,11 +121,7 @@ def attempts_of(
     begun = task.state == "completed" or newest not in by_runtime or by_runtime[newest].ended is None
     shift = last - newest - (not begun)
     attempts = [
-        _merged(
-            Attempt(task.id, number),
-            by_client.get(number),
-            by_runtime.get(number - shift),
-        )
+        _merged(Attempt(task.id, number), by_client.get(number), by_runtime.get(number - shift))
         for number in range(1, last + 1)
     ]
     return (*(_concluded(attempt, task) for attempt in attempts[:-1]), _current(attempts[-1], task))
@@ -220,7 +216,7 @@ def lost_node(attempt: Attempt, nodes: Sequence[Node]) -> dict[str, Any]:
     others = [node for node in nodes if node.id not in attempt.nodes and _was_there(node, attempt)]
     gone = [(node, GONE_STATES | BOOT_STATES) for node in listed] + [(node, GONE_STATES) for node in others]
     for node, states in gone:
-        if node.state in states and _since(node, attempt):
+        if node.state in states and (attempt.started is None or node.since is None or node.since >= attempt.started):
             return {"reason": "preempted" if node.state == "preempted" else "node lost", "lost": node.id}
         if attempt.started and node.booted and node.booted > attempt.started:
             return {"reason": "node lost", "lost": node.id}
@@ -231,8 +227,3 @@ def lost_node(attempt: Attempt, nodes: Sequence[Node]) -> dict[str, Any]:
 def _was_there(node: Node, attempt: Attempt) -> bool:
     """Whether the pool had the node when the attempt began."""
     return attempt.started is not None and node.allocated is not None and node.allocated <= attempt.started
-
-
-def _since(node: Node, attempt: Attempt) -> bool:
-    """Whether the node changed its state after the attempt began."""
-    return attempt.started is None or node.since is None or node.since >= attempt.started

@@ -64,15 +64,8 @@ class Node(Record, frozen=True):
 
     title = "node"
     columns: ClassVar[tuple[str, ...]] = (
-        "id",
-        "state",
-        "address",
-        "start_task",
-        "errors",
-        "allocated",
-        "prepared",
-        "dedicated",
-    )
+        "id", "state", "address", "start_task", "errors", "allocated", "prepared", "dedicated",
+    )  # fmt: skip
 
     id: str
     state: str = ""

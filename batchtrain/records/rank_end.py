@@ -34,6 +34,8 @@ class RankEnd(msgspec.Struct, frozen=True):
     """How often the task has begun on the primary's node. A start on another node begins with 1 again."""
     ending: str = ""
     """How it ended in words, if its code does not tell all of it."""
+    full_memory: str = ""
+    """Which memory was full when the kernel killed it: `cgroup` (the limit of its container) or `node`."""
     error: ProgramError = ProgramError()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -18,16 +18,19 @@ MOST_ROWS = 100
 class Table(tuple[Row, ...], Generic[Row]):
     """Rows of one kind: a tuple that prints as text and displays as HTML in a notebook."""
 
+    in_words: Callable[[Iterable[Row]], Iterable[Row]] = staticmethod(iter)
+    """What is shown of the rows."""
+
     def _repr_html_(self) -> str:
         if not self:
             return "<i>nothing</i>"
         more = f"<i>and {len(self) - MOST_ROWS:,} more rows</i>" if len(self) > MOST_ROWS else ""
-        return markup.table(columns(self), map(cells, self[:MOST_ROWS])) + more
+        return markup.table(columns(self), map(cells, self.in_words(self[:MOST_ROWS]))) + more
 
     def __str__(self) -> str:
         if not self:
             return "nothing"
-        return "\n".join(aligned(self, []))
+        return "\n".join(aligned(list(self.in_words(self)), []))
 
     __repr__ = __str__
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,17 +11,19 @@ from typing import Any, NamedTuple
 from batchtrain import markup
 from batchtrain.errors import NotFound, TaskFailed, UsageError, printable
 from batchtrain.records import MOST_ROWS, Attempt, Table, Task, aligned
+from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs import compare, directory, report, restore
 from batchtrain.runs.continuations import LineageRecord, continuations
 from batchtrain.runs.curves import Plot
 from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.service.failed import SEARCHED_LINES, explained, summary
 
 MOST_CURVES = 12
 """Tasks or runs in one figure."""
 _Curves = dict[str, dict[str, list[markup.Point]]]
 """By task or run, the curve of each metric."""
-LAST_LINES = 200
-"""Lines of a log that a notebook shows."""
+LAST_LINES, END_BYTES = 200, 2**18
+"""Lines of a log that a notebook shows; bytes of a stderr that are searched for a cause."""
 
 
 class Lines(tuple[str, ...]):
@@ -104,7 +108,7 @@ class Run:
     @property
     def tasks(self) -> Table[Task]:
         """The tasks at their end."""
-        return Table(self.directory.each_task())
+        return in_words(Table(self.directory.each_task()), (self.directory,))
 
     @property
     def attempts(self) -> Table[Attempt]:
@@ -181,6 +185,27 @@ class Run:
         )
 
 
+def in_words(tasks: Table[Task], directories: Iterable[RunDirectory]) -> Table[Task]:
+    """Tasks that are shown with the causes of their failures, from the output in the directories of their runs."""
+
+    def reason(task: Task) -> str:
+        lines = next(filter(None, (_stderr_end(run.logs(task.id)) for run in directories)), ())
+        return summary(task, lines, RankEnd())
+
+    tasks.in_words = functools.partial(explained, reason_of=reason)
+    return tasks
+
+
+def _stderr_end(folder: Path) -> tuple[str, ...]:
+    """The last lines of the stderr of a task; none if it was not fetched."""
+    try:
+        with (folder / "stderr.txt").open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - END_BYTES, 0))
+            return tuple(file.read().decode("utf-8", "replace").splitlines()[-SEARCHED_LINES:])
+    except OSError:
+        return ()
+
+
 class Result(Run):
     """The result of `client.run`: a run for each job. With one job, it is the run of this job.
 
@@ -200,7 +225,7 @@ class Result(Run):
     @property
     def tasks(self) -> Table[Task]:
         """The tasks of all jobs at their end."""
-        return self._tasks
+        return in_words(self._tasks, [run.directory for run in self.runs])
 
     def __repr__(self) -> str:
         return super().__repr__() if len(self.runs) == 1 else "\n".join(map(repr, self.runs))

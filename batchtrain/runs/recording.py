@@ -39,30 +39,11 @@ from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
 from batchtrain.plan.types import Plan, Sources
-from batchtrain.records import Failure, Job, Metric, Node, Task, node_cost, node_hours, shown
-from batchtrain.records.events import (
-    AttemptEnded,
-    AttemptSeen,
-    Event,
-    JobAdded,
-    MetricsSeen,
-    NodeReady,
-    NodesSeen,
-    Output,
-    PoolReused,
-    TasksAdded,
-)
+from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import (
-    Cost,
-    EventRecord,
-    RunDirectory,
-    RunFailure,
-    RunNode,
-    RunRecord,
-)
+from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
@@ -172,26 +153,26 @@ class Recording:
 
     # --- while it runs ----------------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: events.Event) -> None:
         """Record an event: of the output of a task only what it measures."""
-        if isinstance(event, (NodeReady, PoolReused)):
+        if isinstance(event, (events.NodeReady, events.PoolReused)):
             self._moments = self._moments._replace(ready=now())
-        elif isinstance(event, (JobAdded, TasksAdded)):
+        elif isinstance(event, (events.JobAdded, events.TasksAdded)):
             self._moments = self._moments._replace(tasks_added=now())
-        elif isinstance(event, NodesSeen):
+        elif isinstance(event, events.NodesSeen):
             self._addresses.update((node.address, node.id) for node in event.nodes)
-        elif isinstance(event, (AttemptSeen, AttemptEnded)):
+        elif isinstance(event, (events.AttemptSeen, events.AttemptEnded)):
             with self._written():
                 self._attempts.see(event.attempt)
-        elif isinstance(event, MetricsSeen) and event.job == self.job_id:
+        elif isinstance(event, events.MetricsSeen) and event.job == self.job_id:
             with self._written():
                 self._numbers.see(event, self._attempt_of(event))
-        if event.text and not isinstance(event, Output):
+        if event.text and not isinstance(event, events.Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
 
-    def _attempt_of(self, event: MetricsSeen) -> int:
+    def _attempt_of(self, event: events.MetricsSeen) -> int:
         """The attempt that prints; for records, the one that they call 1."""
         if event.has_records:
             return 1 + self._attempts.shift(event.subject, (point.attempt for point in event.points))

@@ -10,34 +10,25 @@ from datetime import datetime
 import msgspec
 
 from batchtrain.errors import shortened
-from batchtrain.markup import RED, Point, figure, short, table, text
+from batchtrain.markup import RED, Point, figure, page, short, table, text
 from batchtrain.records import Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
-from batchtrain.runs.directory import FileRecord, RunDirectory, RunRecord
+from batchtrain.runs.directory import RunDirectory, RunRecord
 
 MOST_CURVES, MOST_ROWS = 12, 200
 _PLACES = frozenset({"t", "attempt", "rank", "step", "epoch"})
 _Value = tuple[int, float | None, Point]
 _Values = dict[int, list[_Value]]
 """By rank, each with its attempt and its step."""
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
-table{border-collapse:collapse;margin:.5rem 0}td,th{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top}
-@media(prefers-color-scheme:dark){body{background:#161616;color:#eee}}
-"""
 
 
 def html(run: RunDirectory) -> str:
     """The report of a run."""
     record = run.record()
     top = f"<h1>{text(record.job)} <small>{text(record.state)}</small></h1>"
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    body = [f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items()]
-    return (
-        f"<!doctype html><html lang=en><head>{head}<title>{text(record.id)}</title><style>{_STYLE}</style></head>"
-        f"<body>{top}{failure(record)}{''.join(body)}</body></html>\n"
-    )
+    body = "".join(f"<h2>{title}</h2>{part}" for title, part in sections(run, record).items())
+    return page(record.id, top + failure(record) + body)
 
 
 def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
@@ -45,13 +36,16 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     tasks = tuple(itertools.islice(run.each_task(), MOST_ROWS))
     attempts = compare.attempt_rows(record, run.attempts()[:MOST_ROWS])
     numbers = [(name, short(metric.last), short(metric.best)) for name, metric in record.summary.items()]
+    files = run.files()
+    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
+    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(_curves(run, task) for task in tasks),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
         "Attempts": table(columns(attempts), map(cells, attempts)) if attempts else "",
-        "Files": _files(run.files()),
+        "Files": table(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
 
@@ -84,12 +78,6 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
 def _task(task: Task) -> Sequence[str]:
     code = "" if task.exit_code is None else str(task.exit_code)
     return task.id, task.state, code, "" if task.seconds is None else f"{task.seconds:.1f}", shortened(task.node)
-
-
-def _files(files: Sequence[FileRecord]) -> str:
-    records = [record for record in files if not record.fetched or record.fetched.startswith("outputs/")][:MOST_ROWS]
-    rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
-    return table(("file", "bytes", ""), rows)
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------

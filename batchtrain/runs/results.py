@@ -26,6 +26,7 @@ from batchtrain.runs.local_names import LocalNames, safe_path
 from batchtrain.service import downloads, read, retry
 from batchtrain.service.downloads import Fetched, Look, Tree, Wanted
 from batchtrain.service.local_files import PRIVATE
+from batchtrain.service.partial_files import partial
 
 OUTPUT = "output"
 """The directory of results in a working directory."""
@@ -119,12 +120,7 @@ class Selection(NamedTuple):
 
 
 def select(
-    task_id: str,
-    results: Results,
-    files: Iterable[tuple[Part, File]],
-    *,
-    everything: bool = False,
-    logs: bool = True,
+    task_id: str, results: Results, files: Iterable[tuple[Part, File]], *, everything: bool = False, logs: bool = True
 ) -> Selection:
     """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
     names, room = LocalNames(), bytes_of(results.max_size)
@@ -306,7 +302,7 @@ def _still_needed(item: Wanted) -> int:
     if item.file.size <= downloads.RANGE:
         return item.file.size
     with contextlib.suppress(OSError, AttributeError):  # Windows counts no blocks
-        return max(item.file.size - downloads.partial(item.target)[0].stat().st_blocks * 512, 0)
+        return max(item.file.size - partial(item.target)[0].stat().st_blocks * 512, 0)
     return 0 if there(item.target, item.file) else item.file.size
 
 

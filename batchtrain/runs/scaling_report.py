@@ -105,11 +105,7 @@ def as_html(title: str, unit: str, table: Sequence[ScalingRow]) -> str:
     """One page without network access: a plot for each kind of scaling, and the table."""
     table_html = markup.table(ScalingRow._fields, (tuple(map(_cell, row)) for row in table))
     plots = "".join(_plot(kind, unit, [row for row in table if row.scaling == kind]) for kind in ("weak", "strong"))
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{markup.text(title)}</title><style>'
-        "body{font:15px sans-serif;margin:2em}td,th{text-align:left;padding:2px 12px 2px 0}"
-        f"</style><h1>{markup.text(title)}</h1>{plots}{table_html}</html>\n"
-    )
+    return markup.page(title, f"<h1>{markup.text(title)}</h1>{plots}{table_html}")
 
 
 def _cell(value: object) -> str:

@@ -8,8 +8,9 @@
     shell:   python3 -m batchtrain_sweep DIRECTORY --metric NAME [--max | --min] [--most N] [--csv FILE]
 
 A result is a file `result.json`, such as {"parameters": {"lr": 0.1}, "accuracy": 0.97}, in a directory of its own below
-DIRECTORY. Each task of the sweep uploads one by `output_data`, and the merge task downloads all by `input_data`. The
-lowest value is the best of a loss, an error or a time, and otherwise the highest.
+DIRECTORY: on one node, tasks write below AZ_BATCH_NODE_SHARED_DIR; on several, they upload it by `output_data`, and the
+merge task downloads all by `input_data`. The lowest value is the best of a loss, an error or a time, and otherwise the
+highest.
 
 Standard library, Python 3.6 or later.
 """
@@ -96,13 +97,9 @@ def main(arguments: "list[str]") -> int:
         write_csv(rows, given.metric, given.csv)
     print(f"{len(rows)} results")
     for row in rows[: given.most]:
-        print(_line(row))
+        print(f"{'-' if row.value is None else format(row.value, '.6g')} {json.dumps(row.parameters)}")
     print(f"best {json.dumps(rows[0].parameters)} {given.metric} {rows[0].value:.6g}")
     return 0
-
-
-def _line(row: Row) -> str:
-    return f"{'-' if row.value is None else format(row.value, '.6g')} {json.dumps(row.parameters)}"
 
 
 if __name__ == "__main__":

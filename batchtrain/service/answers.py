@@ -72,54 +72,33 @@ class _Constraints(_Part, frozen=True):
 # --- pools, nodes and jobs: few, so that a table of paths is fast enough ----------------------------------------------
 
 Document = Mapping[str, Any]
-PATHS: Mapping[type[Record], Mapping[str, str]] = {
-    Pool: {
-        "allocation": "allocationState",
-        "created": "creationTime",
-        "dedicated": "currentDedicatedNodes",
-        "target_dedicated": "targetDedicatedNodes",
-        "spot": "currentLowPriorityNodes",
-        "target_spot": "targetLowPriorityNodes",
-        "inter_node": "enableInterNodeCommunication",
-        "slots": "taskSlotsPerNode",
-        "autoscale": "enableAutoScale",
-        "autoscale_error": "autoScaleRun/error",
-    },
-    Node: {
-        "address": "ipAddress",
-        "allocated": "allocationTime",
-        "dedicated": "isDedicated",
-        "start_exit_code": "startTaskInfo/exitCode",
-        "start_failure": "startTaskInfo/failureInfo",
-        "size": "vmSize",
-        "booted": "lastBootTime",
-        "since": "stateTransitionTime",
-        "running_tasks": "runningTasksCount",
-        "running_slots": "runningTaskSlotsCount",
-        "total_run": "totalTasksRun",
-        "recent": "recentTasks",
-    },
-    Image: {
-        "publisher": "imageReference/publisher",
-        "offer": "imageReference/offer",
-        "sku": "imageReference/sku",
-        "node_agent": "nodeAgentSKUId",
-        "ends": "batchSupportEndOfLife",
-    },
-    Job: {
-        "created": "creationTime",
-        "ended": "executionInfo/endTime",
-        "reason": "executionInfo/terminateReason",
-        "failure": "executionInfo/schedulingError",
-    },
-    JobSchedule: {
-        "created": "creationTime",
-        "next_run": "executionInfo/nextRunTime",
-        "ended": "executionInfo/endTime",
-        "job": "executionInfo/recentJob/id",
-    },
+PATHS: Mapping[type[Record], str] = {
+    Pool: (
+        "allocation:allocationState created:creationTime dedicated:currentDedicatedNodes"
+        " target_dedicated:targetDedicatedNodes spot:currentLowPriorityNodes target_spot:targetLowPriorityNodes"
+        " inter_node:enableInterNodeCommunication slots:taskSlotsPerNode autoscale:enableAutoScale"
+        " autoscale_error:autoScaleRun/error"
+    ),
+    Node: (
+        "address:ipAddress allocated:allocationTime dedicated:isDedicated start_exit_code:startTaskInfo/exitCode"
+        " start_failure:startTaskInfo/failureInfo size:vmSize booted:lastBootTime since:stateTransitionTime"
+        " running_tasks:runningTasksCount running_slots:runningTaskSlotsCount total_run:totalTasksRun"
+        " recent:recentTasks"
+    ),
+    Image: (
+        "publisher:imageReference/publisher offer:imageReference/offer sku:imageReference/sku"
+        " node_agent:nodeAgentSKUId ends:batchSupportEndOfLife"
+    ),
+    Job: (
+        "created:creationTime ended:executionInfo/endTime reason:executionInfo/terminateReason"
+        " failure:executionInfo/schedulingError"
+    ),
+    JobSchedule: (
+        "created:creationTime next_run:executionInfo/nextRunTime ended:executionInfo/endTime"
+        " job:executionInfo/recentJob/id"
+    ),
 }
-"""Where a document has the fields of its record; others have the same name in camel case."""
+"""The fields of a record that its document has at another PATH, as FIELD:PATH; others have their name in camel case."""
 
 
 def record(kind: type[RecordType], document: Document, **fields: Any) -> RecordType:
@@ -131,7 +110,7 @@ def record(kind: type[RecordType], document: Document, **fields: Any) -> RecordT
 @functools.cache
 def _paths(kind: type[Record]) -> tuple[tuple[str, str], ...]:
     camel = {name: re.sub(r"_(.)", lambda match: match[1].upper(), name) for name in kind.__struct_fields__}
-    return tuple({**camel, **PATHS[kind]}.items())
+    return tuple({**camel, **dict(pair.split(":") for pair in PATHS[kind].split())}.items())
 
 
 def at(document: Document, path: str) -> Any:

@@ -31,6 +31,7 @@ from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
 from batchtrain.service.local_files import make_directory, read_at, write_at
+from batchtrain.service.partial_files import keep, partial, resumed
 from batchtrain.service.requests import API_VERSION, query, quoted
 
 RANGE = 8 << 20
@@ -40,8 +41,6 @@ OF_THE_SYSTEM = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 """Links are not followed, and Windows does not change ends of lines."""
 TRIES = 3
 """Most attempts for a file that changes while it is fetched."""
-MOST_NAME = 240
-"""Most bytes of a file name that may get a suffix; the file system permits 255."""
 PAST_THE_END = frozenset({"InvalidRange", "416"})
 """Codes of the service: the range begins at the end of the file, or after it."""
 _GONE = frozenset({"NodeNotFound", "TaskNotFound", "JobNotFound", "PoolNotFound", "TaskFilesUnavailable",
@@ -116,14 +115,6 @@ class _Item(msgspec.Struct):
     url: str = ""
     isDirectory: bool = False
     properties: _Properties | None = None
-
-
-def partial(target: Path) -> tuple[Path, Path]:
-    """The temporary path of a file until it is complete, and the path of the record of its ranges."""
-    name = target.name
-    if len(os.fsencode(name)) > MOST_NAME:
-        name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return target.with_name(f".{name}.part"), target.with_name(f".{name}.ranges")
 
 
 # --- fetching -------------------------------------------------------------------------------------------------------
@@ -246,7 +237,7 @@ class _Download:
         self._begin(request.file.size)
         self._changed = request.file.link  # the size that was listed is that of the link
         if self._resumable:
-            self._digests = _resumed(self._notes, request.file)
+            self._digests = resumed(self._notes, _version(request.file))
         self._due = set(self.spans)
 
     def _begin(self, size: int) -> None:
@@ -449,35 +440,14 @@ class _Download:
         """Keep the ranges of a large file that was not fetched; the next call continues with the rest."""
         with contextlib.suppress(OSError):
             if self._part.exists() and self._resumable and self._digests and not self._changed:
-                _keep(self._notes, self._wanted.file, self._digests)
+                keep(self._notes, _version(self._wanted.file), self._digests)
             else:
                 self._part.unlink(missing_ok=True)
                 self._notes.unlink(missing_ok=True)
 
 
-class _Ranges(msgspec.Struct):
-    """The existing ranges of a partial file, each with its digest."""
-
-    size: int
-    modified: datetime | None
-    ranges: list[tuple[int, int, bytes]]
-
-
-def _keep(path: Path, file: File, digests: dict[tuple[int, int], bytes]) -> None:
-    ranges = _Ranges(file.size, file.modified, [(*span, digest) for span, digest in digests.items()])
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as notes:
-        notes.write(msgspec.json.encode(ranges))
-
-
-def _resumed(path: Path, file: File) -> dict[tuple[int, int], bytes]:
-    """The ranges that an earlier call stored for the same version of a file."""
-    try:
-        ranges = msgspec.json.decode(path.read_bytes(), type=_Ranges)
-    except (OSError, msgspec.DecodeError):
-        return {}
-    if (ranges.size, ranges.modified) != (file.size, file.modified):
-        return {}
-    return {(start, end): digest for start, end, digest in ranges.ranges}
+def _version(file: File) -> str:
+    return f"{file.size} {file.modified}"
 
 
 def _blocks(fd: int, start: int, end: int) -> Iterator[bytes]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec.structs import replace
+
 from batchtrain.errors import TaskFailed, printable, shortened
-from batchtrain.records import Task
+from batchtrain.records import Failure, Task
+from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import TAG, Cause, cause, of_the_program
 
@@ -15,6 +20,10 @@ MEANINGS = {
 """The meaning of exit codes in shells, used if there is no better message."""
 SHOWN_LINES, SEARCHED_LINES = 20, 2000
 """The last lines of a failed task's stderr: how many are shown, and how many are searched for the cause."""
+
+
+EXPLAINED_TASKS = 20
+"""The failed tasks of a list whose stderr is read."""
 
 
 def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> TaskFailed:
@@ -31,6 +40,18 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> Tas
         raised=reason.raised,
         lines=(of_the_program(lines) or lines)[-SHOWN_LINES:],
     )
+
+
+def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:
+    """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the reason replaces the general one
+    of the service; of the others only its code is left. reason_of: reads the `summary` of a task."""
+    explainable = EXPLAINED_TASKS
+    for task in tasks:
+        if task.failure.code == EXIT_CODE:
+            reason = reason_of(task) if explainable else ""
+            explainable -= bool(explainable)
+            task = replace(task, failure=Failure(message=reason) if reason else Failure(code=EXIT_CODE))
+        yield task
 
 
 def summary(task: Task, lines: tuple[str, ...], end: RankEnd) -> str:

@@ -14,26 +14,16 @@ from batchtrain.service import retry
 from batchtrain.service.clock_difference import KEY_LIMIT, STEP, TOKEN_LIMIT, ahead, difference
 
 CODES: dict[str, type[ServiceError]] = {
-    **dict.fromkeys(
-        ("PoolNotFound", "NodeNotFound", "JobNotFound", "TaskNotFound", "FileNotFound", "JobScheduleNotFound"),
-        NotFound,
-    ),
-    **dict.fromkeys(("PoolExists", "JobExists", "TaskExists", "JobScheduleExists"), AlreadyExists),
-    **dict.fromkeys(
-        ("AuthenticationFailed", "InsufficientAccountPermissions", "AuthorizationFailure", "AuthorizationFailed"),
-        NotAllowed,
-    ),
-    **dict.fromkeys(
-        (
-            "PoolQuotaReached",
-            "ActiveJobAndScheduleQuotaReached",
-            "AccountCoreQuotaReached",
-            "AccountLowPriorityCoreQuotaReached",
-            "AccountVMSeriesCoreQuotaReached",
-        ),
-        QuotaReached,
-    ),
-}
+    "PoolNotFound": NotFound, "NodeNotFound": NotFound, "JobNotFound": NotFound, "TaskNotFound": NotFound,
+    "FileNotFound": NotFound, "JobScheduleNotFound": NotFound,
+    "PoolExists": AlreadyExists, "JobExists": AlreadyExists, "TaskExists": AlreadyExists,
+    "JobScheduleExists": AlreadyExists,
+    "AuthenticationFailed": NotAllowed, "InsufficientAccountPermissions": NotAllowed,
+    "AuthorizationFailure": NotAllowed, "AuthorizationFailed": NotAllowed,
+    "PoolQuotaReached": QuotaReached, "ActiveJobAndScheduleQuotaReached": QuotaReached,
+    "AccountCoreQuotaReached": QuotaReached, "AccountLowPriorityCoreQuotaReached": QuotaReached,
+    "AccountVMSeriesCoreQuotaReached": QuotaReached,
+}  # fmt: skip
 STATUSES: dict[int, type[ServiceError]] = {401: NotAllowed, 403: NotAllowed, 404: NotFound}
 
 SIGN_IN_AGAIN = (

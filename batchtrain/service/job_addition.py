@@ -57,13 +57,7 @@ class JobAddition:
     """The addition of one job of a plan."""
 
     def __init__(
-        self,
-        client: BatchClient,
-        plan: Plan,
-        job_id: str,
-        fill: wire.Fill,
-        options: AddOptions,
-        register: Register,
+        self, client: BatchClient, plan: Plan, job_id: str, fill: wire.Fill, options: AddOptions, register: Register
     ) -> None:
         self._client, self._plan, self._job_id, self._fill, self._options = client, plan, job_id, fill, options
         self._register, self._thing = register, Thing("job", job_id)

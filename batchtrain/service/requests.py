@@ -41,13 +41,7 @@ def quoted(name: str) -> str:
 
 
 def ask(
-    client: BatchClient,
-    method: str,
-    path: str,
-    operation: str,
-    body: Body | None = None,
-    *,
-    done: Done | None = None,
+    client: BatchClient, method: str, path: str, operation: str, body: Body | None = None, *, done: Done | None = None
 ) -> None:
     """Send one request. Raises ServiceError, unless an earlier attempt of this call took effect (`done`, checked on
     what exists at the path) and only its answer was lost."""

@@ -35,11 +35,7 @@ class Rest:
         sign = [policies.BearerTokenCredentialPolicy(credential, scope)] if credential is not None else []
         self._client: PipelineClient[Any, Any] = PipelineClient(
             base,
-            policies=[
-                policies.UserAgentPolicy(f"batchtrain/{__version__}"),
-                RetryPolicy(patience(base)),
-                *sign,
-            ],
+            policies=[policies.UserAgentPolicy(f"batchtrain/{__version__}"), RetryPolicy(patience(base)), *sign],
             connection_verify=ca or True,
             use_env_settings=not loopback(base),
         )

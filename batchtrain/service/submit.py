@@ -15,20 +15,7 @@ from batchtrain.errors import ServiceError
 from batchtrain.plan import wire
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan
-from batchtrain.records.events import (
-    BlobUploaded,
-    Event,
-    JobAdding,
-    JobCompletes,
-    NodeUserAdded,
-    PoolAdded,
-    PoolAdding,
-    PoolAutoscaled,
-    PoolResized,
-    ScheduleAdded,
-    ScheduleAdding,
-    TasksAdded,
-)
+from batchtrain.records import events
 from batchtrain.service import read, retry
 from batchtrain.service.faults import faults
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
@@ -39,7 +26,7 @@ Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
 
 
-Others = Mapping[Action, Callable[[Step], Event]]
+Others = Mapping[Action, Callable[[Step], events.Event]]
 """Carries out steps that are not requests to Batch, by their action."""
 
 
@@ -47,28 +34,31 @@ class _Creation(NamedTuple):
     """How something is created: the events before and after the request, and the call of the SDK."""
 
     kind: Kind
-    adding: type[Event]
-    added_event: type[Event]
+    adding: type[events.Event]
+    added_event: type[events.Event]
     send: Callable[[BatchClient, Any, retry.Attempts], object]
 
 
 CREATIONS: Mapping[Action, _Creation] = {
     "pool.add": _Creation(
         "pool",
-        PoolAdding,
-        PoolAdded,
+        events.PoolAdding,
+        events.PoolAdded,
         lambda client, body, attempts: client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts),
     ),
     "schedule.add": _Creation(
         "job schedule",
-        ScheduleAdding,
-        ScheduleAdded,
+        events.ScheduleAdding,
+        events.ScheduleAdded,
         lambda client, body, attempts: client.create_job_schedule(
             models.BatchJobScheduleCreateOptions(body), attempts=attempts
         ),
     ),
 }
-RESIZED: Mapping[Action, type[Event]] = {"pool.resize": PoolResized, "pool.autoscale": PoolAutoscaled}
+RESIZED: Mapping[Action, type[events.Event]] = {
+    "pool.resize": events.PoolResized,
+    "pool.autoscale": events.PoolAutoscaled,
+}
 
 
 def submit(
@@ -80,7 +70,7 @@ def submit(
     options: AddOptions = ONCE,
     *,
     register: Register,
-) -> Iterator[Event]:
+) -> Iterator[events.Event]:
     """Carry out every step in order; what is created is in the register before its request leaves. Raises ServiceError
     at the first refusal; of a task, after the job's others."""
     files = {item.path: item for item in plan.uploads}
@@ -95,7 +85,7 @@ def submit(
             if action == "blob.upload":
                 is_new = upload(subject, files[subject].data)
                 what = f"uploaded {files[subject].size} bytes to" if is_new else "the files are there already:"
-                yield BlobUploaded(step.path, f"{what} {step.path}")
+                yield events.BlobUploaded(step.path, f"{what} {step.path}")
             elif others and action in others:
                 yield others[action](step)
             else:
@@ -104,11 +94,11 @@ def submit(
 
 def _job_steps(
     client: BatchClient, job: JobAddition, steps: Sequence[Step], fill: Fill, register: Register
-) -> Iterator[Event]:
+) -> Iterator[events.Event]:
     """Add a job, or its tasks."""
     step = steps[0]
     if step.action == "job.add":
-        yield JobAdding(step.subject, f"adding {step.subject}")
+        yield events.JobAdding(step.subject, f"adding {step.subject}")
         body = filled(step.body, fill)
         register.tasks_added |= "jobManagerTask" in body
         yield from job.job(body)
@@ -120,7 +110,7 @@ def _job_steps(
         yield _add_task(client, step, filled(step.body, fill))
 
 
-def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[Event]:
+def _requested(client: BatchClient, step: Step, body: dict[str, Any], register: Register) -> Iterator[events.Event]:
     creation = CREATIONS.get(step.action)
     if creation is None:
         yield _ACTIONS[step.action](client, step, body)
@@ -146,22 +136,22 @@ def revealing(fill: Fill) -> wire.Fill:
     return text
 
 
-def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+def _add_task(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
     """Add the one task of a job."""
     job_id, options = step.subject, models.BatchTaskCreateOptions(body)
     path, operation = f"/jobs/{quoted(job_id)}/tasks", f"add task {job_id}/{body['id']}"
     add(client, operation, path, body, lambda attempts: client.create_task(job_id, options, attempts=attempts))
-    return TasksAdded(f"{job_id}/{body['id']}", f"added task {body['id']}")
+    return events.TasksAdded(f"{job_id}/{body['id']}", f"added task {body['id']}")
 
 
-def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+def _complete_job(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
     job_id = step.subject
     with faults(f"complete job {job_id} by itself"):
         client.update_job(job_id, models.BatchJobUpdateOptions(body))
-    return JobCompletes(job_id, f"job {job_id} ends when its tasks have ended")
+    return events.JobCompletes(job_id, f"job {job_id} ends when its tasks have ended")
 
 
-def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
     """Resize a pool that was created without nodes. It is steady a moment later, and refuses the resize until then."""
     pool_id = step.subject
     operation = f"{step.action.removeprefix('pool.')} pool {pool_id}"
@@ -173,7 +163,7 @@ def _resize_pool(client: BatchClient, step: Step, body: dict[str, Any]) -> Event
     return RESIZED[step.action](pool_id, f"pool {pool_id} gets its nodes")
 
 
-def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
+def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> events.Event:
     """Create a login on every current node; an existing login is updated."""
     pool_id = step.subject
     names = [node.id for node in read.nodes(client, pool_id, "id")]
@@ -186,10 +176,10 @@ def _add_user(client: BatchClient, step: Step, body: dict[str, Any]) -> Event:
                 raise
             user = {key: value for key, value in body.items() if key not in ("name", "isAdmin")}
             ask(client, "PUT", f"{path}/{quoted(body['name'])}", operation, user)
-    return NodeUserAdded(pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
+    return events.NodeUserAdded(pool_id, f"user {body['name']} can log in on {len(names)} nodes of pool {pool_id}")
 
 
-_ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], Event]] = {
+_ACTIONS: dict[Action, Callable[[BatchClient, Step, dict[str, Any]], events.Event]] = {
     "pool.resize": _resize_pool,
     "pool.autoscale": _resize_pool,
     "node.user": _add_user,

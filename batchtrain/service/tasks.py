@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -67,15 +67,11 @@ def glance(client: BatchClient, job_id: str, most: int = FEW) -> Glance:
     """The state of a job's tasks: one request for a job of up to `most` tasks, two for a larger one."""
     first = tuple(read.tasks(client, job_id, limit=most + 1))
     if len(first) <= most:
-        return Glance(first, _counted(first), 1)
+        numbers = dict.fromkeys(Counts._fields, 0)
+        for task in first:
+            numbers[count_of(task)] += 1
+        return Glance(first, Counts(**numbers), 1)
     return Glance(first[:most], read.counts(client, job_id), 2)
-
-
-def _counted(tasks: Iterable[Task]) -> Counts:
-    numbers = dict.fromkeys(Counts._fields, 0)
-    for task in tasks:
-        numbers[count_of(task)] += 1
-    return Counts(**numbers)
 
 
 def count_of(task: Task) -> str:

@@ -231,11 +231,7 @@ def _start_task_lines(client: BatchClient, pool_id: str, node_id: str) -> tuple[
 
 
 def tasks_ended(
-    client: BatchClient,
-    job_id: str,
-    deadline: Deadline,
-    pace: Pace,
-    show: Callable[[Glance], int] = lambda _: 0,
+    client: BatchClient, job_id: str, deadline: Deadline, pace: Pace, show: Callable[[Glance], int] = lambda _: 0
 ) -> None:
     """Wait until every task of a job has ended. `show` receives every glance, including the last, and returns the
     number of its requests.
@@ -253,7 +249,7 @@ def tasks_ended(
                 return
             if not glance.counts.open:
                 requests += 1
-                if _confirmed(client, job_id):
+                if not list(read.tasks(client, job_id, where=tasks.OPEN, select="id", limit=1)):
                     show(tasks.glance(client, job_id))
                     return
             if turn % JOB_TURNS == 0:
@@ -263,10 +259,6 @@ def tasks_ended(
                     return
             deadline.pause(max(pause, requests * pace.request), _task_state(glance))
     raise AssertionError("unreachable")
-
-
-def _confirmed(client: BatchClient, job_id: str) -> bool:
-    return not list(read.tasks(client, job_id, where=tasks.OPEN, select="id", limit=1))
 
 
 def tasks_of(job_id: str) -> str:

@@ -177,12 +177,7 @@ def link(
 
 
 def container_link(
-    storage: Storage,
-    credentials: StorageCredentials,
-    container: str,
-    *,
-    write: bool = False,
-    days: int | None = None,
+    storage: Storage, credentials: StorageCredentials, container: str, *, write: bool = False, days: int | None = None
 ) -> str:
     """A URL that is valid for `days`: it lists and reads a container, and writes to it if requested. Creates a
     container for writing."""

@@ -14,12 +14,10 @@ from http.client import IncompleteRead
 from io import FileIO
 from pathlib import Path
 
-import msgspec
-
 from batchtrain.errors import ServiceError, Unreachable
 from batchtrain.service.at_once import Piece
-from batchtrain.service.downloads import partial
 from batchtrain.service.local_files import write_at
+from batchtrain.service.partial_files import keep, partial, resumed
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import PIECE, Answer, LocalFault, Request, Span, Storage, blob_path, received
 from batchtrain.storage.moving import Count, Moved, Moving
@@ -34,22 +32,12 @@ TRIES = 2
 
 
 def download(
-    storage: Storage,
-    container: str,
-    blobs: Iterable[tuple[Stored, Path]],
-    count: Count = lambda size: None,
+    storage: Storage, container: str, blobs: Iterable[tuple[Stored, Path]], count: Count = lambda size: None
 ) -> Iterator[Moved]:
     """Download blobs, each to its file. A file that is the same already is skipped: as many bytes with the same MD5,
     or, without an MD5, not older than the blob. A blob that fails does not stop the others, unless all would fail."""
     moving = Moving(THREAD, count)
     return moving.results(_Download(moving, storage, container, blob, target).begin for blob, target in blobs)
-
-
-class _Ranges(msgspec.Struct):
-    """The ranges of a partial file that are there."""
-
-    version: str
-    ranges: list[tuple[int, int]]
 
 
 class _Download:
@@ -86,7 +74,7 @@ class _Download:
             return Moved(self._blob.name)
         self._target.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(self._part, "r+b", buffering=0, opener=_opener)  # noqa: SIM115 - pieces of it share it
-        ranges = _resumed(self._notes, self._blob)
+        ranges = set(resumed(self._notes, self._blob.version))
         if ranges and self._part.stat().st_size < max(end for _, end in ranges):
             ranges = set()
         return self._cut(ranges)
@@ -148,7 +136,7 @@ class _Download:
         with self._lock:
             self._there.add(span)
             if len(self._spans) > 1:
-                _keep(self._notes, self._blob, self._there)
+                keep(self._notes, self._blob.version, dict.fromkeys(self._there, b""))
         self._hash()
 
     def _some(self, start: int, end: int, view: memoryview) -> int:
@@ -235,18 +223,3 @@ class _Download:
 
 def _opener(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-
-
-def _keep(path: Path, blob: Stored, ranges: set[tuple[int, int]]) -> None:
-    aside = path.with_name(f"{path.name}~")
-    aside.write_bytes(msgspec.json.encode(_Ranges(blob.version, sorted(ranges))))
-    aside.replace(path)
-
-
-def _resumed(path: Path, blob: Stored) -> set[tuple[int, int]]:
-    """The ranges that an earlier download left of the same version of a blob."""
-    try:
-        notes = msgspec.json.decode(path.read_bytes(), type=_Ranges)
-    except (OSError, msgspec.DecodeError):
-        return set()
-    return set(notes.ranges) if notes.version == blob.version else set()

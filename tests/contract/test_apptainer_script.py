@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.launchers.apptainer import Apptainer, around, script
-from batchtrain.launchers.moves import moves
-from batchtrain.launchers.preparation import Moved, image_path
+from batchtrain.launchers.preparation import Moved, image_path, moves
 
 URI = "docker://a/b:1"
 

@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 import pytest
 
-from batchtrain.emulator import models, operations_page, properties, server, tokens, wire
+from batchtrain.emulator import models, properties, server, tokens, wire
 from batchtrain.emulator.routes import ROUTES
 from batchtrain.emulator.versions import CURRENT
-from tests import judge
+from tests import judge, operations_page
 from tests.contract import wire_properties
 from tests.contract.conftest import eventually
 from tests.contract.test_raw_requests import ask

@@ -352,6 +352,36 @@ DEATHS = {
 }
 
 
+@pytest.fixture
+def limited_python(tmp_path: Path) -> Iterator[str]:
+    """A Python that has 128 MB together with all that it starts."""
+    is_old = Path("/sys/fs/cgroup/memory").is_dir()  # version 1
+    group = Path(f"/sys/fs/cgroup/{'memory/' * is_old}batchtrain-test-{os.getpid()}")
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text("128M")
+    except OSError:
+        with suppress(OSError):
+            group.rmdir()
+        pytest.skip("this user may not limit the memory of a cgroup")
+    python = tmp_path / "limited-python"
+    python.write_text(f'#!/bin/sh\necho $$ >{group}/cgroup.procs\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    yield str(python)
+    until(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()
+
+
+def test_a_rank_that_the_kernel_kills_at_the_limit_of_its_container_says_so(
+    limited_python: str, tmp_path: Path
+) -> None:
+    nodes = Nodes(tmp_path, 2, limited_python)
+    done = nodes.run(f"[ $RANK = 3 ] || exec sleep 100000; exec {sys.executable} -c 'x = bytearray(400_000_000)'")
+    end = nodes.ends()[0]
+    assert (done.code, end["rank"], end["signal"], end["full_memory"]) == (137, 3, 9, "cgroup")
+    assert "was killed by signal 9, because the memory limit of its container was reached" in done.stderr
+
+
 @pytest.mark.parametrize("death", DEATHS)
 def test_the_first_failure_is_named_and_the_gang_is_gone(death: str, nodes: Nodes) -> None:
     how, said, code = DEATHS[death]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import azurite, environments, needs, recipe_readmes
+from tests import environments, needs, recipe_readmes
 from tests.readme_block import README, blocks
 
 ROOT = README.parent
@@ -56,7 +56,7 @@ LONG = (
 )  # fmt: skip
 """Pages whose blocks run with --all only."""
 RECIPES = {"first-sweep": "Digits-Sweep"}
-"""Recipes whose environments and storage a page uses."""
+"""Recipes whose environments a page uses."""
 
 
 def _stem(page: Path) -> str:
@@ -88,7 +88,6 @@ def test_the_blocks_of_a_page_run(
     for prepare in NEEDS.get(page.stem, ()):
         prepare(tmp_path)
     if recipe := RECIPES.get(page.stem):
-        azurite.require()
         recipe_readmes.prepare(batchtrain, mpi_environment, recipe)
     path = f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**batchtrain.environment, "PATH": path, "AZURE_CONFIG_DIR": str(tmp_path / "azure")}

@@ -30,7 +30,7 @@ def test_a_gang_with_two_megabytes_of_source_trains(trained: Shell, tmp_path: Pa
     command = f'job_specifications[0].tasks[0].command=python -c "{sums}"'
     said = trained("config", "validate", str(recipe), code=2).stderr
     assert "[source-size]" in said
-    assert "(`--local`, `local=True`) accepts it unchanged" in said
+    assert "`--local` (in Python `local=True`) accepts it unchanged" in said
     trained("config", "validate", str(recipe), "--local")
     assert "sas:_local/digits/" in trained("config", "plan", str(recipe), "--local", "-o", "json").stdout
     assert "test accuracy" in trained("run", str(recipe), "--local", "--reuse").stdout

@@ -122,3 +122,24 @@ def test_without_node_only_what_needs_storage_fails(batchtrain: Shell, here: Pat
     (here / "config.yaml").unlink()
     (here / "jobs.yaml").write_text("job_specifications: [{id: works, tasks: [{command: echo works}]}]\n")
     assert batchtrain("run", "--local").stdout == "works\n"
+
+
+def test_storage_is_announced_with_its_size_before_a_pool_is_created(batchtrain: Shell) -> None:
+    programs, other = batchtrain.cwd / "programs", batchtrain.cwd / "other"
+    for name in ("node", "npm"):
+        programs.mkdir(exist_ok=True)
+        (programs / name).write_text("#!/bin/sh\necho v22.0.0\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    other.mkdir()
+    (other / "file").touch()
+    for name, text in (("config", CONFIG), ("pool", POOL), ("jobs", JOBS)):
+        (batchtrain.cwd / f"{name}.yaml").write_text(text, encoding="utf-8")
+    environment = {
+        "PATH": f"{programs}:{batchtrain.environment.get('PATH', os.environ['PATH'])}",
+        "BATCHTRAIN_AZURITE_DIR": str(other),
+    }
+    said = batchtrain("run", "--local", code=2, environment=environment).stderr
+    assert "(365 MB, once)" in said
+    assert f"{other} holds other files" in said
+    assert not (batchtrain.cwd / "runs").exists()
+    assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []

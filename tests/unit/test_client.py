@@ -7,9 +7,10 @@ import shlex
 import msgspec
 import pytest
 
-from batchtrain.client.client import truth, where
+from batchtrain.client.client import where
 from batchtrain.client.logins import words
 from batchtrain.config.types import Credentials, Secret
+from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import UsageError
 from batchtrain.records import Endpoint
 from batchtrain.service.connect import Account, account
@@ -42,7 +43,7 @@ def test_an_account_does_not_show_its_key() -> None:
 
 @pytest.mark.parametrize(("value", "means"), [("1", True), ("true", True), ("0", False), ("", False), ("no", False)])
 def test_an_environment_switch_is_a_truth(value: str, means: bool) -> None:
-    assert truth(value) is means
+    assert is_for_emulator(None, {"BATCHTRAIN_LOCAL": value}) is means
 
 
 @pytest.mark.parametrize("endpoint", ["https://[::1", "https://host:port", "http://127.0.0.1:99999", "   ", "ftp://x"])

@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
-from batchtrain.client.job import EXPLAINED_TASKS, Job
+from batchtrain.client.job import Job
 from batchtrain.client.jobs import Jobs
 from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
@@ -17,6 +17,7 @@ from batchtrain.records import Failure, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files
+from batchtrain.service.failed import EXPLAINED_TASKS
 from tests.unit.plan.jobs import recipe
 
 NOBODY: Any = None
@@ -113,8 +114,14 @@ def test_a_list_of_tasks_names_the_cause_in_place_of_the_services_sentence(
     monkeypatch.setattr(files, "stderr_end", lambda *_: lines)
     monkeypatch.setattr(files, "first_end", lambda *_: RankEnd())
     exited = Task("train", "completed", "failure", exit_code=code, failure=Failure(EXIT_CODE, "The task exited with"))
-    (explained,) = Job(Mock(), "job").explained([exited])
+    job = Job(Mock(), "job")
+    monkeypatch.setattr(job, "iter_tasks", lambda **_: iter([exited]))
+    (explained,) = job.explained([exited])
     assert str(explained.failure) == reason
+    for text in (job.tasks._repr_html_(), str(job.tasks)):
+        assert reason in text
+        assert "The task exited" not in text
+    assert job.tasks == (exited,)
 
 
 def test_only_the_first_failures_of_a_list_cost_a_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,13 @@ import pytest
 
 import batchtrain as bt
 from batchtrain.config.described import VM_SIZE
+from batchtrain.config.source_directory import read_sources
+from batchtrain.config.travel import BLOB_STORE
 from batchtrain.config.types import Recipe, Task
-from batchtrain.errors import ConfigError, UsageError
+from batchtrain.errors import ConfigError, PlanError, UsageError
 from batchtrain.frameworks import FRAMEWORKS, PyTorchBlock
+from batchtrain.plan import plan_jobs
+from batchtrain.plan.types import Facts
 
 GUIDE = """\
 from batchtrain import command, MpiDistribution
@@ -192,6 +197,23 @@ def test_help_has_a_sentence_for_each_property() -> None:
     assert "Annotated" not in str(inspect.signature(bt.PyTorch))
     told = inspect.getdoc(bt.command) or ""
     assert all(f"{name}" in told for name in inspect.signature(bt.command).parameters)
+
+
+@pytest.mark.parametrize("local", [True, None])
+def test_a_large_source_is_accepted_for_the_emulator_as_the_refusal_says(
+    local: bool | None, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "src" / "weights.bin").write_bytes(random.Random(1).randbytes(3 * 2**18))
+    with pytest.raises(ConfigError, match=r"192 KiB.*`local=True`.*accepts it unchanged"):
+        bt.command("python train.py", source="src")
+    if local is None:
+        monkeypatch.setenv("BATCHTRAIN_LOCAL", "1")
+    recipe = bt.command("python train.py", source="src", local=local)
+    sources = read_sources(recipe)
+    with pytest.raises(PlanError, match="192 KiB"):
+        plan_jobs(recipe, Facts(), sources)
+    uploads = plan_jobs(recipe, Facts(blob_store=BLOB_STORE), sources).uploads
+    assert [upload.path.partition("/")[0] for upload in uploads] == [BLOB_STORE]
 
 
 CALLS = """\

@@ -19,7 +19,6 @@ from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
-from batchtrain.config.left_out import LEFT_OUT
 from batchtrain.config.reference import PropertyPath
 from batchtrain.config.types import Credentials, Results, Secret, StorageCredentials
 from batchtrain.errors import UsageError
@@ -37,12 +36,14 @@ from batchtrain.service import downloads, entra, vault
 from batchtrain.service.connect import Account, account_of
 from batchtrain.service.register import Thing
 from tests import judge
+from tests.left_out import LEFT_OUT
 from tests.properties import Effect, Row, Seen, Verdict, judged, outcome, path_of, value_for
+from tests.reference_page import type_of
 
 PROPERTIES = {
     place: item
     for place, item in reference.properties().items()
-    if item.wire and "[" not in item.type and "merge_task" not in place
+    if item.wire and "[" not in type_of(item.kind) and "merge_task" not in place
 }
 """Those that hold a value; a block's properties stand for it, and a merge task is a task."""
 
@@ -923,7 +924,7 @@ def context_of(place: PropertyPath) -> dict[str, Any]:
         for item in block.properties if block else ():
             here = path_of((*place[:above], item.name))
             if item.required and item.wire and not any(here.startswith(name) for name in (*found, *BASIC)):
-                found[here] = REQUIRED.get(item.name) or REQUIRED.get(item.type) or value_for(item)
+                found[here] = REQUIRED.get(item.name) or REQUIRED.get(type_of(item.kind)) or value_for(item)
     path = path_of(place)
     return {name: value for name, value in found.items() if name != path}
 

@@ -49,7 +49,17 @@ ALLOWED: dict[str, set[str]] = {
         "service",
         "storage",
     },
-    "functions": {"client", "config", "errors", "frameworks", "runs", "runtime"},
+    "functions": {
+        "client",
+        "config",
+        "containers",
+        "emulator",
+        "errors",
+        "frameworks",
+        "runs",
+        "runtime",
+        "service",
+    },
     "dashboard": {"catalog", "client", "config", "errors", "hints", "metrics", "records", "runs", "service", "version"},
     "cli": {
         "catalog",
@@ -155,7 +165,7 @@ EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
         "__main__", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine", "files",
-        "http", "logfile", "machine", "mapped_images", "operations_page", "own_sizes", "pytest_plugin", "routes",
+        "http", "logfile", "machine", "mapped_images", "own_sizes", "pytest_plugin", "routes",
         "server", "steering", "store", "testing", "trust",
     }
 )  # fmt: skip

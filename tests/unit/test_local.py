@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import pytest
 from batchtrain.client import local
 from batchtrain.client.local import refuse
 from batchtrain.config.types import Secret
+from batchtrain.containers import make_environment
+from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.emulator import mapped_images, server, tokens
-from batchtrain.errors import PlanError
+from batchtrain.errors import PlanError, UsageError
+from batchtrain.functions.this_python import image_of_this_python
 from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
 
@@ -168,3 +173,54 @@ def test_the_key_of_a_running_emulator_is_not_in_its_repr(tmp_path: Path) -> Non
 def test_a_token_that_batchtrain_issues_to_itself_ends_within_a_minute() -> None:
     token = local.issued("c2VjcmV0", "batchtrain")
     assert token.expires_on <= tokens.seconds(server.clock()) + 60
+
+
+OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def other_python(account: Account, tmp_path: Path) -> str:
+    """An image of a recipe whose environment has Python 2.7."""
+    mapped(account, tmp_path / "other", "python3")
+    (tmp_path / "other/bin/python3").write_text("#!/bin/sh\necho 2.7\n")
+    mapped_images.map_image(Path(account.home), "example/jax:cpu", tmp_path / "other")
+    return "example/jax:cpu"
+
+
+@pytest.mark.process
+def test_an_environment_of_another_python_is_made_for_this_one_after_its_size_is_said(
+    account: Account, other_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = wheel(tmp_path)
+    monkeypatch.setitem(ENVIRONMENTS, "jax", Environment((str(package),), pythons=("2.7", OWN), megabytes=10))
+    lines: list[str] = []
+    image = image_of_this_python(account, other_python, lines.append)
+    assert image == f"example/jax:cpu-python{OWN}"
+    assert lines[0].startswith(f"the environment {tmp_path}/other of {other_python} has Python 2.7, and this is")
+    assert lines[1] == "the environment jax needs about 10 MB and a minute:"
+    prefix = Path(mapped_images.prefix_of(Path(account.home), image) or "")
+    assert make_environment.version_of(prefix) == OWN
+    assert list(prefix.glob("lib/python*/site-packages/tiny.py"))
+    lines.clear()
+    assert image_of_this_python(account, image, lines.append) == image
+    assert image_of_this_python(account, other_python, lines.append) == image
+    assert lines == []
+
+
+def wheel(folder: Path) -> Path:
+    """The smallest package that pip installs."""
+    path = folder / "tiny-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tiny.py", "")
+        archive.writestr("tiny-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1\n")
+        archive.writestr("tiny-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.dist-info/RECORD", "")
+    return path
+
+
+def test_packages_that_this_python_cannot_have_are_refused_with_the_python_to_start(
+    account: Account, other_python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENVIRONMENTS, "jax", Environment(("x",), pythons=("2.7",)))
+    with pytest.raises(UsageError, match=f"packages of jax do not exist: start this program with {tmp_path}/other/bin"):
+        image_of_this_python(account, other_python, lambda _: None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import DataVolume, Job, ResourceFile, SharedDataVolume, Task, TaskSettings
+from batchtrain.config.types import DataVolume, Job, Recipe, ResourceFile, SharedDataVolume, Task, TaskSettings
 
 ALL = (*GLOBAL, *READS, *JOBS)
 VOLUMES: Path = ("global_resources", "volumes")
@@ -38,6 +38,11 @@ FILE_SOURCES = ("blob_source", "storage_container_url", "auto_storage_container_
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
+
+
+def links_of(recipe: Recipe) -> Iterator[str]:
+    """Every storage link that a recipe reads or writes, except that of sources."""
+    return (link for _, link in _links(Subject(recipe)))
 
 
 def _links(subject: Subject) -> Iterator[tuple[Path, str]]:

@@ -15,19 +15,10 @@ from batchtrain.records import Point
 
 _COUNTERS = {**COUNTERS, "iter": "step", "iters": "step", "steps": "step", "epochs": "epoch", "micro_step": ""}
 """Words before a number that is a position; an empty one is skipped."""
-_OTHER_COUNTERS = frozenset(
-    {
-        "v_num",
-        "rank",
-        "attempt",
-        "node",
-        "global_batch_size",
-        "consumed_samples",
-        "number_skipped_iterations",
-        "number_nan_iterations",
-    }
-    | {"skipped", "num_tokens_seen"}
-)
+_OTHER_COUNTERS = frozenset({
+    "v_num", "rank", "attempt", "node", "global_batch_size", "consumed_samples", "number_skipped_iterations",
+    "number_nan_iterations", "skipped", "num_tokens_seen",
+})  # fmt: skip
 """Numbers that are neither metrics nor positions."""
 _RENAMED = {
     "tps": "tokens_per_second", "tok/sec": "tokens_per_second", "tok/s": "tokens_per_second",

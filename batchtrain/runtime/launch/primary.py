@@ -116,7 +116,9 @@ class Session:
 
     def on_ended(self, message: "Message") -> None:
         self.primary.on_error(message["id"], message["error"])
-        self.primary.on_process_ended(message["id"], message["code"], message["at"] - self.skew, message["ours"])
+        self.primary.on_process_ended(
+            message["id"], message["code"], message["at"] - self.skew, message["ours"], message["memory"]
+        )
 
     def on_measured(self, message: "Message") -> None:
         self.primary.stream.measured(message["id"], message["lines"].encode())
@@ -408,7 +410,7 @@ class Primary:
 
     # ends
 
-    def on_process_ended(self, identity: int, code: int, at: float, ours: bool) -> None:
+    def on_process_ended(self, identity: int, code: int, at: float, ours: bool, memory: str) -> None:
         process = self.alive.pop(identity, None)
         if process is None or ours:
             return
@@ -416,7 +418,7 @@ class Primary:
             self.check_finished()
             return
         end = self.failure(process, ended=True) if code == 1 else None
-        self.fail_by(end or End(process.label, process.rank, process.node, code), at, identity)
+        self.fail_by(end or End(process.label, process.rank, process.node, code, memory=memory), at, identity)
 
     def on_error(self, identity: int, error: "Message") -> None:
         """What a program wrote about its exception; torchrun's processes may have failed before torchrun ends."""

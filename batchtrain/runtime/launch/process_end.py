@@ -15,11 +15,16 @@ LONGEST = 2000
 """Characters of a program's own message that a record keeps."""
 
 
-class End:
-    """The end of a process; words: how it ended, if its code does not tell all of it."""
+FULL = {"cgroup": "the memory limit of its container was reached", "node": "the memory of the node was full"}
 
-    def __init__(self, label: str, rank: int, node: Node, code: int, words: str = "") -> None:
-        self.label, self.rank, self.node, self.code, self.words = label, rank, node, code, words
+
+class End:
+    """The end of a process; words: how it ended, if its code does not tell all of it. memory: which memory was full
+    (`cgroup`, `node`) when the kernel killed it."""
+
+    def __init__(self, label: str, rank: int, node: Node, code: int, words: str = "", memory: str = "") -> None:
+        self.label, self.rank, self.node, self.code, self.memory = label, rank, node, code, memory
+        self.words = words or (memory and "{}, because {}".format(ending(code), FULL[memory]))
 
     def __str__(self) -> str:
         return f"{self.label} on {self.node} {self.words or ending(self.code)}"
@@ -55,6 +60,8 @@ class Failure:
         words = self.what.words if isinstance(self.what, End) else self.what
         if words:
             end["ending"] = words
+        if isinstance(self.what, End) and self.what.memory:
+            end["full_memory"] = self.what.memory
         if self.error:
             end["error"] = self.error
         return end

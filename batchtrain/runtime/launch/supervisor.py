@@ -11,7 +11,7 @@ from glob import glob
 from .channel import Channel, Loop
 from .environment import NCCLS_NOTES, carried, past_proxies, without
 from .gpus import gpu_homes
-from .kernel import names_in, numa_nodes, share_cpus
+from .kernel import killed_for_memory, names_in, numa_nodes, share_cpus
 from .node_facts import look, preflight, ranks_folder, verdict
 from .process_end import error_of
 from .processes import (
@@ -25,6 +25,7 @@ from .processes import (
     prepared,
     reap,
     send_signal,
+    signal_of,
     spawn,
 )
 from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
@@ -152,6 +153,7 @@ class Supervisor:
         self.logs = True
         self.ending = False
         self.signalled: "set[int]" = set()
+        self.killed = killed_for_memory()
         self.deadline = 0.0
         self.environment: "Values" = {}
         self.directory = "/"
@@ -385,11 +387,17 @@ class Supervisor:
             running = self.running.pop(pid, None)
             if running is not None:
                 self.drain(running)
-                error = error_of(running.errors) if status else {}
-                ended = {"id": running.id, "code": exit_code(status), "at": now, "ours": pid in self.signalled}
+                error, code = error_of(running.errors) if status else {}, exit_code(status)
+                memory = self.full_memory() if signal_of(code) == signal.SIGKILL else ""
+                ended = {"id": running.id, "code": code, "at": now, "ours": pid in self.signalled, "memory": memory}
                 self.channel.send(do="ended", error=error, **ended)
         if self.ending:
             self.check_left()
+
+    def full_memory(self) -> str:
+        """Which memory the kernel found full since the last look, `cgroup` or `node`; empty for none."""
+        before, self.killed = self.killed, killed_for_memory()
+        return next((name for name in ("cgroup", "node") if self.killed[name] > before[name]), "")
 
     def on_sigterm(self, number: int) -> None:
         """A signal that ends the task may go to all its processes; then the primary decides how much time the ranks

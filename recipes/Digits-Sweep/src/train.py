@@ -1,4 +1,4 @@
-"""Kernel ridge regression on handwritten digits; writes its parameters and accuracy to result.json, and its model."""
+"""Kernel ridge regression on handwritten digits; writes its parameters and accuracy to a result.json, and its model."""
 
 import argparse
 import gzip
@@ -31,8 +31,10 @@ def main():
     options.add_argument("--kernel", default="rbf", choices=("rbf", "poly"))
     options.add_argument("--c", type=float, default=1.0, help="weight of an error")
     options.add_argument("--gamma", type=float, default=1e-3, help="width of the kernel")
+    options.add_argument("--results", default=".", help="directory of the result.json")
     given = options.parse_args()
-    parameters = json.loads(os.environ.get("BATCHTRAIN_PARAMETERS") or json.dumps(vars(given)))
+    by_hand = {"kernel": given.kernel, "c": given.c, "gamma": given.gamma}
+    parameters = json.loads(os.environ.get("BATCHTRAIN_PARAMETERS") or json.dumps(by_hand))
     images, labels = digits()
     order = numpy.random.RandomState(0).permutation(len(images))
     train, test = order[360:], order[:360]
@@ -42,7 +44,8 @@ def main():
     accuracy = float((scores.argmax(1) == labels[test]).mean())
     print("test accuracy {:.4f}".format(accuracy))
     record(test_accuracy=accuracy)
-    with open("result.json", "w") as file:
+    os.makedirs(given.results, exist_ok=True)
+    with open(os.path.join(given.results, "result.json"), "w") as file:
         json.dump({"parameters": parameters, "accuracy": accuracy}, file)
     keep(given, images[train].astype("uint8"), weights.astype("float32"), test_accuracy=accuracy)
 

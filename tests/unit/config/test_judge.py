@@ -18,6 +18,7 @@ from batchtrain.config import judge, load, override, reference, schema
 from batchtrain.config.types import convert, read_path
 from tests import examples
 from tests.properties import BASE, path_of
+from tests.reference_page import type_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PLACES = [place for place in reference.properties() if len(place) > 1]
@@ -39,7 +40,7 @@ DATA = st.recursive(st.none() | st.sampled_from(ODD) | NUMBERS | st.text(max_siz
 
 def value_for(place: reference.PropertyPath) -> st.SearchStrategy[Any]:
     """Values that come near to what a property takes, and others."""
-    kind = reference.properties()[place].type
+    kind = type_of(reference.properties()[place].kind)
     if kind.startswith("one of "):
         words = [word.strip(" `") for word in kind.removeprefix("one of ").split(",")]
         return st.sampled_from([*words, words[0].upper(), words[0][:-1], None]) | DATA

@@ -298,12 +298,20 @@ def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> N
         ("vm_size", "pool_specification.vm_size"),
         ("vm_count.dedicated", "pool_specification.vm_count.dedicated"),
         ("tasks[0].command", "job_specifications[0].tasks[0].command"),
-        ("nosuch", "pool_specification.vm_size"),
+        ("tasks[1].command", "job_specifications[0].tasks[1].command"),
+        ("pool.vm_count.low_priority", "pool_specification.vm_count.low_priority"),
+        ("docker_image", "job_specifications[0].tasks[0].docker_image"),
+        ("nodes", "pool_specification.vm_count"),
     ],
 )
 def test_half_the_path_of_a_setting_is_answered_with_the_whole(half: str, whole: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"write it as {whole}=...")):
         load(write(tmp_path, pool=POOL, jobs=JOBS), settings={half: "1"})
+
+
+def test_the_path_of_no_property_is_answered_with_an_example_and_the_sections(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"such as pool_specification\.vm_size=\.\.\. Known: credentials, "):
+        load(write(tmp_path, pool=POOL, jobs=JOBS), settings={"nosuch": "1"})
 
 
 def test_both_the_older_and_todays_word_are_refused(tmp_path: Path) -> None:

@@ -7,22 +7,24 @@ from pathlib import Path
 
 from batchtrain.config import reference, schema
 from batchtrain.config.types import GONE, RENAMED
+from tests import reference_page
+from tests.reference_page import type_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_committed_page_is_generated_from_the_types() -> None:
-    stale = "run `python -m batchtrain.config reference`"
-    assert (ROOT / reference.PAGE).read_text() == reference.page(), stale
+    stale = "run `python -m tests.reference_page`"
+    assert (ROOT / reference.PAGE).read_text() == reference_page.page(), stale
 
 
 def test_every_place_has_an_anchor() -> None:
-    anchors = set(re.findall(r'<a id="([^"]+)">', reference.page()))
+    anchors = set(re.findall(r'<a id="([^"]+)">', reference_page.page()))
     assert {reference.anchor(place) for place in reference.properties()} == anchors
 
 
 def test_no_anchor_stands_twice() -> None:
-    anchors = re.findall(r'<a id="([^"]+)">', reference.page())
+    anchors = re.findall(r'<a id="([^"]+)">', reference_page.page())
     assert len(anchors) == len(set(anchors))
 
 
@@ -32,18 +34,18 @@ def test_a_message_links_to_an_anchor_of_the_page() -> None:
 
 
 def test_every_link_of_the_page_leads_to_an_anchor() -> None:
-    page = reference.page()
+    page = reference_page.page()
     anchors = set(re.findall(r'<a id="([^"]+)">', page))
     assert set(re.findall(r"\]\(#([^)]+)\)", page)) - anchors == set()
 
 
 def row_of(anchor: str) -> str:
-    return next(line for line in reference.page().splitlines() if f'<a id="{anchor}">' in line)
+    return next(line for line in reference_page.page().splitlines() if f'<a id="{anchor}">' in line)
 
 
 def test_a_row_has_type_default_meaning_constraint_and_wire_field() -> None:
     row = next(
-        line for line in reference.page().splitlines() if '<a id="pool_specification.task_slots_per_node">' in line
+        line for line in reference_page.page().splitlines() if '<a id="pool_specification.task_slots_per_node">' in line
     )
     assert row == (
         '| <a id="pool_specification.task_slots_per_node"></a>`task_slots_per_node` | whole number; 1 to 256 | `1` |'
@@ -68,7 +70,7 @@ def test_every_rule_about_a_removed_property_matches_one() -> None:
 
 
 def test_every_older_name_is_on_the_page() -> None:
-    page = reference.page()
+    page = reference_page.page()
     assert [rule.path for rule in RENAMED if f"{rule.path[-1]}`" not in page] == []
 
 
@@ -77,6 +79,6 @@ def test_a_property_without_a_sentence_or_a_destination_is_not_to_be() -> None:
         reference.written((*block.paths[0], item.name))
         for block in reference.blocks()
         for item in block.properties
-        if not item.description or (not item.wire and "[" not in item.type)
+        if not item.description or (not item.wire and "[" not in type_of(item.kind))
     ]
     assert nameless == []

@@ -10,9 +10,11 @@ import jsonschema
 import pytest
 import yaml
 
-from batchtrain.config import editor, judge, masking, reference, schema
-from batchtrain.config.examples import EXAMPLES
+from batchtrain.config import judge, masking, reference, schema
 from batchtrain.config.types import RENAMED
+from tests import reference_page, schema_files
+from tests.property_examples import EXAMPLES
+from tests.reference_page import type_of
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted(
@@ -25,13 +27,13 @@ FILES = sorted(
 
 @pytest.mark.parametrize("name", schema.FILES)
 def test_a_committed_schema_is_generated_from_the_types(name: str) -> None:
-    stale = "run `python -m batchtrain.config schemas`"
-    assert (ROOT / "schemas" / f"{name}.json").read_bytes() == editor.rendered(name), stale
+    stale = "run `python -m tests.schema_files`"
+    assert (ROOT / "schemas" / f"{name}.json").read_bytes() == schema_files.rendered(name), stale
 
 
 @pytest.mark.parametrize("name", schema.FILES)
 def test_every_property_has_a_sentence(name: str) -> None:
-    assert list(silent(editor.file_schema(name)["$defs"])) == []
+    assert list(silent(schema_files.file_schema(name)["$defs"])) == []
 
 
 def silent(definitions: dict[str, Any]) -> Iterator[str]:
@@ -43,7 +45,7 @@ def silent(definitions: dict[str, Any]) -> Iterator[str]:
 
 def underlined(name: str, text: str) -> list[str]:
     """What an editor with our schema marks; scalars are what YAML makes of them."""
-    validator = jsonschema.Draft202012Validator(editor.file_schema(name))
+    validator = jsonschema.Draft202012Validator(schema_files.file_schema(name))
     return [error.message for error in validator.iter_errors(yaml.safe_load(text))]
 
 
@@ -80,8 +82,8 @@ POOL = "{id: p, vm_size: s, vm_configuration: {platform_image: {publisher: a, of
 
 
 def test_older_words_are_taken_and_shown_as_such() -> None:
-    config = editor.file_schema("config")["$defs"]["ConfigFile"]["properties"]
-    pool = editor.file_schema("pool")["$defs"]["Pool"]["properties"]
+    config = schema_files.file_schema("config")["$defs"]["ConfigFile"]["properties"]
+    pool = schema_files.file_schema("pool")["$defs"]["Pool"]["properties"]
     assert config["batch_shipyard"]["deprecated"] is True
     assert pool["max_tasks_per_node"]["description"] == "Older name of `task_slots_per_node`."
     assert underlined("pool", f"pool_specification: {POOL[:-1]}, max_tasks_per_node: 4}}") == []
@@ -93,7 +95,7 @@ def test_every_older_name_is_in_a_schema() -> None:
     taken = {
         key
         for file in schema.FILES
-        for block in editor.file_schema(file)["$defs"].values()
+        for block in schema_files.file_schema(file)["$defs"].values()
         for key, value in (*block.get("properties", {}).items(), *maps_of(block))
         if value.get("deprecated")
     }
@@ -106,7 +108,7 @@ def maps_of(block: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def test_what_is_gone_is_shown_as_deprecated() -> None:
-    certificates = editor.file_schema("pool")["$defs"]["Pool"]["properties"]["certificates"]
+    certificates = schema_files.file_schema("pool")["$defs"]["Pool"]["properties"]["certificates"]
     assert certificates["deprecated"] is True
     assert "No effect: Batch removed certificates" in certificates["description"]
 
@@ -115,7 +117,7 @@ def test_every_property_of_the_reference_is_in_a_schema() -> None:
     known = {
         (title, key)
         for file in schema.FILES
-        for title, block in editor.file_schema(file)["$defs"].items()
+        for title, block in schema_files.file_schema(file)["$defs"].items()
         for key in block.get("properties", {})
     }
     assert {(block.name, item.name) for block in reference.blocks() for item in block.properties} - known == set()
@@ -136,20 +138,24 @@ TEXTS = sorted(
         (block.name, item.name)
         for block in reference.blocks()
         for item in block.properties
-        if "[" not in item.type and "text" in item.type
+        if "[" not in type_of(item.kind) and "text" in type_of(item.kind)
         if not all(reference.gone((*place, item.name)) for place in block.paths)
     }
 )
 
 
 def test_a_text_has_an_example() -> None:
-    given = {(block.name, item.name): item.example for block in reference.blocks() for item in block.properties}
+    given = {
+        (block.name, item.name): reference_page.example(block, item)
+        for block in reference.blocks()
+        for item in block.properties
+    }
     assert [(block, name) for block, name in TEXTS if given[block, name] is None and name not in HIDDEN] == []
 
 
 @pytest.mark.parametrize("name", schema.FILES)
 def test_an_example_is_valid_where_it_stands(name: str) -> None:
-    made = editor.file_schema(name)
+    made = schema_files.file_schema(name)
     for block, definition in made["$defs"].items():
         for key, said in definition.get("properties", {}).items():
             for given in said.get("examples", []):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
@@ -17,9 +19,11 @@ from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.output import Numbered, Output
 from batchtrain.dashboard.tasks import SAMPLES
+from batchtrain.diagnosis.output_rules import matches
 from batchtrain.errors import UsageError
 from batchtrain.metrics.stream import OWN, RECORDS
 from tests.unit.dashboard.asking import BEARER, FAR, NEAR, Client, Service, dashboard
+from tests.unit.diagnosis.test_rules import LINES as LINES_WITH_CAUSES
 
 TASK = "/jobs/j/tasks/t"
 STDOUT = f"{TASK}/files/stdout.txt"
@@ -263,6 +267,33 @@ def test_a_failed_task_has_its_cause_and_its_nodes_in_order(client: Client, serv
     assert document["nodes"] == [{"name": "n0", "id": "n-a", "pool": "p"}, {"name": "n1", "id": "n-b", "pool": "p"}]
     cause = document["cause"]
     assert (cause["exit_code"], cause["exception"], cause["node"]) == (1, "ValueError: too small", "n-a")
+
+
+@pytest.mark.parametrize("rule", LINES_WITH_CAUSES)
+def test_the_cause_of_a_line_is_on_the_page_in_a_notebook_and_in_the_terminal(
+    client: Client, service: Service, rule: str
+) -> None:
+    failed_task(service)
+    service.files[f"{TASK}/files/stderr.txt"] = f"starting\n{LINES_WITH_CAUSES[rule]}\n".encode()
+    ((_, cause, _),) = itertools.islice(matches([LINES_WITH_CAUSES[rule]]), 1)
+    assert any(cause in line for line in client.get(TASK)["cause"]["card"])
+    jobs(service, {"id": "j", "state": "active"})
+    service.documents["/jobs/j/tasks"] = [service.documents[TASK]]
+    diagnosis = client.connection.client.jobs.handle("j").diagnose()
+    assert html.escape(cause) in diagnosis._repr_html_()
+    assert any(cause in line for line in diagnosis.rows())
+
+
+def test_a_list_of_tasks_has_the_cause_in_place_of_the_services_sentence_and_reads_it_once(
+    client: Client, service: Service
+) -> None:
+    sentence = {"code": "FailureExitCode", "message": "The task exited with an exit code representing a failure"}
+    failed_task(service, failureInfo={"category": "usererror", **sentence})
+    service.documents["/jobs/j/tasks"] = [service.documents[TASK]]
+    assert [row["failure"] for row in client.get("/jobs/j/tasks?state=failed")] == ["ValueError: too small"]
+    before = len(service.asked)
+    client.get("/jobs/j/tasks?state=failed")
+    assert len(service.asked) == before + 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from batchtrain.cli import diagnose
 from batchtrain.cli.options import Settings
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.findings import judged, step_with_names
+from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES, OutputRule
 from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
@@ -35,10 +36,14 @@ LINES = {
     "cuda-out-of-memory": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has …",
     "nccl-without-infiniband": "n1:7:9 [0] NCCL INFO NET/IB : No device found.",
     "gpu-driver-missing": "RuntimeError: Found no NVIDIA driver on your system.",
+    "rank-never-joined": "torch.distributed.DistStoreError: Timed out after 5 seconds waiting for clients. 2/3 clients"
+    " joined.",
     "collective-timeout": "[rank1]:[E] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE)",
     "connection-to-rank-lost": "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.5]:3",
     "shared-memory-too-small": "Unexpected bus error. This might be caused by insufficient shared memory (shm).",
     "disk-full": "OSError: [Errno 28] No space left on device",
+    "container-out-of-memory": "Memory cgroup out of memory: Killed process 20094 (python3) total-vm:211880kB,"
+    " anon-rss:58112kB, file-rss:6640kB, shmem-rss:0kB, UID:0 pgtables:176kB oom_score_adj:0",
     "host-out-of-memory": "terminate called after throwing an instance of 'std::bad_alloc'",
     "registry-refused": "Error response from daemon: pull access denied for contoso/train, repository does not exist",
     "image-not-found": "Error response from daemon: manifest for contoso/train:9 not found: manifest unknown",
@@ -46,6 +51,7 @@ LINES = {
     "sshd-missing": "ssh: connect to host 10.0.0.5 port 23: Connection refused",
     "mpi-slots": "There are not enough slots available in the system to satisfy the 8 slots",
     "missing-module": "ModuleNotFoundError: No module named 'horovod'",
+    "import-failed": "ImportError: cannot import name 'nosuch' from 'json' (/opt/python3.11/json/__init__.py)",
     "missing-library": "./train: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
     "port-in-use": "OSError: [Errno 98] Address already in use",
     "name-not-resolved": "curl: (6) Could not resolve host: data.contoso.com",
@@ -90,6 +96,105 @@ def test_a_line_of_output_names_its_cause(name: str) -> None:
     found = judged(of_job(failed("starting", LINES[name], "done")))
     assert [finding.rule for finding in found.findings] == [name]
     assert found.findings[0].evidence == LINES[name]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            "OSError: [Errno 28] No space left on device: '/mnt/x/weights.pt'",
+            "a disk of the node is full: /mnt/x/weights.pt",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/x,task=python3",
+            "the program used more memory than its container may have",
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task=python3",
+            "the memory of the node is full",
+        ),
+        ("tee: log: No space left on device", "a disk of the node is full"),
+        (
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address."
+            " port: 29777, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            "a port is taken by another program: 29777",
+        ),
+        (
+            "OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', 29778): address already in use",
+            "a port is taken by another program: 29778",
+        ),
+        (
+            "ImportError: cannot import name 'y' from partially initialized module 'a' (most likely due to a circular"
+            " import) (/src/a.py)",
+            "an import of Python fails: cannot import name 'y' from partially initialized module 'a'",
+        ),
+        (
+            "ImportError: /opt/x/_C.so: undefined symbol: _ZN3c10",
+            "an import of Python fails: /opt/x/_C.so: undefined symbol: _ZN3c10",
+        ),
+    ],
+)
+def test_a_cause_names_what_the_line_names(line: str, cause: str) -> None:
+    """The lines were recorded from Python 3.11, PyTorch 2.13 and GNU tee."""
+    assert judged(of_job(failed(line))).findings[0].cause == cause
+
+
+@pytest.mark.parametrize(("memory", "rule"), [("cgroup", "container-out-of-memory"), ("node", "host-out-of-memory")])
+def test_a_rank_that_the_kernel_killed_has_the_memory_that_was_full_as_its_cause(memory: str, rule: str) -> None:
+    end = RankEnd("rank 1", 1, "tvm-2", signal=9, ending="was killed by signal 9, because …", full_memory=memory)
+    (finding,) = judged(of_job(failed("[0:rank 0] loading", exit_code=137, end=end))).findings
+    assert (finding.rule, finding.evidence) == (rule, "rank 1 was killed by signal 9, because …")
+
+
+@pytest.mark.parametrize("name", ["missing-module", "import-failed", "disk-full"])
+def test_a_known_exception_is_shown_with_its_file_and_line(name: str) -> None:
+    frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
+    lines = ("Traceback (most recent call last):", frame, LINES[name])
+    (finding,) = judged(of_job(failed(*lines))).findings
+    assert (finding.rule, finding.evidence) == (name, f"wd/train.py:12: {LINES[name]}")
+
+
+# --- the rank that the others waited for ----------------------------------------------------------------------------
+
+WATCHDOG = (
+    "[rank{0}]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation"
+    " timeout: WorkNCCL(SeqNum={1}, OpType=ALLREDUCE, NumelIn=98, NumelOut=98, Timeout(ms)=600000) ran for 600020"
+    " milliseconds before timing out."
+)
+DUMP = (
+    "[rank{0}]:[E626 06:24:45.103881913 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank {0}]"
+    " Received a dump signal due to a collective timeout from  rank {1} and we will try our best to dump the"
+    " debug info. Last enqueued NCCL work: {2}, last completed NCCL work: {2}.This is most likely caused by"
+)
+GLOO = (
+    "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out"
+    " waiting 4000ms for recv operation to complete"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "ranks"),
+    [
+        ((WATCHDOG.format(1, 808), WATCHDOG.format(0, 808), DUMP.format(2, 1, 807)), (2,)),
+        ((WATCHDOG.format(1, 808), DUMP.format(0, 1, 812), DUMP.format(3, 1, 807), DUMP.format(2, 1, 800)), (2, 3)),
+        (tuple(f"[1:rank {rank}] {WATCHDOG.format(rank, 5)}" for rank in (0, 1, 3)), (2,)),
+        ((f"[0:rank 0] [rank0]: {GLOO}", f"[1:rank 1] [rank1]: {GLOO}", "[1:rank 2] loading"), (2,)),
+        ((f"[rank0]: {GLOO}", "[rank1]: RuntimeError: Connection closed by peer"), ()),
+        (("[rank0]: RuntimeError: [Rank 0]: Ranks 2, 5 failed to pass monitoredBarrier in 4000 ms",), (2, 5)),
+        (("Stalled ranks:", "0: [DistributedAdam_Allreduce]", "3: [x]", "4 steps"), (0, 3)),
+        ((WATCHDOG.format(0, 808), WATCHDOG.format(1, 808)), ()),
+        (("12: [x]",), ()),
+    ],
+)  # fmt: skip
+def test_a_timeout_names_the_ranks_that_are_missing(lines: tuple[str, ...], ranks: tuple[int, ...]) -> None:
+    """The lines have the form of PyTorch 2.8 (NCCL) and of Horovod 0.28; those of gloo were recorded from 2.13."""
+    assert missing_ranks(lines) == ranks
+
+
+def test_the_missing_rank_of_a_timeout_is_its_cause_and_not_the_rank_that_gave_up_first() -> None:
+    lines = (WATCHDOG.format(1, 808), WATCHDOG.format(0, 808), DUMP.format(2, 1, 807))
+    (finding, *_) = judged(of_job(failed(*lines, end=RankEnd("rank 1", 1, "tvm-2", signal=6)))).findings
+    assert (finding.rule, finding.cause) == ("collective-timeout", "the other ranks waited for rank 2, and gave up")
 
 
 @pytest.mark.parametrize("code", TASK_CODES)

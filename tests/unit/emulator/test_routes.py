@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import models, operations_page, routes
+from batchtrain.emulator import models, routes
 from batchtrain.emulator.faults import Fault
+from tests import operations_page
 
 PACKAGE = Path(routes.__file__).parent
 
@@ -49,9 +50,7 @@ def test_an_unknown_path_is_404_and_an_unknown_verb_405(verb: str, path: str, st
 
 def test_the_page_of_operations_is_what_the_tables_say() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "emulator-operations.md"
-    assert page.read_text(encoding="utf-8") == operations_page.page(), (
-        "run python -m batchtrain.emulator.operations_page"
-    )
+    assert page.read_text(encoding="utf-8") == operations_page.page(), "run python -m tests.operations_page"
 
 
 def test_what_is_acted_on_is_named_in_the_emulators_sources() -> None:

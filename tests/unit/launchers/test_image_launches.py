@@ -14,9 +14,9 @@ from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers import (
     apptainer,
     checkpoint,
-    moves,
     plain,
     preflight,
+    preparation,
     python,
     shell,
     steps,
@@ -183,14 +183,14 @@ def test_data_is_moved_where_it_belongs_and_may_be_read_by_all(tmp_path: Path) -
         Moved("in 1", "$TO/x y"), Moved("none", "$TO/n"), Moved("in2", "$TO/z", Selected(include=("*.txt",))),
     )  # fmt: skip
     environment = {**os.environ, "TO": str(tmp_path / "to")}
-    subprocess.run(["bash", "-c", moves.moves(wanted)], cwd=tmp_path, env=environment, check=True)
+    subprocess.run(["bash", "-c", preparation.moves(wanted)], cwd=tmp_path, env=environment, check=True)
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"to/x y/a", "to/x y/b.txt", "to/z/b.txt"}
     assert (tmp_path / "to/z/b.txt").stat().st_mode & 0o044 == 0o044
 
 
 def test_without_data_nothing_is_moved() -> None:
-    assert moves.moves(()) == ""
+    assert preparation.moves(()) == ""
 
 
 @pytest.mark.parametrize(

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests import recipe_copies
+
 RECIPES = Path(__file__).parents[3] / "recipes"
-SHARED = (
-    ("CNTK-CPU-OpenMPI", "CNTK-GPU-OpenMPI", "train.py"),
-    ("MXNet-CPU", "MXNet-GPU", "train.py"),
-    ("MXNet-Benchmark", "TensorFlow-Benchmarks-CPU", "dlbs.py"),
-    ("PyTorch-CPU", "PyTorch-GPU", "train.py"),
-    ("PyTorch-CPU", "PyTorch-GPU", "imagenet.py"),
-    ("PyTorch-CPU", "PyTorch-GPU", "digits_folder.py"),
-    ("TensorFlow-Distributed-CPU", "TensorFlow-Distributed-GPU", "train.py"),
-    ("mpiBench-MPICH", "mpiBench-OpenMPI", "bench.py"),
-)
 OLD = {"CNTK": (3, 6), "MXNet": (3, 7), "TensorFlow-Benchmarks": (3, 7)}
 """The Python of frameworks that ended: a part of a recipe's name, and MAJOR, MINOR."""
 SCRIPTS = sorted(path for path in RECIPES.glob("*/src/*.py"))
 
 
-@pytest.mark.parametrize(("one", "other", "script"), SHARED)
-def test_a_gpu_recipe_trains_with_the_script_of_its_cpu_recipe(one: str, other: str, script: str) -> None:
-    assert (RECIPES / one / "src" / script).read_bytes() == (RECIPES / other / "src" / script).read_bytes()
+@pytest.mark.parametrize(("copy", "source"), list(recipe_copies.copies()), ids=lambda path: f"{path.parts[-3]}-{path.name}")
+def test_a_copy_in_another_recipe_is_its_source(copy: Path, source: Path) -> None:
+    assert copy.read_bytes() == source.read_bytes(), "run `python -m tests.recipe_copies`"
+
+
+def test_every_source_that_two_recipes_have_is_in_the_table_of_copies() -> None:
+    copies = {copy for copy, _ in recipe_copies.copies()}
+    contents = Counter(path.read_bytes() for path in SCRIPTS if path not in copies)
+    assert [count for count in contents.values() if count > 1] == []
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parts[-3]}-{path.name}")

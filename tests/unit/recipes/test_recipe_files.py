@@ -14,8 +14,6 @@ RECIPES = Path(__file__).parents[3] / "recipes"
 ALL = sorted(path.parent.name for path in RECIPES.glob("*/config"))
 WITH_IMAGE = sorted(path.parts[-3] for path in RECIPES.glob("*/docker/Dockerfile"))
 CNTK = "CNTK-GPU-Infiniband-IntelMPI"
-SWEEP = "Digits-Sweep"
-"""The recipe whose tasks hand files to each other."""
 
 
 def only_task(recipe: Recipe) -> tuple[Task, MultiInstance]:
@@ -39,13 +37,9 @@ def test_each_file_names_its_schema_for_editors(name: str, kind: str) -> None:
     assert first == f"# yaml-language-server: $schema=../../../schemas/{kind}.json"
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in (CNTK, SWEEP)])
+@pytest.mark.parametrize("name", [name for name in ALL if name != CNTK])
 def test_a_recipe_that_runs_today_loads_without_a_warning(name: str) -> None:
     assert load(RECIPES / name).warnings == ()
-
-
-def test_the_sweep_warns_only_that_it_needs_a_storage_account() -> None:
-    assert {warning.rule for warning in load(RECIPES / SWEEP).warnings} == {"storage-link"}
 
 
 def test_the_cntk_recipe_warns_that_its_size_and_its_image_are_gone() -> None:

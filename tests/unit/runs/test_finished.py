@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.dashboard import recorded
 from batchtrain.errors import NotFound, UsageError
-from batchtrain.records import Metric, Table, Task
+from batchtrain.records import Failure, Metric, Table, Task
+from batchtrain.records.failure import EXIT_CODE
 from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord, RunRecord
 from batchtrain.runs.finished import Result, Run, Runs
@@ -129,3 +131,17 @@ def test_the_errors_of_a_task_are_lines_too(tmp_path: Path) -> None:
     run = made(tmp_path)
     directory.replace(run.directory.logs("train") / "stderr.txt", b"bad\n")
     assert run.logs("train", file="stderr") == ("bad",)
+
+
+def test_the_tasks_of_a_run_are_shown_with_the_causes_in_its_logs_and_stored_with_the_services_words(
+    tmp_path: Path,
+) -> None:
+    run = made(tmp_path)
+    exited = Task("train", "completed", "failure", exit_code=1, failure=Failure(EXIT_CODE, "The task exited with"))
+    run.directory.write_tasks([exited])
+    directory.replace(run.directory.logs("train") / "stderr.txt", b"loading\nno data here\n")
+    for tasks in (run.tasks, Result(Table([exited]), [run.directory]).tasks):
+        assert tasks == (exited,)
+        assert "no data here" in tasks._repr_html_()
+        assert "The task exited" not in str(tasks)
+    assert [row["failure"] for row in recorded.shown(tmp_path, run.id)["tasks"]] == ["no data here"]

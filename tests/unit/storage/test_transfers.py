@@ -466,7 +466,7 @@ def test_a_blob_of_exactly_one_range_comes_in_one_request_and_notes_nothing(
     storage: Storage, blobs: BlobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[Path] = []
-    monkeypatch.setattr(download, "_keep", lambda path, *_: noted.append(path))
+    monkeypatch.setattr(download, "keep", lambda path, *_: noted.append(path))
     blobs.store("block", CONTENT[:64])
     down(storage, tmp_path).check()
     assert blobs.asked == ["GET  list", "GET block  bytes=0-63"]

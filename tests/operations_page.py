@@ -1,6 +1,6 @@
 """Makes the page about the emulator's operations from the tables that the service uses; pure.
 
-`python -m batchtrain.emulator.operations_page` prints it.
+`python -m tests.operations_page` prints it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,8 @@ from batchtrain.emulator import models, query, routes, versions
 from batchtrain.emulator.models import Field
 from batchtrain.emulator.routes import Route
 
-EFFECTS = {
-    "": "acted on",
-    "kept": "kept only",
-    "unshown": "taken, never shown",
-    "refused": "refused",
-}
-HEAD = """<!-- Written by `python -m batchtrain.emulator.operations_page` from the service's tables; do not edit. -->
+EFFECTS = {"": "acted on", "kept": "kept only", "unshown": "taken, never shown", "refused": "refused"}
+HEAD = """<!-- Written by `python -m tests.operations_page` from the service's tables; do not edit. -->
 
 # The operations of the emulator
 

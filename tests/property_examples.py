@@ -157,8 +157,3 @@ EXAMPLES: Mapping[str, Any] = {
     "do_not_run_after": "2027-12-31T00:00:00Z",
     "max_wall_time": "2.00:00:00",
 }
-
-
-def example(block: str, name: str) -> Any:
-    """The example of a property of a block. Returns None if there is none."""
-    return EXAMPLES.get(f"{block}.{name}", EXAMPLES.get(name))
