@@ -35,9 +35,9 @@ class Problem(NamedTuple):
     @property
     def document(self) -> dict[str, str | int]:
         """As a document: unknown values are omitted; the keys for the end are those of editors."""
-        known = {_EDITORS.get(name, name): value for name, value in self._asdict().items() if value}
-        known.pop("source", None)
-        return known
+        document = {_EDITORS.get(name, name): value for name, value in self._asdict().items() if value}
+        document.pop("source", None)
+        return document
 
     def __str__(self) -> str:
         head = f"{self.location}: " if self.location else ""
@@ -101,26 +101,26 @@ def _visible(character: str) -> str:
 def _excerpt(problem: Problem, color: bool) -> list[str]:
     start = max(problem.column - 1, 0)
     same_line = problem.end_line == problem.line and problem.end_column > problem.column
-    before, marked, after = _cut(problem.source, start, problem.end_column - 1 if same_line else start + 1)
+    before, marked_text, after = _cut(problem.source, start, problem.end_column - 1 if same_line else start + 1)
     number = str(problem.line)
-    carets = " " * _width(before) + "^" * max(_width(marked), 1)
+    carets = " " * _width(before) + "^" * max(_width(marked_text), 1)
     if color:
         carets = f"\x1b[{_COLORS.get(problem.level, '31')}m{carets}\x1b[0m"
-    return [f" {number} | {before}{marked}{after}".rstrip(), f" {' ' * len(number)} | {carets}"]
+    return [f" {number} | {before}{marked_text}{after}".rstrip(), f" {' ' * len(number)} | {carets}"]
 
 
 def _cut(line: str, start: int, end: int) -> tuple[str, str, str]:
     """The text before, in and after the mark; of a long line only the part near the mark."""
-    before, marked, after = (printable(part) for part in (line[:start], line[start:end], line[end:][:WIDEST]))
-    if len(marked) > WIDEST * 2 // 3:
-        marked, after = marked[: WIDEST * 2 // 3 - 1] + "…", ""
-    room = max(WIDEST - len(marked), 0)
+    before, marked_text, after = (printable(part) for part in (line[:start], line[start:end], line[end:][:WIDEST]))
+    if len(marked_text) > WIDEST * 2 // 3:
+        marked_text, after = marked_text[: WIDEST * 2 // 3 - 1] + "…", ""
+    room = max(WIDEST - len(marked_text), 0)
     if len(before) > room * 2 // 3:
         before = "…" + before[len(before) - room * 2 // 3 + 1 :]
     room -= len(before)
     if len(after) > room:
         after = after[: max(room - 1, 0)] + "…"
-    return before, marked, after
+    return before, marked_text, after
 
 
 def _width(text: str) -> int:
@@ -165,7 +165,9 @@ class BatchtrainError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """IPython calls it in place of a traceback of all frames."""
-        return short_traceback(self, str(self))
+        from batchtrain import hints  # only for an error in a notebook
+
+        return short_traceback(self, hints.for_cell(str(self), _option(self)))
 
 
 def short_traceback(error: BaseException, text: str) -> list[str]:
@@ -175,16 +177,25 @@ def short_traceback(error: BaseException, text: str) -> list[str]:
     return [*lines, *_users_line(error)]
 
 
+def _option(error: BaseException) -> str:
+    """The options with which a command reaches the account of the client whose call failed; empty without a client."""
+    import traceback  # only for an error in a notebook
+
+    owners = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    accounts = (getattr(getattr(owner, "_client", owner), "account", None) for owner in owners)
+    return next((option for account in accounts if (option := getattr(account, "option", ""))), "")
+
+
 def _users_line(error: BaseException) -> list[str]:
     """The last line before the first of batchtrain's own."""
     import linecache
     import traceback  # only for an error in a notebook
 
     frames = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
-    own = next((at for at, (file, _) in enumerate(frames) if file.startswith(_PACKAGE)), len(frames))
-    if own == 0:
+    own_frame = next((at for at, (file, _) in enumerate(frames) if file.startswith(_PACKAGE)), len(frames))
+    if own_frame == 0:
         return []
-    file, number = frames[own - 1]
+    file, number = frames[own_frame - 1]
     return ["", f"\x1b[2mline {number}:\x1b[0m {linecache.getline(file, number).strip()}"]
 
 
@@ -195,6 +206,17 @@ class UsageError(BatchtrainError):
     """The command or the call is malformed, or a precondition that the caller controls is missing."""
 
     exit_code = 2
+
+
+class NoAccount(UsageError):
+    """Nothing says where to run: no account is configured, and the emulator is not chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "nowhere to run: add --local (in Python `local=True`; or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch"
+            " on this machine, or set AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY and AZURE_BATCH_ENDPOINT"
+            " (or write a credentials.yaml) for an account"
+        )
 
 
 class ConfigError(BatchtrainError):

@@ -13,8 +13,9 @@ HEAD = """\
 # Coming from Batch Shipyard
 
 `credentials.yaml`, `config.yaml`, `pool.yaml` and `jobs.yaml` of Batch Shipyard load and plan unchanged, except
-for tasks that depend on something Azure Batch cannot do: a GlusterFS file system of the nodes, files of another task's
-node, a file share as input, patterns of files to leave out. Each is an error that names the replacement. A placeholder
+for what Azure Batch cannot do: a GlusterFS file system of the nodes, files of another task's node, files copied to the
+nodes' own disks, a file share as input, patterns of files to leave out, options of a transfer other than
+`--strip-components`, a recurrence with several tasks. Each is an error that names the replacement. A placeholder
 such as `<job id>` is a warning until something is sent. These commands need no account:
 
 ```text

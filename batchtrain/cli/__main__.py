@@ -106,7 +106,7 @@ def _run() -> int:
         if _nobody_reads():
             return UNREAD
         raise
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outer door: every exception becomes one message
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost handler: every exception becomes one message
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return UNREAD
         from batchtrain.cli import failures  # needed only by a command that failed

@@ -260,7 +260,7 @@ def _take(end: Ended, case: Planned, folder: Path, message: str) -> None:
         _note_done(folder, case, run)
         say(f"[{name}] completed: {run}")
     elif end.code == TaskFailed.exit_code:
-        say(f"{name} failed: {message}; `batchtrain bench` runs it again the next time")
+        say(f"{name} failed: {message}; the same command runs it again")
     elif end.code == INTERRUPTED:
         raise KeyboardInterrupt
     else:

@@ -13,7 +13,7 @@ import msgspec
 
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import say, settings
-from batchtrain.errors import UsageError
+from batchtrain.errors import NoAccount
 
 if TYPE_CHECKING:
     from batchtrain.dashboard.serve import Served
@@ -41,6 +41,7 @@ def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[s
         port=port,
         changes=allow_changes,
         hosts=frozenset(name.lower() for name in hosts),
+        target=settings().target,
     )
     with contextlib.ExitStack() as stack:
         serve(options, lambda server: _ready(server, None if no_open else stack))
@@ -48,13 +49,9 @@ def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[s
 
 def _account() -> Account | None:
     """The account; None if nothing says which: then the recorded runs are shown."""
-    from batchtrain.client.client import NEXT_COMMANDS
-
     try:
         return settings().connect().account
-    except UsageError as error:
-        if str(error) != NEXT_COMMANDS:
-            raise
+    except NoAccount:
         say("no account is configured, so only recorded runs are shown; `--local` shows the emulator")
         return None
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import click
 
-from batchtrain.cli.hints import pasted, terminal_width, wrapped
 from batchtrain.cli.options import FORMATS, Settings
+from batchtrain.cli.wrapping import terminal_width, wrapped
 from batchtrain.display.terminal import plain_text
 from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
+from batchtrain.hints import pasted
 
 INTERRUPTED = 130
 OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})

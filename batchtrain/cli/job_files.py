@@ -124,7 +124,7 @@ def tensorboard(job_id: str | None, port: int) -> None:
     if program is None:
         raise UsageError(
             "TensorBoard is not installed: `pip install tensorboard` installs it here, and"
-            " `batchtrain runs export --tensorboard` writes its event files for one elsewhere"
+            " `batchtrain runs export RUN --tensorboard` writes its event files for one elsewhere"
         )
     name, client = opened(job_id)
     job = client.jobs.handle(name)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from batchtrain.cli.hints import pasted, terminal_width, wrapped
+from batchtrain.cli.wrapping import terminal_width, wrapped
 from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError, shortened
+from batchtrain.hints import pasted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -20,7 +20,7 @@ from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
 from batchtrain.config.unfilled import require_credentials
 from batchtrain.config.user_settings import is_for_emulator
-from batchtrain.errors import PlanError, UsageError
+from batchtrain.errors import NoAccount, PlanError
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
@@ -33,12 +33,6 @@ from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
 from batchtrain.service import read, vault
 from batchtrain.service.connect import Account
-
-NEXT_COMMANDS = (
-    "nowhere to run: add --local (or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch on this machine,"
-    " or set AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY and AZURE_BATCH_ENDPOINT"
-    " (or write a credentials.yaml) for an account"
-)
 
 
 def load(
@@ -74,7 +68,7 @@ def connect(
     display: bool | None = None,
 ) -> Client:
     """A client for where to run: the embedded service (`local`, or BATCHTRAIN_LOCAL=1), else the credentials, else
-    AZURE_BATCH_*. Raises UsageError, with both next commands, when nothing says where.
+    AZURE_BATCH_*. Raises NoAccount, with both next commands, when nothing says where.
 
     display: whether calls that wait show their progress: a card in a notebook, lines elsewhere. By default they do in
     a notebook, on a terminal, and in an interactive Python.
@@ -93,7 +87,7 @@ def where(*, local: bool | None, credentials: Credentials | None, environment: M
         credentials = require_credentials(vault.resolved(credentials, ca=environment.get(signing.CA_VARIABLE)))
     account = signing.account_of(credentials, environment)
     if account is None:
-        raise UsageError(NEXT_COMMANDS)
+        raise NoAccount
     return account
 
 

@@ -79,7 +79,7 @@ class Jobs:
                 RecipeCopied(
                     copied.id,
                     f"this recipe was copied from {copied.path}, so its checkpoints are not continued;"
-                    " `--resume RUN` continues those of a run",
+                    " `batchtrain run --resume RUN` continues those of a run",
                 )
             )
         if recreate:

@@ -222,9 +222,8 @@ class Kept:
         try:
             with emulator_faults():
                 to = server.at(Path(self._account.home))
-                self._links[path] = server.ask("PUT", to, f"depot/{path.removeprefix(BLOB_STORE)[1:]}", content=data)[
-                    "url"
-                ]
+                blob = f"blob_store/{path.removeprefix(BLOB_STORE)[1:]}"
+                self._links[path] = server.ask("PUT", to, blob, content=data)["url"]
         except OSError as error:
             raise Unreachable(
                 f"the emulator did not accept the file: {error}", operation="upload the task's files"

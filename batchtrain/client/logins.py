@@ -100,8 +100,8 @@ def _listening(port: int) -> socket.socket:
         return socket.create_server((HOST, port))
     except OSError as error:
         raise UsageError(
-            f"port {port} of this machine: {error.strerror}; `--local-port 0` chooses a free one (nodes of the emulator"
-            " without Docker share the ports of this machine)"
+            f"port {port} of this machine: {error.strerror}; `--local-port 0` (`local_port=0`) chooses a free one"
+            " (nodes of the emulator without Docker share the ports of this machine)"
         ) from None
 
 

@@ -50,7 +50,7 @@ _REGISTERED = re.compile(
 _WORD = re.compile(r"(?:(?<=\s)|(?<==)|^)[\w.][\w./+-]*(?=[\s'\";&|)]|$)")
 _ELSEWHERE = {
     "outputs": "a command writes below $AZ_BATCH_TASK_WORKING_DIR; `output_data` of the saved jobs.yaml uploads it",
-    "services": "`batchtrain pool nodes ssh` and tunnels of ssh reach a node",
+    "services": "`batchtrain pool ssh` and `batchtrain pool forward` reach a node",
     "identity": "`identities` of the pool gives nodes a managed identity",
     "locations": "the account has one location",
 }

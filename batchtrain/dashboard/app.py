@@ -68,13 +68,14 @@ def application(
         Mount("/static", StaticFiles(directory=STATIC), middleware=PACKED),
         Route("/{path:path}", _page),
     ]
-    handlers: dict[Any, Any] = {BatchtrainError: _refused, HTTPException: _missing}
+    handlers: dict[Any, Any] = {BatchtrainError: functools.partial(_refused, connection), HTTPException: _missing}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), keys, hosts)
 
 
-def _refused(_: Request, error: BatchtrainError) -> Response:
+def _refused(connection: Connection, _: Request, error: BatchtrainError) -> Response:
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
-    return JSONResponse({"error": masked_text(str(error)), "code": getattr(error, "code", "")}, status)
+    message = masked_text(connection.completed(str(error)))
+    return JSONResponse({"error": message, "code": getattr(error, "code", "")}, status)
 
 
 def _missing(_: Request, error: HTTPException) -> Response:

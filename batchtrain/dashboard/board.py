@@ -114,9 +114,11 @@ class Board:
         *,
         near: bool,
         renew: Callable[[], None] = lambda: None,
+        completed: Callable[[str], str] = str,
         clock: retry.Clock = retry.CLOCK,
     ) -> None:
         self.make, self._budget, self._near, self._renew, self._clock = make, budget, near, renew, clock
+        self._completed = completed
         self._watched: dict[str, Watched] = {}
         self._viewers: list[Viewer] = []
         self._changed = threading.Condition()
@@ -194,7 +196,7 @@ class Board:
                 self._budget.spend(entry.topic.read())
         except BatchtrainError as error:
             self._failed(entry, error, str(error))
-        except Exception as error:  # the door of the thread: a bug in one topic must not stop the others
+        except Exception as error:  # the outermost handler of the thread: a bug in one topic must not stop the others
             LOG.exception("reading %s", entry.name)
             self._failed(entry, error, f"this is a bug of batchtrain: {error!r}")
         else:
@@ -207,7 +209,7 @@ class Board:
         return max(NEAR_SECONDS if topic.remote else DISK_SECONDS, SHARE * took)
 
     def _failed(self, entry: Watched, error: Exception, text: str) -> None:
-        entry.trouble = masked_text(text)
+        entry.trouble = masked_text(self._completed(text))
         entry.failures += 1
         self._budget.spend(1 if entry.topic.remote else 0)
         if isinstance(error, ServiceError) and error.code in THROTTLED:

@@ -10,11 +10,12 @@ from pathlib import Path
 from azure.batch import BatchClient
 
 from batchtrain.catalog.prices import Price
-from batchtrain.client.client import NEXT_COMMANDS, Client
+from batchtrain.client.client import Client
 from batchtrain.client.local import running
 from batchtrain.config import catalog_file
 from batchtrain.dashboard.tasks import TaskOutputs
 from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.hints import pasted
 from batchtrain.records import Task
 from batchtrain.service.connect import Account, loopback
 from batchtrain.service.failed import explained
@@ -26,10 +27,14 @@ MOST_REASONS = 1000
 
 
 class Connection:
-    """An account, and the directory of runs. A restarted emulator is found again at its new address."""
+    """An account, and the directory of runs. A restarted emulator is found again at its new address.
 
-    def __init__(self, account: Account | None, runs: Path, *, changes: bool = False) -> None:
+    target: the options with which a command reaches the account; by default those of the account.
+    """
+
+    def __init__(self, account: Account | None, runs: Path, *, changes: bool = False, target: str = "") -> None:
         self._client = Client(account) if account else None
+        self._target = target
         self.runs, self.changes = runs, changes
         self._outputs: dict[tuple[str, str], TaskOutputs] = {}
         self._reasons: dict[tuple[str, str, datetime | None], str] = {}
@@ -39,7 +44,7 @@ class Connection:
     def client(self) -> Client:
         """The client of the account. Raises UsageError if there is no account."""
         if self._client is None:
-            raise UsageError(NEXT_COMMANDS)
+            raise UsageError("this dashboard has no account; `batchtrain dashboard --local` shows that of the emulator")
         return self._client
 
     @property
@@ -56,6 +61,15 @@ class Connection:
     def near(self) -> bool:
         """Whether the account is on this machine, or there is none."""
         return self.account is None or loopback(self.account.endpoint)
+
+    @property
+    def target(self) -> str:
+        """The options with which a command reaches the account; those of the emulator if there is none."""
+        return self._target or (self.account.option if self.account else " --local")
+
+    def completed(self, text: str) -> str:
+        """A message whose commands reach the account."""
+        return pasted(text, self.target, "")
 
     def price(self, size: str) -> Price | None:
         """The price of a node, by the user's catalogue; None if it is unknown, and on the emulator."""

@@ -15,6 +15,7 @@ from batchtrain.dashboard.board import DocumentTopic, Topic
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.tasks import LIMIT, STDOUT, task_row
 from batchtrain.errors import UsageError
+from batchtrain.hints import program
 from batchtrain.records import Node, shown
 from batchtrain.service import read
 from batchtrain.service import tasks as service_tasks
@@ -77,21 +78,21 @@ def account(connection: Connection, _: Asked) -> dict[str, Any]:
         "name": batch_account.name if batch_account else "",
         "endpoint": batch_account.endpoint if batch_account else "",
         "emulated": bool(batch_account and batch_account.emulated),
-        "option": batch_account.option if batch_account else "",
-        "start": _first_commands(batch_account.option if batch_account else " --local"),
+        "program": program(),
+        "option": connection.target,
+        "start": _first_commands(connection),
         "runs_dir": str(connection.runs),
         "changes": connection.changes,
         "version": __version__,
     }
 
 
-def _first_commands(option: str) -> tuple[str, ...]:
+def _first_commands(connection: Connection) -> list[str]:
     """The commands that run a first recipe on the account."""
-    prepare = "images env" if option else "doctor"
-    return tuple(
-        f"batchtrain {words}"
-        for words in (f"recipe new {FIRST_RECIPE}", f"{prepare} {FIRST_RECIPE}", f"run {FIRST_RECIPE}{option}")
-    )
+    prepare = "images env" if connection.account is None or connection.account.emulated else "doctor"
+    return [
+        connection.completed(f"  batchtrain {words} {FIRST_RECIPE}").strip() for words in ("recipe new", prepare, "run")
+    ]
 
 
 FIRST_RECIPE = "mpi4py-MPICH"
@@ -211,7 +212,10 @@ def tasks(connection: Connection, request: Asked) -> Found:
 
 def task(connection: Connection, request: Asked) -> dict[str, Any]:
     """One task, its nodes, and why it failed."""
-    return connection.outputs(request.names["job"], request.names["task"]).document()
+    document = connection.outputs(request.names["job"], request.names["task"]).document()
+    if cause := document["cause"]:
+        document["cause"] = {**cause, "card": [connection.completed(row) for row in cause["card"]]}
+    return document
 
 
 def files(connection: Connection, request: Asked) -> list[dict[str, Any]]:

@@ -13,9 +13,11 @@ import msgspec
 from batchtrain import records
 from batchtrain.dashboard.output import Value, columns
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
+from batchtrain.hints import pasted
 from batchtrain.runs import compare, directory, finished
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord
+from batchtrain.service.connect import loopback
 
 ROWS = 200
 TASK = (*records.Task.columns, "parameters")
@@ -36,10 +38,11 @@ def shown(root: Path, name: str) -> dict[str, Any]:
     """A run: its record, its tasks, its nodes, its events and its files."""
     run = _run(root, name)
     record = run.record()
+    option = " --local" if loopback(record.endpoint) else ""
     return {
         **msgspec.to_builtins(record),
         "seconds": compare.seconds(record),
-        "card": record.failure.card if record.failure else [],
+        "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
         "tasks": [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(run.tasks()[:ROWS])],
         "attempts": [row._asdict() for row in compare.attempt_rows(record, run.attempts()[:ROWS])],

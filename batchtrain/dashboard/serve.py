@@ -35,6 +35,8 @@ class Options(NamedTuple):
     """None: the usual port, or any if that is taken."""
     changes: bool = False
     hosts: frozenset[str] = frozenset()
+    target: str = ""
+    """The options with which a command reaches the account."""
 
 
 class Served(NamedTuple):
@@ -54,9 +56,12 @@ def serve(options: Options, ready: Callable[[Served], None]) -> None:
     with _listening(options.port) as listener:
         port = listener.getsockname()[1]
         keys = Keys(secrets.token_urlsafe(32), secrets.token_urlsafe(32), f"batchtrain_{port}")
-        connection = Connection(options.account, options.runs, changes=options.changes)
+        connection = Connection(options.account, options.runs, changes=options.changes, target=options.target)
         budget = Unlimited() if connection.near else Budget(time.monotonic)
-        board = Board(lambda url: topic(connection, url), budget, near=connection.near, renew=connection.renew)
+        board = Board(
+            lambda url: topic(connection, url), budget,
+            near=connection.near, renew=connection.renew, completed=connection.completed,
+        )  # fmt: skip
         app = application(connection, board, budget, keys, options.hosts)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=1,

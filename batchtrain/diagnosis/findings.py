@@ -34,8 +34,8 @@ def judged(evidence: Evidence) -> Diagnosis:
         assert pool is not None
         state, lines = _pool_state(pool, nodes), _first_start_lines(nodes)
         return Diagnosis(f"pool {pool.id}", state, "", tuple(about_pool), lines, evidence)
-    failed = [examined for examined in evidence.tasks if examined.task.result == "failure"]
-    about_tasks = [finding for examined in failed for finding in _of_failed(job, examined, evidence.logs)]
+    failed = [examined_task for examined_task in evidence.tasks if examined_task.task.result == "failure"]
+    about_tasks = [finding for examined_task in failed for finding in _of_failed(job, examined_task, evidence.logs)]
     about_job = list(_of_job(job, evidence))
     findings = (*about_tasks, *about_job, *about_pool) if failed else (*about_job, *about_pool)
     first = failed[0] if failed else None
@@ -52,76 +52,76 @@ def judged(evidence: Evidence) -> Diagnosis:
 # --- a failed task --------------------------------------------------------------------------------------------------
 
 
-def _of_failed(job: Job, examined: ExaminedTask, logs: str) -> Iterator[Finding]:
+def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Finding]:
     """The cause of a task's failure; the service's own code wins over the output, and the exit code comes last."""
-    task, subject = examined.task, f"task {examined.task.id}"
-    names = {"job": job.id, "task": task.id, "pool": job.pool, "node": examined.cause.end.node or task.node}
-    known = service_rules.of_task(task)
-    by_service = known if task.failure and task.failure.code != EXIT_CODE else None
+    task, subject = examined_task.task, f"task {examined_task.task.id}"
+    names = {"job": job.id, "task": task.id, "pool": job.pool, "node": examined_task.cause.end.node or task.node}
+    match = service_rules.of_task(task)
+    by_service = match if task.failure and task.failure.code != EXIT_CODE else None
     if by_service:
         (rule, cause, step), evidence = by_service
         yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
         if rule != "terminated":
             return
-    finding = _in_output(examined)
+    finding = _in_output(examined_task)
     if finding:
         yield finding._replace(subject=subject, next_step=step_with_names(finding.next_step, **names))
-    elif known and not by_service:
-        (rule, cause, step), evidence = known
+    elif match and not by_service:
+        (rule, cause, step), evidence = match
         yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
     elif not by_service:
-        yield _unknown(job, examined, subject, logs)
+        yield _unknown(job, examined_task, subject, logs)
 
 
-def _in_output(examined: ExaminedTask) -> Finding | None:
+def _in_output(examined_task: ExaminedTask) -> Finding | None:
     """What the node recorded of the rank that failed first, or the first rule that fits its output, otherwise the whole
     output."""
-    end = examined.cause.end
+    end = examined_task.cause.end
     if full := FULL_MEMORY.get(end.full_memory):
         return Finding(full.name, "", full.cause, f"{end.process} {end.words}", full.next_step)
-    for lines in (_own_lines(examined), (*examined.stderr, *examined.stdout)):
+    for lines in (_own_lines(examined_task), (*examined_task.stderr, *examined_task.stdout)):
         for rule, cause, line in output_rules.matches(lines):
-            if rule.name == TIMEOUT and (missing := missing_ranks((*examined.stderr, *examined.stdout))):
+            if rule.name == TIMEOUT and (missing := missing_ranks((*examined_task.stderr, *examined_task.stdout))):
                 ranks = f"rank{'s' if missing[1:] else ''} {', '.join(map(str, missing))}"
                 cause = f"the other ranks waited for {ranks}, and gave up"
             evidence = line.strip()
-            if examined.cause.raised and examined.cause.exception == evidence:
-                evidence = f"{examined.cause.raised}: {evidence}"
+            if examined_task.cause.raised and examined_task.cause.exception == evidence:
+                evidence = f"{examined_task.cause.raised}: {evidence}"
             return Finding(rule.name, "", cause, evidence, rule.next_step)
     return None
 
 
-def _unknown(job: Job, examined: ExaminedTask, subject: str, logs: str) -> Finding:
-    task, exception, raised = examined.task, examined.cause.exception, examined.cause.raised
+def _unknown(job: Job, examined_task: ExaminedTask, subject: str, logs: str) -> Finding:
+    task, exception, position = examined_task.task, examined_task.cause.exception, examined_task.cause.raised
     code = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
     cause = f"the program raised {exception}" if exception else f"the program ended {code}"
-    where = f"{raised}: " if raised else ""
-    last = "".join(_shown(examined)[-1:])
+    where = f"{position}: " if position else ""
+    last = "".join(_shown(examined_task)[-1:])
     read = f"read its output: `batchtrain jobs logs {job.id} --task {task.id}`, and with `--file stderr.txt`"
     if logs:
         read = f"read its output in {logs}/{task.id}"
-    step = f"look at {raised} of the source, and {read}" if raised else read
+    step = f"look at {position} of the source, and {read}" if position else read
     return Finding("exception" if exception else "unknown", subject, cause, where + (exception or last.strip()), step)
 
 
-def _who(examined: ExaminedTask) -> str:
-    end = examined.cause.end
-    node = end.node or examined.task.node
+def _who(examined_task: ExaminedTask) -> str:
+    end = examined_task.cause.end
+    node = end.node or examined_task.task.node
     return " on ".join(filter(None, (end.process, f"node {node}" if node else "")))
 
 
-def _own_lines(examined: ExaminedTask) -> tuple[str, ...]:
+def _own_lines(examined_task: ExaminedTask) -> tuple[str, ...]:
     """The lines of the rank that failed first."""
-    process = examined.cause.end.process
-    return tuple(lines_of(examined.stderr, process)) if process else ()
+    process = examined_task.cause.end.process
+    return tuple(lines_of(examined_task.stderr, process)) if process else ()
 
 
-def _shown(examined: ExaminedTask) -> tuple[str, ...]:
+def _shown(examined_task: ExaminedTask) -> tuple[str, ...]:
     """The last lines of the rank that failed first."""
-    stderr, stdout = examined.stderr, examined.stdout
-    for lines in (of_the_program(_own_lines(examined)), of_the_program(stderr), of_the_program(stdout), stderr):
-        if filled := [line for line in lines if line.strip()]:
-            return tuple(filled[-SHOWN_LINES:])
+    stderr, stdout = examined_task.stderr, examined_task.stdout
+    for lines in (of_the_program(_own_lines(examined_task)), of_the_program(stderr), of_the_program(stdout), stderr):
+        if nonblank := [line for line in lines if line.strip()]:
+            return tuple(nonblank[-SHOWN_LINES:])
     return ()
 
 
@@ -139,8 +139,8 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     if job.reason == "MaxWallClockTimeExpiry":
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
         yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
-    tasks = [examined.task for examined in evidence.tasks]
-    attempts = (attempt for examined in evidence.tasks for attempt in examined.attempts)
+    tasks = [examined_task.task for examined_task in evidence.tasks]
+    attempts = (attempt for examined_task in evidence.tasks for attempt in examined_task.attempts)
     yield from (_lost(attempt, job) for attempt in attempts if attempt.reason in service_rules.LOST)
     for task in tasks:
         if task.state == "active":
@@ -157,9 +157,9 @@ def _lost(attempt: Attempt, job: Job) -> Finding:
 
 
 def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:
-    known = service_rules.waiting(job, pool, task)
-    if known:
-        (rule, cause, step), evidence = known
+    match = service_rules.waiting(job, pool, task)
+    if match:
+        (rule, cause, step), evidence = match
         yield Finding(rule, f"task {task.id}", cause, evidence, step)
         return
     failed = {other.id for other in tasks if other.result == "failure"}
@@ -181,24 +181,24 @@ def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
     if pool.autoscale_error:
         step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", str(pool.autoscale_error), step)
-    for examined in nodes:
-        yield from _of_node(examined, pool)
+    for examined_node in nodes:
+        yield from _of_node(examined_node, pool)
 
 
-def _of_node(examined: ExaminedNode, pool: Pool) -> Iterator[Finding]:
-    node, subject = examined.node, f"node {examined.node.id}"
+def _of_node(examined_node: ExaminedNode, pool: Pool) -> Iterator[Finding]:
+    node, subject = examined_node.node, f"node {examined_node.node.id}"
     if node.state == "starttaskfailed" or (node.start_exit_code or 0) != 0 or node.start_failure:
-        yield _start_task(examined, subject)
-    known = service_rules.of_node(node)
-    if known:
-        (rule, cause, step), evidence = known
+        yield _start_task(examined_node, subject)
+    match = service_rules.of_node(node)
+    if match:
+        (rule, cause, step), evidence = match
         step = step_with_names(step, pool=pool.id, node=node.id)
         yield Finding(rule, subject, cause, evidence, step)
 
 
-def _start_task(examined: ExaminedNode, subject: str) -> Finding:
+def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:
     """The failed start task; a rule that fits its output tells more."""
-    node, lines = examined.node, examined.start_lines
+    node, lines = examined_node.node, examined_node.start_lines
     code = f" with exit code {node.start_exit_code}" if node.start_exit_code is not None else ""
     cause = f"the start task failed{code}"
     step = "correct it (`additional_node_prep`, or what pool.yaml installs), then reboot the node or recreate the pool"
@@ -209,12 +209,12 @@ def _start_task(examined: ExaminedNode, subject: str) -> Finding:
 
 
 def _first_start_lines(nodes: Iterable[ExaminedNode]) -> tuple[str, ...]:
-    lines = next((examined.start_lines for examined in nodes if examined.start_lines), ())
+    lines = next((examined_node.start_lines for examined_node in nodes if examined_node.start_lines), ())
     return tuple(line for line in lines if line.strip())[-SHOWN_LINES:]
 
 
 def _pool_state(pool: Pool, nodes: Iterable[ExaminedNode]) -> str:
-    ready = sum(examined.node.state in ("idle", "running") for examined in nodes)
+    ready = sum(examined_node.node.state in ("idle", "running") for examined_node in nodes)
     return f"{pool.state}, {pool.allocation}, {pool.nodes} of {pool.target} nodes, {ready} ready"
 
 

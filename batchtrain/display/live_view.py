@@ -154,10 +154,8 @@ class View:
     def _head(self, width: int, now: float) -> Line:
         title = f"{self.title} · {self.target}" if width >= 60 else self.title
         usual = "" if self.emulated or width < 60 else USUAL.get(self.phase, "")
-        waited = f" {span(now - self.since)} ({usual})" if usual else ""
-        return _apart(
-            ((title, "bold"),), ((f"{self.phase}{waited}", "cyan"), (f" {span(now - self.began)}", "")), width
-        )
+        wait = f" {span(now - self.since)} ({usual})" if usual else ""
+        return _apart(((title, "bold"),), ((f"{self.phase}{wait}", "cyan"), (f" {span(now - self.began)}", "")), width)
 
     def _nodes(self, width: int, now: float) -> Line:
         if not self.nodes and not self.wanted:
@@ -173,11 +171,11 @@ class View:
         for number, node in enumerate(self.nodes):
             # the nodes are listed while the pool starts, and not while tasks run: idle may be out of date, ready is not
             states.setdefault("ready" if node.state in READY else node.state, []).append(f"n{number}")
-        left: list[Part] = [("nodes  ", "dim")]
+        parts: list[Part] = [("nodes  ", "dim")]
         for state, names in states.items():
-            named = " ".join(names) if len(names) <= 4 else f"{len(names)}"
-            left.append((f"{named} {state}  ", "green" if state == "ready" else "yellow"))
-        return _apart(tuple(left), ((right, ""),), width)
+            nodes = " ".join(names) if len(names) <= 4 else f"{len(names)}"
+            parts.append((f"{nodes} {state}  ", "green" if state == "ready" else "yellow"))
+        return _apart(tuple(parts), ((right, ""),), width)
 
     def _spent(self, now: float) -> str:
         """What the nodes have cost so far; empty without prices."""
@@ -188,17 +186,17 @@ class View:
     def _progress(self, width: int, now: float) -> Line:
         if self.step is not None:
             unit, at, of = self.step
-            left = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA else None
-            eta = f"  ETA {span(left)}" if left is not None else ""
+            seconds = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA else None
+            eta = f"  ETA {span(seconds)}" if seconds is not None else ""
             name = f"{unit:<6} " if width >= 60 else ""
             text = f" {at}/{of}  {100 * at // of} %{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
             return ((name, "dim"), *_bar(at, of, _room(width, name + text)), (text, ""))
         if self.counts is not None and self.counts.total > 1:
-            ended = self.counts.succeeded + self.counts.failed
-            text = f" {ended:,}/{self.counts.total:,}"
+            ended_tasks = self.counts.succeeded + self.counts.failed
+            text = f" {ended_tasks:,}/{self.counts.total:,}"
             failed = f"  {self.counts.failed:,} failed" if self.counts.failed else ""
             running = f"  {self.counts.running:,} running" if self.counts.running and width >= 60 else ""
-            bar = _bar(ended, self.counts.total, _room(width, "tasks  " + text + failed + running))
+            bar = _bar(ended_tasks, self.counts.total, _room(width, "tasks  " + text + failed + running))
             return (("tasks  ", "dim"), *bar, (text, ""), (failed, "red"), (running, ""))
         return ()
 
@@ -206,15 +204,15 @@ class View:
         names = self.names
         rate = next((name for name in RATES if name in self.values), None)
         right: Line = ((f"{self._rate(rate)} {rate.split('_per_')[0].removeprefix('total_')}/s", ""),) if rate else ()
-        left: list[Part] = []
+        parts: list[Part] = []
         for name in names[: 2 if width >= 60 else 1]:
-            left += [
+            parts += [
                 (f"{name} ", "dim"),
                 (f"{self.values[name]:.4g} ", "bold"),
                 (spark(self.history[name], 12), "cyan"),
                 ("  ", ""),
             ]
-        return _apart(tuple(left), right, width)
+        return _apart(tuple(parts), right, width)
 
     @property
     def names(self) -> list[str]:
@@ -224,38 +222,38 @@ class View:
 
     def _rate(self, name: str | None) -> str:
         """The rate of all ranks: the sum, if each of them prints its own."""
-        own = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
-        total = sum(own) if len(own) > 1 else self.values.get(name or "", 0.0)
+        rates = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
+        total = sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0)
         return f"{total:,.0f}" if total >= 10 else f"{total:.2g}"
 
     def _table(self, width: int, now: float) -> list[Line]:
         rows = sorted(self.ranks.values(), key=lambda rank: rank.number)
-        shown = rows
+        visible = rows
         if self.expected > MOST_RANKS:
-            shown = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST], key=lambda rank: rank.number)
+            visible = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST], key=lambda rank: rank.number)
         head = "rank node    step      /s  quiet  last line" if width >= 60 else "rank  quiet  last line"
         lines: list[Line] = [((head, "dim"),)]
-        lines += [_row(rank, now, width) for rank in shown]
+        lines += [_row(rank, now, width) for rank in visible]
         return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
 
     def _last(self, width: int, now: float) -> Line:
         """How many ranks are fine, quiet or failed, and how old what is shown is."""
-        left: list[Part] = []
+        parts: list[Part] = []
         if self.ranks:
             quiet, failed = len(self._silent(now)), len(self.failed or ())
             fine = f"{len(self.ranks) - quiet} fine" + (f", {quiet} quiet" if quiet else "")
             if self.failed is not None:
-                ended = max(len(self.ranks) - failed, 0)
-                fine = f"{failed} failed" + (f", {ended} ended" if ended else "")
+                ended_ranks = max(len(self.ranks) - failed, 0)
+                fine = f"{failed} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
             of = f" of {self.expected}" if self.expected > MOST_RANKS else ""
             name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
             style = "red" if failed else "yellow" if quiet else "dim"
-            left = [(f"{name}{fine}", style)]
+            parts = [(f"{name}{fine}", style)]
         if self.answers is None:
-            return tuple(left)
+            return tuple(parts)
         seconds, count = self.answers
         right = f"seen {span(seconds)} ago · {count} requests/min" if width >= 60 else f"{span(seconds)} · {count}/min"
-        return _apart(tuple(left), ((right, "dim"),), width)
+        return _apart(tuple(parts), ((right, "dim"),), width)
 
     def _silent(self, now: float) -> list[int]:
         if self.failed is not None:
@@ -285,12 +283,12 @@ def _row(rank: Rank, now: float, width: int) -> Line:
 
 def span(seconds: float) -> str:
     """A time as `48s`, `7m40s` or `2h05m`."""
-    whole = max(int(seconds), 0)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    total = max(int(seconds), 0)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02}s"
+    return f"{total // 3600}h{total % 3600 // 60:02}m"
 
 
 def _bar(at: int, of: int, width: int) -> Line:
@@ -302,12 +300,12 @@ def _room(width: int, others: str) -> int:
     return max(min(width - len(others), 30), 5)
 
 
-def _apart(left: Line, right: Line, width: int) -> Line:
+def _apart(line: Line, right: Line, width: int) -> Line:
     """One part at the left edge and one at the right; the left one is cut where both do not fit."""
-    used = sum(len(text) for text, _ in right)
-    kept = _cut(left, max(width - used - 1, 0)) if right else left
-    gap = width - used - sum(len(text) for text, _ in kept)
-    return (*kept, (" " * max(gap, 1), ""), *right) if right else left
+    right_width = sum(len(text) for text, _ in right)
+    cut_line = _cut(line, max(width - right_width - 1, 0)) if right else line
+    gap = width - right_width - sum(len(text) for text, _ in cut_line)
+    return (*cut_line, (" " * max(gap, 1), ""), *right) if right else line
 
 
 def _cut(line: Line, width: int) -> Line:

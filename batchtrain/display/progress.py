@@ -17,7 +17,8 @@ from batchtrain import markup
 from batchtrain.display.live_view import Line, View, span
 from batchtrain.display.terminal import plain_text, terminal_text
 from batchtrain.errors import printable, short_traceback, shortened
-from batchtrain.records.events import Event, Stdout
+from batchtrain.hints import for_cell
+from batchtrain.records.events import Event, Output, Stdout
 
 REDRAWS = 0.25
 """Seconds between two drawings of a card in which something happened; without an event it is drawn each second."""
@@ -37,28 +38,28 @@ def in_notebook() -> bool:
     return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
-def wanted(chosen: bool | None) -> bool:
+def wanted(display: bool | None) -> bool:
     """Whether progress is shown; by default in a notebook, on a terminal, and in an interactive Python."""
-    if chosen is not None:
-        return chosen
+    if display is not None:
+        return display
     return in_notebook() or hasattr(sys, "ps1") or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @contextlib.contextmanager
-def shown(view: Callable[[], View], interrupted: str) -> Iterator[Tell]:
-    """Yield a function that shows events, until the body ends. interrupted: a sentence, what Ctrl-C leaves."""
+def shown(view: Callable[[], View], notice: str) -> Iterator[Tell]:
+    """Yield a function that shows events, until the body ends. notice: a sentence, what Ctrl-C leaves."""
     if not in_notebook():
         yield line
         return
-    with Card(view(), handle()).drawn(interrupted) as card:
+    with Card(view(), handle()).drawn(notice) as card:
         yield card
 
 
 def line(event: Event) -> None:
     """An event as plain text; the output of tasks goes to stdout."""
     if event.text:
-        own = isinstance(event, Stdout)
-        print(terminal_text(event.text if own else shortened(event.text)), file=sys.stdout if own else sys.stderr)
+        stream = sys.stdout if isinstance(event, Stdout) else sys.stderr
+        print(terminal_text(event.text if isinstance(event, Stdout) else shortened(event.text)), file=stream)
 
 
 Draw = Callable[[str, str], None]
@@ -68,14 +69,14 @@ Draw = Callable[[str, str], None]
 def handle() -> Draw:
     """A place below the cell whose content is replaced by each call."""
     display: Any = importlib.import_module("IPython.display").display  # only a notebook has it
-    shown: list[Any] = []
+    displays: list[Any] = []
 
     def draw(html: str, text: str) -> None:
         content = {"text/html": html, "text/plain": text}
-        if shown:
-            shown[0].update(content, raw=True)
+        if displays:
+            displays[0].update(content, raw=True)
         else:
-            shown.append(display(content, raw=True, display_id=True))
+            displays.append(display(content, raw=True, display_id=True))
 
     return draw
 
@@ -85,6 +86,8 @@ class Card:
 
     def __init__(self, view: View, draw: Draw, clock: Callable[[], float] = time.time) -> None:
         self._view, self._draw, self._clock = view, draw, clock
+        option = " --local" if view.emulated else ""
+        self._completed = functools.partial(for_cell, target=option)
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._lock, self._news, self._over = threading.Lock(), threading.Event(), threading.Event()
 
@@ -92,11 +95,12 @@ class Card:
         with self._lock:
             self._view.note(event, self._clock())
             if event.text:
-                self._lines.append(printable(plain_text(shortened(event.text)).rstrip("\n")))
+                text = event.text if isinstance(event, Output) else self._completed(event.text)
+                self._lines.append(printable(plain_text(shortened(text)).rstrip("\n")))
         self._news.set()
 
     @contextlib.contextmanager
-    def drawn(self, interrupted: str) -> Iterator[Card]:
+    def drawn(self, notice: str) -> Iterator[Card]:
         """Draw the card until the end of the body; then once more with how it ended."""
         self._draw(self.html(), self.text())
         context = contextvars.copy_context()  # names the cell that the output belongs to
@@ -109,7 +113,7 @@ class Card:
         except KeyboardInterrupt as error:
             state = "interrupted"
             # IPython calls it in place of a traceback of all frames
-            error._render_traceback_ = functools.partial(short_traceback, error, interrupted)  # type: ignore[attr-defined]
+            error._render_traceback_ = functools.partial(short_traceback, error, notice)  # type: ignore[attr-defined]
             raise
         finally:
             self._over.set()
@@ -125,25 +129,25 @@ class Card:
                 self._draw(self.html(), self.text())
             self._over.wait(REDRAWS)
 
-    def html(self, ended: str = "") -> str:
-        """The card now. ended: how the call ended; then the output is folded."""
+    def html(self, outcome: str = "") -> str:
+        """The card now. outcome: how the call ended; then the output is folded."""
         with self._lock:
             view, now, lines = self._view, self._clock(), list(self._lines)
             took = span(now - view.began)
-            state = f"{ended} after {took}" if ended else f"{view.phase} {took}"
-            block = [] if ended else view.lines(WIDTH, now)[1:]
+            state = f"{outcome} after {took}" if outcome else f"{view.phase} {took}"
+            block = [] if outcome else view.lines(WIDTH, now)[1:]
             title = f"{view.title} · {view.target}"
             curve = _curve(view)
-        output = markup.pre("\n".join(lines if ended else lines[-LAST_LINES:])) if lines else ""
-        folded = markup.fold("output", output, note=f"the last {len(lines):,} lines", open_=ended == "failed")
-        return markup.card(markup.head(title, state), _block(block), curve, folded if ended and lines else output)
+        output = markup.pre("\n".join(lines if outcome else lines[-LAST_LINES:])) if lines else ""
+        details = markup.fold("output", output, note=f"the last {len(lines):,} lines", open_=outcome == "failed")
+        return markup.card(markup.head(title, state), _block(block), curve, details if outcome and lines else output)
 
-    def text(self, ended: str = "") -> str:
+    def text(self, outcome: str = "") -> str:
         """The card without HTML."""
         with self._lock:
             now = self._clock()
-            if ended:
-                return f"{self._view.title} · {self._view.target}: {ended} after {span(now - self._view.began)}"
+            if outcome:
+                return f"{self._view.title} · {self._view.target}: {outcome} after {span(now - self._view.began)}"
             lines = ["".join(part for part, _ in line).rstrip() for line in self._view.lines(WIDTH, now)]
             return "\n".join(line for line in [*lines, *list(self._lines)[-LAST_LINES:]] if line)
 

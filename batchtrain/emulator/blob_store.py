@@ -20,7 +20,7 @@ from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Slice
 from batchtrain.emulator.wire import BLOB_STORE
 
-FOLDER = "depot"
+FOLDER = "blob_store"
 MOST_BYTES = 128 * 1024 * 1024
 LIFE_SECONDS = 30 * 86_400
 """The lifetime of a link: a task may wait long for its nodes, and be retried."""

@@ -81,7 +81,7 @@ class Driver:
         self.world.last_seq = max(self.world.last_seq, self.store.last_seq())
         recovery.recover(self.world, self.clock())
         self._spawn(self._sweep_machine())
-        self._sweep_depot()
+        self._sweep_blob_store()
         self.commit()
         self.settle_soon()
 
@@ -109,7 +109,7 @@ class Driver:
     def _give_back(self) -> None:
         """Shrink the database's file step by step between requests."""
         self._giving_back = None
-        self._sweep_depot()
+        self._sweep_blob_store()
         try:
             more = self.store.give_back()
         except sqlite3.Error as error:  # full disk or locked file: the next deletion tries again
@@ -118,7 +118,7 @@ class Driver:
         if more:
             self._giving_back = asyncio.get_running_loop().call_later(GIVE_BACK_AGAIN, self._give_back)
 
-    def _sweep_depot(self) -> None:
+    def _sweep_blob_store(self) -> None:
         if self.blob_store is not None:
             self.blob_store.sweep(self.named)
 
@@ -147,7 +147,7 @@ class Driver:
             self.world.rest()
         except sqlite3.Error as error:
             logger.error("what changed is not stored yet: %s; it is tried again in %g s", error, STORE_AGAIN)
-        except Exception:  # the outer door of all work that is not a request
+        except Exception:  # the outermost handler of all work that is not a request
             logger.exception("internal error")
         self._set_timer()
         self._moved.set()

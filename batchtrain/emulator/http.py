@@ -96,7 +96,7 @@ class Application:
             logger.error("%s %s was not stored: %s (request %s)", request.verb, request.raw_path, error, request_id)
             busy = Fault("ServerBusy", Reason=f"The emulator could not write to its data directory: {error}.")
             reply = self._refusal(busy, request, request_id, now)
-        except Exception:  # the outer door: a bug is logged, and answered with the service's error body
+        except Exception:  # the outermost handler: a bug is logged, and answered with the service's error body
             logger.exception("internal error in %s %s (request %s)", request.verb, request.raw_path, request_id)
             reply = self._refusal(Fault("InternalError"), request, request_id, now)
         if reply.cut is not None:

@@ -29,7 +29,7 @@ INFINITE = "P10675199DT2H48M5.4775807S"
 """The longest duration, which the service prints for "no limit"."""
 FOREVER = 2**63 - 1
 """The same in ticks."""
-BLOB_STORE = "/_emulator/depot/"
+BLOB_STORE = "/_emulator/blob_store/"
 """The prefix of paths of files that the emulator itself keeps for tasks."""
 MAX_SKEW = 15 * 60 * SECOND
 

@@ -123,20 +123,21 @@ def write(
 ) -> None:
     """Write the function and its arguments for the nodes. Raises UsageError for what cannot be sent, and TypeError
     for a missing or an unknown argument."""
-    sent, arrays = travelling(function), dict[str, Any]()
+    code, arrays = travelling(function), dict[str, Any]()
     try:
-        given = {
+        inputs = {
             "args": [pack(value, arrays, unpickle, f"argument {number}") for number, value in enumerate(args, 1)],
             "kwargs": {name: pack(value, arrays, unpickle, f"argument `{name}`") for name, value in kwargs.items()},
         }
-        values = pack(sent.values, arrays)
+        values = pack(code.values, arrays)
     except TypeError as error:
         raise UsageError(str(error)) from None
     inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
-    call = {"module": sent.module, "name": sent.name, "given": given, "values": values, "unpickle": unpickle}
-    own = Path(call_function.__file__).read_bytes()
+    call = {"module": code.module, "name": code.name, "given": inputs, "values": values, "unpickle": unpickle}
+    caller = Path(call_function.__file__).read_bytes()
     python = list(sys.version_info[:2])
-    files = {**sent.files, "call_function.py": own, call_function.CALL: json.dumps({**call, "python": python}).encode()}
+    document = json.dumps({**call, "python": python}).encode()
+    files = {**code.files, "call_function.py": caller, call_function.CALL: document}
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,8 +198,8 @@ def _fail(failure: TaskFailed, answers: list[dict[str, Any]]) -> NoReturn:
         raise failure
     first = min(answers, key=lambda answer: (answer["rank"] != failure.rank, answer["time"]))
     message = printable_lines(first["message"])
-    raised = f"rank {first['rank']} raised {printable(first['type'])}: {message}"
-    failure.args = (f"{raised}\n\n{printable_lines(first['traceback'])}",)
+    headline = f"rank {first['rank']} raised {printable(first['type'])}: {message}"
+    failure.args = (f"{headline}\n\n{printable_lines(first['traceback'])}",)
     failure.rank = first["rank"]
     raise failure from _built_in(first["type"], message)
 

@@ -82,11 +82,11 @@ class _Text:
         tree = ast.parse(source)
         _refuse_relative_imports(name, tree)
         self._files.take_imports(tree)
-        known = _known(thing, self._function.__globals__)
-        for used in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
-            if used in known and not _everywhere(used, known[used]):
-                self._use(used, known[used])
-        self._imports += _submodules(tree, known)
+        scope = _known(thing, self._function.__globals__)
+        for word in _names(compile(source, MODULE, "exec", annotations.compiler_flag)):
+            if word in scope and not _everywhere(word, scope[word]):
+                self._use(word, scope[word])
+        self._imports += _submodules(tree, scope)
         other_names = self._parts.pop(name)
         self._parts[name] = f"\n\n{source}{other_names}"  # after its parts, as decorators and defaults run at once
 
@@ -100,15 +100,15 @@ class _Text:
                 )
             return
         self._named[name] = value
-        home, called = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-        own = home in ("__main__", self._function.__module__) or "<locals>" in called
+        home, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        is_own = home in ("__main__", self._function.__module__) or "<locals>" in qualname
         if isinstance(value, ModuleType) and value.__name__ != "__main__":
             self._imports.append(f"import {value.__name__} as {name}")
             self._files.take(value.__name__)
-        elif own and isinstance(thing, (FunctionType, type)):
+        elif is_own and isinstance(thing, (FunctionType, type)):
             self._define_as(name, thing, wrapped=thing is not value)
-        elif home != "__main__" and called and getattr(sys.modules.get(str(home)), called, None) is value:
-            self._imports.append(f"from {home} import {called} as {name}")
+        elif home != "__main__" and qualname and getattr(sys.modules.get(str(home)), qualname, None) is value:
+            self._imports.append(f"from {home} import {qualname} as {name}")
             self._files.take(str(home))
         else:
             where, instead = (
@@ -123,14 +123,14 @@ class _Text:
 
     def _define_as(self, name: str, thing: FunctionType | type, *, wrapped: bool) -> None:
         """Define a function or class by its own name, and give it the name that is used."""
-        defined, source, tree = _definition(thing)
+        defined_name, source, tree = _definition(thing)
         if wrapped and not getattr(tree, "decorator_list", ()):
             raise UsageError(f"the wrapper of `{name}` is not in its source; write it as a decorator with `@`")
-        if defined == name:
+        if defined_name == name:
             self._define(name, thing, source)
         else:
-            self._use(defined, thing)
-            self._parts[defined] += f"\n{name} = {defined}\n"
+            self._use(defined_name, thing)
+            self._parts[defined_name] += f"\n{name} = {defined_name}\n"
 
 
 def _unwrapped(value: Any) -> Any:
@@ -141,11 +141,11 @@ def _unwrapped(value: Any) -> Any:
 def _known(thing: FunctionType | type, globals_: dict[str, Any]) -> dict[str, Any]:
     """What the names in a function or class stand for: globals, and variables of the functions around it."""
     functions = [thing] if isinstance(thing, FunctionType) else map(_unwrapped, vars(thing).values())
-    known = dict(getattr(thing, "__globals__", globals_))
+    scope = dict(getattr(thing, "__globals__", globals_))
     for function in functions:
         if isinstance(function, FunctionType):
-            known.update(inspect.getclosurevars(function).nonlocals)
-    return known
+            scope.update(inspect.getclosurevars(function).nonlocals)
+    return scope
 
 
 def _definition(thing: FunctionType | type) -> tuple[str, str, ast.stmt]:
@@ -165,33 +165,33 @@ def _definition(thing: FunctionType | type) -> tuple[str, str, ast.stmt]:
     )
 
 
-def _after_gang(source: str, tree: ast.stmt, known: dict[str, Any]) -> str:
+def _after_gang(source: str, tree: ast.stmt, scope: dict[str, Any]) -> str:
     """The source of a function without the decorator `gang`, and those above it."""
     lines, start = source.splitlines(), 0
     for decorator in getattr(tree, "decorator_list", ()):
         made_by = decorator.func if isinstance(decorator, ast.Call) else decorator
         with contextlib.suppress(Exception):  # what cannot be found here is not `gang`
-            if getattr(eval(ast.unparse(made_by), known), "__module__", "") == "batchtrain.functions.gangs":
+            if getattr(eval(ast.unparse(made_by), scope), "__module__", "") == "batchtrain.functions.gangs":
                 start = decorator.end_lineno or 0
     return "\n".join(lines[start:])
 
 
-def _submodules(tree: ast.AST, known: dict[str, Any]) -> Iterator[str]:
+def _submodules(tree: ast.AST, scope: dict[str, Any]) -> Iterator[str]:
     """Imports of the modules of packages, such as `concurrent.futures`; the import of a package may not load them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            package, _, rest = ast.unparse(node).partition(".")
-            if isinstance(known.get(package), ModuleType) and f"{known[package].__name__}.{rest}" in sys.modules:
-                yield f"import {known[package].__name__}.{rest}"
+            package, _, submodule = ast.unparse(node).partition(".")
+            if isinstance(scope.get(package), ModuleType) and f"{scope[package].__name__}.{submodule}" in sys.modules:
+                yield f"import {scope[package].__name__}.{submodule}"
 
 
 def _names(code: CodeType) -> Iterator[str]:
     """The names that code reads from its module."""
-    assigned: set[str] = set()
+    assigned_names: set[str] = set()
     for step in dis.get_instructions(code):
         if step.opname == "STORE_NAME":
-            assigned.add(step.argval)
-        elif step.opname in _READS and step.argval not in assigned:
+            assigned_names.add(step.argval)
+        elif step.opname in _READS and step.argval not in assigned_names:
             yield step.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

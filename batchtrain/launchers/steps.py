@@ -78,8 +78,8 @@ def node_launcher(framework: str, module: str) -> tuple[File, ...]:
     ours = (f"{_FRAMEWORKS}__init__.py", f"{_FRAMEWORKS}base.py", file)
     modules = {name: data for name, data in runtime.LAUNCH.items() if name in ours or not name.startswith(_FRAMEWORKS)}
     modules.setdefault(file, module.encode())
-    door = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_DOOR)
-    return (NODE, door, *(File(f".batchtrain/launch/{name}", data) for name, data in modules.items()))
+    main = File(".batchtrain/launch/__main__.py", runtime.LAUNCH_MAIN)
+    return (NODE, main, *(File(f".batchtrain/launch/{name}", data) for name, data in modules.items()))
 
 
 _FRAMEWORKS = "launch/frameworks/"

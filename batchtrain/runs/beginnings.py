@@ -49,10 +49,10 @@ def resume_of(recipe: Recipe, beginning: Beginning | None) -> Resume | None:
     jobs = training_jobs(recipe)
     fresh, run = beginning or Beginning()
     if fresh and run:
-        raise UsageError("--fresh starts anew, and --resume continues a run; give one of them")
+        raise UsageError("`fresh` starts anew, and `resume` continues a run; give one of them")
     if not jobs and (fresh or run):
         raise UsageError(
-            f"{'--fresh' if fresh else '--resume'} is about checkpoints, and no task of {recipe.directory} has"
+            f"`{'fresh' if fresh else 'resume'}` is about checkpoints, and no task of {recipe.directory} has"
             " `checkpoint` (docs/how-to/checkpoints.md)"
         )
     return _resume(run, jobs) if run else None

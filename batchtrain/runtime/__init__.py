@@ -46,7 +46,7 @@ PREFLIGHT = _read("preflight.sh")
 """Checks a node before the first rank starts, and reports all faults."""
 VERDICT = _read("verdict.py")
 """Reports after a run which network NCCL used, from NCCL's own lines."""
-LAUNCH_DOOR = b"import sys\n\nfrom launch.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
+LAUNCH_MAIN = b"import sys\n\nfrom launch.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 """`__main__.py` of the directory in which the package `launch` travels: it cannot use relative imports itself."""
 LAUNCH = dict(_package("launch"))
 """The files of the node launcher, which starts the processes of a framework without MPI on all nodes."""

@@ -131,7 +131,7 @@ class Submission:
         try:
             while (collection := self._belt.take()) is not None:
                 self._send(collection)
-        except BaseException as error:  # noqa: BLE001 - the outer door of a thread; `add` raises it
+        except BaseException as error:  # noqa: BLE001 - the outermost handler of a thread; `add` raises it
             self._error = self._error or error
             self._belt.close(now=True)
 

@@ -145,7 +145,7 @@ def test_our_own_client_finds_and_trusts_it(tmp_path: Path) -> None:
 
 def test_nodes_fetch_the_emulator_s_own_files_over_https(tmp_path: Path) -> None:
     with Emulator(settings(tmp_path)) as emulator:
-        url = server.ask("PUT", emulator.status, "depot/job/in.txt", content=b"over https\n")["url"]
+        url = server.ask("PUT", emulator.status, "blob_store/job/in.txt", content=b"over https\n")["url"]
         with connect(emulator, connection_verify=emulator.status.certificate) as client:
             client.create_pool(pool())
             client.create_job(job())

@@ -36,7 +36,7 @@ def test_a_gang_with_two_megabytes_of_source_trains(trained: Shell, tmp_path: Pa
     assert "test accuracy" in trained("run", str(recipe), "--local", "--reuse").stdout
     printed = trained("run", str(recipe), "--local", "--reuse", "--set", command).stdout.splitlines()
     assert printed == [str(zlib.crc32(NOISE))] * 4
-    until(lambda: not list((trained.home / "depot").iterdir()))
+    until(lambda: not list((trained.home / "blob_store").iterdir()))
 
 
 @pytest.mark.slow
@@ -68,6 +68,6 @@ def test_a_task_on_one_node_with_two_megabytes_of_source_runs_after_a_restart_to
     batchtrain("pool", "resize", "p", "--dedicated", "1", "--local")
     batchtrain("jobs", "wait", "J-1", "--local")
     assert batchtrain("jobs", "logs", "J-1", "--local").stdout.split() == [str(len(NOISE))]
-    assert [folder.name for folder in (batchtrain.home / "depot").iterdir()] == ["j-1"]
+    assert [folder.name for folder in (batchtrain.home / "blob_store").iterdir()] == ["j-1"]
     batchtrain("jobs", "del", "J-1", "--local", "-y")
-    until(lambda: not list((batchtrain.home / "depot").iterdir()))
+    until(lambda: not list((batchtrain.home / "blob_store").iterdir()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 import batchtrain as bt
@@ -71,6 +74,27 @@ def test_for_machines_what_is_not_known_is_left_out() -> None:
     assert Problem("r", "m").document == {"rule": "r", "message": "m", "level": "error"}
     assert KEY.document["endColumn"] == 10
     assert "source" not in KEY.document
+
+
+class Owner:
+    """An object of the Python API whose call fails."""
+
+    _client = SimpleNamespace(account=SimpleNamespace(option=" --local"))
+
+    def get(self) -> None:
+        raise UsageError("`batchtrain jobs list` shows them, `batchtrain run --reuse` uses it")
+
+
+@pytest.mark.parametrize(("which", "program"), [("/b/batchtrain", "!batchtrain"), (None, "!/p -m batchtrain.cli")])
+def test_the_command_of_an_error_in_a_notebook_runs_in_a_cell_and_reaches_the_account(
+    monkeypatch: pytest.MonkeyPatch, which: str | None, program: str
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: which)
+    monkeypatch.setattr(sys, "executable", "/p")
+    with pytest.raises(UsageError) as caught:
+        Owner().get()
+    shown = f"`{program} jobs list --local` shows them, `client.run(recipe, reuse=True)` uses it"
+    assert shown in caught.value._render_traceback_()[0]
 
 
 def test_a_notebook_shows_an_error_as_its_cause_and_the_users_line() -> None:

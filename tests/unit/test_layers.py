@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.modules import PACKAGE, circles, files, graph, imports, name_of
 
 ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
+    "hints": set(),
+    "errors": {"hints"},
     "version": set(),
     "formula": set(),
     "catalog": {"errors"},
@@ -30,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "emulator": {"catalog", "formula", "version"},
     "testing": {"emulator"},
     "diagnosis": {"errors", "markup", "records", "service"},
-    "display": {"catalog", "config", "errors", "markup", "plan", "records", "runs", "service"},
+    "display": {"catalog", "config", "errors", "hints", "markup", "plan", "records", "runs", "service"},
     "client": {
         "catalog",
         "config",
@@ -59,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
         "runtime",
         "service",
     },
-    "dashboard": {"catalog", "client", "config", "errors", "metrics", "records", "runs", "service", "version"},
+    "dashboard": {"catalog", "client", "config", "errors", "hints", "metrics", "records", "runs", "service", "version"},
     "cli": {
         "catalog",
         "client",
@@ -71,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
         "emulator",
         "errors",
         "formula",
+        "hints",
         "metrics",
         "plan",
         "records",

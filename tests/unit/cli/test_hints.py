@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.cli.hints import pasted, program, wrapped
 from batchtrain.cli.options import Settings
+from batchtrain.cli.wrapping import wrapped
+from batchtrain.hints import pasted, program
 from batchtrain.service.faults import NEXT_STEPS
 
 LOCAL, PLACE = " --local", " --configdir 'my files'"

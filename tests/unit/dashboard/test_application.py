@@ -116,7 +116,7 @@ def test_a_document_and_a_change_are_paid_from_the_budget(service: Service, tmp_
     ],
 )
 def test_each_kind_of_error_has_its_status(error: BatchtrainError, status: int) -> None:
-    answer = _refused(NOBODY, error)
+    answer = _refused(Connection(None, Path()), NOBODY, error)
     document = {"error": "x", "code": "JobNotFound" if status == 404 else ""}
     assert (answer.status_code, json.loads(bytes(answer.body))) == (status, document)
 
@@ -172,7 +172,7 @@ def test_a_method_that_a_route_does_not_have_is_refused_with_those_that_it_has(c
 def test_a_document_of_an_account_without_one_says_how_to_name_it(tmp_path: Path) -> None:
     with dashboard(tmp_path) as client:
         answer = client("GET", "/api/v1/pools", **BEARER)
-    assert (answer.status, "nowhere to run" in answer.document["error"]) == (400, True)
+    assert (answer.status, "`batchtrain dashboard --local`" in answer.document["error"]) == (400, True)
 
 
 # --- the connection -------------------------------------------------------------------------------------------------

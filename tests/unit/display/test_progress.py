@@ -51,6 +51,15 @@ def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
     assert "hello" in drawn[-1][0]
 
 
+def test_the_commands_of_a_card_run_in_a_cell_and_reach_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: "/b/batchtrain")
+    shown = progress.Card(View("digits", "emulator", 0.0, emulated=True), lambda html, text: None)
+    shown(PoolWaits("p", "look: `batchtrain pool show p`"))
+    shown(Stderr("train", "`batchtrain pool show q`"))
+    assert "`!batchtrain pool show p --local`" in shown.html()
+    assert "`batchtrain pool show q`" in shown.html()
+
+
 def test_a_failed_call_leaves_its_output_open() -> None:
     drawn: list[tuple[str, str]] = []
     with pytest.raises(TaskFailed), card(drawn).drawn("x") as shown:

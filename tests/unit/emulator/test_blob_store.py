@@ -65,14 +65,14 @@ def test_a_file_that_did_not_come_whole_or_is_too_large_is_not_there(
     monkeypatch.setattr(blob_store, "MOST_BYTES", 3)
     with pytest.raises(Fault, match="RequestBodyTooLarge"):
         keep(kept, "j/a", b"four")
-    assert list((tmp_path / "depot" / "j").iterdir()) == []
+    assert list((tmp_path / "blob_store" / "j").iterdir()) == []
     with pytest.raises(Fault, match="ResourceNotFound"):
         given(kept, kept.link(ENDPOINT, "j/a", now=0))
 
 
 def test_files_go_with_their_job_and_wait_for_one_that_comes_after_them(kept: BlobStore, tmp_path: Path) -> None:
     def left() -> list[str]:
-        return sorted(folder.name for folder in (tmp_path / "depot").iterdir())
+        return sorted(folder.name for folder in (tmp_path / "blob_store").iterdir())
 
     for job in ("stays", "GOES", "comes"):
         keep(kept, f"{job}/a", b"x", known={"stays", "goes"})

@@ -40,10 +40,10 @@ def test_a_recipe_without_checkpoints_has_no_lineage(tmp_path: Path) -> None:
     assert lineage_of(recipe(directory=str(tmp_path))) is None
 
 
-@pytest.mark.parametrize("word", ["--fresh", "--resume"])
+@pytest.mark.parametrize("word", ["fresh", "resume"])
 def test_a_beginning_needs_checkpoints(tmp_path: Path, word: str) -> None:
-    beginning = Beginning(fresh=True) if word == "--fresh" else Beginning(resume=run_of(tmp_path))
-    with pytest.raises(UsageError, match=f"{word} is about checkpoints, and no task of"):
+    beginning = Beginning(fresh=True) if word == "fresh" else Beginning(resume=run_of(tmp_path))
+    with pytest.raises(UsageError, match=f"`{word}` is about checkpoints, and no task of"):
         lineage_of(recipe(directory=str(tmp_path)), beginning)
 
 

@@ -15,15 +15,15 @@ export const page = {
 };
 
 function sections(context, { pools, jobs, runs }) {
-  if (!context.account.endpoint) return [noAccount(), ...recent(context, runs)];
+  if (!context.account.endpoint) return [noAccount(context), ...recent(context, runs)];
   return [...now(context, jobs), ...pooled(context, pools), ...recent(context, runs)];
 }
 
-const noAccount = () =>
+const noAccount = ({ account }) =>
   empty(
-    "No account is configured, so only recorded runs are shown. To see pools and jobs:",
-    "batchtrain dashboard --local",
-    "AZURE_BATCH_ENDPOINT=… batchtrain dashboard",
+    "No account is configured, so only recorded runs are shown. To see pools and jobs of the emulator, or of the account in DIR/credentials.yaml:",
+    `${account.program} dashboard --local`,
+    `${account.program} dashboard --configdir DIR`,
   );
 
 function now(context, jobs) {

@@ -175,7 +175,7 @@ function heat(context, nodes, slots) {
   if (!nodes.length)
     return empty(
       "This pool has no nodes. Give it some:",
-      `batchtrain pool resize ${context.params.pool} --dedicated 2${context.account.option}`,
+      `${context.account.program} pool resize ${context.params.pool} --dedicated 2${context.account.option}`,
     );
   const states = new Map();
   for (const node of nodes) states.set(node.state, (states.get(node.state) ?? 0) + 1);

@@ -54,7 +54,7 @@ export const list = {
           ? empty(
               `No run is recorded in ${context.account.runs_dir}. Start one:`,
               ...context.account.start,
-              "batchtrain dashboard --runs-dir DIR",
+              `${context.account.program} dashboard --runs-dir DIR`,
             )
           : [
               h(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
-from typing import TextIO
 
 COMMAND = re.compile(
     r"`batchtrain (?P<quoted>[a-z][^`]*)`|\bbatchtrain (?P<bare>[a-z]+ [^`\n·;,()]*[^`\n·;,() ])(?= ·|[;,)\n]|$)"
@@ -15,30 +12,40 @@ COMMAND = re.compile(
 """A command between backticks, or up to the end of the clause."""
 WHOLE = re.compile(r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)")
 """An indented line that is a command, optionally after its purpose."""
-ONE_COMMAND = re.compile(r"  (?:[a-z ]+: )?(?=\S*batchtrain )")
-"""The text before a command that fills the rest of a line."""
-SHELL_WORD = re.compile(r"(?:'[^']*'|\"[^\"]*\"|\S)+")
 ASKING = re.compile(r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor)\b|config plan\b.* --diff\b")
 """Commands that contact a service and need its target options."""
 READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
 """Commands that read credentials.yaml."""
-OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+)*")
+OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|term))(?: -\S+(?: [A-Z]+)?)*")
 """Commands without a name or a directory, which read the files of the command that is running."""
 WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
 """Commands whose last words belong to the user's command, so that options stand before them."""
 DOING = frozenset(
     {"pool", "jobs", "run", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
 )
+"""The first words of commands that are not between backticks; other words belong to a sentence about batchtrain."""
 
 
-def pasted(text: str, target: str, directory: str) -> str:
-    """A message whose commands name the target of the command that is running, and the program by its path.
+CALLS = {
+    "run --reuse": "client.run(recipe, reuse=True)",
+    "run --resume RUN": "client.run(recipe, resume=RUN)",
+    "jobs add": "client.jobs.add_all(recipe)",
+    "jobs add --recreate": "client.jobs.add_all(recipe, recreate=True)",
+    "config plan --diff": "client.compare(recipe)",
+    "pool login": "client.pools.log_in(recipe)",
+}
+"""Calls of the Python API in place of commands that read the recipe's files; a recipe in Python has none."""
+
+
+def pasted(text: str, target: str, directory: str, name: str = "") -> str:
+    """A message whose commands name the target of the command that is running, and the program.
 
     target: the options that reach the same account (` --local`). directory: the options that read the same credentials.
+    name: the program; by default as it was called.
     """
     if "batchtrain " not in text:
         return text
-    name = program()
+    name = name or program()
 
     def completed(words: str) -> str:
         if ASKING.match(words):
@@ -50,10 +57,9 @@ def pasted(text: str, target: str, directory: str) -> str:
         return f"{name} {words}"
 
     def replaced(match: re.Match[str]) -> str:
-        words = match["quoted"] or match["bare"]
-        if words.split()[0] not in DOING:
-            return match[0]
-        return f"`{completed(words)}`" if match["quoted"] else completed(words)
+        if words := match["quoted"]:
+            return f"`{completed(words)}`"
+        return completed(match["bare"]) if match["bare"].split()[0] in DOING else match[0]
 
     def line(text: str) -> str:
         command = WHOLE.fullmatch(text)
@@ -64,60 +70,25 @@ def pasted(text: str, target: str, directory: str) -> str:
     return "\n".join(map(line, text.split("\n")))
 
 
-def wrapped(text: str, width: int) -> str:
-    """A message as lines of a terminal, broken between words. A wider command is broken with backslashes."""
-    if len(text) <= width:
-        return text
-    return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
-
-
-def _parts(line: str, width: int) -> Iterator[str]:
-    """Break one line into lines that fit."""
-    if len(line) <= width:
-        yield line
-        return
-    current = line[: len(line) - len(line.lstrip())]
-    empty = True
-    for word, command, first in _words(line, width):
-        if not empty and len(current) + 1 + len(word) + (2 if command else 0) > width:
-            yield current if first else f"{current} \\"
-            current, empty = "" if first else "  ", True
-        current, empty = f"{current}{'' if empty else ' '}{word}", False
-    yield current
-
-
-def _words(line: str, width: int) -> Iterator[tuple[str, bool, bool]]:
-    """The words of a line; a command that fits counts as one word. Each has two flags: whether it belongs to a command
-    that does not fit, and whether a line may end before it without a backslash.
-    """
-    command = ONE_COMMAND.match(line)
-    parts = [line[: command.end()], line[command.end() :]] if command else re.split(r"(`[^`]+`\S*)", line)
-    for part in parts:
-        if (part is parts[-1] and command) or (part.startswith("`") and len(part) > width):
-            for number, word in enumerate(SHELL_WORD.findall(part)):
-                yield word, True, number == 0
-        elif part.startswith("`"):
-            yield part, False, True
-        else:
-            yield from ((word, False, True) for word in part.split())
-
-
-def terminal_width(stream: TextIO | None) -> int:
-    """The number of columns of the terminal behind a stream; unlimited without a terminal."""
-    if stream is None or not stream.isatty():
-        return sys.maxsize
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize  # a terminal may not report its width
-    except OSError:
-        return sys.maxsize
-
-
 def _with(words: str, option: str) -> str:
     parts = words.split()
     if not option or option.split()[0] in parts or "--help" in parts:
         return words
     verb = WORDS_LAST.match(words)
     return f"{verb['verb']}{option}{words[verb.end() :]}" if verb else f"{words}{option}"
+
+
+def for_cell(text: str, target: str) -> str:
+    """A message whose commands run in a cell of a notebook; those about the files of a recipe are calls of the API.
+
+    target: the options that reach the same account.
+    """
+    import shutil
+
+    for command, call in CALLS.items():
+        text = text.replace(f"`batchtrain {command}`", f"`{call}`")
+    program = "batchtrain" if shutil.which("batchtrain") else f"{shlex.quote(sys.executable)} -m batchtrain.cli"
+    return pasted(text, target, "", f"!{program}")
 
 
 def program() -> str:
