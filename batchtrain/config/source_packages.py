@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,12 +73,9 @@ def _of_directory(directory: Path) -> SourcePackages:
 
 
 def _dependencies(text: str) -> list[str]:
-    if sys.version_info >= (3, 11):
-        import tomllib  # only for a source with this file
-    else:
-        import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]  # only installed for 3.10
+    import tomli  # Python has it as tomllib from 3.11 on; needed only for a source with this file
 
-    dependencies: Any = tomllib.loads(text).get("project", {}).get("dependencies", [])
+    dependencies: Any = tomli.loads(text).get("project", {}).get("dependencies", [])
     if not isinstance(dependencies, list):
         raise ValueError("`project.dependencies` is not a list")
     return [str(dependency) for dependency in dependencies]

@@ -165,7 +165,7 @@ def gang_with_python(folder: Path) -> AbstractContextManager[Gang]:
 def _lay(directory: Path, launch: Launch) -> None:
     texts = {".batchtrain/launch.sh": launch.application, ".batchtrain/coordinate.sh": launch.coordination}
     files = [(name, text.encode(), 0o644) for name, text in texts.items()]
-    for name, data, mode in [*files, *launch.files]:
+    for name, data, mode, *_ in [*files, *launch.files]:
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -21,7 +21,7 @@ function sections(context, { pools, jobs, runs }) {
 
 const noAccount = ({ account }) =>
   empty(
-    "No account is configured, so only recorded runs are shown. To see pools and jobs of the emulator, or of the account in DIR/credentials.yaml:",
+    "No account is configured, so only recorded runs are shown. To see those of the emulator, or of an account:",
     `${account.program} dashboard --local`,
     `${account.program} dashboard --configdir DIR`,
   );
