@@ -71,7 +71,7 @@ def recorded(launch: Launch) -> Launch:
     return launch._replace(application=f"{_ATTEMPT}\n\n{launch.application}", files=(ATTEMPT, *launch.files))
 
 
-def node_launcher(framework: str, module: str) -> tuple[File, ...]:
+def node_launcher(framework: str, module: str = "") -> tuple[File, ...]:
     """The package that launches the processes of a framework, with the file of this framework only, and the script for
     its facts. module: the text of that file if the framework is of another package."""
     file = f"{_FRAMEWORKS}{framework}.py"
