@@ -321,7 +321,9 @@ def shown_in(outputs: list[tuple[str, Any]]) -> str:
 
 
 def test_every_hint_of_a_notebook_is_python_or_runs_in_a_cell(batchtrain: Any, told: Hints) -> None:
-    from .test_in_a_notebook import Kernel  # skips this test where there is no Jupyter
+    for name in ("jupyter_client.manager", "ipykernel"):
+        pytest.importorskip(name, reason="there is no Jupyter (pip install -e '.[notebook]')")
+    from .test_in_a_notebook import Kernel
 
     batchtrain("run", "my files", "--local", "--keep", code=10)
     kernel = Kernel(batchtrain)
