@@ -40,7 +40,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.parametrize("fault", ["SIGHUP", "SIGKILL"])
 def test_a_run_that_ends_in_its_training_leaves_nothing_without_a_word(fault: str, world: World) -> None:
-    assert ended(world, Case("run", fault, 20)) == []
+    assert ended(world, Case("run", fault, 14)) == []
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
 
 def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:
     world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=20)
+    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=14)
     assert world.states() == ["lost"] and world.existing()
     waited = world.batchtrain("jobs", "wait", "j")
     assert (waited.returncode, world.existing(), world.states()) == (0, set(), ["completed"]), waited.stderr
@@ -103,7 +103,7 @@ def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:
 
 def test_runs_clean_leaves_a_job_of_another_directory_alone(world: World, tmp_path: Path) -> None:
     world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=20)
+    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=14)
     elsewhere = world.batchtrain("runs", "clean", "-y", "--runs-dir", str(tmp_path / "other"))
     left = world.existing()
     assert left and f"{len(left)} of them belong to runs that are not in" in elsewhere.stderr
