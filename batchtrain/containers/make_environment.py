@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import os
 import shutil
@@ -254,6 +255,7 @@ _VARIABLES_OF_UV = {
 """Of a setting of pip, uv's variable, and what stands between two values."""
 
 
+@functools.cache  # an environment has several steps, and pip takes 0.3 s to start
 def _settings_of_pip() -> dict[str, str]:
     """uv's variables for the settings of pip on this machine, which uv does not read: indexes, directories
     of wheels, constraints and certificates. https://pip.pypa.io/en/stable/topics/configuration/"""

@@ -21,6 +21,11 @@ THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 pytestmark = pytest.mark.process
 
 
+@pytest.fixture(autouse=True)
+def forget_settings_of_pip() -> None:
+    make_environment._settings_of_pip.cache_clear()
+
+
 def pretend(path: Path, text: str) -> None:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
