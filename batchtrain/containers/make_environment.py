@@ -231,7 +231,8 @@ def _install(
     uv = _uv()
     if not uv:
         raise NotMade(f"uv installs packages here, and it is missing: `{sys.executable} -m pip install uv`")
-    command: Words = (uv, "pip", "install", "--quiet", "--python", directory / "bin" / "python")
+    # copies: a step of a recipe may change an installed library, and a hard link would change it in the cache of uv
+    command: Words = (uv, "pip", "install", "--quiet", "--link-mode=copy", "--python", directory / "bin" / "python")
     if not (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
         command = (*command, "--compile-bytecode")
     _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **(variables or {})}, cwd)
