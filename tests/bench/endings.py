@@ -56,9 +56,10 @@ DISKS = ("no space", "no inodes")
 """Faults of the disk that has the run directories."""
 SABOTAGE = """\
 import os, signal, sys, threading
+from urllib.parse import urlsplit
 from azure.core.pipeline.transport import RequestsTransport
 
-fault, point, runs = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+fault, point, runs = sys.argv[1:4]
 sys.argv = ["batchtrain", *sys.argv[4:]]
 send, requests = RequestsTransport.send, 0
 
@@ -90,11 +91,11 @@ def end():
 def counted(self, request, **options):
     global requests
     requests += 1
-    before = requests == point and point % 2
-    if before:
+    number = str(requests)
+    if number == point and requests % 2:
         end()
     answer = send(self, request, **options)
-    if requests == point and not before:
+    if (number == point and not requests % 2) or point == f"{request.method} {urlsplit(request.url).path}":
         end()
     return answer
 
@@ -107,7 +108,10 @@ finally:
     if fault == "count":
         print(f"requests: {requests}", file=sys.stderr)
 """
-"""Runs the command line, with a fault before (odd) or after (even) the request with the number `point`."""
+"""Runs the command line, with a fault before (odd) or after (even) the request with the number `point`, or after the
+request with that method and path."""
+SUBMISSION = "POST /jobs/j/tasks"
+"""The request that adds the tasks: how many come before it depends on how fast the nodes start."""
 
 
 class Case(NamedTuple):
@@ -115,7 +119,7 @@ class Case(NamedTuple):
 
     command: str
     fault: str
-    point: int
+    point: int | str
 
 
 class World:
@@ -135,7 +139,7 @@ class World:
         }
         self.environment = {**kept, **own}
 
-    def batchtrain(self, *words: str, fault: str = "", point: int = 0) -> subprocess.CompletedProcess[str]:
+    def batchtrain(self, *words: str, fault: str = "", point: int | str = 0) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         program = ["-c", SABOTAGE, fault, str(point), str(self.runs)] if fault else ["-m", "batchtrain.cli"]
         return subprocess.run(

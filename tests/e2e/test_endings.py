@@ -14,7 +14,18 @@ import pytest
 
 from batchtrain.emulator import server
 from batchtrain.runs import directory
-from tests.bench.endings import COMMANDS, DISKS, FAULTS, MODEL_BYTES, Case, World, ended, requests_of, spread
+from tests.bench.endings import (
+    COMMANDS,
+    DISKS,
+    FAULTS,
+    MODEL_BYTES,
+    SUBMISSION,
+    Case,
+    World,
+    ended,
+    requests_of,
+    spread,
+)
 from tests.waiting import GUARD
 
 pytestmark = pytest.mark.process
@@ -40,7 +51,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.parametrize("fault", ["SIGHUP", "SIGKILL"])
 def test_a_run_that_ends_in_its_training_leaves_nothing_without_a_word(fault: str, world: World) -> None:
-    assert ended(world, Case("run", fault, 14)) == []
+    assert ended(world, Case("run", fault, SUBMISSION)) == []
 
 
 @pytest.mark.slow
@@ -94,7 +105,7 @@ def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
 
 def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:
     world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=14)
+    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=SUBMISSION)
     assert world.states() == ["lost"] and world.existing()
     waited = world.batchtrain("jobs", "wait", "j")
     assert (waited.returncode, world.existing(), world.states()) == (0, set(), ["completed"]), waited.stderr
@@ -103,7 +114,7 @@ def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:
 
 def test_runs_clean_leaves_a_job_of_another_directory_alone(world: World, tmp_path: Path) -> None:
     world.runs.mkdir()
-    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=14)
+    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=SUBMISSION)
     elsewhere = world.batchtrain("runs", "clean", "-y", "--runs-dir", str(tmp_path / "other"))
     left = world.existing()
     assert left and f"{len(left)} of them belong to runs that are not in" in elsewhere.stderr
