@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import msgspec
 
@@ -21,11 +21,13 @@ from batchtrain.config.types.pool import Pool
 from batchtrain.config.types.secret import MASK, Secret
 from batchtrain.config.types.settings import Settings
 
+
+def _is_of_secret(hint: object) -> bool:
+    return hint is Secret or any(map(_is_of_secret, get_args(hint)))
+
+
 SECRETS = frozenset(
-    name
-    for block in Block.__subclasses__()
-    for name, hint in block.__annotations__.items()
-    if "Secret | None" in str(hint)
+    name for block in Block.__subclasses__() for name, hint in block.__annotations__.items() if _is_of_secret(hint)
 )
 """The names of the properties that hold a secret."""
 

@@ -3,8 +3,6 @@
 Source: Accelerate, The Command Line (accelerate launch) and utils/launch.py; measured with Accelerate 1.15 on CPUs.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """The base of every type of the configuration language, including types built in Python: `bt.PyTorch(...)`."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Collection

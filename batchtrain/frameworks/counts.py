@@ -3,8 +3,6 @@
 The launchers and the rules of `config.check` ask the same functions, so that what is valid can be launched.
 """
 
-from __future__ import annotations
-
 import re
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")

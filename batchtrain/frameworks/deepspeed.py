@@ -4,8 +4,6 @@ Source: DeepSpeed, Getting started (launching without its launcher: deepspeed.in
 variables as torch.distributed); measured with DeepSpeed 0.19 on CPUs.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from batchtrain.frameworks.base import SOCKETS, Variable, says

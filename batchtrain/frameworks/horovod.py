@@ -3,8 +3,6 @@
 Source: Horovod, Horovod with MPI; runner/gloo_run.py (the variables of a slot); measured with Horovod 0.28.1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal

@@ -3,8 +3,6 @@
 Source: JAX, Multi-process programming (jax.distributed.initialize and its cluster detection).
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from batchtrain.frameworks.base import SOCKETS, Nodes, Variable

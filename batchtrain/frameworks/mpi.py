@@ -4,8 +4,6 @@ Sources: Batch Shipyard's table of options; for current sizes Azure's "Set up Me
 (setup-mpi) and azhpc-images. docs/explanation/untested-on-azure.md lists what is untested.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from batchtrain.frameworks.base import LAUNCH, Block, Fabric, Text, says

@@ -4,8 +4,6 @@ Source: MXNet, Distributed training; ps-lite, Environment variables; DLBS's dist
 one worker a node, `INTERFACE:ADDRESS:PORT`); measured with MXNet 1.9.1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple

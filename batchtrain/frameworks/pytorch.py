@@ -4,8 +4,6 @@ DDP, FSDP, Lightning and Accelerate all read these. Source: PyTorch, Distributed
 variable initialization) and torchrun; measured with PyTorch 2.13.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 

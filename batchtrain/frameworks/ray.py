@@ -3,8 +3,6 @@
 Source: Ray, Launching an On-Premise Cluster (`ray start`) and ray.init (RAY_ADDRESS); measured with Ray 2.60 on CPUs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import ClassVar

@@ -4,8 +4,6 @@ Source: TensorFlow, Distributed training (TF_CONFIG; MultiWorkerMirroredStrategy
 tf.estimator.train_and_evaluate; tensorflow/benchmarks, benchmark_cnn.py; measured with TensorFlow 1.15 and 2.15.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal

@@ -1,8 +1,6 @@
 """The parts of every type of the language: blocks, the sentence of a property, and shared types of texts and
 numbers."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated
 

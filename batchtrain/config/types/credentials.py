@@ -1,7 +1,5 @@
 """credentials.yaml as types: accounts and their secrets, which are never shown."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from batchtrain.config.types.base import IGNORED, Block, Text, says

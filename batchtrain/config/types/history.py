@@ -1,7 +1,5 @@
 """Tables of deprecated and removed properties and values, and their replacements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Generic, NamedTuple, TypeVar
 

@@ -1,7 +1,5 @@
 """jobs.yaml as types: the work, its order, its inputs and outputs, and how it is launched."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """pool.yaml as types: the nodes, what they run on, how many there are, and how they are reached."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta

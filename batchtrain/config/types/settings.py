@@ -1,7 +1,5 @@
 """config.yaml as types: what pools and jobs share."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta

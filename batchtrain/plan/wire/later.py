@@ -1,7 +1,5 @@
 """Parts of a request that a plan does not hold: secrets, links, keys and times, filled in when the request is sent."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable

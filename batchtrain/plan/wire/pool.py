@@ -4,8 +4,6 @@ Field names and enum values are the service's (API 2025-06-01); a test holds eac
 What is None or empty by default does not travel.
 """
 
-from __future__ import annotations
-
 from batchtrain.plan.wire.base import (
     ApplicationPackage,
     ContainerSettings,
