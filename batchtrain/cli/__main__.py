@@ -22,7 +22,7 @@ def main() -> None:
 
         print(f"batchtrain {__version__}")
         return
-    gc.set_threshold(100_000)  # imports make a million objects that stay: a tenth of the time of most commands
+    gc.set_threshold(500_000)  # imports make a million objects that stay: a tenth of the time of most commands
     signal.signal(signal.SIGTERM, _interrupt)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGHUP, _hang_up)

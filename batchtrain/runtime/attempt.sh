@@ -17,17 +17,20 @@ bt_begin_attempt() {
   store=${store:-$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/attempts}
   while [ -d "$store/attempt-$number" ]; do number=$((number + 1)); done
   export BATCHTRAIN_ATTEMPT="$number" BATCHTRAIN_ATTEMPT_DIR="$store/attempt-$number"
-  mkdir -p "$BATCHTRAIN_ATTEMPT_DIR" && bt_note_attempt began "$(bt_attempts_place)"
+  mkdir -p "$BATCHTRAIN_ATTEMPT_DIR" "$AZ_BATCH_TASK_WORKING_DIR/ranks" && bt_note_attempt began "$(bt_attempts_place)"
   trap 'bt_end_attempt "$?"' EXIT
 }
 
 # What an earlier attempt printed may stand in stdout.txt and stderr.txt before it: hence their sizes.
 bt_attempts_place() {
   local checkpoint='' hosts=${AZ_BATCH_HOST_LIST:+\"${AZ_BATCH_HOST_LIST//,/\", \"}\"} size file out=0 err=0
+  local printed=${AZ_BATCH_TASK_DIR-}/std
   [ -z "${BATCHTRAIN_CHECKPOINT_DIR-}" ] || checkpoint=$(bt_newest_checkpoint)
-  while read -r size file; do
-    case $file in *out.txt) out=$size ;; *) err=$size ;; esac
-  done < <(stat -L -c '%s %n' "${AZ_BATCH_TASK_DIR-}"/std{out,err}.txt 2>/dev/null)
+  if [ -s "${printed}out.txt" ] || [ -s "${printed}err.txt" ]; then
+    while read -r size file; do
+      case $file in *out.txt) out=$size ;; *) err=$size ;; esac
+    done < <(stat -L -c '%s %n' "$printed"{out,err}.txt 2>/dev/null)
+  fi
   printf '"node": "%s", "address": "%s", "hosts": [%s], "dedicated": %s, "checkpoint": "%s", "stdout": %s, "stderr": %s' \
     "${AZ_BATCH_NODE_ID-}" "${AZ_BATCH_MASTER_NODE%:*}" "$hosts" "${AZ_BATCH_NODE_IS_DEDICATED:-null}" "${checkpoint##*/}" \
     "$out" "$err"
@@ -62,12 +65,14 @@ bt_note_attempt() { # EVENT FIELDS
 
 bt_show_attempts() {
   local folder=$AZ_BATCH_TASK_WORKING_DIR/ranks store=${BATCHTRAIN_ATTEMPT_DIR%/*} number path
-  local records=()
+  local records=() record=()
   [ -d "$folder" ] || mkdir -p "$folder" || return
   for ((number = 1; number <= BATCHTRAIN_ATTEMPT; number++)); do
-    for path in "$store/attempt-$number"/{began,preempted.*,ended}.json; do [ ! -e "$path" ] || records+=("$path"); done
+    for path in "$store/attempt-$number"/{began,preempted.*,ended}.json; do
+      [ ! -e "$path" ] || { mapfile -t record <"$path" && records+=("${record[@]}"); }
+    done
   done
-  cat "${records[@]}" >"$folder/attempts.jsonl.new" && mv "$folder/attempts.jsonl.new" "$folder/attempts.jsonl"
+  printf '%s\n' "${records[@]}" >"$folder/attempts.jsonl.new" && mv "$folder/attempts.jsonl.new" "$folder/attempts.jsonl"
   for ((number = 1; number < BATCHTRAIN_ATTEMPT; number++)); do
     for path in "$store/attempt-$number"/*.metrics.jsonl; do
       [ ! -e "$path" ] || { mkdir -p "$folder/attempt-$number" && cp "$path" "$folder/attempt-$number"; }

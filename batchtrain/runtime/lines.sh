@@ -63,10 +63,10 @@ pass_on() {
 # Until what the ranks printed is written: a second, as a process that a rank left may hold its stdout open.
 settle() {
   local pipes
-  for _ in {1..50}; do
+  for _ in {1..200}; do
     pipes=("$here"/ranks/*.lines.pipe)
     [ "${#pipes[@]}" -gt 0 ] || return
-    read -r -t 0.02 <> <(:)
+    read -r -t 0.005 <> <(:)
   done
 }
 

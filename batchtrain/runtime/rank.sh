@@ -64,7 +64,9 @@ own_address() {
   if [ "${AZ_BATCH_IS_CURRENT_NODE_MASTER-}" = true ]; then
     echo "${AZ_BATCH_MASTER_NODE%:*}"
   else
-    daemon_started_with SSH_CONNECTION | cut -d ' ' -f 3
+    # shellcheck disable=SC2046 # its words
+    set -- $(daemon_started_with SSH_CONNECTION)
+    echo "${3-}"
   fi
 }
 
@@ -72,10 +74,10 @@ own_address() {
 tell_azure_mls_words() { # ADDRESS
   [ -n "${BATCHTRAIN_HOST_LIST-}" ] || return 0
   export AZ_BATCHAI_MPI_MASTER_NODE="${BATCHTRAIN_HOST_LIST%%,*}"
-  number=0
-  for host in $(echo "$BATCHTRAIN_HOST_LIST" | tr , ' '); do
-    [ "$host" != "$1" ] || export AZUREML_CR_NODE_RANK="$number"
-    number=$((number + 1))
+  number=0 rest=$BATCHTRAIN_HOST_LIST,
+  while [ -n "$rest" ]; do
+    [ "${rest%%,*}" != "$1" ] || export AZUREML_CR_NODE_RANK="$number"
+    number=$((number + 1)) rest=${rest#*,}
   done
 }
 
@@ -114,15 +116,19 @@ end_sampler() {
   [ -z "$watcher" ] || kill -s KILL "$watcher"
 }
 
+# A directory is made, and files of an earlier attempt are deleted, without a process where there is nothing to do.
+make_directory() { [ -d "$1" ] || mkdir -p "$1"; }
+delete() { for file; do [ ! -e "$file" ] || rm -f "$file" || return; done; }
+
 # A rank without a place for its metrics has none.
 prepare_metrics() {
   metrics=${AZ_BATCH_TASK_WORKING_DIR:-$here}/ranks
-  if mkdir -p "$metrics" 2>/dev/null && rm -f "$metrics/rank-${rank:-$$}.metrics.jsonl" 2>/dev/null; then
+  if make_directory "$metrics" && delete "$metrics/rank-${rank:-$$}.metrics.jsonl"; then
     export BATCHTRAIN_METRICS="$metrics/rank-${rank:-$$}.metrics.jsonl"
   else
     metrics=
   fi
-}
+} 2>/dev/null
 
 # Each node has a file of its own, without what an earlier try left.
 prepare_preemption() {
@@ -150,8 +156,8 @@ wait_for_supervisor() {
   [ -z "${BATCHTRAIN_EMULATED_NODE-}" ] || move_to_emulated_node
   restore_environment
   record=$here/ranks/${rank:-$$}
-  mkdir -p "$here/ranks" 2>/dev/null
-  rm -f "$record".*
+  make_directory "$here/ranks" 2>/dev/null
+  delete "$record".*
   prepare_metrics
   prepare_preemption
   mkfifo "$record.life" 2>/dev/null || exec "$@" # nowhere to note anything: an unknown image's user, perhaps
@@ -175,7 +181,7 @@ start_copies() { # sets copies to their processes; none where they cannot be
   [ -n "$rank" ] && [ "${BATCHTRAIN_RANK_LOGS-}" != false ] && command -v tee >/dev/null || return 0
   set -- "$record.out" "$record.err"
   [ -z "${BATCHTRAIN_AWK-}" ] || set -- "$@" "$record.stdout.lines.pipe" "$record.stderr.lines.pipe"
-  { [ -d "$folder" ] || mkdir -p "$folder"; } 2>/dev/null && mkfifo "$@" 2>/dev/null || return 0
+  make_directory "$folder" 2>/dev/null && mkfifo "$@" 2>/dev/null || return 0
   copy stdout <"$record.out" &
   copies=$!
   copy stderr <"$record.err" >&2 &
