@@ -42,7 +42,8 @@ bt_keep_environment() {
   (
     umask 077
     bt_find_awk
-    for name in ${!AZ_BATCH_@} BATCHTRAIN_AWK; do
+    BATCHTRAIN_MEMORY_KILLS=$(bash "$bt_home/node.sh" memory_kills 2>/dev/null)
+    for name in ${!AZ_BATCH_@} BATCHTRAIN_AWK BATCHTRAIN_MEMORY_KILLS; do
       value=${!name}
       printf "export %s='%s'\n" "$name" "${value//\'/$quote}"
     done >"$bt_home/environment"
@@ -479,12 +480,12 @@ bt_end_launcher() { # PROCESS-GROUP
 # Sets code, writes all failures to ends.jsonl, and prints the cause if the task's stderr lacks it. Fails without one.
 bt_find_cause() {
   local -A place=()
-  local first='' victim='' by='' ends=() lost=() end kind when rank status node address
-  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rank status node address; do
+  local first='' victim='' by='' ends=() lost=() end kind when rank status node address memory
+  while read -r -t $((5 + ${bt_grace%%.*})) -u 7 kind when rank status node address memory; do
     case $kind in
       here) place[$rank]="$node $address" ;;
-      noted) ends+=("$when $rank $status $node $address") ;;
-      lost) lost+=("$when $rank $status $node $address") ;;
+      noted) ends+=("$when $rank $status $node $address ${memory:--}") ;;
+      lost) lost+=("$when $rank $status $node $address ${memory:--}") ;;
     esac
   done
   exec 7<&-
@@ -494,19 +495,19 @@ bt_find_cause() {
     read -r _ _ status _ <<<"$end"
     case $status in 1[3-7]) victim=${victim:-$end} ;; *) first=${first:-$end} ;; esac
   done
-  read -r when rank status node address <<<"${first:-$victim}"
+  read -r when rank status node address memory <<<"${first:-$victim}"
   if [[ $abort =~ ^Abort\(([0-9]+)\)\ on\ node\ ([0-9]+) ]] && [[ -z $first || $rank = "${BASH_REMATCH[2]}" ]]; then
     [ "$rank" = "${BASH_REMATCH[2]}" ] || printf -v when '%(%s)T.0' -1
     rank=${BASH_REMATCH[2]} status=$((BASH_REMATCH[1] & 255 ? BASH_REMATCH[1] & 255 : 1))
     read -r node address <<<"${place[$rank]:-- -}"
     by=' through MPI_Abort' # its process may have said that a signal killed it
   elif [ -z "$rank$abort$gone" ] && [ "${#lost[@]}" -eq 1 ]; then
-    read -r when rank status node address <<<"${lost[0]}"
+    read -r when rank status node address memory <<<"${lost[0]}"
     [ -n "$hint" ] || status=$code
   fi
   [ -n "$rank" ] || return 1
   code=$status
-  bt_write_ends "$when $rank $code $node $address" "${ends[@]}"
+  bt_write_ends "$when $rank $code $node $address ${memory:--}" "${ends[@]}"
   [ -n "$hint" ] && [ -z "$by" ] && [ "$code" != 134 ] && [ /dev/fd/2 -ef /dev/fd/6 ] ||
     printf 'batchtrain: %s\n' "rank ${rank/#-/unknown} on $(bt_place "$node" "$address") $(bt_ending "$code")$by" >&6
 }
@@ -523,7 +524,7 @@ bt_ending() { # CODE
 bt_is_signal() { [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; } # CODE
 
 # The ends of ranks as the client reads them, a line of JSON each: that of the cause first.
-bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
+bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS MEMORY"
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks cause=$1 names=() end
   shift
   mkdir -p "$folder" && {
@@ -532,13 +533,13 @@ bt_write_ends() { # CAUSE [END]..., each as "TIME RANK CODE NODE ADDRESS"
     by=''
     for end; do
       # shellcheck disable=SC2086
-      case $end in "${cause% * * *} "*) ;; *) bt_print_end $end ;; esac
+      case $end in "${cause% * * * *} "*) ;; *) bt_print_end $end ;; esac
     done
   } >"$folder/ends.jsonl.new" && mv "$folder/ends.jsonl.new" "$folder/ends.jsonl"
 }
 
-bt_print_end() { # TIME RANK CODE NODE ADDRESS, with by and names (of signals) of its caller
-  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends
+bt_print_end() { # TIME RANK CODE NODE ADDRESS MEMORY, with by and names (of signals) of its caller
+  local rank=${2/#-/null} time fraction=${1#*.} number=$(($3 - 128)) ends memory=${6/#-/}
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${1%.*}"
   case $fraction in *[!0-9]*) ;; *) time+=.${fraction:0:6} ;; esac
   if bt_is_signal "$3"; then
@@ -547,9 +548,9 @@ bt_print_end() { # TIME RANK CODE NODE ADDRESS, with by and names (of signals) o
   else
     ends="\"exit_code\": $3"
   fi
-  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s}\n' \
+  printf '{"rank": %s, "process": "rank %s", "node": %s, "address": %s, %s, "time": "%sZ", "attempt": %s%s%s}\n' \
     "$rank" "${2/#-/unknown}" "$(bt_json "$4")" "$(bt_json "$5")" "$ends" "$time" "${BATCHTRAIN_ATTEMPT:-1}" \
-    "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}"
+    "${by:+, \"ending\": $(bt_json "$(bt_ending "$3")$by")}" "${memory:+, \"full_memory\": \"$memory\"}"
 }
 
 bt_json() { # TEXT, or - for none

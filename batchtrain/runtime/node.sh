@@ -3,6 +3,7 @@
 #
 #     gpus          `gpu NAME` for each GPU, as CUDA_VISIBLE_DEVICES names it; `driver` first where device files are there
 #     infiniband    `infiniband PORTS [KEY]` where a port is active: mlx5_ib0:1,... and the partition key
+#     memory_kills  CGROUP NODE: how many processes the kernel has killed because memory was full
 #     samples FILE PID   writes a line of JSON every 10 s: processors, memory, network, GPUs; until process PID has ended
 #     hosts COUNT   AZ_BATCH_HOST_LIST with the primary, which this node is, first; fails where it cannot be right
 
@@ -64,6 +65,32 @@ hosts() { # COUNT
   [ "${#listed[@]}" -eq "$1" ] ||
     refuse "$1 instances were planned, AZ_BATCH_HOST_LIST has ${#listed[@]} hosts ($AZ_BATCH_HOST_LIST)"
   echo "$own$rest"
+}
+
+# Of our cgroup and of those above it, in version 1 or 2, which are limits of a container; and of the whole node.
+memory_kills() {
+  local controllers path folder line lines kills cgroup=0
+  while IFS=: read -r _ controllers path; do
+    case ,$controllers, in
+      ,,) folder=/sys/fs/cgroup/memory.events ;;
+      *,memory,*) folder=/sys/fs/cgroup/memory/memory.oom_control ;;
+      *) continue ;;
+    esac
+    path=${path%/}
+    while
+      count_kills "${folder%/*}$path/${folder##*/}"
+      cgroup=$((cgroup + kills))
+      [ -n "$path" ]
+    do path=${path%/*}; done
+  done </proc/self/cgroup
+  count_kills /proc/vmstat
+  echo "$cgroup $kills"
+} 2>/dev/null
+
+count_kills() { # FILE, sets kills
+  kills=0 lines=()
+  [ ! -r "$1" ] || mapfile -t lines <"$1"
+  for line in "${lines[@]}"; do case $line in 'oom_kill '*) kills=${line#* } ;; esac done
 }
 
 # Counters of the kernel become rates between two looks. BATCHTRAIN_SAMPLE_SECONDS changes the interval; 0: no samples.
@@ -136,7 +163,7 @@ refuse() {
 
 for word; do
   case $word in
-    gpus | infiniband) "$word" ;;
+    gpus | infiniband | memory_kills) "$word" ;;
     hosts | samples) "$word" "$2" "${3-}" && exit ;;
   esac
 done

@@ -15,7 +15,8 @@
 #     R.pid     the rank's process, the supervisor's (it leads the rank's process group), and NODE ADDRESS, a line each
 #     R.lost    the launcher went first, or is ending its ranks
 #     R.told    this script ended the rank: its end is no failure
-#     R.failed  TIME RANK CODE NODE ADDRESS: when and how it ended, as a shell reports it; - for what is unknown
+#     R.failed  TIME RANK CODE NODE ADDRESS MEMORY: when and how it ended, as a shell reports it; the memory that was full
+#               (cgroup, node); - for what is unknown
 #     R.life    the pipe
 #     R.out, R.err  what COMMAND prints, on its way
 #     R.stdout.lines, R.stderr.lines  its lines as records for stream.jsonl, and .pipe of each, on their way
@@ -264,12 +265,22 @@ run() {
 report() {
   ending="exited with code $code"
   [ "$code" -le 128 ] || [ "$code" -gt 192 ] || ending="was killed by signal $((code - 128))"
-  echo "$(date +%s.%N) ${rank:--} $code $node ${address:--}" >"$record.failed"
+  time=$(date +%s.%N) memory=-
+  [ "$code" -ne 137 ] || find_full_memory
+  echo "$time ${rank:--} $code $node ${address:--} $memory" >"$record.failed"
   # SIGABRT may be the end of MPI_Abort: gang.sh says how the rank ended, and knows it.
   [ "$code" -ne 0 ] && [ "$code" -ne 134 ] || return 0
   let_copies_end
   trap '' PIPE # the launcher may be gone
   printf 'batchtrain: %s\n' "rank ${rank:-unknown} on node $node (${address:-no address}) $ending" >&2
+}
+
+# By what the kernel has counted since the coordination command.
+find_full_memory() {
+  # shellcheck disable=SC2046,SC2086 # numbers
+  set -- ${BATCHTRAIN_MEMORY_KILLS:-0 0} $(bash "${record%/ranks/*}/node.sh" memory_kills 2>/dev/null)
+  [ -n "${BATCHTRAIN_MEMORY_KILLS-}" ] && [ "$#" = 4 ] || return 0
+  if [ "$3" -gt "$1" ]; then memory=cgroup; elif [ "$4" -gt "$2" ]; then memory=node; fi
 }
 
 supervise() {

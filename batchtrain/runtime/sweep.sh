@@ -1,9 +1,9 @@
 #!/bin/sh
 # sweep.sh GRACE [ROOT] ends the remaining ranks of a gang on one node and prints their records: KIND TIME RANK CODE NODE
-# ADDRESS, with - for what is unknown.
+# ADDRESS MEMORY, with - for what is unknown.
 #     here - 3 - tvm-2 10.0.0.5
-#     noted 1700000000.123456789 3 7 tvm-2 10.0.0.5
-#     lost 1700000000.123456789 3 7 tvm-2 10.0.0.5        the same of a rank that lost its launcher before
+#     noted 1700000000.123456789 3 7 tvm-2 10.0.0.5 -
+#     lost 1700000000.123456789 3 7 tvm-2 10.0.0.5 -      the same of a rank that lost its launcher before
 # sweep.sh look [ROOT] ends nothing, and prints only the ranks that have failed.
 #
 # The primary runs it on every node, here and through ssh, when it ends a gang. rank.sh says what ranks/ holds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,3 +85,20 @@ def emulator(tmp_path: Path) -> Iterator[Emulator]:
 def client(emulator: Emulator) -> Iterator[BatchClient]:
     with connect(emulator) as made:
         yield made
+
+
+@pytest.fixture
+def memory_cgroup() -> Iterator[Path]:
+    """A cgroup with 128 MB for what it is given. It is removed when its processes have ended."""
+    is_old = Path("/sys/fs/cgroup/memory").is_dir()  # version 1
+    group = Path(f"/sys/fs/cgroup/{'memory/' * is_old}batchtrain-test-{os.getpid()}")
+    try:
+        group.mkdir()
+        (group / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text("128M")
+    except OSError:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        pytest.skip("this user may not limit the memory of a cgroup")
+    yield group
+    eventually(lambda: not (group / "cgroup.procs").read_text())
+    group.rmdir()

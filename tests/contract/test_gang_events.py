@@ -56,7 +56,7 @@ bt_begin
 {{ bt_gang sh -c '{}'; }} <&0 &
 bt_attend "$!"
 """
-NOTED = "1700000001.5 3 7 n1 10.0.0.5", "1700000000.5 2 16 n0 10.0.0.4", "1700000002.5 1 137 n0 10.0.0.4"
+NOTED = "1700000001.5 3 7 n1 10.0.0.5 -", "1700000000.5 2 16 n0 10.0.0.4 -", "1700000002.5 1 137 n0 10.0.0.4 cgroup"
 
 Shell = Callable[..., tuple[str, str, int]]
 
@@ -118,7 +118,7 @@ def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: She
         "time": "2023-11-14T22:13:21.5Z", "attempt": 2,
     }  # fmt: skip
     assert [end["rank"] for end in ends] == [3, 2, 1]
-    assert (ends[2]["signal"], ends[2]["signal_name"]) == (9, "SIGKILL")
+    assert (ends[2]["signal"], ends[2]["signal_name"], ends[2]["full_memory"]) == (9, "SIGKILL", "cgroup")
 
 
 def test_the_ends_of_an_earlier_attempt_are_gone(shell: Shell, tmp_path: Path) -> None:

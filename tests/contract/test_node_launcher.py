@@ -353,23 +353,12 @@ DEATHS = {
 
 
 @pytest.fixture
-def limited_python(tmp_path: Path) -> Iterator[str]:
+def limited_python(memory_cgroup: Path, tmp_path: Path) -> str:
     """A Python that has 128 MB together with all that it starts."""
-    is_old = Path("/sys/fs/cgroup/memory").is_dir()  # version 1
-    group = Path(f"/sys/fs/cgroup/{'memory/' * is_old}batchtrain-test-{os.getpid()}")
-    try:
-        group.mkdir()
-        (group / ("memory.limit_in_bytes" if is_old else "memory.max")).write_text("128M")
-    except OSError:
-        with suppress(OSError):
-            group.rmdir()
-        pytest.skip("this user may not limit the memory of a cgroup")
     python = tmp_path / "limited-python"
-    python.write_text(f'#!/bin/sh\necho $$ >{group}/cgroup.procs\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\necho $$ >{memory_cgroup}/cgroup.procs\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    yield str(python)
-    until(lambda: not (group / "cgroup.procs").read_text())
-    group.rmdir()
+    return str(python)
 
 
 def test_a_rank_that_the_kernel_kills_at_the_limit_of_its_container_says_so(

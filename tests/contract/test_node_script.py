@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain import runtime
+from tests.memory_kills import KILLS
 from tests.waiting import until
 
 pytestmark = pytest.mark.process
@@ -35,6 +36,9 @@ class Machine:
             "/dev/kfd",
             "/sys/class/",
             "/proc/driver/",
+            "/proc/self/cgroup",
+            "/proc/vmstat",
+            "/sys/fs/cgroup",
         ):
             text = text.replace(part, f"{folder}{part}")
         (folder / "bin").mkdir()
@@ -214,3 +218,12 @@ def test_a_counter_that_falls_is_written_as_0() -> None:
         ["bash", "-c", f"{line}; hundredths -48; echo; hundredths 1234"], capture_output=True, text=True
     )
     assert printed.stdout == "0.00\n12.34"
+
+
+@pytest.mark.parametrize(("files", "cgroup"), KILLS)
+def test_kills_for_memory_are_counted_for_our_cgroups_and_for_the_node(
+    files: dict[str, str], cgroup: int, machine: Machine
+) -> None:
+    for path, text in files.items():
+        machine.write(path.lstrip("/"), text + "\n")
+    assert machine.ask("memory_kills").stdout == f"{cgroup} 5\n"

@@ -116,6 +116,20 @@ def test_success_says_nothing_and_leaves_nothing(node: Node) -> None:
     until(lambda: not node.processes())  # the copies end when they have read the end
 
 
+def test_a_rank_that_the_kernel_kills_at_the_limit_of_its_container_notes_it(node: Node, memory_cgroup: Path) -> None:
+    (node.task / ".batchtrain/node.sh").write_bytes(runtime.NODE)
+    counted = subprocess.run(
+        ["bash", node.task / ".batchtrain/node.sh", "memory_kills"], capture_output=True, text=True
+    )
+    with (node.task / ".batchtrain/environment").open("a") as file:
+        file.write(f"export BATCHTRAIN_MEMORY_KILLS='{counted.stdout.strip()}'\n")
+    grows = f"exec {sys.executable} -c 'x = bytearray(400_000_000)'"
+    line = ["sh", "-c", f'echo $$ >{memory_cgroup}/cgroup.procs; exec "$@"', "-", *node.line("sh", "-c", grows)]
+    done = subprocess.run(line, env=node.environment, cwd=node.task, capture_output=True, text=True, check=False)
+    noted = (node.ranks / "3.failed").read_text().split()
+    assert (done.returncode, noted[1:3], noted[5]) == (137, ["3", "137"], "cgroup")
+
+
 def test_a_rank_has_a_file_for_its_metrics(node: Node) -> None:
     metrics = node.task / "wd/ranks/rank-3.metrics.jsonl"
     node.keep({"AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
@@ -189,7 +203,7 @@ def test_what_a_sweep_prints_has_the_fields_of_a_failure(node: Node) -> None:
     del node.environment["PMI_RANK"], node.environment["AZ_BATCH_MASTER_NODE"]
     node.keep({"AZ_BATCH_NODE_ID": "tvm-1"})
     node.run("sh", "-c", "exit 7", AZ_BATCH_IS_CURRENT_NODE_MASTER="false")
-    assert node.sweep("look").stdout.split()[2:] == ["-", "7", "tvm-1", "-"]
+    assert node.sweep("look").stdout.split()[2:] == ["-", "7", "tvm-1", "-", "-"]
 
 
 def test_a_rank_ends_also_below_nohup(node: Node) -> None:
@@ -268,7 +282,7 @@ def test_a_rank_that_ends_itself_while_its_launcher_kills_is_noted(node: Node) -
     lines = node.sweep().stdout.splitlines()
     assert lines[0] == "here - 3 - tvm-1 10.0.0.4"
     kind, moment, *fields = lines[1].split()
-    assert (kind, fields) == ("lost", ["3", "7", "tvm-1", "10.0.0.4"])
+    assert (kind, fields) == ("lost", ["3", "7", "tvm-1", "10.0.0.4", "-"])
     assert moment[0].isdigit()
 
 

@@ -11,6 +11,7 @@ from batchtrain.runtime.launch.kernel import cpu_numbers, port_range, share_cpus
 from batchtrain.runtime.launch.primary import remote_text, sentence
 from batchtrain.runtime.launch.processes import prepared
 from batchtrain.runtime.launch.spec import LaunchError
+from tests.memory_kills import KILLS
 
 TWO_NODES = {0: [0, 4, 1, 5], 1: [2, 6, 3, 7]}
 
@@ -136,21 +137,8 @@ def test_what_no_rank_says_is_a_bad_request(request_: bytes) -> None:
 
 # --- memory that was full -------------------------------------------------------------------------------------------
 
-VERSION_2 = {
-    "/proc/self/cgroup": "0::/system.slice/docker-7f",
-    "/sys/fs/cgroup/system.slice/memory.events": "low 0\nmax 9\noom 3\noom_kill 2\noom_group_kill 1",
-    "/sys/fs/cgroup/system.slice/docker-7f/memory.events": "low 0\nmax 9\noom 1\noom_kill 1",
-    "/proc/vmstat": "pgfault 3\noom_kill 5\ndrop_pagecache 0",
-}
-VERSION_1 = {
-    "/proc/self/cgroup": "9:name=systemd:/a\n4:cpu,memory:/a\n0::/",
-    "/sys/fs/cgroup/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1",
-    "/sys/fs/cgroup/memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2",
-    "/proc/vmstat": "oom_kill 5",
-}
 
-
-@pytest.mark.parametrize(("files", "cgroup"), [(VERSION_2, 3), (VERSION_1, 3), ({"/proc/vmstat": "oom_kill 5"}, 0)])
+@pytest.mark.parametrize(("files", "cgroup"), KILLS)
 def test_kills_for_memory_are_counted_for_our_cgroups_and_for_the_node(
     files: dict[str, str], cgroup: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
