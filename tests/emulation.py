@@ -192,7 +192,7 @@ def everything(world: World) -> list[Change]:
 class FakeMachine:
     """Nodes that are directories. Commands: `exit N`, `print TEXT`, `fail CODE`, `wait` (until ended)."""
 
-    plain_nodes = ""
+    plain_nodes = plain_nodes_remedy = ""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir

@@ -87,6 +87,7 @@ def _account(home: Path, status: Status, started: bool) -> Account:
         home=str(home),
         token=OwnTokens(status.account, key, issued),
         plain_nodes=status.plain_nodes,
+        plain_nodes_remedy=status.plain_nodes_remedy,
         data_loss=status.data_loss,
         ca=status.certificate or None,
     )
@@ -163,13 +164,12 @@ def emulator_faults() -> Iterator[None]:
 
 def lost_isolation(account: Account) -> tuple[str, str]:
     """What the nodes of an emulator lack without namespaces, and the next step; both empty if they lack nothing."""
-    why, _, remedy = account.plain_nodes.partition("; ")
     lacks = (
-        f"the nodes are plain processes of this machine, because {why}: they share its files and its host name, so a"
-        " program counts one host where Azure has several, Open MPI does not run across nodes, and paths of an image"
-        " (`container_path`) are not there"
+        f"the nodes are plain processes of this machine, because {account.plain_nodes}: they share its files and its"
+        " host name, so a program counts one host where Azure has several, Open MPI does not run across nodes, and"
+        " paths of an image (`container_path`) are not there"
     )
-    return (lacks, remedy) if why else ("", "")
+    return (lacks, account.plain_nodes_remedy) if account.plain_nodes else ("", "")
 
 
 def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
@@ -338,7 +338,7 @@ def _refusal(task: Task, recipe: Recipe, account: Account) -> str:
     if mpi is not None and mpi.by_host_name and account.plain_nodes and _spans_nodes(task, recipe):
         return (
             f"{mpi.library} cannot run across the nodes of this emulator, because they share one host name:"
-            f" they are plain processes of this machine ({account.plain_nodes})"
+            f" they are plain processes of this machine ({account.plain_nodes}; {account.plain_nodes_remedy})"
         )
     path = f"{prefix}/bin:{mapped_images.MACHINES_PATH}"
     if image and prefix and executable and shutil.which(executable, path=path) is None:
@@ -361,7 +361,9 @@ def _without_mounts(task: Task, job: Job, recipe: Recipe, account: Account) -> s
         *(volumes.shared_data_volumes.get(alias) for alias in (*job.shared_data_volumes, *task.shared_data_volumes)),
     )
     targets = [volume.container_path for volume in volumes_of_task if volume and volume.container_path]
-    return node_mounts.impossible([*mapping.paths, *targets], account.plain_nodes) if targets or mapping.paths else ""
+    if not (directories := [*mapping.paths, *targets]):
+        return ""
+    return node_mounts.impossible(directories, account.plain_nodes, account.plain_nodes_remedy)
 
 
 def _spans_nodes(task: Task, recipe: Recipe) -> bool:

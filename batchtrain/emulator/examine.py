@@ -53,9 +53,8 @@ def _running(running: server.Status | None, data_dir: Path) -> Row:
 
 
 def _nodes(running: server.Status) -> Row:
-    why, _, remedy = running.plain_nodes.partition("; ")
-    if why:
-        return Row("isolation of nodes", False, f"nodes are plain processes: {why}", remedy)
+    if why := running.plain_nodes:
+        return Row("isolation of nodes", False, f"nodes are plain processes: {why}", running.plain_nodes_remedy)
     return Row("isolation of nodes", True, "each node has its own namespaces")
 
 

@@ -240,7 +240,9 @@ class Machine(Protocol):
     """Drives real nodes. Every method may be called concurrently for different nodes; all use one event loop."""
 
     plain_nodes: str
-    """Why nodes are plain processes of this machine, and how to change that; empty if they are not."""
+    """Why nodes are plain processes of this machine; empty if they are not."""
+    plain_nodes_remedy: str
+    """How to change that."""
 
     async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
         """Boot a node. `on_lost(node_id)` is called once if the node dies without `shutdown`. Raises NodeUnfit."""

@@ -106,7 +106,9 @@ class Status(NamedTuple):
     data_dir: Path
     log: Path
     plain_nodes: str = ""
-    """Why its nodes are plain processes of this machine, and how to change that; empty if they are not."""
+    """Why its nodes are plain processes of this machine; empty if they are not."""
+    plain_nodes_remedy: str = ""
+    """How to change that."""
     data_loss: str = ""
     """What of its database was missing at its start, and the next step; empty if nothing."""
     certificate: str = ""
@@ -269,9 +271,8 @@ async def _serve(
         try:
             with _writing(data_dir):
                 driver.recover()
-            plain = machine.plain_nodes
-            status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, plain,
-                            data_loss, _trusted(settings))  # fmt: skip
+            status = Status(endpoint, settings.account, key, os.getpid(), data_dir, data_dir / LOG, machine.plain_nodes,
+                            machine.plain_nodes_remedy, data_loss, _trusted(settings))  # fmt: skip
             identity = Identity(__version__, os.getpid(), settings.account, _host(settings, endpoint))
             application = Application(driver, identity, key, stop)
             (data_dir / KEPT_FILE).unlink(missing_ok=True)  # of an emulator that was killed
@@ -481,7 +482,8 @@ async def _run_http(
 def _announce(status: Status, original: Settings, ready: Callable[[Status], None], *, alone: bool) -> None:
     document = {"pid": status.pid, "endpoint": status.endpoint, "account": status.account, "version": __version__,
                 "ownProcess": alone, "certificate": status.certificate, "dataLoss": status.data_loss,
-                "plainNodes": status.plain_nodes, "settings": _plain(original)}  # fmt: skip
+                "plainNodes": status.plain_nodes, "plainNodesRemedy": status.plain_nodes_remedy,
+                "settings": _plain(original)}  # fmt: skip
     mapped_images.write_atomically(status.data_dir / STATUS_FILE, json.dumps(document) + "\n")
     logger.info("listening at %s, account %s, data in %s", status.endpoint, status.account, status.data_dir)
     ready(status)
@@ -742,8 +744,8 @@ def _noted(data_dir: Path) -> Status:
     """What an emulator recorded at its start. Raises OSError, ValueError, KeyError."""
     record = json.loads((data_dir / STATUS_FILE).read_text(encoding="utf-8"))
     key = (data_dir / KEY_FILE).read_text(encoding="ascii").strip()
-    return Status(record["endpoint"], record["account"], key, record["pid"], data_dir, data_dir / LOG,
-                  record.get("plainNodes", ""), record.get("dataLoss", ""), record.get("certificate", ""))  # fmt: skip
+    texts = (record.get(name, "") for name in ("plainNodes", "plainNodesRemedy", "dataLoss", "certificate"))
+    return Status(record["endpoint"], record["account"], key, record["pid"], data_dir, data_dir / LOG, *texts)
 
 
 def _answered(to: Status, path: str) -> dict[str, Any]:

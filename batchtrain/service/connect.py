@@ -55,6 +55,8 @@ class Account(NamedTuple):
     """Issues the embedded service's own tokens, which are also sent over http."""
     plain_nodes: str = ""
     """Why the embedded service's nodes are plain processes of this machine; empty if they are not."""
+    plain_nodes_remedy: str = ""
+    """How to change that."""
     data_loss: str = ""
     """What of its database the embedded service missed at its start; empty if nothing."""
 

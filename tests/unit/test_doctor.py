@@ -78,7 +78,7 @@ def check(name: str, seen: Facts) -> Check:
     [
         ("", "ok", "its own root and host name", ""),
         (
-            "no namespaces; allow them",
+            "no namespaces",
             "warn",
             "because no namespaces: .* counts one host where Azure has",
             "allow them",
@@ -86,7 +86,10 @@ def check(name: str, seen: Facts) -> Check:
     ],
 )
 def test_what_local_nodes_lack_is_told(plain: str, result: str, found: str, step: str) -> None:
-    isolation = check("isolation", facts(account=ACCOUNT._replace(emulated=True, plain_nodes=plain)))
+    isolation = check(
+        "isolation",
+        facts(account=ACCOUNT._replace(emulated=True, plain_nodes=plain, plain_nodes_remedy=plain and "allow them")),
+    )
     assert (isolation.result, isolation.next_step) == (result, step)
     assert re.search(found, isolation.found)
     assert all(one.check != "isolation" for one in doctor.checks(facts()))

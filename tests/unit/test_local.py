@@ -24,7 +24,10 @@ from batchtrain.service.connect import Account
 from tests.unit.plan.jobs import recipe
 
 IMAGE = "example/train"
-PLAIN = "the kernel refuses namespaces; `sudo sysctl -w user.max_user_namespaces=15000` lifts that"
+PLAIN = {
+    "plain_nodes": "the kernel refuses namespaces",
+    "plain_nodes_remedy": "`sudo sysctl -w user.max_user_namespaces=15000` lifts that",
+}
 
 
 def test_a_service_that_another_process_uses_is_known_and_one_to_be_stopped_is_not_taken_up(tmp_path: Path) -> None:
@@ -70,7 +73,7 @@ def mapped(account: Account, prefix: Path, *programs: str) -> None:
 
 
 def test_open_mpi_across_plain_process_nodes_is_refused_with_the_reason(account: Account) -> None:
-    plain = account._replace(plain_nodes=PLAIN)
+    plain = account._replace(**PLAIN)
     with pytest.raises(
         PlanError, match=r"job j, task 0: Open MPI cannot run.*share one host name.*max_user_namespaces"
     ):
@@ -91,11 +94,11 @@ def test_open_mpi_across_plain_process_nodes_is_refused_with_the_reason(account:
     ],
 )
 def test_what_runs_on_plain_process_nodes_is_not_refused(account: Account, task: dict[str, Any]) -> None:
-    refuse(recipe(task=task), account._replace(plain_nodes=PLAIN))
+    refuse(recipe(task=task), account._replace(**PLAIN))
 
 
 def test_a_gang_of_the_whole_pool_has_as_many_nodes_as_the_pool(account: Account) -> None:
-    plain = account._replace(plain_nodes=PLAIN)
+    plain = account._replace(**PLAIN)
     whole = gang(nodes="pool_specification_vm_count_dedicated")
     refuse(recipe(task=whole, pool={"vm_count": {"dedicated": 1}}), plain)
     with pytest.raises(PlanError):
@@ -104,13 +107,13 @@ def test_a_gang_of_the_whole_pool_has_as_many_nodes_as_the_pool(account: Account
 
 def test_nothing_is_refused_where_nodes_have_namespaces_or_the_account_is_azures(account: Account) -> None:
     refuse(recipe(task=gang()), account)
-    refuse(recipe(task=gang()), Account("https://a.b.batch.azure.com", "a", plain_nodes=PLAIN))
+    refuse(recipe(task=gang()), Account("https://a.b.batch.azure.com", "a", **PLAIN))
 
 
 def test_paths_of_an_image_are_refused_on_plain_process_nodes(account: Account, tmp_path: Path) -> None:
     mapped(account, tmp_path / "env")
     volumes = {"data_volumes": {"v": {"host_path": "/d", "container_path": "/data"}, "same": {"host_path": "/d"}}}
-    plain, resources = account._replace(plain_nodes=PLAIN), {"volumes": volumes}
+    plain, resources = account._replace(**PLAIN), {"volumes": volumes}
     used = {"docker_image": IMAGE, "data_volumes": ["v"]}
     refuse(recipe(task=used, resources=resources), account)
     refuse(recipe(task={**used, "data_volumes": ["same"]}, resources=resources), plain)

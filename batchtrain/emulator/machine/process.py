@@ -136,7 +136,7 @@ class ProcessMachine:
         containers: ContainerNodes,
     ) -> None:
         self.isolation = isolation
-        self.plain_nodes = isolation.reason and f"{isolation.reason}; {isolation.remedy}"
+        self.plain_nodes, self.plain_nodes_remedy = isolation.reason, isolation.remedy
         self._containers = containers
         self._data_dir = data_dir
         self._image_prefix = image_prefix
@@ -301,7 +301,7 @@ class ProcessMachine:
             return str(error)
         if self.plain_nodes:
             targets = [mount.target for mount in mounts if mount.target != mount.source]
-            return node_mounts.impossible(targets, self.plain_nodes) if targets else ""
+            return node_mounts.impossible(targets, *self.isolation[2:]) if targets else ""
         return await node.mounts.mount(mounts, run.scope)
 
     async def end(self, node_id: str, scope: str, grace: float = 0.0) -> None:
@@ -392,7 +392,7 @@ class ProcessMachine:
         interface = "eth0" if membership is not None and membership.network else "lo"
         environment = _node_environment(str(pool.bin), inside, home_user or _user_name(), interface)
         if self.plain_nodes:
-            environment[PLAIN] = self.plain_nodes
+            environment[PLAIN] = f"{self.plain_nodes}; {self.plain_nodes_remedy}"
         up = NodeUp(root, inside, environment, "docker" if membership else self.isolation.kind, spec.address)
         files = files_of(up)
         try:

@@ -13,7 +13,7 @@ class RoutingMachine:
 
     def __init__(self, real: Machine, simulation: SimulatedMachine) -> None:
         self.real, self.simulated = real, simulation
-        self.plain_nodes = real.plain_nodes
+        self.plain_nodes, self.plain_nodes_remedy = real.plain_nodes, real.plain_nodes_remedy
 
     def _of(self, node_id: str) -> Machine:
         return self.simulated if self.simulated.has(node_id) else self.real

@@ -50,7 +50,7 @@ def act_of(command_line: str) -> Act:
 class SimulatedMachine:
     """Runs nodes that exist only as records."""
 
-    plain_nodes = ""
+    plain_nodes = plain_nodes_remedy = ""
 
     def __init__(self, alarms: Alarms, data_dir: Path) -> None:
         self._alarms, self._root = alarms, data_dir / "nodes"

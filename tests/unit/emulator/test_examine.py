@@ -23,8 +23,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "status", lambda data_dir: None)
 
 
-def running(monkeypatch: pytest.MonkeyPatch, *hints: Hint, plain: str = "") -> None:
-    status = Status("http://127.0.0.1:10010", "acct", "key", 42, Path("d"), Path("d/emulator.log"), plain)
+def running(monkeypatch: pytest.MonkeyPatch, *hints: Hint, plain: tuple[str, ...] = ()) -> None:
+    status = Status("http://127.0.0.1:10010", "acct", "key", 42, Path("d"), Path("d/emulator.log"), *plain)
     monkeypatch.setattr(server, "status", lambda data_dir: status)
     monkeypatch.setattr(server, "hints", lambda data_dir: hints)
     monkeypatch.setattr(steering, "account", lambda status: {"pools": 3})
@@ -53,7 +53,7 @@ def test_a_running_emulator_has_its_address_its_counts_and_its_nodes(
 
 
 def test_nodes_that_are_plain_processes_say_why_and_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    running(monkeypatch, plain="the kernel forbids it; set a sysctl")
+    running(monkeypatch, plain=("the kernel forbids it", "set a sysctl"))
     fact = "nodes are plain processes: the kernel forbids it"
     assert rows(tmp_path)["isolation of nodes"] == Row("isolation of nodes", False, fact, "set a sysctl")
 
