@@ -75,12 +75,17 @@ def command(file: Path, recipe: Path | None, parallel: int, minutes: float, only
     if only_plan:
         return
     todo = [case for case in cases if case.digest not in run_names]
+    failed: list[str] = []
     if todo:
         cost = f" ({cost})" if (cost := _total(todo, minutes)) else ""
         say(f"{len(todo)} runs, about {hours:.2f} node hours{cost} at {minutes:g} minutes each")
         settings().confirm(f"Start {len(todo)} runs?")
-        _run_all(todo, cases, folder, parallel)
+        failed = _run_all(todo, cases, folder, parallel)
     _report(experiment, cases, folder, file.stem)
+    if failed:
+        raise TaskFailed(
+            f"{len(failed)} of {len(todo)} runs failed: {', '.join(failed)}; the same command runs them again"
+        )
 
 
 # --- what is to run --------------------------------------------------------------------------------------------------
@@ -205,8 +210,8 @@ def _note_done(folder: Path, case: Planned, run: str) -> None:
 # --- the runs --------------------------------------------------------------------------------------------------------
 
 
-def _run_all(todo: list[Planned], cases: list[Planned], folder: Path, parallel: int) -> None:
-    """Run each case in a process of its own. A task that fails is reported, any other error ends the bench."""
+def _run_all(todo: list[Planned], cases: list[Planned], folder: Path, parallel: int) -> list[str]:
+    """Run each case in a process of its own. Returns the names of those whose task failed; another error ends all."""
     from batchtrain.cli.children import Children, Ended
     from batchtrain.config.load import Loaded
 
@@ -214,14 +219,17 @@ def _run_all(todo: list[Planned], cases: list[Planned], folder: Path, parallel: 
     numbers = {case.digest: number for number, case in enumerate(cases, 1)}
     children = {_child(case, folder, numbers[case.digest] if parallel > 1 else 0): case for case in todo}
     messages: dict[Child, str] = {}
+    failed: list[str] = []
     with Children(parallel) as running:
         for news in running.run(list(children)):
             if isinstance(news, Ended):
-                _take(news, children[news.child], folder, messages.get(news.child, ""))
+                if not _completed(news, children[news.child], folder, messages.get(news.child, "")):
+                    failed.append(news.child.name)
             elif message := _message(news.text):
                 messages[news.child] = message
             else:
                 say(f"[{news.child.name}] {news.text}")
+    return failed
 
 
 def _child(case: Planned, folder: Path, number: int) -> Child:
@@ -253,19 +261,21 @@ def _message(line: str) -> str:
         return ""
 
 
-def _take(end: Ended, case: Planned, folder: Path, message: str) -> None:
+def _completed(end: Ended, case: Planned, folder: Path, message: str) -> bool:
+    """Notes a run that completed, and says how it ended. Returns False if its task failed; any other end raises."""
     name = end.child.name
     if end.code == 0:
         run = Path(json.loads(end.output)[0]["run"]).name
         _note_done(folder, case, run)
         say(f"[{name}] completed: {run}")
-    elif end.code == TaskFailed.exit_code:
-        say(f"{name} failed: {message}; the same command runs it again")
-    elif end.code == INTERRUPTED:
+        return True
+    if end.code == TaskFailed.exit_code:
+        say(f"{name} failed: {message}")
+        return False
+    if end.code == INTERRUPTED:
         raise KeyboardInterrupt
-    else:
-        kind: type[BatchtrainError] = STOPS.get(end.code, ServiceError)
-        raise kind(f"{name}: {message}; what has completed is not run again by the next `batchtrain bench`")
+    kind: type[BatchtrainError] = STOPS.get(end.code, ServiceError)
+    raise kind(f"{name}: {message}; what has completed is not run again by the next `batchtrain bench`")
 
 
 # --- the report ------------------------------------------------------------------------------------------------------

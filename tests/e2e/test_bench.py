@@ -17,6 +17,14 @@ EXPERIMENT = {
     "matrix": {"nodes": [1, 2, 4], "batch": [64]},
 }
 
+POOL = """\
+pool_specification:
+  id: p
+  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+"""
+
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
 
 
@@ -48,3 +56,12 @@ def test_bench_of_1_2_and_4_nodes_has_a_scaling_table_and_continues(trained: Any
     assert "1 runs, about" in again.stderr
     assert len(json.loads(again.stdout)) == len(rows)
     assert "runs, about" not in trained(*command).stderr
+
+
+def test_a_bench_whose_runs_failed_ends_with_the_code_of_a_failed_task(batchtrain: Any, tmp_path: Path) -> None:
+    (tmp_path / "pool.yaml").write_text(POOL)
+    jobs = "job_specifications: [{id: j, tasks: [{id: t, command: 'exit 3'}]}]\n"
+    (tmp_path / "jobs.yaml").write_text(jobs)
+    (tmp_path / "e.yaml").write_text("recipe: .\nmatrix: {nodes: [1]}\ncommand: '[ {nodes} = 2 ]'\n")
+    done = batchtrain("bench", str(tmp_path / "e.yaml"), "--local", "-y", code=10)
+    assert "1 of 1 runs failed: " in done.stderr
