@@ -118,7 +118,7 @@ def end(
             raise
         for orphan, recording, failure in recordings:
             if recording.has_fetched:
-                recording.end("failed" if failure else "completed", failure)
+                recording.end("failed" if failure else _last_state(orphan.run), failure)
             else:
                 recording.close(_last_state(orphan.run))
     return tuple(recording for _, recording, _ in recordings)
@@ -194,7 +194,7 @@ def _delete(
 
 
 def _last_state(run: RunDirectory) -> str:
-    """The state of a run whose job is gone, as far as its directory knows it."""
+    """The state of a run as far as its directory knows it; without tasks it was killed before it sent them."""
     tasks = run.tasks()
     if not tasks or any(task.state != "completed" for task in tasks):
         return "interrupted"

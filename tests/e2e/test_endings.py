@@ -112,6 +112,13 @@ def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:
     assert world.models() == [MODEL_BYTES]
 
 
+def test_a_run_that_was_killed_before_it_sent_its_tasks_was_interrupted(world: World) -> None:
+    world.runs.mkdir()
+    world.batchtrain("run", str(world.recipe), fault="SIGKILL", point="POST /jobs")
+    world.batchtrain("jobs", "wait", "j")
+    assert (world.existing(), world.states()) == (set(), ["interrupted"])
+
+
 def test_runs_clean_leaves_a_job_of_another_directory_alone(world: World, tmp_path: Path) -> None:
     world.runs.mkdir()
     world.batchtrain("run", str(world.recipe), fault="SIGKILL", point=SUBMISSION)
