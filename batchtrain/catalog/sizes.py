@@ -446,6 +446,14 @@ def find(name: str) -> VmSize | None:
 _FORM = re.compile(r"(?:standard_|basic_)?[a-z]{1,4}[0-9]+[a-z0-9]*(?:-[0-9]+[a-z0-9]*)?(?:_[a-z0-9]+)*", re.IGNORECASE)
 
 
+PORT_GBPS = {
+    "ND H200 v5": 400, "ND H100 v5": 400, "ND MI300X v5": 400, "NDm A100 v4": 200, "ND A100 v4": 200, "NDv2": 100,
+    "HBv4": 400, "HX": 400, "HBv3": 200, "HBv2": 200, "HC": 100,
+}  # fmt: skip
+"""Gb/s of each InfiniBand port by family, as Microsoft's node tests expect them (Azure/azurehpc-health-checks, `conf/`,
+2026-11); families without such a test are not here."""
+
+
 def is_well_formed(name: str) -> bool:
     """Whether a text has the form of the name of a size: letters of a family, then a number."""
     return _FORM.fullmatch(name.strip()) is not None

@@ -76,6 +76,9 @@ class Shape(NamedTuple):
     """GPUs of one node that the task may use."""
     gpu_vendor: str = ""
     """nvidia, amd, or empty without a GPU."""
+    hcas: int = 0
+    """InfiniBand cards of one node, and the Gb/s of the port of each; 0 if unknown."""
+    port_gbps: int = 0
 
 
 class Runner(NamedTuple):

@@ -55,7 +55,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     text = f"{setup.pre_execution_command or ''}\n{command}"
     nccl_notes = variables.of_transport(shape, setup.own, text) if block.nccl else ()
     fast = (*variables.wanted(_on_infiniband(block, shape), setup.own), *nccl_notes)
-    checks = _preflight(setup, shape, each, memlock=bool(fast))
+    checks = _preflight(setup, shape, each, fast=bool(fast))
     spec = _spec(block, setup, shape, each, everywhere, fast) | {
         "roles": [_role(role, setup) for role in roles],
         "options": {**block.meeting, **block.settings()},
@@ -91,12 +91,12 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     )
 
 
-def _preflight(setup: Setup, shape: Shape, each: int | str, *, memlock: bool) -> tuple[str, ...]:
-    """The expected properties of each node. The node launcher itself selects the active InfiniBand ports."""
+def _preflight(setup: Setup, shape: Shape, each: int | str, *, fast: bool) -> tuple[str, ...]:
+    """The expected properties of each node. Over InfiniBand, all ports of the size and lockable memory."""
     if not setup.preflight:
         return ()
     port = steps.port_of(shape, setup.coordination_command)
-    return preflight.expected(shape, each, port, infiniband=False, memlock=memlock)
+    return preflight.expected(shape, each, port, infiniband=fast, memlock=fast)
 
 
 _RUNNER = '"$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/ends.py"'

@@ -14,22 +14,27 @@ def expected(
     """The arguments of preflight.sh.
 
     processes: on each node; at least one per GPU is assumed. port: the port of the nodes' ssh servers; empty if
-    unknown. infiniband, memlock: the task needs an active port, and memory that can be locked.
+    unknown. infiniband, memlock: the task needs the ports of the size, and memory that can be locked.
     """
     number = str(processes).strip()
     each = max(int(number) if re.fullmatch(r"\d+", number) else 1, shape.gpus)
     return (
         f"processes={each}",
         *((f"gpus={shape.gpus}", f"vendor={shape.gpu_vendor}", f"size={shape.size}") if shape.gpus else ()),
-        *(("infiniband=1",) if infiniband and shape.fabric is Fabric.SR_IOV else ()),
+        *(_ports(shape) if infiniband and shape.fabric is Fabric.SR_IOV else ()),
         *(("memlock=1",) if memlock else ()),
         *((f"port={port}",) if port and shape.instances > 1 else ()),
     )
 
 
+def _ports(shape: Shape) -> tuple[str, ...]:
+    return (f"infiniband={shape.hcas or 1}", *((f"rate={shape.port_gbps}",) if shape.port_gbps else ()))
+
+
 _NAMES = {
-    "gpus": "{} GPUs and their driver",
-    "infiniband": "an active InfiniBand port",
+    "gpus": "{} GPUs without faults, and their driver",
+    "infiniband": "active InfiniBand ports ({})",
+    "rate": "{} Gb/s on each port",
     "memlock": "memory that can be locked",
     "port": "a connection to each other node's port {}",
 }

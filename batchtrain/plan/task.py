@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchtrain.catalog.sizes import PORT_GBPS
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
 from batchtrain.config.travel import AnySource, LargeSource, Source
@@ -162,7 +163,14 @@ def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
     if size is None:
         return shape
     gpus = task_resources.gpus(frame.job, task, size)
-    return shape._replace(size=size.name, family=size.family, gpus=gpus, gpu_vendor=size.gpu_vendor)
+    return shape._replace(
+        size=size.name,
+        family=size.family,
+        gpus=gpus,
+        gpu_vendor=size.gpu_vendor,
+        hcas=size.hcas,
+        port_gbps=PORT_GBPS.get(size.family, 0),
+    )
 
 
 def _instances(frame: Frame, task: Task, where: str, path: str) -> tuple[int, tuple[Problem, ...]]:

@@ -4,7 +4,7 @@
 # Prints every fault on its own line, and then exits with 9. The expectations:
 #     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
 #     processes=8                                       on this node: shared memory is measured by it
-#     infiniband=1 memlock=1                            a port must be active; memory must be lockable
+#     infiniband=8 rate=400 memlock=1                   active ports, Gb/s of each; memory must be lockable
 #     now=1700000000                                    the primary's clock
 #     own=10.0.0.5 hosts=10.0.0.4,10.0.0.5 port=22      who is to be reached from here, and where
 #     emulated=1                                        a node of the emulator: no GPUs, no InfiniBand
@@ -47,17 +47,102 @@ check_gpus() {
   fi
 }
 
+# Microsoft's node tests (Azure/azurehpc-health-checks): a row of memory that could not be replaced, an uncorrected error in
+# SRAM, an inactive NVLink of an ND size, and an Xid of the last two hours that means a broken GPU. A query that a driver
+# does not know, or a kernel log that the user may not read, is no fault.
+check_gpu_memory() {
+  local gpu pending failure errors
+  while IFS=', ' read -r gpu pending failure; do
+    case $pending,$failure in
+      1,? | ?,1 | Yes,* | *,Yes)
+        fault "the memory of GPU $gpu has a broken row (replacement pending: $pending, failed: $failure): reboot the node, or" \
+          "remove it"
+        ;;
+    esac
+  done < <(ask_gpus --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure)
+  while IFS=', ' read -r gpu errors; do
+    case $errors in
+      '' | 0 | *[!0-9]*) ;;
+      *) fault "GPU $gpu has $errors uncorrected ECC errors in SRAM: reboot the node, or remove it" ;;
+    esac
+  done < <(ask_gpus --query-gpu=index,ecc.errors.uncorrected.volatile.sram)
+}
+
+ask_gpus() { timeout -k 2 30 nvidia-smi "$@" --format=csv,noheader 2>/dev/null; }
+
+check_nvlinks() {
+  local line gpu='' down=0
+  while read -r line; do
+    case $line in
+      'GPU '[0-9]*)
+        report_nvlinks
+        line=${line#GPU } gpu=${line%%:*} down=0
+        ;;
+      *[Ii]n[Aa]ctive*) down=$((down + 1)) ;;
+    esac
+  done < <(timeout -k 2 30 nvidia-smi nvlink -s 2>/dev/null)
+  report_nvlinks
+}
+
+report_nvlinks() { [ "$down" -eq 0 ] || fault "$down NVLinks of GPU $gpu are inactive: reboot the node, or remove it"; }
+
+check_xids() {
+  local line now broken=' 48 56 57 58 62 63 64 65 68 69 73 74 79 80 81 92 119 120 '
+  read -r now _ </proc/uptime
+  while read -r line; do
+    [[ $line =~ ^\[\ *([0-9]+)\.[0-9]+\]\ NVRM:\ Xid\ \((PCI:[0-9a-fA-F:.]+)\):\ ([0-9]+) ]] || continue
+    [ "$((${now%.*} - BASH_REMATCH[1]))" -lt 7200 ] || continue
+    [[ $broken != *" ${BASH_REMATCH[3]} "* ]] ||
+      fault "the driver reported Xid ${BASH_REMATCH[3]} of the GPU ${BASH_REMATCH[2]}: reboot the node, or remove it"
+  done < <(dmesg 2>/dev/null)
+}
+
+# All ports that the size has: with seven of eight, NCCL is slow, and an MPI may choose the dead one.
 check_infiniband() {
-  local port layer state found=
+  local port layer state rate name active=0 bad=()
   for port in /sys/class/infiniband/*/ports/*; do
     { read -r layer <"$port/link_layer" && read -r state <"$port/state"; } 2>/dev/null || continue
     [ "$layer" = InfiniBand ] || continue
-    [[ $state != *ACTIVE* ]] || return 0
-    port=${port#/sys/class/infiniband/}
-    found+=${found:+, }${port%%/*}:$state
+    name=${port#/sys/class/infiniband/} name=${name%%/*} rate=''
+    { read -r rate _ <"$port/rate"; } 2>/dev/null
+    if [[ $state != *ACTIVE* ]]; then
+      bad+=("$name: $state")
+    elif [[ ${want[rate]-} && $rate =~ ^[0-9]+ ]] && [ "${BASH_REMATCH[0]}" -lt "${want[rate]}" ]; then
+      bad+=("$name: $rate of ${want[rate]} Gb/s")
+    elif has_no_partition "$port"; then
+      bad+=("$name: in no partition")
+    else
+      active=$((active + 1))
+    fi
+    check_flaps "$name"
   done
-  fault "no InfiniBand port is active (${found:-there is none} in /sys/class/infiniband): reboot the node, take an" \
-    "image with the drivers, or set infiniband: false"
+  [ "$active" -lt "${want[infiniband]}" ] || return 0
+  printf -v bad '%s, ' "${bad[@]:-there are no others}"
+  fault "$active of ${want[infiniband]} InfiniBand ports work (${bad%, } in /sys/class/infiniband): reboot the node," \
+    "take an image with the drivers, or set infiniband: false"
+}
+
+# 0x7fff is the default partition as a limited member, and 0x0000 an empty place.
+has_no_partition() { # PORT
+  local file key keys=0
+  for file in "$1"/pkeys/*; do
+    { read -r key <"$file"; } 2>/dev/null || continue
+    keys=1
+    case $key in 0x0000 | 0x7fff) ;; *) return 1 ;; esac
+  done
+  [ "$keys" = 1 ]
+}
+
+# Lost carriers of a link: five a day are the limit of Microsoft's node tests.
+check_flaps() { # DEVICE
+  local file changes uptime days
+  read -r uptime _ </proc/uptime
+  days=$((${uptime%.*} / 86400 + 1))
+  for file in /sys/class/infiniband/"$1"/device/net/*/carrier_changes; do
+    { read -r changes <"$file"; } 2>/dev/null || continue
+    [ "$((changes / 2))" -lt "$((5 * days))" ] ||
+      fault "the InfiniBand link of $1 was lost $((changes / 2)) times since the node started: reboot the node, or remove it"
+  done
 }
 
 # NCCL and MPIs lock some hundred MiB per process; the usual limit is 8 MiB. CAP_IPC_LOCK removes the limit.
@@ -122,9 +207,19 @@ check_ways() {
   done
 }
 
+check_all_of_gpus() {
+  check_gpus &
+  if [ "${want[vendor]-}" = nvidia ] && type -P nvidia-smi >/dev/null; then
+    check_gpu_memory &
+    case ${want[size]-} in Standard_ND*) check_nvlinks & ;; esac
+    check_xids &
+  fi
+  wait
+}
+
 look() {
   if [ -z "${want[emulated]-}" ]; then
-    [ "${want[gpus]:-0}" = 0 ] || check_gpus
+    if [ "${want[gpus]:-0}" != 0 ]; then check_all_of_gpus; fi
     [ -z "${want[infiniband]-}" ] || check_infiniband
     [ -z "${want[memlock]-}" ] || check_memlock
   fi

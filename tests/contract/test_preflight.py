@@ -23,8 +23,25 @@ from tests.launching import launched
 pytestmark = pytest.mark.process
 
 TWO = Shape(2)
-GPUS = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=4, gpu_vendor="nvidia")
-EXPECTED = ("processes=4", "gpus=4", "vendor=nvidia", "size=Standard_ND96asr_v4", "infiniband=1", "memlock=1")
+GPUS = Shape(
+    2,
+    Fabric.SR_IOV,
+    size="Standard_ND96asr_v4",
+    family="ND A100 v4",
+    gpus=4,
+    gpu_vendor="nvidia",
+    hcas=2,
+    port_gbps=200,
+)
+EXPECTED = (
+    "processes=4",
+    "gpus=4",
+    "vendor=nvidia",
+    "size=Standard_ND96asr_v4",
+    "infiniband=2",
+    "rate=200",
+    "memlock=1",
+)
 SMI = 'for i in {}; do echo "GPU $i: NVIDIA A100-SXM4-40GB (UUID: GPU-$i)"; done'
 SPACE = "case $* in */dev/shm) echo {}; ;; *) echo {} ;; esac"
 PLENTY, NOTHING = "4096 262144 262144", "4096 4096 4096"
@@ -52,7 +69,8 @@ class Node:
         self.memlock = resource.RLIM_INFINITY
         self.program("nvidia-smi", SMI.format("0 1 2 3"))
         self.space(PLENTY, PLENTY)
-        self.port("InfiniBand", "4: ACTIVE")
+        for number in range(2):
+            self.port("InfiniBand", "4: ACTIVE", number)
 
     def program(self, name: str, text: str) -> None:
         (self.bin / name).write_text(f"#!/bin/bash\n{text}\n")
@@ -64,11 +82,27 @@ class Node:
     def space(self, memory: str, disk: str) -> None:
         self.program("stat", SPACE.format(memory, disk))
 
-    def port(self, layer: str, state: str) -> None:
-        place = self.sys / "infiniband/mlx5_ib0/ports/1"
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "link_layer").write_text(f"{layer}\n")
-        (place / "state").write_text(f"{state}\n")
+    def port(self, layer: str, state: str, number: int = 0, rate: int = 200, key: str = "0x8001") -> None:
+        place = self.sys / f"infiniband/mlx5_ib{number}/ports/1"
+        (place / "pkeys").mkdir(parents=True, exist_ok=True)
+        values = {
+            "link_layer": layer,
+            "state": state,
+            "rate": f"{rate} Gb/sec (4X HDR)",
+            "pkeys/0": key,
+            "pkeys/1": "0x7fff",
+        }
+        for name, value in values.items():
+            (place / name).write_text(f"{value}\n")
+
+    def carriers(self, changes: int) -> None:
+        file = self.sys / "infiniband/mlx5_ib1/device/net/ib1/carrier_changes"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{changes}\n")
+
+    def answers(self, query: str, text: str) -> None:
+        """What nvidia-smi prints for a query."""
+        self.program("nvidia-smi", f'case "$*" in *{query}*) printf "{text}" ;; *) {SMI.format("0 1 2 3")} ;; esac')
 
     def look(self, *more: str) -> list[str]:
         """What it says, and that its exit code tells whether it said anything."""
@@ -105,11 +139,38 @@ FAULTS: dict[str, tuple[Callable[[Node], object], tuple[str, ...], str, str]] = 
     "no AMD GPU": (lambda node: None, ("vendor=amd",), "kfd shows 0 of the 4 GPUs", "with the driver"),
     "the link is down": (
         lambda node: node.port("InfiniBand", "1: DOWN"), (),
-        "no InfiniBand port is active (mlx5_ib0:1: DOWN in ", "infiniband: false",
+        "1 of 2 InfiniBand ports work (mlx5_ib0: 1: DOWN in ", "infiniband: false",
     ),
     "only the Ethernet's card is there": (
-        lambda node: node.port("Ethernet", "4: ACTIVE"), (),
-        "no InfiniBand port is active (there is none in ", "infiniband: false",
+        lambda node: [node.port("Ethernet", "4: ACTIVE", number) for number in range(2)], (),
+        "0 of 2 InfiniBand ports work (there are no others in ", "infiniband: false",
+    ),
+    "a port is slow": (
+        lambda node: node.port("InfiniBand", "4: ACTIVE", 1, rate=100), (),
+        "1 of 2 InfiniBand ports work (mlx5_ib1: 100 of 200 Gb/s in ", "reboot the node",
+    ),
+    "a port is in no partition": (
+        lambda node: node.port("InfiniBand", "4: ACTIVE", 1, key="0x0000"), (),
+        "1 of 2 InfiniBand ports work (mlx5_ib1: in no partition in ", "reboot the node",
+    ),
+    "a link flaps": (
+        lambda node: node.carriers(100000), (), "InfiniBand link of mlx5_ib1 was lost 50000 times", "remove it",
+    ),
+    "a row of memory is broken": (
+        lambda node: node.answers("remapped", "00000000:01:00.0, 0, 0\\n00000000:02:00.0, 0, 1\\n"), (),
+        "GPU 00000000:02:00.0 has a broken row (replacement pending: 0, failed: 1)", "reboot the node",
+    ),
+    "SRAM has an error": (
+        lambda node: node.answers("sram", "0, 0\\n1, [N/A]\\n2, 3\\n"), (),
+        "GPU 2 has 3 uncorrected ECC errors in SRAM", "reboot the node",
+    ),
+    "an NVLink is down": (
+        lambda node: node.answers("nvlink", "GPU 0: A\\n\\t Link 0: 25 GB/s\\nGPU 1: A\\n\\t Link 0: <inactive>\\n"),
+        (), "1 NVLinks of GPU 1 are inactive", "reboot the node",
+    ),
+    "a GPU fell off the bus": (
+        lambda node: node.program("dmesg", "echo '[999999999.5] NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off'"),
+        (), "Xid 79 of the GPU PCI:0000:02:00", "reboot the node",
     ),
     "memory cannot be locked": (
         unlockable, (),

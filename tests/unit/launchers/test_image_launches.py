@@ -309,6 +309,6 @@ def test_only_a_gang_of_several_nodes_knocks_at_a_port_and_only_sr_iov_has_ports
 def test_the_plan_names_what_is_checked_with_its_values() -> None:
     (row,) = preflight.implicit(("processes=4", "gpus=4", "vendor=nvidia", "port=23"))
     assert row.value == (
-        "4 GPUs and their driver, a connection to each other node's port 23, shared memory, disk, clock"
+        "4 GPUs without faults, and their driver, a connection to each other node's port 23, shared memory, disk, clock"
     )
     assert preflight.implicit(()) == ()

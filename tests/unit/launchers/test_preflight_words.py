@@ -14,8 +14,9 @@ from batchtrain.launchers.launch import Launch
 from tests.launching import launched
 
 CPU = Shape(2)
-HB = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3")
+HB = Shape(2, Fabric.SR_IOV, size="Standard_HB120rs_v3", family="HBv3", hcas=1, port_gbps=200)
 A100 = Shape(2, Fabric.SR_IOV, size="Standard_ND96asr_v4", family="ND A100 v4", gpus=8, gpu_vendor="nvidia")
+A100 = A100._replace(hcas=8, port_gbps=200)
 ON_A100 = "gpus=8 vendor=nvidia size=Standard_ND96asr_v4"
 
 
@@ -44,9 +45,13 @@ def spec(launch: Launch) -> Any:
         (CPU, {"processes_per_node": 6}, "processes=6 port=22", "processes=6 port=22"),
         (CPU, {"processes_per_node": "nproc"}, "processes=1 port=22", "processes=1 port=22"),
         (CPU._replace(instances=1), {}, "processes=1", "processes=1"),
-        (HB, {}, "processes=1 port=22", "processes=1 infiniband=1 memlock=1 port=22"),
+        (HB, {}, "processes=1 port=22", "processes=1 infiniband=1 rate=200 memlock=1 port=22"),
         (
-            A100, {}, f"processes=8 {ON_A100} memlock=1 port=22",
+            A100, {}, f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",
+            f"processes=8 {ON_A100} infiniband=8 rate=200 memlock=1 port=22",
+        ),
+        (
+            A100._replace(hcas=0, port_gbps=0), {}, f"processes=8 {ON_A100} infiniband=1 memlock=1 port=22",
             f"processes=8 {ON_A100} infiniband=1 memlock=1 port=22",
         ),
         (
