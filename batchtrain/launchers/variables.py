@@ -27,6 +27,18 @@ TOPOLOGIES = {"NDv2": "ndv2", "ND A100 v4": "ndv4", "NDm A100 v4": "ndv4", "ND H
 RELAXED_ORDERING = frozenset({"ND A100 v4", "NDm A100 v4", "ND H100 v5", "ND H200 v5"})
 OWN_AFFINITY = frozenset({"NDv2", *RELAXED_ORDERING})
 
+_HOPPER = {"PXN_DISABLE": "1", "MIN_NCHANNELS": "32", "P2P_NET_CHUNKSIZE": "2097152", "IB_QPS_PER_CONNECTION": "4"}
+_GRACE_BLACKWELL = {
+    "MNNVL_ENABLE": "1", "NVLS_ENABLE": "1", "SHM_DISABLE": "1", "DMABUF_ENABLE": "1", "P2P_DISABLE": "0",
+    "P2P_NET_CHUNKSIZE": "2097152", "IB_QPS_PER_CONNECTION": "4", "IB_SL": "1", "NET_GDR_LEVEL": "PHB",
+    "NET_GDR_C2C": "1",
+}  # fmt: skip
+LAUNCH_FILES = {"ND H100 v5": _HOPPER, "ND H200 v5": _HOPPER,
+                "ND GB200 v6": _GRACE_BLACKWELL, "ND GB300 v6": _GRACE_BLACKWELL}  # fmt: skip
+"""NCCL's settings of Azure's own launches by family, without `NCCL_` before the names.
+Azure/ai-infrastructure-on-azure: infrastructure_validations, NCCL/configs/{hopper,graceblackwell}.conf (2026-11),
+without those of SHARP: no document says whether the fabric of Batch has it."""
+
 
 def everywhere(shape: Shape) -> tuple[Variable, ...]:
     """The variables of every process of a framework, on any node of this size."""
@@ -58,6 +70,9 @@ def on_infiniband(shape: Shape) -> tuple[Variable, ...]:
     if shape.family in OWN_AFFINITY:
         because = f"the cores near a GPU that {shape.family} reports are numbered by the virtual machine"
         variables.append(Variable("NCCL_IGNORE_CPU_AFFINITY", "1", because, "nccl-cpu-affinity"))
+    because = f"Azure's own launches on {shape.family} set it"
+    settings = LAUNCH_FILES.get(shape.family, {})
+    variables += (Variable(f"NCCL_{name}", value, because, "nccl-launch-file") for name, value in settings.items())
     return tuple(variables)
 
 

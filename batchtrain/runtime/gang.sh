@@ -24,10 +24,12 @@ bt_emulated() { [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; }
 bt_has_stand_in() { bt_emulated && [ "$BATCHTRAIN_EMULATED_NODE" != container ]; }
 bt_on_loopback() { bt_has_stand_in && [[ ${AZ_BATCH_HOST_LIST-} == 127.* ]]; } # some have a Docker network of their own
 
-bt_default() { # NAME=VALUE... exports each variable; one that is set keeps its value
-  local pair name
+bt_default() { # NAME=VALUE... exports each variable; one that is set, or that the image sets for NCCL, keeps its value
+  local pair name of_image=''
+  [ ! -r /etc/nccl.conf ] || of_image=$(</etc/nccl.conf)
   for pair; do
     name=${pair%%=*}
+    case $'\n'$of_image in *$'\n'"$name="*) continue ;; esac
     export "$name=${!name:-${pair#*=}}"
   done
 }

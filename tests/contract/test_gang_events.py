@@ -140,3 +140,12 @@ def test_the_ends_of_an_earlier_attempt_are_gone(shell: Shell, tmp_path: Path) -
 def test_nodes_of_one_machine_are_known_by_their_addresses(node: str, hosts: str, answer: str, shell: Shell) -> None:
     text = ". ./gang.sh; bt_on_loopback; echo $?"
     assert shell(text, BATCHTRAIN_EMULATED_NODE=node, AZ_BATCH_HOST_LIST=hosts) == (f"{answer}\n", "", 0)
+
+
+def test_what_the_image_sets_for_nccl_is_kept(shell: Shell, tmp_path: Path) -> None:
+    conf = tmp_path / "nccl.conf"
+    conf.write_text("NCCL_MIN_NCHANNELS=8\n")
+    script = tmp_path / "gang.sh"
+    script.write_text(script.read_text().replace("/etc/nccl.conf", str(conf)))
+    text = ". ./gang.sh; bt_default NCCL_MIN_NCHANNELS=32 NCCL_PXN_DISABLE=1"
+    assert shell(f'{text}; echo "${{NCCL_MIN_NCHANNELS-none}} $NCCL_PXN_DISABLE"') == ("none 1\n", "", 0)

@@ -18,6 +18,11 @@ def text_of(path: str) -> str:
         return ""
 
 
+def nccl_settings_of_image() -> "list[str]":
+    """The variables that the image sets for NCCL; a variable of the environment would win over this file."""
+    return [line.split("=", 1)[0].strip() for line in text_of("/etc/nccl.conf").splitlines() if "=" in line]
+
+
 def killed_for_memory() -> "dict[str, int]":
     """How many processes the kernel has killed because memory was full: by the limit of our cgroup or of one above it,
     and on the whole machine, cgroups included."""

@@ -11,7 +11,7 @@ from glob import glob
 from .channel import Channel, Loop
 from .environment import NCCLS_NOTES, carried, past_proxies, without
 from .gpus import gpu_homes
-from .kernel import killed_for_memory, names_in, numa_nodes, share_cpus
+from .kernel import killed_for_memory, names_in, nccl_settings_of_image, numa_nodes, share_cpus
 from .node_facts import look, preflight, ranks_folder, verdict
 from .process_end import error_of
 from .processes import (
@@ -223,7 +223,7 @@ class Supervisor:
         return share_cpus(numa_nodes(), [homes.get(gpu, -1) for gpu in message["slots"]])
 
     def start(self, process: "Message", folder: str, cpus: "list[int]") -> None:
-        environment = dict(process["defaults"])
+        environment = without(process["defaults"], nccl_settings_of_image())
         if any(name in self.environment for name in NCCLS_NOTES):
             environment = without(environment, NCCLS_NOTES)  # the user's own NCCL log must not go to our file
         environment.update(self.environment)

@@ -30,7 +30,18 @@ def test_every_process_is_told_of_gpus_only_where_there_are_some(gpus: int, vend
     [
         ("", set()),
         ("NDv2", {"NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY"}),
-        ("ND H100 v5", {"NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY", "NCCL_IB_PCI_RELAXED_ORDERING"}),
+        (
+            "ND H100 v5",
+            {
+                "NCCL_TOPO_FILE",
+                "NCCL_IGNORE_CPU_AFFINITY",
+                "NCCL_IB_PCI_RELAXED_ORDERING",
+                "NCCL_PXN_DISABLE",
+                "NCCL_MIN_NCHANNELS",
+                "NCCL_P2P_NET_CHUNKSIZE",
+                "NCCL_IB_QPS_PER_CONNECTION",
+            },
+        ),
     ],
 )
 def test_a_family_has_the_settings_of_its_own_images(family: str, more: set[str]) -> None:
@@ -73,18 +84,20 @@ def test_a_log_of_the_users_own_is_left_alone(own: tuple[str, ...], text: str, n
 
 
 def test_the_ranks_of_an_mpi_have_the_ports_of_the_primary_and_leave_out_what_the_user_sets() -> None:
-    rows = variables.of_ranks(H100, frozenset({"NCCL_TOPO_FILE"}))
+    rows = variables.of_ranks(H100, frozenset({"NCCL_TOPO_FILE", "NCCL_PXN_DISABLE", "NCCL_P2P_NET_CHUNKSIZE"}))
     assert variables.values(rows) == {
         "NCCL_SOCKET_IFNAME": "eth0",
         "NCCL_IB_HCA": "=$bt_ports",
         "NCCL_IB_PCI_RELAXED_ORDERING": "1",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
+        "NCCL_MIN_NCHANNELS": "32",
+        "NCCL_IB_QPS_PER_CONNECTION": "4",
     }
     lines = variables.block(rows).splitlines()
     assert "  bt_find_ports" in lines
     assert (
         '  bt_default NCCL_SOCKET_IFNAME=eth0 NCCL_IB_HCA="=$bt_ports" NCCL_IB_PCI_RELAXED_ORDERING=1'
-        " NCCL_IGNORE_CPU_AFFINITY=1"
+        " NCCL_IGNORE_CPU_AFFINITY=1 NCCL_MIN_NCHANNELS=32 NCCL_IB_QPS_PER_CONNECTION=4"
     ) in lines
     without = variables.block(variables.of_ranks(H100, frozenset({"NCCL_IB_HCA"})))
     assert "bt_find_ports" not in without

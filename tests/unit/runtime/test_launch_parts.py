@@ -144,3 +144,9 @@ def test_kills_for_memory_are_counted_for_our_cgroups_and_for_the_node(
 ) -> None:
     monkeypatch.setattr(kernel, "text_of", lambda path: files.get(path, ""))
     assert kernel.killed_for_memory() == {"cgroup": cgroup, "node": 5}
+
+
+def test_what_the_image_sets_for_nccl_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"/etc/nccl.conf": "# of the image\nNCCL_MIN_NCHANNELS=8\nNCCL_TOPO_FILE = /x.xml"}
+    monkeypatch.setattr(kernel, "text_of", lambda path: files.get(path, ""))
+    assert kernel.nccl_settings_of_image() == ["NCCL_MIN_NCHANNELS", "NCCL_TOPO_FILE"]
