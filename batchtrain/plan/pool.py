@@ -89,11 +89,12 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
     pool_network = network.network(recipe, pool, windows=windows)
     started = start_task.start_task(recipe, pool, images=containers.delayed, mounts=volumes.own, windows=windows)
     formula = autoscale.formula(pool, recipe.jobs)
+    timeout, longer = _resize_timeout(pool, scales=formula is not None)
     body = wire.PoolSpecification(
         display_name=pool.display_name,
         vm_size=pool.vm_size,
         virtual_machine_configuration=image.machine(recipe, pool, containers),
-        resize_timeout=wire_times.duration(pool.resize_timeout) if pool.resize_timeout else None,
+        resize_timeout=timeout,
         target_dedicated_nodes=None if formula else pool.vm_count.dedicated,
         target_low_priority_nodes=None if formula else pool.vm_count.low_priority,
         enable_auto_scale=True if formula else None,
@@ -110,7 +111,7 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
         mount_configuration=volumes.mounts,
         upgrade_policy=_upgrades(pool),
     )
-    implicit = containers.implicit + pool_network.implicit + started.implicit + _to_zero(pool)
+    implicit = containers.implicit + pool_network.implicit + started.implicit + _to_zero(pool) + longer
     remarks = Plan(warnings=started.warnings, implicit=implicit)
     return _Specified(body, remarks)
 
@@ -127,6 +128,23 @@ def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
     )
     because = "`to_zero` follows the tasks that wait or run; nodes leave when there was no task for 10 minutes"
     return (Implicit("autoScaleFormula", nodes, because, "autoscale-to-zero", "pool_specification.autoscale"),)
+
+
+AT_ONCE = 10
+"""Nodes that the service's default of 15 minutes is meant for here; each two more get a minute, up to two hours."""
+
+
+def _resize_timeout(pool: Pool, *, scales: bool) -> tuple[str | None, tuple[Implicit, ...]]:
+    nodes = pool.vm_count.dedicated + pool.vm_count.low_priority
+    if pool.resize_timeout:
+        return wire_times.duration(pool.resize_timeout), ()
+    if scales or nodes <= AT_ONCE:
+        return None, ()
+    minutes = min(120, 15 + (nodes - AT_ONCE + 1) // 2)
+    timeout = wire_times.duration(f"00:{minutes}:00")
+    because = f"{nodes} nodes may take longer than the 15 minutes after which the service gives up"
+    place = "pool_specification.resize_timeout"
+    return timeout, (Implicit("resizeTimeout", timeout, because, "resize-timeout-by-nodes", place),)
 
 
 def _interval(pool: Pool) -> str | None:

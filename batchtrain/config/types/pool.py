@@ -464,7 +464,8 @@ class Pool(Block, frozen=True, kw_only=True):
     inter_node_communication_enabled: Annotated[bool, says(
         "Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")] = False
     resize_timeout: Annotated[Span | None, says(
-        "Time limit of the allocation, at least 5 minutes. Default: 15 minutes.", "pool.resizeTimeout",
+        "Time limit of the allocation, at least 5 minutes. Default: 15 minutes for 10 nodes, and a minute more for each"
+        " two further ones.", "pool.resizeTimeout",
         example="00:20:00")] = None
     node_fill_type: Annotated[Literal["pack", "spread"] | None, says(
         "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None

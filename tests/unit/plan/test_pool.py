@@ -410,3 +410,19 @@ def test_a_silenced_warning_is_not_in_the_plan() -> None:
     warnings = tuple(Problem(rule, "text", level="warning") for rule in ("loud", "silent"))
     told = msgspec.structs.replace(recipe(), warnings=warnings, silent=frozenset({"silent"}))
     assert [warning.rule for warning in plan_recipe(told).warnings if warning in warnings] == ["loud"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "timeout"),
+    [
+        (10, {}, None),
+        (11, {}, "PT16M"),
+        (64, {}, "PT42M"),
+        (1000, {}, "PT2H"),
+        (64, {"resize_timeout": "00:20:00"}, "PT20M"),
+    ],
+)
+def test_a_large_pool_has_more_time_for_its_allocation(nodes: int, more: dict[str, Any], timeout: str | None) -> None:
+    made = plan({"vm_count": {"dedicated": nodes}, **more})
+    assert made.steps[0].document.get("resizeTimeout") == timeout
+    assert any(row.rule == "resize-timeout-by-nodes" for row in made.implicit) is (nodes > 10 and not more)
