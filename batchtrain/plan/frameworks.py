@@ -95,16 +95,18 @@ def _left_in_vain(block: Nodes, task: Task, instances: int) -> Iterator[tuple[st
 
 
 def _left_idle(block: Nodes, shape: Shape) -> Iterator[tuple[str, str, str]]:
-    """Without GPUs a framework talks over tcp, and the pool's InfiniBand is idle unless an interface of it is named."""
-    if shape.fabric is not Fabric.SR_IOV or shape.gpus or shape.instances < 2 or block.interface is not None:
+    """Without NCCL between GPUs a framework talks over tcp, and the pool's InfiniBand is idle unless an interface of it
+    is named."""
+    if shape.fabric is not Fabric.SR_IOV or shape.instances < 2 or block.interface is not None:
         return
-    if block.ucx:
+    if block.ucx or (shape.gpus and block.nccl):
         return
+    why = f", which `{block.name}` does not use between nodes: it" if shape.gpus else f" and no GPUs, so `{block.name}`"
     other = f" {block.idle_fabric}," if block.idle_fabric else ""
     yield (
         "infiniband-idle",
         "",
-        f"{shape.size or 'this size'} has InfiniBand and no GPUs, without which `{block.name}` talks tcp over the"
+        f"{shape.size or 'this size'} has InfiniBand{why} talks tcp over the"
         " Ethernet; write `interface: ib0` (IP over InfiniBand; the name as `ip -o -4 addr` of a node has it),"
         f"{other} or `infiniband: false` where the Ethernet is meant",
     )
