@@ -106,7 +106,7 @@ def start(
     """Start the emulator. It listens on loopback only."""
     from batchtrain.client.local import use
     from batchtrain.config import catalog_file
-    from batchtrain.emulator import own_sizes, server, trust
+    from batchtrain.emulator import own_catalog, server, trust
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -134,7 +134,7 @@ def start(
         if running is not None:
             _keep(running, options)
             return
-        own_sizes.add(options.data_dir, catalog.own_sizes)
+        own_catalog.add(options.data_dir, catalog.own_sizes, catalog.own_images)
         if foreground:
             server.serve(options)
             return

@@ -196,6 +196,8 @@ LINKS: Mapping[str, Link] = {
     "gallery": Link("Compute"),
 }
 """Readers by type."""
+NO_SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000000/"
+"""No account is in it. Three suites of Azure's SDKs expect 400 for a subnet of it, whoever signs the request."""
 
 
 # Readers: one a type --------------------------------------------------------------------------------------------------
@@ -296,7 +298,9 @@ def _link(form: str) -> Reader:
     pattern = re.compile(words if form != "..." else ".+", re.IGNORECASE)
 
     def read_link(value: Any, path: str) -> str:
-        if pattern.fullmatch(_str(value, path)):
+        if _str(value, path).lower().startswith(NO_SUBSCRIPTION):
+            raise invalid_property(path, value, "The resource is not in the subscription of the account.")
+        if pattern.fullmatch(value):
             return str(value)
         raise invalid_property(path, value, f"The id must be of the form {form}.")
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.catalog import vm_images
+from batchtrain.catalog import meaning, vm_images
 from batchtrain.emulator import (
     applications,
     autoscale,
     checks,
     documents,
-    endpoints,
     machines,
     mounts,
     nodes,
@@ -25,6 +24,7 @@ from batchtrain.emulator import (
     wire,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Pool
@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Properties with defaults of the service."""
 
-ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "upgradePolicy")
+ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences")
 """Properties a PATCH may change while a pool has nodes."""
 
 
@@ -117,13 +117,13 @@ def _canonical(world: World, spec: Document) -> Document:
     """Add defaults, remove secrets, and check the limits."""
     spec["vmSize"] = spec["vmSize"].lower()
     machine = spec["virtualMachineConfiguration"]
-    machines.check(machine, spec.get("identity"))
+    nodes = machines.check(world, machine, spec.get("identity"))
+    check_meaning(meaning.pool(spec, nodes.image, nodes.os))
     for registry in machine.get("containerConfiguration", {}).get("containerRegistries", []):
         registry.pop("password", None)
     if "networkConfiguration" in spec:
         spec["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
         spec["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
-        endpoints.check(spec)
     checks.check_accounts(spec.get("userAccounts", []))
     for account in spec.get("userAccounts", []):
         account.pop("password", None)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from batchtrain.catalog import meaning
 from batchtrain.emulator import documents, endings, launching, quotas, recurrence, states, statistics, wire
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import ScheduleEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import JobSchedule
@@ -16,7 +18,7 @@ from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
 
-LEAST = 60 * wire.SECOND
+LEAST = meaning.LEAST_SCHEDULE_SECONDS * wire.SECOND
 """The shortest recurrence, and the shortest start window."""
 
 
@@ -55,7 +57,7 @@ def active(world: World) -> int:
 
 
 def _specification(world: World, spec: Document) -> Document:
-    launching.check_name(spec)
+    check_meaning(meaning.display_name(spec))
     job = launching.specification(world, spec["jobSpecification"], by_schedule=True)
     return {**spec, "jobSpecification": job}
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from batchtrain.catalog import meaning
 from batchtrain.emulator import applications, checks, documents, endings, lines, models, states, statistics, wire
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
@@ -148,8 +150,8 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
     checks.scrub_registry(spec)
     spec.setdefault("userIdentity", IDENTITY)
     spec["constraints"] = constraints_of(job_spec, spec.get("constraints"))
-    if spec.setdefault("requiredSlots", 1) < 1:
-        raise invalid_property("requiredSlots", spec["requiredSlots"], "The value must be at least 1.")
+    spec.setdefault("requiredSlots", 1)
+    check_meaning(meaning.task(document, uses_dependencies=job_spec["usesTaskDependencies"]))
     if "multiInstanceSettings" in spec:
         _check_gang(spec)
     if "dependsOn" in spec:
@@ -210,17 +212,10 @@ def _check_exit_conditions(job_spec: Document, conditions: Document) -> None:
     """A job action is refused if the job does not act on task failures."""
     if job_spec["onTaskFailure"] == "performexitoptionsjobaction":
         return
-    for options in _all_options(conditions):
+    for options in meaning.exit_options(conditions):
         if "jobAction" in options:
             reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
             raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
-
-
-def _all_options(conditions: Document) -> Iterator[Document]:
-    for name in ("default", "preProcessingError", "fileUploadError"):
-        yield conditions.get(name, {})
-    for mapping in (*conditions.get("exitCodes", []), *conditions.get("exitCodeRanges", [])):
-        yield mapping["exitOptions"]
 
 
 # Reading and changing ------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchtrain.catalog import vm_images
+from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator import records, states, wire
 from batchtrain.emulator.autoscale_samples import Load, Numbers
 from batchtrain.emulator.faults import Fault
@@ -104,6 +106,7 @@ class World:
         seed: str = "",
         network: int = 1,
         find_size: Callable[[str], Size | None] = lambda vm_size: Size(),
+        images: Callable[[], tuple[Image, ...]] = lambda: vm_images.IMAGES,
         quotas: Quotas | None = None,
         applications: Callable[[], tuple[Application, ...]] = tuple,
         load: Callable[[], Load] = Load,
@@ -113,6 +116,7 @@ class World:
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
         self.account, self.endpoint, self.seed, self.network = account, endpoint, seed, network
         self.find_size = find_size
+        self.images = images
         self.shelf = Shelf()
         """The tasks in memory, and where the others are read."""
         self.pools: dict[str, PoolEntry] = {}

@@ -215,10 +215,10 @@ def test_a_replacement_without_a_schedule_or_metadata_removes_them(stage: Stage)
 @pytest.mark.parametrize(
     ("times", "place"),
     [
-        ({"recurrenceInterval": "PT59S"}, "schedule/recurrenceInterval"),
-        ({"startWindow": "PT1S"}, "schedule/startWindow"),
-        ({"doNotRunAfter": at(-1)}, "schedule/doNotRunAfter"),
-        ({"doNotRunUntil": at(60), "doNotRunAfter": at(60)}, "schedule/doNotRunAfter"),
+        ({"recurrenceInterval": "PT59S"}, "recurrenceInterval"),
+        ({"startWindow": "PT1S"}, "startWindow"),
+        ({"doNotRunAfter": at(-1)}, "doNotRunAfter"),
+        ({"doNotRunUntil": at(60), "doNotRunAfter": at(60)}, "doNotRunAfter"),
     ],
 )
 def test_times_that_cannot_be_are_refused(stage: Stage, times: dict[str, object], place: str) -> None:
@@ -312,7 +312,7 @@ def test_nothing_else_of_a_jobs_own_pool_can_be_changed_later(stage: Stage) -> N
     other = auto("job", pool={**AUTO["pool"], "vmSize": "standard_d4_v3"})  # type: ignore[dict-item]
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         stage.do(jobs.update_job, "job", body=other)
-    assert refusal.value.details["PropertyName"] == "poolInfo/autoPoolSpecification/pool"
+    assert refusal.value.place == "poolInfo/autoPoolSpecification/pool"
 
 
 def test_keep_alive_can_be_changed_later(stage: Stage) -> None:
