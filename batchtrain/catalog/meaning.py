@@ -17,6 +17,11 @@ from batchtrain.catalog.vm_images import DOCKER, Image
 
 Document = Mapping[str, Any]
 
+MIX = "Mix"
+"""The size of a pool with several sizes."""
+MOST_MIXED = 5
+PRIORITIZED = "prioritized"
+ZONE_SHARES = range(1, 101)
 LONGEST_DISPLAY_NAME = 1024
 LUNS = range(64)
 SHARES = range(5, 101)
@@ -60,7 +65,9 @@ def pool(document: Document, image: Image | None, os: str) -> Iterator[Refusal]:
     image: the marketplace image, if the tables have it. os: of the nodes; empty if it is unknown.
     """
     yield from display_name(document)
+    yield from _mix(document)
     yield from _machine(document[VM], image, os)
+    yield from _zones(document[VM])
     if NETWORK in document:
         yield from network(document[NETWORK])
     for index, account in enumerate(document.get("userAccounts", ())):
@@ -75,6 +82,47 @@ def display_name(document: Document) -> Iterator[Refusal]:
     length = len(document.get("displayName", ""))
     if length > LONGEST_DISPLAY_NAME:
         yield Refusal("displayName", length, f"A display name has at most {LONGEST_DISPLAY_NAME} characters.")
+
+
+# Instance Mix and zones (2026-10-01) ---------------------------------------------------------------------------------
+
+
+def _mix(document: Document) -> Iterator[Refusal]:
+    profile = document.get("vmSkuProfile")
+    if (document["vmSize"].lower() == MIX.lower()) != (profile is not None):
+        reason = f"The size is {MIX} with a vmSkuProfile, and only then."
+        yield Refusal("vmSize", document["vmSize"], reason)
+    if profile is None:
+        return
+    sizes = profile.get("vmSizes", ())
+    if not 1 <= len(sizes) <= MOST_MIXED:
+        yield Refusal("vmSkuProfile/vmSizes", len(sizes), f"A pool mixes 1 to {MOST_MIXED} sizes.")
+    for index, name in _repeated([size["name"].lower() for size in sizes]):
+        yield Refusal(f"vmSkuProfile/vmSizes[{index}]/name", name, "The size is listed already.")
+    is_ranked = profile.get("allocationStrategy") == PRIORITIZED
+    for index, size in enumerate(sizes):
+        if ("rank" in size) != is_ranked or size.get("rank", 0) < 0:
+            reason = f"Ranks begin with 0; they belong to the allocation strategy {PRIORITIZED}, and only to it."
+            yield Refusal(f"vmSkuProfile/vmSizes[{index}]/rank", size.get("rank", ""), reason)
+
+
+def _zones(machine: Document) -> Iterator[Refusal]:
+    if "placement" in machine and "nodePlacementConfiguration" in machine:
+        reason = "It cannot be given with nodePlacementConfiguration."
+        yield Refusal(f"{VM}/placement", "", reason)
+    policy = machine.get("resiliencyPolicy", {}).get("zoneAllocationPolicy", {})
+    if "resiliencyPolicy" in machine and "placement" not in machine:
+        yield Refusal(f"{VM}/resiliencyPolicy", "", "It needs the zonePlacementPolicy Auto.")
+    path = f"{VM}/resiliencyPolicy/zoneAllocationPolicy"
+    if policy.get("maxZoneCount", 1) < 1:
+        yield Refusal(f"{path}/maxZoneCount", policy["maxZoneCount"], "It is at least 1.")
+    share = policy.get("maxInstancePercentPerZonePolicy", {}).get("value", 1)
+    if share not in ZONE_SHARES:
+        reason = f"It is between {ZONE_SHARES[0]} and {ZONE_SHARES[-1]}."
+        yield Refusal(f"{path}/maxInstancePercentPerZonePolicy/value", share, reason)
+    for name, count in machine.get("hardwareProfile", {}).get("vmSizeProperties", {}).items():
+        if count < 1:
+            yield Refusal(f"{VM}/hardwareProfile/vmSizeProperties/{name}", count, "It is at least 1.")
 
 
 # The nodes -----------------------------------------------------------------------------------------------------------
@@ -150,7 +198,7 @@ def _upgrade(document: Document) -> Iterator[Refusal]:
 
 
 def _is_zonal(machine: Document) -> bool:
-    return machine.get("nodePlacementConfiguration", {}).get("policy") == "zonal"
+    return bool(machine.get("nodePlacementConfiguration", {}).get("policy") == "zonal")
 
 
 # The network ---------------------------------------------------------------------------------------------------------

@@ -47,6 +47,13 @@ CHUNK = 262_144
 WORKERS = 2
 """Threads for slow replies. More would take processor time from the event loop."""
 JSON = "application/json;odata=minimalmetadata"
+SERVER: Mapping[str, str] = {
+    "DataServiceVersion": "3.0",
+    "Server": "Microsoft-HTTPAPI/2.0",
+    "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of every answer (recorded in azure-sdk-for-node)."""
 
 
 class Request(NamedTuple):
@@ -234,7 +241,7 @@ class Application:
 def _translated(reply: Reply, model: str, revision: int) -> Reply:
     """An answer in the form of the client's service version; `model` is that of each entry of a list."""
     document = reply.document
-    if not model or document is None or (revision == versions.CURRENT and not models.changed(model)):
+    if not model or document is None or not models.differs(model, revision):
         return reply
     if isinstance(document.get("value"), list):
         entries = [models.shown(model, entry, revision) for entry in document["value"]]
@@ -281,7 +288,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _send(reply: Reply, request: Request, request_id: str, date: int, receive: Receive, send: Send) -> None:
-    headers = {"Date": wire.http_date(date), "request-id": request_id, "DataServiceVersion": "3.0", **reply.headers}
+    headers = {"Date": wire.http_date(date), "request-id": request_id, **SERVER, **reply.headers}
     if request.headers.get("return-client-request-id", "").lower() == "true":
         headers["client-request-id"] = request.headers.get("client-request-id", "")
     body = b""

@@ -161,6 +161,9 @@ def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
         reason = "A prefix has up to 20 of the characters A-Z, a-z, 0-9, _ and -."
         raise invalid_property(f"{path}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
     pools.check(world, auto["pool"])
+    if "hardwareProfile" in auto["pool"]["virtualMachineConfiguration"]:
+        place = f"{path}/pool/virtualMachineConfiguration/hardwareProfile"
+        raise invalid_property(place, "", "A pool that is made for a job cannot have it.")
     auto.setdefault("keepAlive", False)
     _mask(auto["pool"])
 

@@ -38,6 +38,9 @@ def check(world: World, machine: Document, identity: object = None) -> Nodes:
     if "customerManagedKey" in machine.get("diskEncryptionConfiguration", {}) and not identity:
         path = f"{PROPERTY}/diskEncryptionConfiguration/customerManagedKey"
         raise invalid_property(path, "", "Pool Identity is required when using CustomerManagedKey.")
+    for disk in machine.get("dataDisks", []):
+        disk.setdefault("caching", "none")
+        disk.setdefault("managedDisk", {}).setdefault("storageAccountType", "standard_lrs")
     for index, extension in enumerate(machine.get("extensions", [])):
         if extension["type"].lower() == RESERVED:
             path = f"{PROPERTY}/extensions[{index}]/type"
@@ -52,7 +55,7 @@ def _nodes(world: World, machine: Document) -> Nodes:
     images = world.images()
     image = None
     if "publisher" in reference:
-        image = vm_images.find(*(reference[name] for name in MARKETPLACE), among=images)
+        image = vm_images.find(reference["publisher"], reference["offer"], reference["sku"], images)
         if image is None:
             raise invalid_property(f"{PROPERTY}/imageReference", ":".join(reference.values()), UNKNOWN_IMAGE)
         if not image.node_agent:

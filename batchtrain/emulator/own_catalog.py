@@ -28,7 +28,7 @@ def size_of(data_dir: Path, name: str) -> Size | None:
 
 def images(data_dir: Path) -> tuple[Image, ...]:
     """The images of the user, then those of the tables."""
-    return (*_images(data_dir), *vm_images.IMAGES)
+    return (*_images(data_dir), *vm_images.EVERY)
 
 
 def add(data_dir: Path, user_sizes: Iterable[VmSize], user_images: Iterable[Image] = ()) -> None:

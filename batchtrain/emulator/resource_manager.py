@@ -326,7 +326,11 @@ def _going_on(arm_request: Request, pool_id: str) -> Reply:
 
 
 def _pool(entry: PoolEntry, arm_request: Request, revision: int) -> Reply:
-    return Reply(200, shown(entry, arm_request, revision), {"ETag": entry.record.etag})
+    return Reply(200, shown(entry, arm_request, revision), {"ETag": _etag(entry)})
+
+
+def _etag(entry: PoolEntry) -> str:
+    return f'W/"{entry.record.etag}"'
 
 
 def request(properties: Properties) -> Document:

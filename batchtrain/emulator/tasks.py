@@ -272,7 +272,7 @@ def replace_task(world: World, call: Call) -> Reply:
         world.add_deadline(Deadline(at, task.seq, "task", entry.key, task.id.lower(), task.run))
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(task, documents.task_url(call.base, entry.record, task), 200)
+    return accepted(call, task, 200)
 
 
 def delete_task(world: World, call: Call) -> Reply:
@@ -293,7 +293,7 @@ def terminate_task(world: World, call: Call) -> Reply:
         endings.complete(world, entry, task, call.now, failure=endings.task_ended())
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(task, documents.task_url(call.base, entry.record, task), 204)
+    return accepted(call, task, 204)
 
 
 def reactivate_task(world: World, call: Call) -> Reply:
@@ -311,7 +311,7 @@ def reactivate_task(world: World, call: Call) -> Reply:
     world.stamp(task, call.now)
     world.save_task(task)
     world.touch_job(entry.key)
-    return accepted(task, documents.task_url(call.base, entry.record, task), 204)
+    return accepted(call, task, 204)
 
 
 def list_subtasks(world: World, call: Call) -> Reply:
@@ -319,7 +319,7 @@ def list_subtasks(world: World, call: Call) -> Reply:
     value = documents.subtask_documents(entry, task, call.base)
     select = call.query.get("$select", "")
     document = {
-        "odata.metadata": f"{call.base}/$metadata#subtasks",
+        "odata.metadata": f"{call.base}/$metadata#subtaskinfo",
         "value": [selected(subtask, select) for subtask in value],
     }
     return Reply(200, document)

@@ -106,7 +106,7 @@ class World:
         seed: str = "",
         network: int = 1,
         find_size: Callable[[str], Size | None] = lambda vm_size: Size(),
-        images: Callable[[], tuple[Image, ...]] = lambda: vm_images.IMAGES,
+        images: Callable[[], tuple[Image, ...]] = lambda: vm_images.EVERY,
         quotas: Quotas | None = None,
         applications: Callable[[], tuple[Application, ...]] = tuple,
         load: Callable[[], Load] = Load,

@@ -46,6 +46,15 @@ def _unknown(subject: Subject) -> Found:
     yield IMAGE, f"the image {reference} is not in the catalogue, so its node agent must be named (`node_agent`){hint}"
 
 
+def _new_image(subject: Subject) -> Found:
+    choice = subject.vm.platform_image
+    if choice is not None and choice.node_agent and subject.image is None:
+        reference = f"{choice.publisher}:{choice.offer}:{choice.sku}"
+        near = subject.catalog.nearest_images(reference)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield IMAGE, f"the image {reference} is not in the catalogue, so nothing checks whether it fits{hint}"
+
+
 def _retired(subject: Subject) -> Found:
     image = subject.image
     if image is None or image.retired is None:
@@ -302,8 +311,18 @@ def _containers_native(subject: Subject) -> Found:
 
 
 def _without_engine(subject: Subject) -> Found:
-    image = subject.image
-    if image is not None and subject.containers and DOCKER not in image.capabilities:
+    if subject.image is not None and subject.image.retired is None:
+        yield from _lacking_engine(subject)
+
+
+def _without_engine_old(subject: Subject) -> Found:
+    """The image has to be replaced in any case."""
+    if subject.image is not None and subject.image.retired is not None:
+        yield from _lacking_engine(subject)
+
+
+def _lacking_engine(subject: Subject) -> Found:
+    if subject.image is not None and subject.containers and DOCKER not in subject.image.capabilities:
         yield (
             IMAGE,
             f"the pool has container images, but the image of the nodes has no container engine; {_other(subject)}",
@@ -443,6 +462,7 @@ RULES = (
          _one_image),
     Rule("image-unknown", ERROR, READS, "A marketplace image is known, or names its node agent.", _REFERENCE,
          _unknown),
+    Rule("image-new", WARNING, READS, "A marketplace image is in the catalogue.", _REFERENCE, _new_image),
     Rule("image-retired", WARNING, READS, "The image of the nodes is still supported by Batch.", _RETIRED, _retired),
     Rule("node-agent", ERROR, READS, "The node agent is that of the image.",
          f"{_REFERENCE}.nodeAgentSKUId; GET /supportedimages", _node_agent),
@@ -471,14 +491,16 @@ RULES = (
          "Azure Batch: batch-pool-compute-intensive-sizes", _rdma_unused),
     Rule("containers-native", WARNING, ALL, "Container tasks run on a native container pool.", f"{_CONTAINERS}; ADR 5",
          _containers_native),
-    Rule("image-without-docker", WARNING, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
+    Rule("image-without-docker", ERROR, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
          _without_engine),
+    Rule("image-without-docker-old", WARNING, ALL, "So has the image in place of a retired one.", _CONTAINERS,
+         _without_engine_old),
     Rule("container-type", WARNING, READS, "The container technology supports the options of the tasks.",
          "azure-batch 15.1, ContainerType", _container_type),
     Rule("license-type", WARNING, READS, "An on-premises licence is set only for Windows images.",
          f"{_REFERENCE}.licenseType",
          _license),
-    Rule("windows-updates", WARNING, READS, "Windows settings are for Windows nodes.",
+    Rule("windows-updates", ERROR, READS, "Windows settings are for Windows nodes.",
          f"{_REFERENCE}.windowsConfiguration", _windows_updates),
     Rule("disk-lun", ERROR, READS, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
          _luns),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from batchtrain.catalog.meaning import LUNS, MOST_SLOTS, PRIORITIES
 from batchtrain.config.types.base import (
     IGNORED,
     MOST_NODES,
@@ -18,6 +19,7 @@ from batchtrain.config.types.base import (
     Port,
     ResourceFile,
     Retries,
+    Share,
     Span,
     Text,
     says,
@@ -111,7 +113,8 @@ class OsDisk(Block, frozen=True, kw_only=True):
 
 
 class DataDisk(Block, frozen=True, kw_only=True):
-    lun: Annotated[int, says("Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=0, le=63)]
+    lun: Annotated[int, says(
+        "Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=LUNS[0], le=LUNS[-1])]
     size_gb: Annotated[int, says("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
     caching: Annotated[Caching | None, says("Host caching.", f"{VM}.dataDisks.caching")] = None
     storage_account_type: Annotated[StorageType | None, says(
@@ -339,7 +342,8 @@ class VirtualNetwork(Block, frozen=True, kw_only=True):
 
 class NetworkRule(Block, frozen=True, kw_only=True):
     priority: Annotated[int, says(
-        "Priority of the rule. Lower numbers are evaluated first.", f"{RULES}.priority", ge=150, le=4096)]
+        "Priority of the rule. Lower numbers are evaluated first.", f"{RULES}.priority", ge=PRIORITIES[0],
+        le=PRIORITIES[-1])]
     access: Annotated[Literal["allow", "deny"], says("Effect of the rule.", f"{RULES}.access")]
     source_address_prefix: Annotated[Text, says(
         "Source address, CIDR, `*` or a service tag.", f"{RULES}.sourceAddressPrefix")]
@@ -395,9 +399,9 @@ class UserAccount(Block, frozen=True, kw_only=True):
 class RollingUpgrade(Block, frozen=True, kw_only=True):
     enable_cross_zone_upgrade: Annotated[bool | None, says(
         "Upgrade several zones at once.", f"{ROLLING}.enableCrossZoneUpgrade")] = None
-    max_batch_instance_percent: Annotated[Annotated[int, Meta(ge=5, le=100)] | None, says(
+    max_batch_instance_percent: Annotated[Share | None, says(
         "Percentage of nodes that are upgraded at once.", f"{ROLLING}.maxBatchInstancePercent")] = None
-    max_unhealthy_instance_percent: Annotated[Annotated[int, Meta(ge=5, le=100)] | None, says(
+    max_unhealthy_instance_percent: Annotated[Share | None, says(
         "Percentage of unhealthy nodes that stops the upgrade.", f"{ROLLING}.maxUnhealthyInstancePercent")] = None
     max_unhealthy_upgraded_instance_percent: Annotated[Annotated[int, Meta(ge=0, le=100)] | None, says(
         "Percentage of unhealthy upgraded nodes that stops the upgrade.",
@@ -462,7 +466,7 @@ class Pool(Block, frozen=True, kw_only=True):
     vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
     display_name: Annotated[DisplayName | None, says("Display name.", "pool.displayName")] = None
     task_slots_per_node: Annotated[int, says(
-        "Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)] = 1
+        "Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=MOST_SLOTS)] = 1
     inter_node_communication_enabled: Annotated[bool, says(
         "Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")] = False
     resize_timeout: Annotated[Span | None, says(

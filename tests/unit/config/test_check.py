@@ -208,6 +208,7 @@ BLOB_VOLUME: Parts = {
 KEYED = {"credentials": {"batch": {"account_service_url": "https://a", "account_key": "k"}}}
 ACCESS: Parts = {"credentials": {"docker_registry": {"me.azurecr.io": {"username": "u", "password": "p"}}}}
 PLAIN: Parts = {"task": {"docker_image": None}, "global": {"docker_images": None}, **pool(**image(UBUNTU))}
+SOURCE = {"priority": 150, "access": "allow", "source_address_prefix": "*"}
 
 CASES = [
     # --- images ---
@@ -279,6 +280,10 @@ CASES = [
          vm(platform_image={"native": None}), {}),
     Case("image-without-docker", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404",
          pool(**image(UBUNTU)), PLAIN),
+    Case("image-without-docker-old", "pool.vm_configuration.platform_image", "no container engine",
+         pool(**image(CENTOS)), both(pool(**image(CENTOS)), PLAIN)),
+    Case("image-new", "pool.vm_configuration.platform_image", "did you mean microsoft-dsvm:ubuntu-hpc:2404",
+         vm(platform_image={"sku": "2604", "node_agent": "batch.node.ubuntu 24.04"}), {}),
     Case("container-type", "pool.vm_configuration.container_type", "dockerCompatible",
          vm(container_type="criCompatible"), vm(container_type="dockerCompatible")),
     Case("license-type", "pool.vm_configuration.platform_image.license_type", "run Linux",
@@ -398,6 +403,11 @@ CASES = [
          pool(upgrade_policy={"mode": "rolling", "rolling": {
              "max_batch_instance_percent": 50, "max_unhealthy_instance_percent": 20}}),
          pool(upgrade_policy={"mode": "rolling", "rolling": {"max_batch_instance_percent": 50}})),
+    Case("upgrade-policy", "pool.upgrade_policy.automatic_os.enabled", "also install Windows updates",
+         both(pool(upgrade_policy={"mode": "automatic", "automatic_os": {"enabled": True}}),
+              vm(platform_image=WINDOWS, windows_automatic_updates=True)),
+         both(pool(upgrade_policy={"mode": "automatic", "automatic_os": {"enabled": True}}),
+              vm(platform_image=WINDOWS, windows_automatic_updates=False))),
     Case("upgrade-policy", "pool.upgrade_policy.rolling.enable_cross_zone_upgrade", "zonal",
          pool(upgrade_policy={"mode": "rolling", "rolling": {"enable_cross_zone_upgrade": True}}),
          both(pool(upgrade_policy={"mode": "rolling", "rolling": {"enable_cross_zone_upgrade": True}}),
@@ -457,6 +467,15 @@ CASES = [
     Case("login-addresses", "pool.remote_access_control.allow[0]", "10.0.0.0/33",
          pool(remote_access_control={"allow": ["10.0.0.0/33"]}),
          pool(remote_access_control={"allow": ["10.0.0.0/8", "*", "Internet"]})),
+    Case("login-addresses", "pool.network.inbound_nat_pools[0].rules[0].source_address_prefix", "10.0.0.0/33",
+         nat({"rules": [{"priority": 150, "access": "allow", "source_address_prefix": "10.0.0.0/33"}]}),
+         nat({"rules": [{"priority": 150, "access": "allow", "source_address_prefix": "10.0.0.0/32"}]})),
+    Case("nat-source-ports", "pool.network.inbound_nat_pools[0].rules[0].source_port_ranges", "overlap",
+         nat({"rules": [SOURCE | {"source_port_ranges": ["1-5", "5"]}]}),
+         nat({"rules": [SOURCE | {"source_port_ranges": ["1-5", "6"]}]})),
+    Case("nat-unreachable", "pool.network.ip_tags", "could have tags",
+         pool(network={"public_ip": "nopublicipaddresses", "ip_tags": [{"type": "a", "tag": "b"}]}),
+         pool(network={"ip_tags": [{"type": "a", "tag": "b"}]})),
     Case("nat-unreachable", "pool.network.inbound_nat_pools", "no public addresses",
          both(nat({}), network(public_ip="nopublicipaddresses")), nat({})),
     Case("public-ips", "pool.network.public_ip", "usermanaged",

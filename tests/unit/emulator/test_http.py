@@ -118,6 +118,9 @@ def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         made = await service.ask("POST", "/pools", POOL)
         assert (made.status, made.headers["DataServiceId"]) == (201, "http://h:1/pools/pool")
+        assert made.headers["Server"] == "Microsoft-HTTPAPI/2.0"
+        assert made.headers["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
+        assert (made.headers["X-Content-Type-Options"], made.headers["DataServiceVersion"]) == ("nosniff", "3.0")
         read = await service.ask("GET", "/pools/pool")
         assert (read.status, read.document["id"]) == (200, "pool")
         assert read.headers["Content-Type"] == "application/json;odata=minimalmetadata"
@@ -137,7 +140,7 @@ KINDS = {
     "/jobs/job": "jobs/@Element", "/jobs/job/tasks": "tasks", "/jobs/job/tasks/task": "tasks/@Element",
     "/jobs/job/tasks/task/files": "files", "/jobs/job/taskcounts": "taskcountsresult/@Element",
     "/jobschedules": "jobschedules", "/supportedimages": "supportedimages", "/nodecounts": "poolnodecounts",
-    "/applications": "applications", "/poolusagemetrics": "poolusagemetrics",
+    "/applications": "listapplicationsummariesresponses", "/poolusagemetrics": "poolusagemetrics",
 }  # fmt: skip
 
 
@@ -157,9 +160,12 @@ def test_every_answer_says_what_it_is_and_every_link_leads_back(tmp_path: Path) 
             assert (await service.ask("GET", link.removeprefix("http://h:1"))).status == 200, link
         formula = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
         enabled = await service.ask("POST", "/pools/pool/enableautoscale", formula)
-        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool")
+        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool/enableautoscale")
         evaluated = await service.ask("POST", "/pools/pool/evaluateautoscale", formula)
-        assert evaluated.document["odata.metadata"] == "http://h:1/$metadata#autoscalerun/@Element"
+        assert (
+            evaluated.document["odata.metadata"]
+            == "http://h:1/$metadata#Microsoft.Azure.Batch.Protocol.Entities.AutoScaleRun"
+        )
 
     served(tmp_path, story)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import jobs, pools, tasks
+from batchtrain.emulator import documents, jobs, pools, tasks
 from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.interface import Size
 from batchtrain.emulator.tokens import SHARED_KEY, TOKEN
+from batchtrain.emulator.versions import CURRENT, NEWEST
 from tests.emulation import POOL, Stage, call
 
 IMAGE: dict[str, Any] = POOL["virtualMachineConfiguration"]["imageReference"]  # type: ignore[index]
@@ -201,3 +203,104 @@ def test_the_environment_of_a_preparation_task_is_judged_too() -> None:
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         Stage().do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "p"}, "jobPreparationTask": preparation})
     assert refusal.value.place == "jobPreparationTask/environmentSettings[0]/name"
+
+
+# 2026-10-01: T of azure-rest-api-specs (0c0b1966) -------------------------------------------------------------------
+
+AUTO = {"zonePlacementPolicy": "Auto"}
+
+
+def mix(*names: str, ranks: bool = False, size: str = "Mix", **more: object) -> dict[str, Any]:
+    sizes = [{"name": name, **({"rank": rank} if ranks else {})} for rank, name in enumerate(names)]
+    return {"vmSize": size, "vmSkuProfile": {"vmSizes": sizes, **more}}
+
+
+def resilient(**more: object) -> dict[str, Any]:
+    return machine(placement=AUTO, resiliencyPolicy={"zoneAllocationPolicy": more})
+
+
+NEWER: list[tuple[dict[str, Any], str]] = [
+    (mix("standard_d2s_v5", size="standard_d2s_v5"), "vmSize"),
+    ({"vmSize": "Mix"}, "vmSize"),
+    (mix(), "vmSizes"),
+    (mix(*(f"standard_d{n}s_v5" for n in (2, 4, 8, 16, 32, 48))), "vmSizes"),
+    (mix("standard_d2s_v5", "STANDARD_D2S_V5"), "name"),
+    (mix("standard_d2s_v5", ranks=True), "rank"),
+    (mix("standard_d2s_v5", allocationStrategy="prioritized"), "rank"),
+    (machine(placement=AUTO, nodePlacementConfiguration={"policy": "zonal"}), "placement"),
+    (machine(resiliencyPolicy={"zoneAllocationPolicy": {}}), "resiliencyPolicy"),
+    (resilient(maxZoneCount=0), "maxZoneCount"),
+    (resilient(maxInstancePercentPerZonePolicy={"value": 101}), "value"),
+    (machine(hardwareProfile={"vmSizeProperties": {"vCPUsPerCore": 0}}), "vCPUsPerCore"),
+]
+
+
+def make(change: dict[str, Any], revision: int = NEWEST) -> Stage:
+    stage = Stage()
+    pools.create_pool(stage.world, call(body={**POOL, **change})._replace(revision=revision))
+    return stage
+
+
+@pytest.mark.parametrize(("change", "leaf"), NEWER)
+def test_a_pool_of_2026_10_01_that_azure_refuses_is_400(change: dict[str, Any], leaf: str) -> None:
+    with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
+        make(change)
+    assert refusal.value.details["PropertyName"] == leaf
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        mix("standard_d2s_v5", "standard_d2as_v5"),
+        mix("standard_d2s_v5", "standard_d2as_v5", ranks=True, allocationStrategy="Prioritized"),
+        resilient(maxZoneCount=2, maxInstancePercentPerZonePolicy={"enabled": True, "value": 50}),
+        machine(hardwareProfile={"vmSizeProperties": {"vCPUsPerCore": 1}}),
+    ],
+)
+def test_a_property_of_2026_10_01_is_one_of_that_version_only(change: dict[str, Any]) -> None:
+    assert make(change).world.pools
+    with pytest.raises(Fault, match="2026-10-01"):
+        make(change, CURRENT)
+
+
+def test_a_mixed_pools_nodes_have_the_size_of_the_first_rank() -> None:
+    sizes = [{"name": "standard_d2as_v5", "rank": 1}, {"name": "Standard_D2s_v5", "rank": 0}]
+    profile = {"vmSizes": sizes, "allocationStrategy": "prioritized"}
+    stage = make({"vmSize": "Mix", "vmSkuProfile": profile, "targetDedicatedNodes": 1})
+    stage.boot()
+    (node,) = stage.nodes()
+    shown = documents.node_document(stage.world, stage.world.pools["pool"], node, "")
+    assert (shown["vmSize"], shown["publicIPAddress"]) == ("standard_d2s_v5", node.address)
+
+
+def test_sizes_of_a_mix_have_the_same_number_of_vcpus() -> None:
+    stage = Stage()
+    stage.world.find_size = lambda name: Size(4 if "d4" in name else 2)
+    body = {**POOL, **mix("standard_d2s_v5", "standard_d4s_v5")}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        pools.create_pool(stage.world, call(body=body)._replace(revision=NEWEST))
+
+
+def test_retained_data_is_no_option_since_2026_10_01() -> None:
+    stage = Stage()
+    stage.pool(1)
+    body = {"targetDedicatedNodes": 0, "nodeDeallocationOption": "retaineddata"}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        pools.resize_pool(stage.world, call("pool", body=body)._replace(revision=NEWEST))
+    assert stage.do(pools.resize_pool, "pool", body=body).status == 202
+
+
+def test_a_pools_statistics_have_no_usage_since_2026_10_01() -> None:
+    stage = Stage()
+    stage.pool(0)
+    for revision, names in ((CURRENT, {"usageStats", "resourceStats"}), (NEWEST, {"resourceStats"})):
+        reply = pools.get_pool(stage.world, call("pool", expand="stats")._replace(revision=revision))
+        assert {name for name in reply.document["stats"] if name.endswith("Stats")} == names  # type: ignore[index]
+
+
+def test_a_pool_that_is_made_for_a_job_has_no_hardware_profile() -> None:
+    pool = {**POOL, **machine(hardwareProfile={"vmSizeProperties": {"vCPUsPerCore": 1}})}
+    del pool["id"]
+    info = {"autoPoolSpecification": {"poolLifetimeOption": "job", "pool": pool}}
+    with pytest.raises(Fault, match="InvalidPropertyValue"):
+        jobs.create_job(Stage().world, call(body={"id": "job", "poolInfo": info})._replace(revision=NEWEST))
