@@ -159,6 +159,7 @@ CONTEXT: dict[str, dict[str, Any]] = {
     f"{VM}.shared_gallery_image": {**ENTRA, **other_image("shared_gallery_image")},
     f"{VM}.community_gallery_image": {**ENTRA, **other_image("community_gallery_image")},
     f"{VM}.disk_encryption.customer_managed_key": IDENTITIES,
+    f"{POOL}.vm_sizes": {f"{POOL}.vm_sizes.alternatives": ["STANDARD_D4AS_V5"]},
     f"{POOL}.autoscale": {f"{POOL}.autoscale.formula": "$TargetDedicatedNodes = 1;"},
     f"{POOL}.autoscale.scenario": {
         f"{POOL}.autoscale.formula": None,
@@ -678,6 +679,8 @@ ROWS: dict[str, Row] = {
     f"{VM}.platform_image.offer": Row("something", beside={".node_agent": "batch.node.ubuntu 24.04"}),
     f"{VM}.platform_image.sku": Row("7.10", beside={".node_agent": "batch.node.ubuntu 24.04"}),
     f"{VM}.windows_automatic_updates": Row(beside=WINDOWS),
+    f"{VM}.hyper_threading": Row(shown=1),
+    f"{POOL}.vm_sizes.alternatives": Row(["STANDARD_D4ADS_V5"], shown="STANDARD_D4ADS_V5"),
     f"{VM}.platform_image.node_agent": Row("batch.node.ubuntu 22.04", beside={".sku": "some-2204"}),
     f"{VM}.custom_image.arm_image_id": Row(IMAGE_ID.replace("1.0.0", "2.0.0")),
     f"{VM}.custom_image.native": Row(shown="dockerCompatible"),

@@ -168,6 +168,45 @@ def _size_refused(subject: Subject) -> Found:
         yield (*POOL, "vm_size"), f"Batch does not support {what}; use a size of a v3 or later series"
 
 
+def _alternatives(subject: Subject) -> list[tuple[tuple[str | int, ...], str]]:
+    sizes = subject.pool.vm_sizes if subject.pool else None
+    path = (*POOL, "vm_sizes", "alternatives")
+    return [((*path, number), name) for number, name in enumerate(sizes.alternatives)] if sizes else []
+
+
+def _sizes(subject: Subject) -> Found:
+    alternatives = _alternatives(subject)
+    if subject.pool and subject.pool.vm_sizes and not alternatives:
+        yield (*POOL, "vm_sizes", "alternatives"), "no size is named; remove `vm_sizes`"
+    names = {sizes.key(_size_of(subject))}
+    for path, name in alternatives:
+        other = subject.catalog.size(name)
+        if sizes.key(name) in names:
+            yield path, f"`{name}` is a size of the pool already"
+        elif subject.size is not None and other is not None and (different := _difference(subject.size, other)):
+            yield path, f"{other.name} has {different}, so its nodes are not like those of {subject.size.name}"
+        names.add(sizes.key(name))
+
+
+def _difference(size: VmSize, other: VmSize) -> str:
+    """What of its nodes is not like those of another size; empty if they are alike."""
+    words = {
+        "cores": f"{other.cores} vCPUs instead of {size.cores}",
+        "architecture": f"{other.architecture} processors",
+        "gpus": f"{other.gpus} GPUs instead of {size.gpus}",
+        "gpu_model": f"GPUs of another model, {other.gpu_model}",
+        "rdma": "another InfiniBand" if other.rdma else "no InfiniBand",
+    }
+    return next((text for name, text in words.items() if getattr(size, name) != getattr(other, name)), "")
+
+
+def _new_sizes(subject: Subject) -> Found:
+    for path, name in _alternatives(subject):
+        if subject.catalog.size(name) is None:
+            near = subject.catalog.nearest_sizes(name)
+            yield path, f"the VM size `{name}` is not in the catalogue" + (f"; did you mean {near[0]}?" if near else "")
+
+
 # --- image and size -------------------------------------------------------------------------------------------------
 
 
@@ -425,12 +464,18 @@ def _encryption(subject: Subject) -> Found:
 
 def _zonal(subject: Subject) -> Found:
     pool, size = subject.pool, subject.size
-    zonal = subject.vm.node_placement == "zonal"
-    if zonal and pool and pool.inter_node_communication_enabled and size and size.rdma:
-        yield (
-            (*VM, "node_placement"),
-            f"InfiniBand does not connect zones: a pool of {size.name} with inter-node communication is `regional`",
-        )
+    places = {"node_placement": subject.vm.node_placement == "zonal", "zones": subject.vm.zones is not None}
+    for name in (name for name, zonal in places.items() if zonal):
+        if pool and pool.inter_node_communication_enabled and size and size.rdma:
+            yield (
+                (*VM, name),
+                f"InfiniBand does not connect zones: a pool of {size.name} with inter-node communication is `regional`",
+            )
+
+
+def _zone_choice(subject: Subject) -> Found:
+    if subject.vm.zones is not None and subject.vm.node_placement is not None:
+        yield (*VM, "zones"), "`node_placement` decides about zones as well; remove one of them"
 
 
 def _extensions(subject: Subject) -> Found:
@@ -519,6 +564,11 @@ RULES = (
          "azure-batch, DiskEncryptionConfiguration.targets", _encryption),
     Rule("zonal-infiniband", ERROR, READS, "Nodes that use InfiniBand are in one zone.",
          "Azure Batch: create-pool-availability-zones", _zonal),
+    Rule("zones-twice", ERROR, READS, "One property decides about the zones of the nodes.",
+         "Azure Batch REST 2026-10-01, BatchNodePlacementConfiguration", _zone_choice),
+    Rule("vm-sizes", ERROR, READS, "The sizes of a pool are different, and their nodes are alike.",
+         "Azure Batch REST 2026-10-01, VirtualMachineSkuProfile.vmSizes", _sizes),
+    Rule("vm-sizes-new", WARNING, READS, "Every size of a pool is in the catalogue.", _SIZES, _new_sizes),
     Rule("extension-names", ERROR, READS, "Extensions have unique names and depend on existing extensions.",
          "azure-batch 15.1, VMExtension", _extensions),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from batchtrain.catalog.meaning import LUNS, MOST_SLOTS, PRIORITIES
+from batchtrain.catalog.meaning import LUNS, MOST_MIXED, MOST_SLOTS, PRIORITIES, ZONE_SHARES
 from batchtrain.config.types.base import (
     IGNORED,
     MOST_NODES,
@@ -180,6 +180,14 @@ class Extension(Block, frozen=True, kw_only=True):
         "Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions")] = ()
 
 
+class Zones(Block, frozen=True, kw_only=True):
+    max_count: Annotated[Annotated[int, Meta(ge=1)] | None, says(
+        "Maximum number of zones.", f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxZoneCount")] = None
+    max_percent_per_zone: Annotated[Annotated[int, Meta(ge=ZONE_SHARES[0], le=ZONE_SHARES[-1])] | None, says(
+        "Maximum percentage of the nodes in one zone.",
+        f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxInstancePercentPerZonePolicy.value")] = None
+
+
 class VmConfiguration(Block, frozen=True, kw_only=True):
     platform_image: Annotated[PlatformImage | None, says("A marketplace image. Give exactly one kind of image.")] = None
     custom_image: Annotated[CustomImage | None, says("Your own image. Give exactly one kind of image.")] = None
@@ -202,6 +210,12 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
         "Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id")] = None
     windows_automatic_updates: Annotated[bool | None, says(
         "Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")] = None
+    hyper_threading: Annotated[bool, says(
+        "Whether a core of a node shows two vCPUs. `false` needs API 2026-10-01.",
+        f"{VM}.hardwareProfile.vmSizeProperties.vCPUsPerCore")] = True
+    zones: Annotated[Zones | None, says(
+        "Azure chooses the availability zones of the nodes. Needs API 2026-10-01.",
+        f"{VM}.placement.zonePlacementPolicy")] = None
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -459,10 +473,21 @@ class ContainerRuntimes(Block, frozen=True, kw_only=True):
     default: Annotated[Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", IGNORED)] = None
 
 
+class VmSizes(Block, frozen=True, kw_only=True):
+    """Other VM sizes that Azure may allocate in place of `vm_size` (Instance Mix)."""
+
+    alternatives: Annotated[tuple[Text, ...], says(
+        "Other sizes with as many vCPUs, at most 4.", "pool.vmSkuProfile.vmSizes.name", max_length=MOST_MIXED - 1)]
+    allocation_strategy: Annotated[Literal["lowestPrice", "capacityOptimized", "prioritized"], says(
+        "Which size Azure prefers. `prioritized`: `vm_size`, then the alternatives in their order.",
+        "pool.vmSkuProfile.allocationStrategy")] = "lowestPrice"
+
+
 class Pool(Block, frozen=True, kw_only=True):
     id: Annotated[Id, says("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
     vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
+    vm_sizes: Annotated[VmSizes | None, says("Several VM sizes (Instance Mix). Needs API 2026-10-01.")] = None
     vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
     display_name: Annotated[DisplayName | None, says("Display name.", "pool.displayName")] = None
     task_slots_per_node: Annotated[int, says(
