@@ -91,6 +91,23 @@ def test_past_the_start_window_an_opportunity_is_lost(stage: Stage) -> None:
     assert made(stage) == ["s:job-1", "s:job-2"]
 
 
+def test_a_schedule_that_is_added_after_its_start_window_loses_it(stage: Stage) -> None:
+    schedule(stage, doNotRunUntil=at(-300), startWindow="PT2M", recurrenceInterval="PT10M")
+    assert (made(stage), of(stage)["executionInfo"]["nextRunTime"]) == ([], at(300))
+    at_last(stage, 300)
+    assert made(stage) == ["s:job-1"]
+
+
+def test_without_a_recurrence_such_a_schedule_ends_without_a_job(stage: Stage) -> None:
+    schedule(stage, doNotRunUntil=at(-300), startWindow="PT2M")
+    assert (made(stage), of(stage)["state"]) == ([], "completed")
+
+
+def test_without_a_start_window_it_makes_its_job_at_once(stage: Stage) -> None:
+    schedule(stage, doNotRunUntil=at(-300), recurrenceInterval="PT10M")
+    assert (made(stage), of(stage)["executionInfo"]["nextRunTime"]) == (["s:job-1"], at(300))
+
+
 def test_nothing_is_made_before_do_not_run_until(stage: Stage) -> None:
     schedule(stage, doNotRunUntil=at(3600), recurrenceInterval="P1D")
     assert (made(stage), of(stage)["executionInfo"]["nextRunTime"]) == ([], at(3600))
