@@ -86,6 +86,13 @@ command.add_command(diagnose.of_emulator)
     show_default=True,
     help="Duration of allocations and removals of nodes, by the clock of the emulator.",
 )
+@click.option(
+    "--allocation",
+    type=click.Choice(["BatchService", "UserSubscription"]),
+    default="BatchService",
+    show_default=True,
+    help="Pool allocation mode of the account. With UserSubscription, it accepts tokens only.",
+)
 @click.option("--certificate", type=_FILE, metavar="FILE", help="PEM file of a certificate of your own, for https.")
 @click.option("--private-key", type=_FILE, metavar="FILE", help="PEM file of its key.")
 @click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
@@ -99,6 +106,7 @@ def start(
     https: bool,
     names: tuple[str, ...],
     pace: str,
+    allocation: str,
     certificate: Path | None,
     private_key: Path | None,
     foreground: bool,
@@ -126,6 +134,7 @@ def start(
         https=https,
         names=names,
         pace=pace,
+        allocation=allocation,
     )
     catalog = catalog_file.load(Path.cwd())
     with _faults():

@@ -33,6 +33,7 @@ from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.reply import Call, Reply, Slice, Work
+from batchtrain.emulator.world import USER_SUBSCRIPTION
 
 logger = logging.getLogger("batchtrain.emulator.http")
 
@@ -47,6 +48,7 @@ CHUNK = 262_144
 WORKERS = 2
 """Threads for slow replies. More would take processor time from the event loop."""
 JSON = "application/json;odata=minimalmetadata"
+TOKENS_ONLY = "The account allocates nodes in the user's subscription; it accepts no shared key, only tokens."
 SERVER: Mapping[str, str] = {
     "DataServiceVersion": "3.0",
     "Server": "Microsoft-HTTPAPI/2.0",
@@ -142,6 +144,8 @@ class Application:
             self._authenticate(request, 0.0)  # an unsigned request must not learn which paths exist
             raise
         signed_by = await self._befall(request, route.name)
+        if signed_by == tokens.SHARED_KEY and self.driver.world.allocation == USER_SUBSCRIPTION:
+            raise Fault("AuthenticationFailed", AuthenticationErrorDetail=TOKENS_ONLY)
         parameters = dict(wire.query_pairs(request.query))
         revision = versions.check(parameters)
         if revision > route.until:

@@ -93,6 +93,8 @@ class Settings(NamedTuple):
     """More host names of that certificate, such as NAME.REGION.batch.azure.com."""
     pace: str = "instant"
     """How long nodes take to boot and to leave, by the names of `pace.PACES`."""
+    allocation: str = "BatchService"
+    """BatchService or UserSubscription: whose subscription has the nodes."""
 
     @property
     def base(self) -> str:
@@ -381,6 +383,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         lambda: packages.installed(data_dir),
         host_load.Gauge(data_dir),
         PACES[settings.pace],
+        settings.allocation,
     )
 
 

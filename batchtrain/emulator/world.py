@@ -29,6 +29,10 @@ FIRST_HOST = 4
 """Azure reserves the first addresses of a subnet; nodes start at .4."""
 
 
+BATCH_SERVICE, USER_SUBSCRIPTION = "BatchService", "UserSubscription"
+"""Whose subscription has the nodes of the account. In the user's own, the account accepts tokens only."""
+
+
 class Quotas(NamedTuple):
     """Quotas of the account; None for no limit."""
 
@@ -111,7 +115,9 @@ class World:
         applications: Callable[[], tuple[Application, ...]] = tuple,
         load: Callable[[], Load] = Load,
         pace: Pace = PACES["instant"],
+        allocation: str = BATCH_SERVICE,
     ) -> None:
+        self.allocation = allocation
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
         self.account, self.endpoint, self.seed, self.network = account, endpoint, seed, network

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from batchtrain.emulator import control, http, wire
+from batchtrain.emulator import control, http, tokens, wire
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
 from batchtrain.emulator.reply import Reply, Slice
+from batchtrain.emulator.world import USER_SUBSCRIPTION
 from tests.emulation import POOL, START, Account, tell
 
 KEY = base64.b64encode(b"secret").decode()
@@ -112,6 +113,17 @@ def reason(answer: Answer) -> str:
 
 
 # --- requests and answers -------------------------------------------------------------------------------------------
+
+
+def test_an_account_of_the_users_subscription_accepts_tokens_only(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        service.account.world.allocation = USER_SUBSCRIPTION
+        refused = await service.ask("GET", "/pools")
+        assert (refused.status, refused.document["code"]) == (403, "AuthenticationFailed")
+        bearer = f"Bearer {tokens.issue(KEY, 'acct', tokens.BATCH[0], START)}"
+        assert (await service.ask("GET", "/pools", signed=False, authorization=bearer)).status == 200
+
+    served(tmp_path, story)
 
 
 def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
