@@ -55,6 +55,9 @@ Sample = tuple[datetime, float]
 class FormulaError(Exception):
     """A formula cannot be parsed or evaluated: the reason and the position (`line`, `column` from 1)."""
 
+    undefined = ""
+    """The name that nothing defines, if that is the reason."""
+
     def __init__(self, message: str, line: int, column: int, *, syntax: bool) -> None:
         self.message, self.line, self.column, self.syntax = message, line, column, syntax
         super().__init__(f"line {line}, column {column}: {message}")
@@ -342,6 +345,10 @@ class _Stop(Exception):
 class _Unfit(Exception):
     """A value that an operation does not accept; the caller knows the position."""
 
+    def __init__(self, message: str, undefined: str = "") -> None:
+        self.undefined = undefined
+        super().__init__(message)
+
 
 class _Run:
     """One evaluation: its variables, and the operations on each kind of value."""
@@ -393,7 +400,9 @@ class _Run:
         try:
             return _KINDS[node.kind](self, node)
         except _Unfit as unfit:
-            raise _error(node.token, str(unfit)) from None
+            error = _error(node.token, str(unfit))
+            error.undefined = unfit.undefined
+            raise error from None
         except OverflowError:
             raise _error(node.token, "the value is out of range") from None
 
@@ -410,7 +419,7 @@ class _Run:
             return name
         if name.startswith("TimeInterval_") and name[13:] in _INTERVALS:
             return _INTERVALS[name[13:]]
-        raise _Unfit(f"`{name}` was never set")
+        raise _Unfit(f"`{name}` was never set", name)
 
     def _ternary(self, node: Node) -> Any:
         condition, yes, no = node.parts

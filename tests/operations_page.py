@@ -56,16 +56,17 @@ def page() -> str:
     return "".join([head, *rows, FORMER, *former, FILTERS, *filters, BODIES, *map(_model, bodies())])
 
 
-def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS)) -> tuple[str, ...]:
+def bodies(*, effects: tuple[str, ...] = tuple(EFFECTS), revision: int = versions.NEWEST) -> tuple[str, ...]:
     """The models of request bodies in the order of their tables, and the models that they contain through properties
-    with one of these effects."""
+    with one of these effects, up to a revision of the service."""
     names: set[str] = set()
     waiting = [route.body for route in routes.ROUTES if route.body]
     while waiting:
         model = waiting.pop()
         if model in models.fields() and model not in names:
             names.add(model)
-            waiting += [field.kind for field in models.fields()[model] if field.effect in effects]
+            fields = models.fields()[model]
+            waiting += [field.kind for field in fields if field.effect in effects and field.since <= revision]
     return tuple(model for model in models.fields() if model in names)
 
 
@@ -132,7 +133,7 @@ TYPES = {
 def _span(field: Field) -> str:
     """The service versions that have a property, if not all of them have it."""
     first = f"since {versions.name(field.since)}" if field.since else ""
-    last = f"until {versions.name(field.until)}" if field.until < versions.CURRENT else ""
+    last = f"until {versions.name(field.until)}" if field.until < versions.NEWEST else ""
     return f" ({' '.join(filter(None, (first, last)))})" if first or last else ""
 
 

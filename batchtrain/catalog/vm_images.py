@@ -144,10 +144,22 @@ RETIRED: tuple[Image, ...] = (
           frozenset({DOCKER}), SEMI_ANNUAL, WINDOWS),
 )  # fmt: skip
 
+# Rows that only answer what an image is: neither listed nor suggested. From memory, except the agent of Mariner.
+_WINDOWS_AGENT, _CONTAINERS = "batch.node.windows amd64", frozenset({DOCKER})
+UNLISTED: tuple[Image, ...] = (
+    Image("microsoftwindowsserver", "windowsserver", "20??-datacenter*containers*", _WINDOWS_AGENT, "windows",
+          _CONTAINERS),
+    Image("microsoftwindowsserver", "windowsserver", "20??-datacenter*", _WINDOWS_AGENT, "windows"),
+    Image("debian", "debian-11", "11*", "batch.node.debian 11"),
+    Image("debian", "debian-12", "12*", "batch.node.debian 12"),
+    Image("microsoftcblmariner", "cbl-mariner", "*", "batch.node.mariner 2.0"),
+)  # fmt: skip
+
 IMAGES = (*SUPPORTED, *AGENT_UNNAMED, *RETIRED)
+EVERY = (*IMAGES, *UNLISTED)
 
 
-def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = IMAGES) -> Image | None:
+def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = EVERY) -> Image | None:
     """The image of that reference, ignoring case. Returns None if these tables do not have it."""
     reference = Reference(publisher.lower(), offer.lower(), sku.lower())
     return next((image for image in among if _matches(image, reference)), None)

@@ -86,6 +86,13 @@ command.add_command(diagnose.of_emulator)
     show_default=True,
     help="Duration of allocations and removals of nodes, by the clock of the emulator.",
 )
+@click.option(
+    "--allocation",
+    type=click.Choice(["BatchService", "UserSubscription"]),
+    default="BatchService",
+    show_default=True,
+    help="Pool allocation mode of the account. With UserSubscription, it accepts tokens only.",
+)
 @click.option("--certificate", type=_FILE, metavar="FILE", help="PEM file of a certificate of your own, for https.")
 @click.option("--private-key", type=_FILE, metavar="FILE", help="PEM file of its key.")
 @click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
@@ -99,6 +106,7 @@ def start(
     https: bool,
     names: tuple[str, ...],
     pace: str,
+    allocation: str,
     certificate: Path | None,
     private_key: Path | None,
     foreground: bool,
@@ -106,7 +114,7 @@ def start(
     """Start the emulator. It listens on loopback only."""
     from batchtrain.client.local import use
     from batchtrain.config import catalog_file
-    from batchtrain.emulator import own_sizes, server, trust
+    from batchtrain.emulator import own_catalog, server, trust
 
     if names and not https:
         raise UsageError("--name belongs to a certificate: add --https")
@@ -126,6 +134,7 @@ def start(
         https=https,
         names=names,
         pace=pace,
+        allocation=allocation,
     )
     catalog = catalog_file.load(Path.cwd())
     with _faults():
@@ -134,7 +143,7 @@ def start(
         if running is not None:
             _keep(running, options)
             return
-        own_sizes.add(options.data_dir, catalog.own_sizes)
+        own_catalog.add(options.data_dir, catalog.own_sizes, catalog.own_images)
         if foreground:
             server.serve(options)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
     from batchtrain.plan.marks import SHOWN, marked_plan
+    from batchtrain.plan.pool_users import dated
     from batchtrain.runs.beginnings import lineage_of
     from batchtrain.runs.lease import marks_here
 
@@ -39,7 +41,8 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
     recipe = config.recipe
-    plan = marked_plan(_planned(recipe), marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
+    plan = dated(_planned(recipe), datetime.now(timezone.utc))
+    plan = marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
     hour = settings().hour_of(config.recipe)
     if settings().output == "table":
         for warning in plan.warnings:

@@ -317,13 +317,16 @@ def _sold(facts: Facts) -> Check:
     return Check("region", OK, f"Batch supports {region.size.name} in {location}; its present capacity is unknown")
 
 
+OF_SUBSCRIPTION = "nodes count against the quota of the subscription: az vm list-usage"
+
+
 def _dedicated(facts: Facts) -> Check:
     pool, region = _pool(facts), facts.region
     if isinstance(region, Unknown) or pool is None:
         return Check("quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
     account, family = region.account, region.families.get(key(pool.vm_size), "")
     if account.allocation == "UserSubscription":
-        return Check("quota", NOT_CHECKED, "nodes count against the quota of the subscription: az vm list-usage")
+        return Check("quota", NOT_CHECKED, OF_SUBSCRIPTION)
     quota = account.cores_of(family)
     if quota is None:
         return Check("quota", NOT_CHECKED, f"the account lists no quota for the family of {pool.vm_size}")
@@ -335,6 +338,8 @@ def _spot(facts: Facts) -> Check:
     pool, region = _pool(facts), facts.region
     if isinstance(region, Unknown) or pool is None:
         return Check("spot quota", NOT_CHECKED, region.why if isinstance(region, Unknown) else NO_RECIPE)
+    if region.account.allocation == "UserSubscription":
+        return Check("spot quota", NOT_CHECKED, OF_SUBSCRIPTION)
     if region.account.spot_cores is None:
         return Check("spot quota", NOT_CHECKED, "the account lists no quota for spot nodes")
     return _compared(

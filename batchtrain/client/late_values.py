@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from batchtrain.config.types import AccountSecret, Credentials, Recipe, RegistryCredentials, Secret, StorageCredentials
 from batchtrain.errors import UsageError
+from batchtrain.plan import wire_times
 from batchtrain.plan.mounts import files_url
 from batchtrain.plan.wire import Placeholder
 
@@ -213,7 +214,7 @@ class Placeholders:
 
     def _moment(self, span: str) -> str:
         """`P30D`: the time that many days from now."""
-        return (self._now() + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return wire_times.after(span, self._now())
 
 
 def _given(value: Value | None, missing: str, path: str, other: str = "") -> Value:

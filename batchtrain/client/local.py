@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.credentials import AccessToken
 
+from batchtrain.catalog.vm_images import DOCKER, Image
 from batchtrain.config.travel import BLOB_STORE, LargeSource
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 
@@ -250,12 +251,25 @@ def own_environment(account: Account) -> str | None:
     return OWN_IMAGE
 
 
-def add_sizes(recipe: Recipe, account: Account) -> None:
-    """Give the emulator the VM sizes of the catalog.yaml of a recipe."""
-    if account.emulated and account.home and recipe.catalog.own_sizes:
-        from batchtrain.emulator import own_sizes  # see above
+def add_catalog(recipe: Recipe, account: Account) -> None:
+    """Give the emulator the VM sizes and images of a recipe that the tables lack: those of its catalog.yaml, and an
+    image whose node agent the recipe names."""
+    catalog = recipe.catalog
+    images = (*catalog.own_images, *_vouched(recipe))
+    if account.emulated and account.home and (catalog.own_sizes or images):
+        from batchtrain.emulator import own_catalog  # see above
 
-        own_sizes.add(Path(account.home), recipe.catalog.own_sizes)
+        own_catalog.add(Path(account.home), catalog.own_sizes, images)
+
+
+def _vouched(recipe: Recipe) -> tuple[Image, ...]:
+    """The marketplace image of the recipe, if only the recipe names its node agent."""
+    choice = recipe.pool.vm_configuration.platform_image if recipe.pool else None
+    if choice is None or not choice.node_agent or recipe.catalog.image(choice.publisher, choice.offer, choice.sku):
+        return ()
+    agents = {image.node_agent: image.os for image in recipe.catalog.images}
+    reference = (choice.publisher.lower(), choice.offer.lower(), choice.sku.lower())
+    return (Image(*reference, choice.node_agent, agents.get(choice.node_agent, "linux"), frozenset({DOCKER})),)
 
 
 def refuse(recipe: Recipe, account: Account) -> None:

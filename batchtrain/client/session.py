@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.client.identities import identify
 from batchtrain.client.late_values import Placeholders
-from batchtrain.client.local import Kept, add_sizes, storage
+from batchtrain.client.local import Kept, add_catalog, storage
 from batchtrain.client.planning import Foreseen, foresee, pool_id_of
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
@@ -102,7 +102,7 @@ class Session:
         register: Register | None = None,
     ) -> None:
         """Send a plan's requests in order. register: receives what they create."""
-        add_sizes(recipe, self.account)
+        add_catalog(recipe, self.account)
         register = register or self.register(recipe)
         values = self._values(recipe)
         others: submit.Others = {

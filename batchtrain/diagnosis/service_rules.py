@@ -94,7 +94,24 @@ EXIT_CODES = {
 
 RESIZE_CODES = {
     "AllocationFailed": Known("allocation-failed", "Azure has no capacity for the pool's nodes now", _RETRY_POOL),
+    "AllocationTimedOut": Known("allocation-failed", "the nodes were not allocated in time", _RETRY_POOL),
     "AllocationTimedout": Known("allocation-failed", "the nodes were not allocated in time", _RETRY_POOL),
+    "OverconstrainedAllocationRequestError": Known("allocation-failed",
+        "no nodes of this size fit the pool's zones, placement and image now",
+        "drop the zones (`node_placement`, `zones`), or choose another size or region"),
+    "IncompatibleVMSize": Known("size-unfit", "the VM size does not fit the image or the settings of the pool",
+        "choose another size; `batchtrain catalog sizes` lists them"),
+    "CommunicationEnabledPoolReachedMaxVMCount": Known("pool-too-large",
+        "a pool with inter-node communication cannot have so many nodes",
+        "take fewer nodes, or set `inter_node_communication_enabled: false`"),
+    "DependentResourceNotFound": Known("resource-missing", "a resource that the pool names does not exist",
+        "check the ids of its network, image, addresses and identities"),
+    "FailedIdentityOperation": Known("identity-failed", "the pool's managed identity could not be used",
+        "check that the identity exists and that the Batch account may assign it"),
+    "DiskEncryptionFailure": Known("encryption-failed", "the disks could not be encrypted",
+        "check the key and its identity, or remove `disk_encryption`"),
+    "MissingPublisherPropertyInMarketPlacePlan": Known("image-terms", "the image is sold under a marketplace plan",
+        "accept the terms of the image (`az vm image terms accept`), or choose another image"),
     "ResizeStopped": Known(
         "resize-stopped", "the resize was stopped", "resize it again: `batchtrain pool resize {pool}`"
     ),

@@ -23,14 +23,14 @@ def list_applications(world: World, call: Call) -> Reply:
             if application.id > token:
                 yield Row(application.id, _document(application))
 
-    return listing(call, "applications", rows)
+    return listing(call, "listapplicationsummariesresponses", rows)
 
 
 def get_application(world: World, call: Call) -> Reply:
     application = _find(world, call.path[0])
     if application is None:
         raise Fault("ApplicationNotFound")
-    return element("applications", call.base, _document(application))
+    return element("getapplicationsummaryresponse", call.base, _document(application))
 
 
 def _document(application: Application) -> Document:

@@ -7,11 +7,11 @@ from datetime import timezone
 from typing import Any
 
 from batchtrain import formula
-from batchtrain.emulator import documents, resizing, wire
+from batchtrain.emulator import resizing, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, History
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.reply import Call, Reply, accepted, element
+from batchtrain.emulator.reply import ENTITIES, Call, Reply, accepted, data_service_id, element
 from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
@@ -75,7 +75,7 @@ def enable(world: World, call: Call) -> Reply:
     pool.autoscale_since = call.now
     start(world, entry, call.now)
     world.stamp(pool, call.now)
-    return accepted(pool, documents.pool_url(call.base, pool), 200)
+    return accepted(call, pool, 200)
 
 
 def disable(world: World, call: Call) -> Reply:
@@ -89,7 +89,7 @@ def disable(world: World, call: Call) -> Reply:
     entry.history = None
     world.stamp(pool, call.now)
     world.save_pool(entry)
-    return accepted(pool, documents.pool_url(call.base, pool), 200)
+    return accepted(call, pool, 200)
 
 
 def evaluate(world: World, call: Call) -> Reply:
@@ -98,9 +98,8 @@ def evaluate(world: World, call: Call) -> Reply:
     entry = resizing.changeable(world, call)
     if not entry.record.spec["enableAutoScale"]:
         raise Fault("OperationNotValidOnPool", Reason="Automatic scaling is not enabled on the pool.")
-    _check_formula(document["autoScaleFormula"])
     run, _ = _run(world, entry, document["autoScaleFormula"], call.now)
-    return element("autoscalerun", call.base, run)
+    return element(f"{ENTITIES}.AutoScaleRun", call.base, run, data_service_id(call))
 
 
 # On its interval -----------------------------------------------------------------------------------------------------
@@ -150,20 +149,23 @@ def _run(world: World, entry: PoolEntry, text: str, now: int) -> tuple[Document,
         result = formula.evaluate(text, seen(world, entry, text, now))
         resizing.check_targets(pool.spec, result.dedicated, result.low_priority)
     except formula.FormulaError as error:
-        code = "AutoScalingFormulaSyntaxError" if error.syntax else "AutoScalingFormulaEvaluationError"
-        return {**run, "error": _error(code, str(error))}, None
+        current = formula.Result(pool.target_dedicated, pool.target_spot, pool.deallocation)
+        reason = f"Undefined symbol: {error.undefined.removeprefix('$')}" if error.undefined else error.message
+        reason = f"Line {error.line}, Col {error.column}: {reason}"
+        return {**run, "results": str(current), "error": _error(reason)}, None
     except Fault as fault:
-        return {
-            **run,
-            "results": str(result),
-            "error": _error(fault.code, fault.details.get("Reason", fault.text)),
-        }, None
+        return {**run, "results": str(result), "error": _error(fault.details.get("Reason", fault.text))}, None
     return {**run, "results": str(result)}, result
 
 
-def _error(code: str, reason: str) -> Document:
-    message = "The specified auto scaling formula could not be evaluated."
-    return {"code": code, "message": message, "values": [{"name": "Reason", "value": reason}]}
+def _error(reason: str) -> Document:
+    """As recorded in azure-sdk-for-node, whatever the fault of the formula is."""
+    message = "The specified auto-scaling formula has evaluation error"
+    return {
+        "code": "AutoScalingFormulaEvaluationError",
+        "message": message,
+        "values": [{"name": "Message", "value": reason}],
+    }
 
 
 def seen(world: World, entry: PoolEntry, text: str, now: int) -> formula.Seen:

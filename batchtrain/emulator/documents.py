@@ -76,8 +76,15 @@ def pool_document(entry: PoolEntry, base: str) -> Document:
     return {**document, **FORMER, **spec}
 
 
+def _exact(image: Document) -> Document:
+    """An image as a node shows it: with an exact version, which is made up if the pool has the latest."""
+    if "publisher" not in image:
+        return image
+    return {**image, "exactVersion": image["version"] if image["version"] != "latest" else LATEST}
+
+
+LATEST = "2026.11.1"
 FORMER: Mapping[str, Any] = {
-    "certificateReferences": [],
     "targetNodeCommunicationMode": "default",
     "currentNodeCommunicationMode": "simplified",
 }
@@ -96,7 +103,7 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "allocationTime": wire.timestamp(node.created),
         "ipAddress": node.address,
         "affinityId": f"TVM:{node.id}",
-        "vmSize": spec["vmSize"],
+        "vmSize": entry.record.node_size,
         "totalTasksRun": node.total_run,
         "runningTasksCount": len(running),
         "runningTaskSlotsCount": entry.used(node.id),
@@ -104,10 +111,17 @@ def node_document(world: World, entry: PoolEntry, node: Node, base: str) -> Docu
         "isDedicated": node.dedicated,
         "endpointConfiguration": {"inboundEndpoints": endpoints.of_node(entry, node)},
         "nodeAgentInfo": {"version": AGENT_VERSION, "lastUpdateTime": wire.timestamp(node.booted or node.created)},
-        "virtualMachineInfo": {"imageReference": spec["virtualMachineConfiguration"]["imageReference"]},
+        "virtualMachineInfo": {"imageReference": _exact(spec["virtualMachineConfiguration"]["imageReference"])},
+        "certificateReferences": [],
     }
+    provision = spec.get("networkConfiguration", {}).get("publicIPAddressConfiguration", {}).get("provision")
+    public = provision != "nopublicipaddresses"
+    if public:
+        document["publicIPAddress"] = node.address
     if address := endpoints.ipv6_address(entry, node):
         document["ipv6Address"] = address
+        if public:
+            document["publicIPv6Address"] = address
     if node.booted:
         document["lastBootTime"] = wire.timestamp(node.booted)
     if recent := list(_recent_tasks(world, node, base)):

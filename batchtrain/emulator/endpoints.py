@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from batchtrain.emulator.faults import invalid_property
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import Forward
 from batchtrain.emulator.records import Document, Node
-
-PROPERTY = "networkConfiguration/endpointConfiguration/inboundNATPools"
-MOST_POOLS, MOST_RULES, MOST_CHARACTERS, LEAST_PORTS = 5, 25, 77, 40
-LAST_PORT = 65_534
-RESERVED = range(50_000, 55_001)
-"""Frontend ports that Batch reserves."""
-AGENT_PORTS = (29_876, 29_877)
-PRIORITIES = range(150, 4097)
 
 
 def nat_pools(spec: Document) -> list[Document]:
@@ -74,61 +65,3 @@ def login(entry: PoolEntry, node: Node) -> Document:
     if address := ipv6_address(entry, node):
         settings |= {"ipv6RemoteLoginIPAddress": address, "ipv6RemoteLoginPort": port}
     return settings
-
-
-def check(spec: Document) -> None:
-    """Check the public addresses, NAT pools and their rules. Raises Fault 400."""
-    _check_addresses(spec["networkConfiguration"].get("publicIPAddressConfiguration", {}))
-    pools = nat_pools(spec)
-    if len(pools) > MOST_POOLS:
-        raise invalid_property(PROPERTY, len(pools), f"A pool has at most {MOST_POOLS} inbound NAT pools.")
-    if sum(len(pool.get("networkSecurityGroupRules", [])) for pool in pools) > MOST_RULES:
-        raise invalid_property(PROPERTY, len(pools), f"A pool has at most {MOST_RULES} network security group rules.")
-    for index, pool in enumerate(pools):
-        _check_pool(pool, f"{PROPERTY}[{index}]")
-        for other in pools[:index]:
-            _check_pair(pool, other, f"{PROPERTY}[{index}]")
-
-
-def _check_addresses(addresses: Document) -> None:
-    path = "networkConfiguration/publicIPAddressConfiguration"
-    families = addresses.get("ipFamilies")
-    if families is not None and sorted(families) not in (["IPv4"], ["IPv4", "IPv6"]):
-        reason = "A pool is single-stack with IPv4, or dual-stack with IPv4 and IPv6."
-        raise invalid_property(f"{path}/ipFamilies", families, reason)
-    provision = addresses.get("provision", "batchmanaged")
-    if (provision == "usermanaged") != bool(addresses.get("ipAddressIds")):
-        reason = "The public IP addresses are given with usermanaged, and only then."
-        raise invalid_property(f"{path}/ipAddressIds", addresses.get("ipAddressIds", ""), reason)
-
-
-def _check_pool(pool: Document, path: str) -> None:
-    name, port = pool["name"], pool["backendPort"]
-    start, end = pool["frontendPortRangeStart"], pool["frontendPortRangeEnd"]
-    if not 1 <= len(name) <= MOST_CHARACTERS:
-        raise invalid_property(f"{path}/name", name, f"A name has 1 to {MOST_CHARACTERS} characters.")
-    if not 1 <= port <= 65_535 or port in AGENT_PORTS:
-        reason = f"The port must be between 1 and 65535, but not {' or '.join(map(str, AGENT_PORTS))}."
-        raise invalid_property(f"{path}/backendPort", port, reason)
-    if not 1 <= start <= end <= LAST_PORT or (start < RESERVED.stop and end >= RESERVED.start):
-        reason = f"Ports are between 1 and {LAST_PORT}, without those from {RESERVED.start} to {RESERVED.stop - 1}."
-        raise invalid_property(f"{path}/frontendPortRangeStart", start, reason)
-    if end - start + 1 < LEAST_PORTS:
-        raise invalid_property(f"{path}/frontendPortRangeEnd", end, f"A range has at least {LEAST_PORTS} ports.")
-    priorities = set()
-    for rule in pool.get("networkSecurityGroupRules", []):
-        priority = rule["priority"]
-        if priority not in PRIORITIES or priority in priorities:
-            reason = f"Priorities lie between {PRIORITIES.start} and {PRIORITIES.stop - 1}, and each is given once."
-            raise invalid_property(f"{path}/networkSecurityGroupRules/priority", priority, reason)
-        priorities.add(priority)
-
-
-def _check_pair(pool: Document, other: Document, path: str) -> None:
-    if pool["name"] == other["name"]:
-        raise invalid_property(f"{path}/name", pool["name"], "Another NAT pool has this name.")
-    if (pool["backendPort"], pool["protocol"]) == (other["backendPort"], other["protocol"]):
-        raise invalid_property(f"{path}/backendPort", pool["backendPort"], "Another NAT pool has this port.")
-    start, end = pool["frontendPortRangeStart"], pool["frontendPortRangeEnd"]
-    if start <= other["frontendPortRangeEnd"] and end >= other["frontendPortRangeStart"]:
-        raise invalid_property(f"{path}/frontendPortRangeStart", start, "The ranges of two NAT pools overlap.")

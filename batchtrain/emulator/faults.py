@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from batchtrain.catalog.meaning import Refusal
 
 Code = tuple[int, str]
 
@@ -53,7 +55,8 @@ FAULTS: Mapping[str, Code] = {
     "JobCompleted": (409, "The specified job is already in a completed state."),
     "JobDisabled": (409, "The specified job is disabled."),
     "JobNotActive": (409, "The specified job is not in an active state."),
-    "JobPreparationTaskNotSpecified": (409, "The specified job has no job preparation task."),
+    "JobPreparationTaskOrReleaseTaskNotSpecified": (409,
+        "The specified job does not have either job preparation task or job release task."),
     "JobWithSameIdExists": (409, "The job schedule cannot be created because a job with the same id already exists."),
     "JobScheduleExists": (409, "The specified job schedule already exists."),
     "JobScheduleWithSameIdExists": (409,
@@ -103,6 +106,8 @@ class Fault(Exception):
         self.details = details
         self.retry_after: float | None = None
         """Seconds for the answer's Retry-After."""
+        self.place = ""
+        """The full path of a refused property, for people; the service names only the property itself."""
         self.date: int | None = None
         """The Date of the answer in ticks, unless it is the machine's time."""
         super().__init__(f"{code}: {self.text}")
@@ -121,8 +126,18 @@ class NotModified(Exception):
 
 
 def invalid_property(name: str, value: object, reason: str) -> Fault:
-    """400 for one property, with the service's three details."""
-    return Fault("InvalidPropertyValue", PropertyName=name, PropertyValue=str(value), Reason=reason)
+    """400 for one property, with the service's three details. It names a property without its parents (recorded
+    answers of azure-sdk-for-node)."""
+    leaf = name.rpartition("/")[2].partition("[")[0]
+    fault = Fault("InvalidPropertyValue", PropertyName=leaf, PropertyValue=str(value), Reason=reason)
+    fault.place = name
+    return fault
+
+
+def check(refusals: Iterable[Refusal], path: str = "") -> None:
+    """Raise a fault for the first refusal. path: of the judged part of the body, with a slash."""
+    for refusal in refusals:
+        raise invalid_property(f"{path}{refusal.path}", refusal.value, refusal.reason)
 
 
 def not_implemented(what: str) -> Fault:

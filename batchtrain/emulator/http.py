@@ -33,6 +33,7 @@ from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault, NeedsToken, NotModified, not_implemented
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.reply import Call, Reply, Slice, Work
+from batchtrain.emulator.world import USER_SUBSCRIPTION
 
 logger = logging.getLogger("batchtrain.emulator.http")
 
@@ -47,6 +48,14 @@ CHUNK = 262_144
 WORKERS = 2
 """Threads for slow replies. More would take processor time from the event loop."""
 JSON = "application/json;odata=minimalmetadata"
+TOKENS_ONLY = "The account allocates nodes in the user's subscription; it accepts no shared key, only tokens."
+SERVER: Mapping[str, str] = {
+    "DataServiceVersion": "3.0",
+    "Server": "Microsoft-HTTPAPI/2.0",
+    "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of every answer (recorded in azure-sdk-for-node)."""
 
 
 class Request(NamedTuple):
@@ -135,6 +144,8 @@ class Application:
             self._authenticate(request, 0.0)  # an unsigned request must not learn which paths exist
             raise
         signed_by = await self._befall(request, route.name)
+        if signed_by == tokens.SHARED_KEY and self.driver.world.allocation == USER_SUBSCRIPTION:
+            raise Fault("AuthenticationFailed", AuthenticationErrorDetail=TOKENS_ONLY)
         parameters = dict(wire.query_pairs(request.query))
         revision = versions.check(parameters)
         if revision > route.until:
@@ -234,7 +245,7 @@ class Application:
 def _translated(reply: Reply, model: str, revision: int) -> Reply:
     """An answer in the form of the client's service version; `model` is that of each entry of a list."""
     document = reply.document
-    if not model or document is None or (revision == versions.CURRENT and not models.changed(model)):
+    if not model or document is None or not models.differs(model, revision):
         return reply
     if isinstance(document.get("value"), list):
         entries = [models.shown(model, entry, revision) for entry in document["value"]]
@@ -281,7 +292,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _send(reply: Reply, request: Request, request_id: str, date: int, receive: Receive, send: Send) -> None:
-    headers = {"Date": wire.http_date(date), "request-id": request_id, "DataServiceVersion": "3.0", **reply.headers}
+    headers = {"Date": wire.http_date(date), "request-id": request_id, **SERVER, **reply.headers}
     if request.headers.get("return-client-request-id", "").lower() == "true":
         headers["client-request-id"] = request.headers.get("client-request-id", "")
     body = b""

@@ -9,7 +9,7 @@ from batchtrain.emulator import documents, endings, launching, quotas, schedules
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.query import Row, listing, number, selected
+from batchtrain.emulator.query import Row, by_id, listing, number, selected
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, World, job_wall_clock
 
@@ -38,15 +38,8 @@ def list_jobs_from_schedule(world: World, call: Call) -> Reply:
 
 
 def listed(call: Call, entries: Iterable[JobEntry], filters: str = "jobs") -> Reply:
-    """One page of jobs, oldest first."""
-
-    def rows(token: str) -> Iterator[Row]:
-        after = number(token)
-        for entry in sorted(entries, key=lambda entry: entry.record.seq):
-            if entry.record.seq > after:
-                yield Row(str(entry.record.seq), _document(entry, call))
-
-    return listing(call, "jobs", rows, filters=filters)
+    """One page of jobs."""
+    return listing(call, "jobs", by_id(entries, lambda entry: _document(entry, call)), filters=filters)
 
 
 def _document(entry: JobEntry, call: Call) -> Document:
@@ -133,7 +126,8 @@ def delete_job(world: World, call: Call) -> Reply:
     entry.record.forced = force
     if entry.record.state != "deleting":
         endings.delete(world, entry, call.now)
-    return _changed(world, call, entry)
+    _changed(world, call, entry)
+    return Reply(202)
 
 
 def disable_job(world: World, call: Call) -> Reply:
@@ -168,14 +162,19 @@ def terminate_job(world: World, call: Call) -> Reply:
 
 def task_counts(world: World, call: Call) -> Reply:
     entry = world.job(call.path[0])
-    return element("taskcountsresult", call.base, {"taskCounts": entry.counts, "taskSlotCounts": entry.slot_counts})
+    kind = "taskcounts" if call.revision < SLOT_COUNTS else "taskcountsresult"
+    return element(kind, call.base, {"taskCounts": entry.counts, "taskSlotCounts": entry.slot_counts})
+
+
+SLOT_COUNTS = 12
+"""The first revision that counts slots, too."""
 
 
 def list_preparation_and_release(world: World, call: Call) -> Reply:
     """The state of the job's preparation and release tasks on each of its nodes."""
     entry = world.job(call.path[0])
-    if "jobPreparationTask" not in entry.record.spec:
-        raise Fault("JobPreparationTaskNotSpecified")
+    if "jobPreparationTask" not in entry.record.spec:  # a release task needs one
+        raise Fault("JobPreparationTaskOrReleaseTaskNotSpecified")
 
     def rows(token: str) -> Iterator[Row]:
         after = number(token)
@@ -202,4 +201,4 @@ def _changeable(world: World, call: Call) -> JobEntry:
 def _changed(world: World, call: Call, entry: JobEntry, status: int = 202) -> Reply:
     world.stamp(entry.record, call.now)
     world.save_job(entry)
-    return accepted(entry.record, documents.job_url(call.base, entry.record), status)
+    return accepted(call, entry.record, status)

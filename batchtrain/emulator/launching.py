@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from batchtrain.catalog import meaning
 from batchtrain.emulator import documents, pools, tasks, wire
 from batchtrain.emulator.checks import check_id, check_resource_files, passwords, scrub_registry
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry, ScheduleEntry
 from batchtrain.emulator.records import Job
 from batchtrain.emulator.world import World
@@ -40,8 +42,7 @@ RELEASE: Mapping[str, Any] = {
 }
 MANAGER: Mapping[str, Any] = {"killJobOnCompletion": True, "runExclusive": True, "allowLowPriorityNode": True}
 """Properties with defaults of the service."""
-LONGEST_RELEASE = 15 * 60 * wire.SECOND
-LONGEST_NAME = 1024
+LONGEST_RELEASE = meaning.LONGEST_RELEASE_SECONDS * wire.SECOND
 PREFIX = re.compile(r"[A-Za-z0-9_-]{0,20}")
 SECRET = "*"
 SPECIAL_TASKS = ("jobPreparationTask", "jobReleaseTask", "jobManagerTask")
@@ -82,14 +83,9 @@ def checked(spec: Document) -> None:
     if constraints["maxTaskRetryCount"] < -1:
         count = constraints["maxTaskRetryCount"]
         raise invalid_property("constraints/maxTaskRetryCount", count, "The least value is -1, for no limit.")
-    check_name(spec)
-
-
-def check_name(spec: Document) -> None:
-    """The display name of a job or a job schedule. Raises Fault 400."""
-    if len(spec.get("displayName", "")) > LONGEST_NAME:
-        reason = f"A display name has at most {LONGEST_NAME} characters."
-        raise invalid_property("displayName", len(spec["displayName"]), reason)
+    check_meaning(meaning.display_name(spec))
+    for name in SPECIAL_TASKS[:2]:
+        check_meaning(meaning.environment(spec.get(name, {})), f"{name}/")
 
 
 def _preparation(document: Document) -> Document:
@@ -165,6 +161,9 @@ def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
         reason = "A prefix has up to 20 of the characters A-Z, a-z, 0-9, _ and -."
         raise invalid_property(f"{path}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
     pools.check(world, auto["pool"])
+    if "hardwareProfile" in auto["pool"]["virtualMachineConfiguration"]:
+        place = f"{path}/pool/virtualMachineConfiguration/hardwareProfile"
+        raise invalid_property(place, "", "A pool that is made for a job cannot have it.")
     auto.setdefault("keepAlive", False)
     _mask(auto["pool"])
 

@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from batchtrain.catalog import vm_images
+from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.records import Document
+from batchtrain.emulator.world import World
 
 PROPERTY = "virtualMachineConfiguration"
 MARKETPLACE = ("publisher", "offer", "sku")
 IMAGES = ("virtualMachineImageId", "sharedGalleryImageId", "communityGalleryImageId")
+UNKNOWN_IMAGE = (
+    "The image is not known. Describe it in a catalog.yaml beside your files; batchtrain gives it to the emulator."
+)
+UNKNOWN_AGENT = "The node agent is not known. GET /supportedimages lists those of today."
 RESERVED = "customscript"
 """The type of the extension with which Batch itself sets up its nodes."""
 
 
-def check(machine: Document, identity: object = None) -> None:
+class Nodes(NamedTuple):
+    """What the tables say about the nodes of a pool."""
+
+    image: Image | None
+    """The marketplace image; None for an image of a gallery."""
+    os: str
+    """linux or windows."""
+
+
+def check(world: World, machine: Document, identity: object = None) -> Nodes:
     """The configuration with defaults and without secrets. Raises Fault 400. `identity` is the pool's; only Resource
     Manager can set it."""
     _check_image(machine["imageReference"])
+    nodes = _nodes(world, machine)
     if "customerManagedKey" in machine.get("diskEncryptionConfiguration", {}) and not identity:
         path = f"{PROPERTY}/diskEncryptionConfiguration/customerManagedKey"
         raise invalid_property(path, "", "Pool Identity is required when using CustomerManagedKey.")
+    for disk in machine.get("dataDisks", []):
+        disk.setdefault("caching", "none")
+        disk.setdefault("managedDisk", {}).setdefault("storageAccountType", "standard_lrs")
     for index, extension in enumerate(machine.get("extensions", [])):
         if extension["type"].lower() == RESERVED:
             path = f"{PROPERTY}/extensions[{index}]/type"
             raise invalid_property(path, extension["type"], "This type of extension is reserved for Batch.")
         extension.pop("protectedSettings", None)
+    return nodes
+
+
+def _nodes(world: World, machine: Document) -> Nodes:
+    """The image and its system. Raises Fault 400 for an image or an agent that no table has."""
+    reference, agent = machine["imageReference"], machine["nodeAgentSKUId"].lower()
+    images = world.images()
+    image = None
+    if "publisher" in reference:
+        image = vm_images.find(reference["publisher"], reference["offer"], reference["sku"], images)
+        if image is None:
+            raise invalid_property(f"{PROPERTY}/imageReference", ":".join(reference.values()), UNKNOWN_IMAGE)
+        if not image.node_agent:
+            return Nodes(image, image.os)
+    systems = {entry.node_agent.lower(): entry.os for entry in images}
+    if agent not in systems:
+        raise invalid_property(f"{PROPERTY}/nodeAgentSKUId", machine["nodeAgentSKUId"], UNKNOWN_AGENT)
+    return Nodes(image, systems[agent])
 
 
 def _check_image(image: Document) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from batchtrain.emulator import versions, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.properties import ENTITIES, ENUMS, MODELS
-from batchtrain.emulator.versions import CURRENT
+from batchtrain.emulator.versions import CURRENT, NEWEST
 
 Document = dict[str, Any]
 
@@ -133,11 +133,12 @@ def _shown(kind: str, value: Any, revision: int) -> Any:
 
 
 @functools.cache
-def changed(model: str) -> bool:
-    """Whether answers may contain properties that only older versions show, at any depth."""
+def differs(model: str, revision: int) -> bool:
+    """Whether a service version shows other properties than a document in canonical form may have, at any depth."""
     return any(
-        (field.until < CURRENT and not field.into and field.kind != "retired")
-        or (field.kind in fields() and changed(field.kind))
+        not field.since <= revision <= field.until
+        or bool(field.into)
+        or (field.kind in fields() and differs(field.kind, revision))
         for field in fields()[model]
     )
 
@@ -196,6 +197,8 @@ LINKS: Mapping[str, Link] = {
     "gallery": Link("Compute"),
 }
 """Readers by type."""
+NO_SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000000/"
+"""No account is in it. Three suites of Azure's SDKs expect 400 for a subnet of it, with a key and with a token."""
 
 
 # Readers: one a type --------------------------------------------------------------------------------------------------
@@ -296,7 +299,9 @@ def _link(form: str) -> Reader:
     pattern = re.compile(words if form != "..." else ".+", re.IGNORECASE)
 
     def read_link(value: Any, path: str) -> str:
-        if pattern.fullmatch(_str(value, path)):
+        if _str(value, path).lower().startswith(NO_SUBSCRIPTION):
+            raise invalid_property(path, value, "The resource is not in the subscription of the account.")
+        if pattern.fullmatch(value):
             return str(value)
         raise invalid_property(path, value, f"The id must be of the form {form}.")
 
@@ -372,7 +377,7 @@ def _field(text: str) -> Field:
     name, _, kind = head.partition(":")
     path = tuple(into.split("/")) if into else ()
     bare = kind.rstrip("*!")
-    return Field(name, bare, "*" in kind, "!" in kind, int(since or 0), int(until or CURRENT), path, effect)
+    return Field(name, bare, "*" in kind, "!" in kind, int(since or 0), int(until or NEWEST), path, effect)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.query import Row, listing, number, selected
 from batchtrain.emulator.records import Document, Node
-from batchtrain.emulator.reply import Call, Reply, element
+from batchtrain.emulator.reply import ENTITIES, Call, Reply, data_service_id, element
 from batchtrain.emulator.world import LogUpload, World, task_document
 
 VERDICTS: Mapping[str, str] = {"requeue": "requeue", "terminate": "terminate"}
@@ -52,10 +52,9 @@ def list_nodes(world: World, call: Call) -> Reply:
     entry = world.pool(call.path[0])
 
     def rows(token: str) -> Iterator[Row]:
-        after = number(token)
-        for node in sorted(entry.nodes.values(), key=lambda node: node.seq):
-            if node.seq > after:
-                yield Row(str(node.seq), documents.node_document(world, entry, node, call.base))
+        for node in sorted(entry.nodes.values(), key=lambda node: node.id):
+            if node.id > token:
+                yield Row(node.id, documents.node_document(world, entry, node, call.base))
 
     return listing(call, "nodes", rows)
 
@@ -109,18 +108,18 @@ def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
     node.losses = 0
     evict(world, entry, node, option, call.now)
     world.save_node(node)
-    return _done(entry, node, call, 202)
+    return Reply(202, headers=data_service_id(call))
 
 
 def start_node(world: World, call: Call) -> Reply:
     """Start a deallocated node."""
-    entry, node = world.node(*call.path[:2])
+    _, node = world.node(*call.path[:2])
     if not states.allows(states.NODE, node.state, "start"):
         raise refusal(node)
     world.move(node, states.NODE, "start", call.now)
     node.billed = call.now
     world.save_node(node)
-    return _done(entry, node, call, 202)
+    return Reply(202, headers=data_service_id(call))
 
 
 def disable_scheduling(world: World, call: Call) -> Reply:
@@ -135,18 +134,18 @@ def disable_scheduling(world: World, call: Call) -> Reply:
     if not entry.running[node.id]:
         world.move(node, states.NODE, "offline", call.now)
     world.save_node(node)
-    return _done(entry, node, call, 200)
+    return Reply(200, headers=data_service_id(call))
 
 
 def enable_scheduling(world: World, call: Call) -> Reply:
-    entry, node = world.node(*call.path[:2])
+    _, node = world.node(*call.path[:2])
     if node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
     node.scheduling = True
     if node.state == "offline":
         world.move(node, states.NODE, "online", call.now)
     world.save_node(node)
-    return _done(entry, node, call, 200)
+    return Reply(200, headers=data_service_id(call))
 
 
 # Extensions ----------------------------------------------------------------------------------------------------------
@@ -222,8 +221,4 @@ def upload_logs(world: World, call: Call) -> Reply:
     directory = f"{entry.record.id}/{node.id}/{wire.timestamp(call.now).replace(':', '').partition('.')[0]}"
     world.log_uploads.append(LogUpload(node.id, document["containerUrl"], directory))
     value = {"virtualDirectoryName": directory, "numberOfFilesUploaded": len(LOG_FILES)}
-    return element("uploadbatchservicelogs", call.base, value)
-
-
-def _done(entry: PoolEntry, node: Node, call: Call, status: int) -> Reply:
-    return Reply(status, headers={"DataServiceId": documents.node_url(call.base, entry.record.id, node.id)})
+    return element(f"{ENTITIES}.UploadBatchServiceLogsResult", call.base, value)

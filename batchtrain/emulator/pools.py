@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.catalog import vm_images
+from batchtrain.catalog import meaning, vm_images
 from batchtrain.emulator import (
     applications,
     autoscale,
     checks,
     documents,
-    endpoints,
     machines,
     mounts,
     nodes,
@@ -25,8 +24,9 @@ from batchtrain.emulator import (
     wire,
 )
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import PoolEntry
-from batchtrain.emulator.query import Row, listing, number, selected
+from batchtrain.emulator.query import Row, by_id, listing, number, selected
 from batchtrain.emulator.records import Pool
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.resizing import TARGETS, allocate, begin, changeable, check_targets
@@ -45,7 +45,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Properties with defaults of the service."""
 
-ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences", "upgradePolicy")
+ALWAYS_CHANGEABLE = ("startTask", "metadata", "applicationPackageReferences")
 """Properties a PATCH may change while a pool has nodes."""
 
 
@@ -117,13 +117,13 @@ def _canonical(world: World, spec: Document) -> Document:
     """Add defaults, remove secrets, and check the limits."""
     spec["vmSize"] = spec["vmSize"].lower()
     machine = spec["virtualMachineConfiguration"]
-    machines.check(machine, spec.get("identity"))
+    nodes = machines.check(world, machine, spec.get("identity"))
+    check_meaning(meaning.pool(spec, nodes.image, nodes.os))
     for registry in machine.get("containerConfiguration", {}).get("containerRegistries", []):
         registry.pop("password", None)
     if "networkConfiguration" in spec:
         spec["networkConfiguration"].setdefault("dynamicVNetAssignmentScope", "none")
         spec["networkConfiguration"].setdefault("enableAcceleratedNetworking", False)
-        endpoints.check(spec)
     checks.check_accounts(spec.get("userAccounts", []))
     for account in spec.get("userAccounts", []):
         account.pop("password", None)
@@ -160,11 +160,16 @@ def start_task(document: Document) -> Document:
 
 
 def _check_size(world: World, spec: Document) -> None:
-    size = world.find_size(spec["vmSize"])
-    if size is None:
-        reason = "The VM size is not known; describe it in a catalog.yaml, which batchtrain gives to the emulator."
-        raise invalid_property("vmSize", spec["vmSize"], reason)
-    cores = size.cores
+    names = [size["name"] for size in spec.get("vmSkuProfile", {}).get("vmSizes", ())] or [spec["vmSize"]]
+    every_size = {name: world.find_size(name) for name in names}
+    for name, size in every_size.items():
+        if size is None:
+            reason = "The VM size is not known; describe it in a catalog.yaml, which batchtrain gives to the emulator."
+            raise invalid_property("vmSize" if len(names) == 1 else "vmSkuProfile/vmSizes/name", name, reason)
+    different_cores = sorted({size.cores for size in every_size.values() if size is not None})
+    if len(different_cores) > 1:
+        raise invalid_property("vmSkuProfile/vmSizes", ", ".join(names), "All sizes have the same number of vCPUs.")
+    cores = different_cores[0]
     limit = min(4 * cores, 256) if cores else 256
     slots = spec["taskSlotsPerNode"]
     if not 1 <= slots <= limit:
@@ -172,19 +177,13 @@ def _check_size(world: World, spec: Document) -> None:
 
 
 def list_pools(world: World, call: Call) -> Reply:
-    def rows(token: str) -> Iterator[Row]:
-        after = number(token)
-        for entry in sorted(world.pools.values(), key=lambda entry: entry.record.seq):
-            if entry.record.seq > after:
-                yield Row(str(entry.record.seq), _document(world, entry, call))
-
-    return listing(call, "pools", rows)
+    return listing(call, "pools", by_id(world.pools.values(), lambda entry: _document(world, entry, call)))
 
 
 def _document(world: World, entry: PoolEntry, call: Call) -> Document:
     document = documents.pool_document(entry, call.base)
     if statistics.asked(call):
-        document["stats"] = usage.statistics(world, entry, call.base, call.now)
+        document["stats"] = usage.statistics(world, entry, call)
     return document
 
 
@@ -266,14 +265,14 @@ def _respecified(world: World, call: Call, entry: PoolEntry, spec: Document, sta
     entry.record.spec = spec
     world.stamp(entry.record, call.now)
     world.save_pool(entry)
-    return accepted(entry.record, documents.pool_url(call.base, entry.record), status)
+    return accepted(call, entry.record, status)
 
 
 def delete_pool(world: World, call: Call) -> Reply:
     entry = changeable(world, call)
     end(world, entry, call.now)
     world.stamp(entry.record, call.now)
-    return accepted(entry.record, documents.pool_url(call.base, entry.record))
+    return Reply(202)
 
 
 def end(world: World, entry: PoolEntry, now: int) -> None:
@@ -311,7 +310,7 @@ def resize_pool(world: World, call: Call) -> Reply:
 def _resizing(world: World, call: Call, entry: PoolEntry) -> Reply:
     begin(world, entry, call.now)
     world.stamp(entry.record, call.now)
-    return accepted(entry.record, documents.pool_url(call.base, entry.record))
+    return accepted(call, entry.record)
 
 
 def _steady(world: World, call: Call) -> PoolEntry:
@@ -332,7 +331,7 @@ def stop_pool_resize(world: World, call: Call) -> Reply:
     pool.resize_errors = [stopped]
     world.stamp(pool, call.now)
     world.save_pool(entry)
-    return accepted(pool, documents.pool_url(call.base, pool))
+    return accepted(call, pool)
 
 
 def remove_nodes(world: World, call: Call) -> Reply:
@@ -357,13 +356,7 @@ def remove_nodes(world: World, call: Call) -> Reply:
 
 
 def list_node_counts(world: World, call: Call) -> Reply:
-    def rows(token: str) -> Iterator[Row]:
-        after = number(token)
-        for entry in sorted(world.pools.values(), key=lambda entry: entry.record.seq):
-            if entry.record.seq > after:
-                yield Row(str(entry.record.seq), _counts(entry))
-
-    return listing(call, "poolnodecounts", rows, COUNTS_PAGE)
+    return listing(call, "poolnodecounts", by_id(world.pools.values(), _counts), COUNTS_PAGE)
 
 
 def _counts(entry: PoolEntry) -> Document:

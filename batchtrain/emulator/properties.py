@@ -15,8 +15,9 @@ from __future__ import annotations
 
 MODELS = """
 BatchPoolCreateOptions
-    id:str! displayName:str=kept vmSize:str! virtualMachineConfiguration:VirtualMachineConfiguration
-    resizeTimeout:duration targetDedicatedNodes:int targetLowPriorityNodes:int enableAutoScale:bool
+    id:str! displayName:str=kept vmSize:str! vmSkuProfile:VirtualMachineSkuProfile@22
+    virtualMachineConfiguration:VirtualMachineConfiguration resizeTimeout:duration targetDedicatedNodes:int
+    targetLowPriorityNodes:int enableAutoScale:bool
     autoScaleFormula:str autoScaleEvaluationInterval:duration enableInterNodeCommunication:bool
     networkConfiguration:NetworkConfiguration startTask:BatchStartTask
     applicationPackageReferences:BatchApplicationPackageReference* taskSlotsPerNode:int@12
@@ -26,7 +27,8 @@ BatchPoolCreateOptions
     cloudServiceConfiguration:retired@-20 applicationLicenses:retired@-20 resourceTags:map@18-20=kept
     targetNodeCommunicationMode:NodeCommunicationMode@16-20=kept
 BatchPoolUpdateOptions
-    displayName:str@20=kept vmSize:str@20 enableInterNodeCommunication:bool@20 startTask:BatchStartTask
+    displayName:str@20=kept vmSize:str@20 vmSkuProfile:VirtualMachineSkuProfile@22
+    enableInterNodeCommunication:bool@20 startTask:BatchStartTask
     applicationPackageReferences:BatchApplicationPackageReference* metadata:BatchMetadataItem*=kept
     virtualMachineConfiguration:VirtualMachineConfiguration@20 taskSlotsPerNode:int@20
     taskSchedulingPolicy:BatchTaskSchedulingPolicy@20 networkConfiguration:NetworkConfiguration@20
@@ -39,7 +41,8 @@ BatchPoolReplaceOptions
     targetNodeCommunicationMode:NodeCommunicationMode@16-20=kept
 BatchPoolResizeOptions
     targetDedicatedNodes:int targetLowPriorityNodes:int resizeTimeout:duration
-    nodeDeallocationOption:BatchNodeDeallocationOption
+    nodeDeallocationOption:BatchNodeDeallocationOption@-21
+    nodeDeallocationOption:BatchNodeDisableSchedulingOption@22
 BatchPoolEnableAutoScaleOptions
     autoScaleFormula:str autoScaleEvaluationInterval:duration
 BatchPoolEvaluateAutoScaleOptions
@@ -49,13 +52,16 @@ BatchNodeUserCreateOptions
 BatchNodeUserReplaceOptions
     password:str=unshown expiryTime:time sshPublicKey:str=unshown
 BatchNodeReimageOptions
-    nodeReimageOption:BatchNodeRebootKind
+    nodeReimageOption:BatchNodeRebootKind@-21
+    nodeReimageOption:BatchNodeDisableSchedulingOption@22
 BatchNodeDeallocateOptions
-    nodeDeallocateOption:BatchNodeDeallocationOption
+    nodeDeallocateOption:BatchNodeDeallocationOption@-21
+    nodeDeallocateOption:BatchNodeDisableSchedulingOption@22
 UploadBatchServiceLogsOptions
     containerUrl:str! startTime:time! endTime:time identityReference:BatchNodeIdentityReference@14=refused
 BatchNodeRemoveOptions
-    nodeList:str*! resizeTimeout:duration nodeDeallocationOption:BatchNodeDeallocationOption
+    nodeList:str*! resizeTimeout:duration nodeDeallocationOption:BatchNodeDeallocationOption@-21
+    nodeDeallocationOption:BatchNodeDisableSchedulingOption@22
 BatchJobCreateOptions
     id:str! displayName:str=kept usesTaskDependencies:bool priority:int allowTaskPreemption:bool@15
     maxParallelTasks:int@14 constraints:BatchJobConstraints jobManagerTask:BatchJobManagerTask
@@ -95,7 +101,8 @@ BatchTaskCreateOptions
 BatchTaskConstraints
     maxWallClockTime:duration retentionTime:duration maxTaskRetryCount:int
 BatchNodeRebootOptions
-    nodeRebootOption:BatchNodeRebootKind
+    nodeRebootOption:BatchNodeRebootKind@-21
+    nodeRebootOption:BatchNodeDisableSchedulingOption@22
 BatchNodeDisableSchedulingOptions
     nodeDisableSchedulingOption:BatchNodeDisableSchedulingOption
 BatchJobReplaceOptions
@@ -116,7 +123,24 @@ VirtualMachineConfiguration
     diskEncryptionConfiguration:DiskEncryptionConfiguration@11=kept
     nodePlacementConfiguration:BatchNodePlacementConfiguration@14=kept extensions:VMExtension*@14=kept
     osDisk:BatchOsDisk@14=kept securityProfile:SecurityProfile@18=kept
-    serviceArtifactReference:ServiceArtifactReference@18=kept
+    serviceArtifactReference:ServiceArtifactReference@18=kept hardwareProfile:HardwareProfile@22=kept
+    placement:Placement@22=kept resiliencyPolicy:ResiliencyPolicy@22=kept
+VirtualMachineSkuProfile
+    vmSizes:VirtualMachineSkuProfileVmSize* allocationStrategy:VirtualMachineSkuProfileAllocationStrategy=kept
+VirtualMachineSkuProfileVmSize
+    name:str! rank:int
+HardwareProfile
+    vmSizeProperties:VmSizeProperties
+VmSizeProperties
+    vCPUsAvailable:int vCPUsPerCore:int
+Placement
+    zonePlacementPolicy:ZonePlacementPolicy!
+ResiliencyPolicy
+    zoneAllocationPolicy:ZoneAllocationPolicy!
+ZoneAllocationPolicy
+    maxZoneCount:int maxInstancePercentPerZonePolicy:MaxInstancePercentPerZonePolicy
+MaxInstancePercentPerZonePolicy
+    enabled:bool value:int!
 NetworkConfiguration
     subnetId:subnet=kept dynamicVNetAssignmentScope:DynamicVNetAssignmentScope=kept
     endpointConfiguration:BatchPoolEndpointConfiguration
@@ -300,7 +324,8 @@ ENTITIES = """
 BatchPool
     id:str displayName:str url:str eTag:str lastModified:time creationTime:time state:BatchPoolState
     stateTransitionTime:time allocationState:AllocationState allocationStateTransitionTime:time vmSize:str
-    virtualMachineConfiguration:VirtualMachineConfiguration resizeTimeout:duration resizeErrors:any*
+    vmSkuProfile:VirtualMachineSkuProfile@22 virtualMachineConfiguration:VirtualMachineConfiguration
+    resizeTimeout:duration resizeErrors:any*
     currentDedicatedNodes:int currentLowPriorityNodes:int targetDedicatedNodes:int targetLowPriorityNodes:int
     enableAutoScale:bool autoScaleFormula:str autoScaleEvaluationInterval:duration autoScaleRun:any
     enableInterNodeCommunication:bool networkConfiguration:NetworkConfiguration startTask:BatchStartTask
@@ -315,7 +340,8 @@ BatchNode
     allocationTime:time ipAddress:str ipv6Address:str@21 affinityId:str vmSize:str totalTasksRun:int
     runningTasksCount:int runningTaskSlotsCount:int@12 totalTasksSucceeded:int recentTasks:any*
     startTask:BatchStartTask startTaskInfo:BatchStartTaskInfo errors:any* isDedicated:bool endpointConfiguration:any
-    nodeAgentInfo:any virtualMachineInfo:VirtualMachineInfo@14
+    nodeAgentInfo:any virtualMachineInfo:VirtualMachineInfo@14 certificateReferences:any*@-20
+    publicIPAddress:str@22 publicIPv6Address:str@22
 VirtualMachineInfo
     imageReference:BatchVmImageReferenceShown scaleSetVmResourceId:str@18
 BatchVmImageReferenceShown
@@ -437,5 +463,7 @@ SecurityEncryptionTypes: DiskWithVMGuestState NonPersistedTPM VMGuestStateOnly
 SecurityTypes: trustedLaunch confidentialvm
 StorageAccountType: standard_lrs premium_lrs standardssd_lrs
 UpgradeMode: automatic manual rolling
+VirtualMachineSkuProfileAllocationStrategy: lowestPrice capacityOptimized prioritized
+ZonePlacementPolicy: Auto
 """
 """The enum values as the service writes them."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 from batchtrain.emulator import models, wire
@@ -430,6 +430,25 @@ def listing(
     return page.reply()
 
 
+class _Entry(Protocol):
+    @property
+    def record(self) -> Any: ...
+
+
+Entry = TypeVar("Entry", bound=_Entry)
+
+
+def by_id(entries: Iterable[Entry], document: Callable[[Entry], dict[str, Any]]) -> Callable[[str], Iterator[Row]]:
+    """The rows of a list in the order of their ids, as in the service. A page starts after an id."""
+
+    def rows(token: str) -> Iterator[Row]:
+        for entry in sorted(entries, key=lambda entry: str(entry.record.id)):
+            if entry.record.id > token:
+                yield Row(entry.record.id, document(entry))
+
+    return rows
+
+
 def is_whole(text: str) -> bool:
     """Whether a text is a whole number. `isdigit` alone also accepts `²`, and Python reads at most 4300 digits."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
@@ -448,12 +467,9 @@ def page_size(call: Call, limit: int = MAX_PAGE) -> int:
     if not text:
         return limit
     if not is_whole(text) or not 1 <= int(text) <= MAX_PAGE:
-        raise Fault(
-            "InvalidQueryParameterValue",
-            QueryParameterName="maxresults",
-            QueryParameterValue=text,
-            Reason=f"The value must be between 1 and {MAX_PAGE}.",
-        )
+        low = text.lstrip("-").isdecimal() and int(text[:MAX_DIGITS]) < 1
+        reason = "MaxResults cannot be less than 1" if low else f"The value must be between 1 and {MAX_PAGE}."
+        raise _invalid("maxresults", text, reason)
     return min(int(text), limit)
 
 

@@ -69,7 +69,7 @@ def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
 
 def cores_of(world: World, entry: PoolEntry) -> int:
     """Cores of each node of a pool; 1 for an unknown size."""
-    return max(world.size_of(entry.record.spec["vmSize"]).cores, 1)
+    return max(world.size_of(entry.record.node_size).cores, 1)
 
 
 def _left(world: World, most: int | None, *, dedicated: bool) -> int:

@@ -47,6 +47,13 @@ class Pool(Record):
     logins: dict[str, str] = {}
     """Passwords of its registries by server, which no document contains."""
 
+    @property
+    def node_size(self) -> str:
+        """The VM size of its nodes; of several sizes the first by rank."""
+        sizes = self.spec.get("vmSkuProfile", {}).get("vmSizes", [])
+        first = min(sizes, key=lambda size: size.get("rank", 0), default={"name": self.spec["vmSize"]})
+        return str(first["name"]).lower()
+
 
 class Node(Record):
     """`phase` is the machine's current activity for the node: down, unwiped (down, and its directory must be deleted),

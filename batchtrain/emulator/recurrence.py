@@ -1,7 +1,7 @@
 """When a job schedule creates its jobs; pure.
 
 A job is due at `doNotRunUntil` (at once if it is not given) and then at every `recurrenceInterval`. An occurrence is
-skipped if the previous job still runs after `startWindow`, or if the schedule was disabled.
+skipped if its `startWindow` has passed: the previous job still runs, the schedule was disabled, or it was added later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Document = dict[str, Any]
 def first_run(schedule: JobSchedule) -> int:
     """When the first job is due, or the next one after a change."""
     times = schedule.spec.get("schedule", {})
-    begin = max(_moment(times, "doNotRunUntil"), schedule.created)
+    begin = _moment(times, "doNotRunUntil") or schedule.created
     if not schedule.made:
         return begin
     every = _span(times, "recurrenceInterval")

@@ -87,12 +87,22 @@ def created(record: Record, url: str) -> Reply:
     return Reply(201, headers={**stamped(record), "Location": url, "DataServiceId": url})
 
 
-def accepted(record: Record, url: str, status: int = 202) -> Reply:
-    """The answer to an operation that starts something: no body."""
-    return Reply(status, headers={**stamped(record), "DataServiceId": url})
+def accepted(call: Call, record: Record, status: int = 202) -> Reply:
+    """The answer to an operation on an object: no body. DataServiceId is the URL of the action, or of the object that a
+    PUT or PATCH changed."""
+    return Reply(status, headers={**stamped(record), **data_service_id(call)})
+
+
+def data_service_id(call: Call) -> dict[str, str]:
+    """The header DataServiceId: the URL of the request."""
+    return {"DataServiceId": f"{call.base}{call.raw_path}"}
+
+
+ENTITIES = "Microsoft.Azure.Batch.Protocol.Entities"
 
 
 def element(kind: str, base: str, document: dict[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
     """The answer 200 with one entity."""
-    metadata = {"odata.metadata": f"{base}/$metadata#{kind}/@Element"}
+    suffix = "" if kind.startswith(ENTITIES) else "/@Element"
+    metadata = {"odata.metadata": f"{base}/$metadata#{kind}{suffix}"}
     return Reply(200, {**metadata, **document}, headers or {})

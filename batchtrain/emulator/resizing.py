@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from batchtrain.catalog.meaning import INTER_NODE_LIMIT, MIXED
 from batchtrain.emulator import states
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
@@ -14,7 +15,6 @@ from batchtrain.emulator.world import Deadline, World, resize_end
 Document = dict[str, Any]
 
 TARGETS = ("targetDedicatedNodes", "targetLowPriorityNodes")
-INTER_NODE_LIMIT = 100
 
 
 def changeable(world: World, call: Call) -> PoolEntry:
@@ -34,11 +34,7 @@ def check_targets(spec: Document, dedicated: int, spot: int) -> None:
     if not spec["enableInterNodeCommunication"]:
         return
     if dedicated and spot:
-        raise invalid_property(
-            "targetLowPriorityNodes",
-            spot,
-            "A pool with inter-node communication cannot have both dedicated and spot nodes.",
-        )
+        raise invalid_property("targetLowPriorityNodes", spot, MIXED)
     if dedicated + spot > INTER_NODE_LIMIT:
         reason = f"A pool with inter-node communication has at most {INTER_NODE_LIMIT} nodes."
         raise invalid_property(TARGETS[bool(spot)], dedicated + spot, reason)

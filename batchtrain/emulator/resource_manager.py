@@ -19,7 +19,7 @@ from batchtrain.emulator.faults import Fault, NeedsToken
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.interface import STORAGE_ACCOUNT
 from batchtrain.emulator.reply import Call, Reply
-from batchtrain.emulator.world import World
+from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 
 Document = dict[str, Any]
 
@@ -239,13 +239,14 @@ def _list_accounts(world: World, account: Account, arm_request: Request, _: str,
 
 
 def _get_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    own = world.allocation == USER_SUBSCRIPTION
     most, group = world.quotas, arm_request.path.partition("/providers/")[0]
     storage = f"{group}/providers/Microsoft.Storage/storageAccounts/{STORAGE_ACCOUNT}"
     properties = {
         "accountEndpoint": account.host,
         "nodeManagementEndpoint": account.host,
         "provisioningState": "Succeeded",
-        "poolAllocationMode": "BatchService",
+        "poolAllocationMode": world.allocation,
         "publicNetworkAccess": "Enabled",
         "autoStorage": {
             "storageAccountId": storage,
@@ -257,7 +258,7 @@ def _get_account(world: World, account: Account, arm_request: Request, _: str, r
         "poolQuota": _limit(most.pools),
         "activeJobAndJobScheduleQuota": _limit(most.active_jobs),
         "dedicatedCoreQuotaPerVMFamilyEnforced": False,
-        "allowedAuthenticationModes": [tokens.SHARED_KEY, tokens.TOKEN],
+        "allowedAuthenticationModes": [tokens.TOKEN, *([] if own else [tokens.SHARED_KEY])],
     }
     kind = {"type": "Microsoft.Batch/batchAccounts", "location": "emulator", "identity": {"type": "None"}, "tags": {}}
     return Reply(200, {"id": arm_request.path, "name": account.name, **kind, "properties": properties})
@@ -326,7 +327,11 @@ def _going_on(arm_request: Request, pool_id: str) -> Reply:
 
 
 def _pool(entry: PoolEntry, arm_request: Request, revision: int) -> Reply:
-    return Reply(200, shown(entry, arm_request, revision), {"ETag": entry.record.etag})
+    return Reply(200, shown(entry, arm_request, revision), {"ETag": _etag(entry)})
+
+
+def _etag(entry: PoolEntry) -> str:
+    return f'W/"{entry.record.etag}"'
 
 
 def request(properties: Properties) -> Document:

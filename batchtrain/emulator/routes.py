@@ -25,7 +25,7 @@ from batchtrain.emulator import (
 )
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Call, Reply, Work
-from batchtrain.emulator.versions import CURRENT
+from batchtrain.emulator.versions import NEWEST
 from batchtrain.emulator.world import World
 
 Operation = Callable[[World, Call], Reply | Work]
@@ -43,7 +43,7 @@ class Route(NamedTuple):
     """The model of the answer, or of each entry of a list; empty if all service versions have the same."""
     query: tuple[str, ...] = ()
     """Parameters in addition to those of every operation."""
-    until: int = CURRENT
+    until: int = NEWEST
     """The last revision of the service with this operation."""
 
 
@@ -77,7 +77,7 @@ ROUTES = (
     Route("GET", "/nodecounts", "list_pool_node_counts", pools.list_node_counts,
           answer="BatchPoolNodeCounts", query=FILTERED),
     Route("GET", "/poolusagemetrics", "list_pool_usage_metrics", usage.list_usage,
-          answer="BatchPoolUsageMetrics", query=(*FILTERED, "starttime", "endtime")),
+          answer="BatchPoolUsageMetrics", query=(*FILTERED, "starttime", "endtime"), until=21),
     Route("GET", "/applications", "list_applications", applications.list_applications, query=PAGES),
     Route("GET", "/applications/{}", "get_application", applications.get_application),
     Route("POST", "/jobs", "create_job", jobs.create_job, body="BatchJobCreateOptions"),

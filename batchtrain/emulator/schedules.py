@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+from batchtrain.catalog import meaning
 from batchtrain.emulator import documents, endings, launching, quotas, recurrence, states, statistics, wire
 from batchtrain.emulator.checks import check_id
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import ScheduleEntry
-from batchtrain.emulator.query import Row, listing, number, selected
+from batchtrain.emulator.query import by_id, listing, selected
 from batchtrain.emulator.records import JobSchedule
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, World
 
 Document = dict[str, Any]
 
-LEAST = 60 * wire.SECOND
+LEAST = meaning.LEAST_SCHEDULE_SECONDS * wire.SECOND
 """The shortest recurrence, and the shortest start window."""
 
 
@@ -55,7 +56,7 @@ def active(world: World) -> int:
 
 
 def _specification(world: World, spec: Document) -> Document:
-    launching.check_name(spec)
+    check_meaning(meaning.display_name(spec))
     job = launching.specification(world, spec["jobSpecification"], by_schedule=True)
     return {**spec, "jobSpecification": job}
 
@@ -72,13 +73,7 @@ def _check_times(times: Document, now: int) -> None:
 
 
 def list_schedules(world: World, call: Call) -> Reply:
-    def rows(token: str) -> Iterator[Row]:
-        after = number(token)
-        for entry in sorted(world.schedules.values(), key=lambda entry: entry.record.seq):
-            if entry.record.seq > after:
-                yield Row(str(entry.record.seq), _document(entry, call))
-
-    return listing(call, "jobschedules", rows)
+    return listing(call, "jobschedules", by_id(world.schedules.values(), lambda entry: _document(entry, call)))
 
 
 def _document(entry: ScheduleEntry, call: Call) -> Document:
@@ -171,7 +166,8 @@ def delete_schedule(world: World, call: Call) -> Reply:
         if job.record.state != "deleting":
             endings.delete(world, job, call.now)
         world.save_job(job)
-    return _changed(world, call, entry)
+    _changed(world, call, entry)
+    return Reply(202)
 
 
 def _existing(world: World, call: Call) -> ScheduleEntry:
@@ -190,7 +186,7 @@ def _changeable(world: World, call: Call) -> ScheduleEntry:
 def _changed(world: World, call: Call, entry: ScheduleEntry, status: int = 202) -> Reply:
     world.stamp(entry.record, call.now)
     world.save_schedule(entry)
-    return accepted(entry.record, documents.schedule_url(call.base, entry.record), status)
+    return accepted(call, entry.record, status)
 
 
 # Time ----------------------------------------------------------------------------------------------------------------

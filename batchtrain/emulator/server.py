@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from batchtrain.emulator import logfile, mapped_images, own_sizes, trust, wire
+from batchtrain.emulator import logfile, mapped_images, own_catalog, trust, wire
 from batchtrain.emulator.interface import Machine
 from batchtrain.version import __version__
 
@@ -44,7 +44,17 @@ KEPT_FILE = "kept"
 """Exists while the user wants an emulator that a command started for itself to continue."""
 ENVIRONMENTS = "environments"
 """What `batchtrain images env` makes, also before the first start."""
-OURS = {LOG, STATUS_FILE, KEY_FILE, LOCK_FILE, DATABASE, mapped_images.FILE, own_sizes.FILE, ENVIRONMENTS}
+OURS = {
+    LOG,
+    STATUS_FILE,
+    KEY_FILE,
+    LOCK_FILE,
+    DATABASE,
+    mapped_images.FILE,
+    own_catalog.SIZES,
+    own_catalog.IMAGES,
+    ENVIRONMENTS,
+}
 """Each of these files shows that a directory is an emulator's."""
 LOG_TAIL = 20
 LOG_SECONDS = 60.0
@@ -83,6 +93,8 @@ class Settings(NamedTuple):
     """More host names of that certificate, such as NAME.REGION.batch.azure.com."""
     pace: str = "instant"
     """How long nodes take to boot and to leave, by the names of `pace.PACES`."""
+    allocation: str = "BatchService"
+    """BatchService or UserSubscription: whose subscription has the nodes."""
 
     @property
     def base(self) -> str:
@@ -366,11 +378,13 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         endpoint,
         seed,
         network(settings.data_dir),
-        lambda vm_size: own_sizes.size_of(data_dir, vm_size),
+        lambda vm_size: own_catalog.size_of(data_dir, vm_size),
+        lambda: own_catalog.images(data_dir),
         Quotas(**{name.replace("-", "_"): most for name, most in settings.quotas.items()}),
         lambda: packages.installed(data_dir),
         host_load.Gauge(data_dir),
         PACES[settings.pace],
+        settings.allocation,
     )
 
 

@@ -23,13 +23,13 @@ START_DIRECTORY = "startup"
 
 def node_spec(world: World, entry: PoolEntry, node: Node) -> NodeSpec:
     """A node for the machine to boot."""
-    size = world.size_of(entry.record.spec["vmSize"])
+    size = world.size_of(entry.record.node_size)
     return NodeSpec(
         entry.record.id,
         node.id,
         node.address,
         node.hostname,
-        entry.record.spec["vmSize"],
+        entry.record.node_size,
         size.gpus,
         simulated=entry.simulated,
         packages=applications.packages(world, _references(entry.record.spec)),
@@ -227,7 +227,7 @@ def gang_environment(world: World, task: Task, number: int) -> dict[str, str]:
     for instance in task.instances:
         entry = world.pool_of_node[instance.node]
         addresses.append(entry.nodes[instance.node].address)
-        cores.append(world.size_of(entry.record.spec["vmSize"]).cores or 1)
+        cores.append(world.size_of(entry.record.node_size).cores or 1)
     primary_last = [*addresses[1:], addresses[0]]
     pairs = [f"{address} {count}" for address, count in zip(addresses, cores, strict=True)]
     return {

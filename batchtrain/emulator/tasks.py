@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from batchtrain.catalog import meaning
 from batchtrain.emulator import applications, checks, documents, endings, lines, models, states, statistics, wire
 from batchtrain.emulator.faults import Fault, invalid_property
+from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
@@ -148,8 +150,8 @@ def checked(world: World, job_spec: Document, document: Document) -> Document:
     checks.scrub_registry(spec)
     spec.setdefault("userIdentity", IDENTITY)
     spec["constraints"] = constraints_of(job_spec, spec.get("constraints"))
-    if spec.setdefault("requiredSlots", 1) < 1:
-        raise invalid_property("requiredSlots", spec["requiredSlots"], "The value must be at least 1.")
+    spec.setdefault("requiredSlots", 1)
+    check_meaning(meaning.task(document, uses_dependencies=job_spec["usesTaskDependencies"]))
     if "multiInstanceSettings" in spec:
         _check_gang(spec)
     if "dependsOn" in spec:
@@ -210,17 +212,10 @@ def _check_exit_conditions(job_spec: Document, conditions: Document) -> None:
     """A job action is refused if the job does not act on task failures."""
     if job_spec["onTaskFailure"] == "performexitoptionsjobaction":
         return
-    for options in _all_options(conditions):
+    for options in meaning.exit_options(conditions):
         if "jobAction" in options:
             reason = "The job's onTaskFailure is noaction, so a job action cannot be given."
             raise invalid_property("exitConditions/jobAction", options["jobAction"], reason)
-
-
-def _all_options(conditions: Document) -> Iterator[Document]:
-    for name in ("default", "preProcessingError", "fileUploadError"):
-        yield conditions.get(name, {})
-    for mapping in (*conditions.get("exitCodes", []), *conditions.get("exitCodeRanges", [])):
-        yield mapping["exitOptions"]
 
 
 # Reading and changing ------------------------------------------------------------------------------------------------
@@ -277,7 +272,7 @@ def replace_task(world: World, call: Call) -> Reply:
         world.add_deadline(Deadline(at, task.seq, "task", entry.key, task.id.lower(), task.run))
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(task, documents.task_url(call.base, entry.record, task), 200)
+    return accepted(call, task, 200)
 
 
 def delete_task(world: World, call: Call) -> Reply:
@@ -298,7 +293,7 @@ def terminate_task(world: World, call: Call) -> Reply:
         endings.complete(world, entry, task, call.now, failure=endings.task_ended())
     world.stamp(task, call.now)
     world.save_task(task)
-    return accepted(task, documents.task_url(call.base, entry.record, task), 204)
+    return accepted(call, task, 204)
 
 
 def reactivate_task(world: World, call: Call) -> Reply:
@@ -316,7 +311,7 @@ def reactivate_task(world: World, call: Call) -> Reply:
     world.stamp(task, call.now)
     world.save_task(task)
     world.touch_job(entry.key)
-    return accepted(task, documents.task_url(call.base, entry.record, task), 204)
+    return accepted(call, task, 204)
 
 
 def list_subtasks(world: World, call: Call) -> Reply:
@@ -324,7 +319,7 @@ def list_subtasks(world: World, call: Call) -> Reply:
     value = documents.subtask_documents(entry, task, call.base)
     select = call.query.get("$select", "")
     document = {
-        "odata.metadata": f"{call.base}/$metadata#subtasks",
+        "odata.metadata": f"{call.base}/$metadata#subtaskinfo",
         "value": [selected(subtask, select) for subtask in value],
     }
     return Reply(200, document)

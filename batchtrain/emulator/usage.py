@@ -22,14 +22,14 @@ def keep(world: World, entry: PoolEntry, node: Node, now: int) -> None:
     """Record the usage of a node that leaves or is deallocated."""
     if node.state in ABSENT:
         return
-    spec = entry.record.spec
-    usage = world.usage.get((entry.record.id, spec["vmSize"])) or Usage(
+    vm_size = entry.record.node_size
+    usage = world.usage.get((entry.record.id, vm_size)) or Usage(
         id=entry.record.id,
         seq=world.new_seq(),
         state="kept",
         state_time=now,
         created=now,
-        vm_size=spec["vmSize"],
+        vm_size=vm_size,
         cores=quotas.cores_of(world, entry),
     )
     for begin, ticks in _spans(node.billed or node.created, now):
@@ -98,7 +98,7 @@ def _rows(world: World, start: int, end: int, now: int) -> Iterable[tuple[str, s
         for node in entry.nodes.values():
             if node.state not in ABSENT:
                 for begin, ticks in _spans(node.billed or node.created, now):
-                    _add(spans, (entry.record.id, entry.record.spec["vmSize"], begin), ticks, cores)
+                    _add(spans, (entry.record.id, entry.record.node_size, begin), ticks, cores)
     for (pool_id, vm_size, begin), (ticks, cores) in spans.items():
         if begin < end and begin + INTERVAL > start:
             token = f"{pool_id}/{begin:020d}/{vm_size}"
@@ -122,9 +122,17 @@ def _document(_token: str, pool_id: str, vm_size: str, begin: int, end: int, hou
 GIB = 2.0**30
 
 
-def statistics(world: World, entry: PoolEntry, base: str, now: int) -> Document:
+LAST_USAGE = 21
+"""The last revision in which the statistics of a pool have its usage."""
+
+
+def statistics(world: World, entry: PoolEntry, call: Call) -> Document:
     """The result of `$expand=stats` for a pool: its usage, and the current load of the machine that all nodes share."""
-    return _statistics(world, [entry], f"{documents.pool_url(base, entry.record)}/lifetimestats", now)
+    url = f"{documents.pool_url(call.base, entry.record)}/lifetimestats"
+    document = _statistics(world, [entry], url, call.now)
+    if call.revision > LAST_USAGE:
+        document.pop("usageStats")
+    return document
 
 
 def of_account(world: World, call: Call) -> Reply:

@@ -10,7 +10,7 @@ from batchtrain.emulator import documents, endpoints, nodes, wire
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.records import Document, Node
-from batchtrain.emulator.reply import Call, Reply, element
+from batchtrain.emulator.reply import Call, Reply, data_service_id, element
 from batchtrain.emulator.world import Deadline, World
 
 MOST_CHARACTERS = 20
@@ -37,9 +37,9 @@ def create_user(world: World, call: Call) -> Reply:
 
 def replace_user(world: World, call: Call) -> Reply:
     document = call.read("BatchNodeUserReplaceOptions")
-    entry, node = _open(world, call)
+    _, node = _open(world, call)
     _keep(world, node, _known(node, call), document, call.now)
-    return Reply(200, headers={"DataServiceId": documents.node_url(call.base, entry.record.id, node.id)})
+    return Reply(200, headers=data_service_id(call))
 
 
 def delete_user(world: World, call: Call) -> Reply:

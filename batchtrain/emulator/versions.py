@@ -21,10 +21,13 @@ REVISIONS: Mapping[str, int] = {
     "2024-02-01.19.0": 19,
     "2024-07-01.20.0": 20,
     "2025-06-01": 21,
+    "2026-10-01": 22,
 }
 """Service version -> revision: the middle number of its name, and the next one for the first version without such a
 number."""
-CURRENT = max(REVISIONS.values())
+NEWEST = max(REVISIONS.values())
+CURRENT = REVISIONS["2025-06-01"]
+"""The version of today's SDKs."""
 
 
 def name(revision: int) -> str:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from batchtrain.catalog import vm_images
+from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator import records, states, wire
 from batchtrain.emulator.autoscale_samples import Load, Numbers
 from batchtrain.emulator.faults import Fault
@@ -25,6 +27,10 @@ from batchtrain.emulator.task_table import Shelf
 
 FIRST_HOST = 4
 """Azure reserves the first addresses of a subnet; nodes start at .4."""
+
+
+BATCH_SERVICE, USER_SUBSCRIPTION = "BatchService", "UserSubscription"
+"""Whose subscription has the nodes of the account. In the user's own, the account accepts tokens only."""
 
 
 class Quotas(NamedTuple):
@@ -104,15 +110,19 @@ class World:
         seed: str = "",
         network: int = 1,
         find_size: Callable[[str], Size | None] = lambda vm_size: Size(),
+        images: Callable[[], tuple[Image, ...]] = lambda: vm_images.EVERY,
         quotas: Quotas | None = None,
         applications: Callable[[], tuple[Application, ...]] = tuple,
         load: Callable[[], Load] = Load,
         pace: Pace = PACES["instant"],
+        allocation: str = BATCH_SERVICE,
     ) -> None:
+        self.allocation = allocation
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
         self.account, self.endpoint, self.seed, self.network = account, endpoint, seed, network
         self.find_size = find_size
+        self.images = images
         self.shelf = Shelf()
         """The tasks in memory, and where the others are read."""
         self.pools: dict[str, PoolEntry] = {}

@@ -290,6 +290,9 @@ FILLED_IN: dict[str, dict[str, Any]] = {
 FILLED_IN["job"]["poolInfo"]["autoPoolSpecification"]["pool"] = FILLED_IN["pool"]
 FILLED_IN["schedule"]["jobSpecification"] = FILLED_IN["job"]
 
+FILLED_IN_ITEMS = {"dataDisks": {"caching": "none", "managedDisk": {"storageAccountType": "standard_lrs"}}}
+"""The same of each item of a list."""
+
 NEVER_GIVEN_BACK = frozenset({"password", "accountKey", "sasKey", "sshPrivateKey", "protectedSettings"})
 READ_ONLY = frozenset(
     {
@@ -302,12 +305,13 @@ READ_ONLY = frozenset(
 """Properties that the service adds to its answers."""
 UNORDERED = {"environmentSettings": "name", "commonEnvironmentSettings": "name", "metadata": "name",
              "uploadHeaders": "name", "userAccounts": "name", "extensions": "name", "dataDisks": "lun",
-             "inboundNATPools": "name"}  # fmt: skip
+             "inboundNATPools": "name", "vmSizes": "name"}  # fmt: skip
 """Lists whose items have names, and no order that counts."""
 CASELESS = frozenset(
     {
-        "access", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel", "jobAction",
-        "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete", "onTaskFailure",
+        "access", "allocationStrategy", "caching", "dependencyAction", "dynamicVNetAssignmentScope", "elevationLevel",
+        "jobAction", "jobDefaultOrder", "loginMode", "mode", "nodeFillType", "offer", "onAllTasksComplete",
+        "onTaskFailure",
         "placement", "policy", "poolId", "poolLifetimeOption", "protocol", "provision", "publisher", "resourceId",
         "scope", "securityType", "sku", "storageAccountType", "subnetId", "type", "uploadCondition",
         "virtualMachineImageId", "vmSize", "workingDirectory",
@@ -352,7 +356,7 @@ def _values(before: Any, after: Any, default: Any, path: str, key: str) -> Itera
 
 def _items(before: Any, after: Any, path: str, key: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        yield from _objects(before, after, {}, path)
+        yield from _objects(before, after, FILLED_IN_ITEMS.get(key, {}), path)
     elif not same(before, after, key):
         yield path, before, after
 

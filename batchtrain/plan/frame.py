@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
+from batchtrain.catalog.meaning import MIX
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import travel
 from batchtrain.config.ids import project_id
@@ -46,7 +47,9 @@ class Frame(NamedTuple):
 def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -> Frame:
     """The frame of a job; a pool of its own is known from the pool file alone."""
     pool = None if job.auto_pool is not None else facts.pool
-    vm_size = pool.vm_size if pool else recipe.pool.vm_size if recipe.pool else ""
+    vm_size = pool.vm_size if pool else MIX
+    if vm_size.upper() == MIX.upper():  # the sizes of a mix have the same hardware
+        vm_size = recipe.pool.vm_size if recipe.pool else ""
     return Frame(
         recipe,
         job,

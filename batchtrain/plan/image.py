@@ -6,7 +6,16 @@ from typing import NamedTuple
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config.image_names import server_of
-from batchtrain.config.types import CommunityGalleryImage, CustomImage, Image, Job, Pool, Recipe, SharedGalleryImage
+from batchtrain.config.types import (
+    CommunityGalleryImage,
+    CustomImage,
+    Image,
+    Job,
+    Pool,
+    Recipe,
+    SharedGalleryImage,
+    Zones,
+)
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import disks, inputs, wire
@@ -25,7 +34,11 @@ class Containers(NamedTuple):
 def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfiguration:
     """The virtual machines of a pool. Raises PlanError where the image or its node agent is not known."""
     image, vm = image_of(pool), pool.vm_configuration
+    one_thread = wire.VmSizeProperties(vcpus_per_core=1)
     return wire.VmConfiguration(
+        hardware_profile=None if vm.hyper_threading else wire.HardwareProfile(vm_size_properties=one_thread),
+        placement=wire.Placement(zone_placement_policy="Auto") if vm.zones else None,
+        resiliency_policy=_resiliency(vm.zones) if vm.zones else None,
         image_reference=_reference(image),
         node_agent_sku_id=node_agent(image, recipe.catalog),
         license_type=image.license_type,
@@ -44,6 +57,19 @@ def machine(recipe: Recipe, pool: Pool, containers: Containers) -> wire.VmConfig
         ),
         extensions=tuple(disks.extension(extension) for extension in vm.extensions),
         service_artifact_reference=wire.ServiceArtifact(id=vm.service_artifact) if vm.service_artifact else None,
+    )
+
+
+def _resiliency(zones: Zones) -> wire.ResiliencyPolicy | None:
+    """How the nodes are spread over zones. Returns None without limits."""
+    if zones == Zones():
+        return None
+    share = zones.max_percent_per_zone
+    policy = wire.InstancePercentPolicy(value=share, enabled=True) if share is not None else None
+    return wire.ResiliencyPolicy(
+        zone_allocation_policy=wire.ZoneAllocationPolicy(
+            max_zone_count=zones.max_count, max_instance_percent_per_zone_policy=policy
+        )
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.catalog.meaning import MIX, PRIORITIZED
 from batchtrain.config.scaling import scaling_of
 from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import PlanError
@@ -43,12 +44,23 @@ def plan(recipe: Recipe) -> Plan:
     """
     pool = _pool(recipe)
     parts = _specification(recipe, pool)
-    created = wire.created(wire.PoolCreate, pool.id, parts.body)
+    created = _mixed(pool, wire.created(wire.PoolCreate, pool.id, parts.body))
     body, identity_steps = _with_identities(pool, created) if pool.identities else (created, ())
     upload_steps = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
     logins = pool_users.logins(pool, windows=image.is_windows(pool, recipe.catalog))
     steps = (*upload_steps, Step("pool.add", pool.id, body), *identity_steps, *logins)
     return Plan(steps, parts.plan.warnings, parts.plan.implicit)
+
+
+def _mixed(pool: Pool, body: wire.PoolCreate) -> wire.PoolCreate:
+    """The request for a pool of several VM sizes, if the file has them."""
+    if pool.vm_sizes is None:
+        return body
+    is_ranked = pool.vm_sizes.allocation_strategy == PRIORITIZED
+    names = (pool.vm_size, *pool.vm_sizes.alternatives)
+    sizes = tuple(wire.MixedSize(name=name, rank=rank if is_ranked else None) for rank, name in enumerate(names))
+    profile = wire.SkuProfile(vm_sizes=sizes, allocation_strategy=pool.vm_sizes.allocation_strategy)
+    return msgspec.structs.replace(body, vm_size=MIX, vm_sku_profile=profile)
 
 
 def specification(recipe: Recipe) -> wire.PoolSpecification:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+import msgspec
+
 from batchtrain.config.types import Pool, Recipe, UserAccount
-from batchtrain.plan import wire
+from batchtrain.plan import wire, wire_times
 from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
 
 
 def user_accounts(recipe: Recipe, pool: Pool) -> tuple[wire.UserAccount, ...]:
@@ -57,6 +62,19 @@ def _rdp(pool: Pool) -> wire.NodeUserCreate | None:
         expiry_time=_ends(rdp.expiry_days),
         password=wire.later("user", f"{rdp.username}:password"),
     )
+
+
+def dated(plan: Plan, now: datetime) -> Plan:
+    """The plan for display: its logins with the time at which they would end if they were created now."""
+
+    def step_with_date(step: Step) -> Step:
+        body = step.body
+        if not isinstance(body, wire.NodeUserCreate) or not isinstance(body.expiry_time, wire.Template):
+            return step
+        expiry = body.expiry_time.filled(lambda placeholder: wire_times.after(placeholder.name, now))
+        return step._replace(body=msgspec.structs.replace(body, expiry_time=expiry))
+
+    return plan._replace(steps=tuple(map(step_with_date, plan.steps)))
 
 
 def _ends(days: int) -> wire.Text | None:

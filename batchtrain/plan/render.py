@@ -48,7 +48,7 @@ def as_document(plan: Shown) -> dict[str, Any]:
 
 def step_document(step: Step) -> dict[str, Any]:
     """One request with its wire document."""
-    return {"action": step.action, "method": step.method, "path": step.path, "body": step.document}
+    return {"action": step.action, "method": step.method, "path": step.url, "body": step.document}
 
 
 def as_text(plan: Shown) -> str:
@@ -86,7 +86,7 @@ def as_html(plan: Shown) -> str:
 def _requests(plan: Shown) -> Iterator[tuple[str, list[str]]]:
     """Requests to the same address, and the lines of their bodies."""
     tasks = _Tasks()
-    for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.path)):
+    for (method, path), same in groupby(plan.steps, lambda step: (step.method, step.url)):
         bodies = [step.document for step in same]
         if "tasks" in bodies[0]:
             for body in bodies:

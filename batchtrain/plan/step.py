@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from batchtrain.plan.task_stream import TaskStream
-from batchtrain.plan.wire import TaskCollection, Wire, document
+from batchtrain.plan.wire import API_VERSION, TaskCollection, Wire, api_version, document
 
 Action = Literal[
     "pool.add",
@@ -64,6 +64,12 @@ class Step(NamedTuple):
     def path(self) -> str:
         """The URL's path."""
         return self._request[1].format(self.subject)
+
+    @property
+    def url(self) -> str:
+        """The path, with the API version if it is not that of all requests."""
+        newer = self.action == "pool.add" and api_version(self.document) != API_VERSION
+        return f"{self.path}?api-version={api_version(self.document)}" if newer else self.path
 
     @property
     def _request(self) -> tuple[str, str]:

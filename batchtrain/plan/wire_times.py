@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from batchtrain.config import times
 from batchtrain.config.types import seconds_of
 from batchtrain.errors import PlanError
@@ -24,3 +26,8 @@ def moment(text: str, where: str) -> str:
     if time is None:
         raise PlanError(f"{where}: `{text}` is no moment; write it as 2027-01-31T08:00:00Z")
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def after(span: str, now: datetime) -> str:
+    """The time that many days (`P30D`) from now."""
+    return (now + timedelta(days=int(span[1:-1]))).strftime("%Y-%m-%dT%H:%M:%SZ")

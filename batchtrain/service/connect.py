@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from batchtrain.catalog.prices import region_of
 from batchtrain.config.types import Aad, Credentials, Secret
 from batchtrain.errors import UsageError
-from batchtrain.service import entra, retry
+from batchtrain.service import entra, recording, retry
 from batchtrain.service.entra import PUBLIC, SignIn
 from batchtrain.service.retry import FAR, NEAR, Patience, RetryPolicy
 
@@ -150,6 +151,8 @@ def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential
         "credential_scopes": [entra.scope_of(where.resource)],
         "transport": _transport(where),
     }
+    if directory := os.environ.get(recording.VARIABLE):
+        options["per_call_policies"] = [recording.Recorder(Path(directory))]
     if where.token is not None:
         options["authentication_policy"] = _LocalBearer(where.token, *options["credential_scopes"])
     return BatchClient(endpoint=where.endpoint, credential=any_credential, **options)

@@ -26,13 +26,14 @@ from azure.core.pipeline import PipelineResponse
 from azure.core.rest import HttpRequest, HttpResponse
 
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
+from batchtrain.plan.wire import API_VERSION
 from batchtrain.records import File
 from batchtrain.service import requests, retry
 from batchtrain.service.at_once import WORKERS, AtOnce, Piece
 from batchtrain.service.faults import code_of, faults
 from batchtrain.service.local_files import make_directory, read_at, write_at
 from batchtrain.service.partial_files import keep, partial, resumed
-from batchtrain.service.requests import API_VERSION, query, quoted
+from batchtrain.service.requests import query, quoted
 
 RANGE = 8 << 20
 """Bytes of one request; larger files need several."""

@@ -22,7 +22,7 @@ CODES: dict[str, type[ServiceError]] = {
     "AuthorizationFailure": NotAllowed, "AuthorizationFailed": NotAllowed,
     "PoolQuotaReached": QuotaReached, "ActiveJobAndScheduleQuotaReached": QuotaReached,
     "AccountCoreQuotaReached": QuotaReached, "AccountLowPriorityCoreQuotaReached": QuotaReached,
-    "AccountVMSeriesCoreQuotaReached": QuotaReached,
+    "AccountVMSeriesCoreQuotaReached": QuotaReached, "AccountSpotCoreQuotaReached": QuotaReached,
 }  # fmt: skip
 STATUSES: dict[int, type[ServiceError]] = {401: NotAllowed, 403: NotAllowed, 404: NotFound}
 

@@ -22,13 +22,14 @@ from msgspec.structs import replace
 from batchtrain.config.masking import masked_request
 from batchtrain.config.types import FETCH_VARIABLE, FetchSettings
 from batchtrain.errors import NotFound, ServiceError
+from batchtrain.plan import wire
 from batchtrain.plan.diff import Living
 from batchtrain.plan.types import PoolFacts
 from batchtrain.records import Counts, Endpoint, Image, Job, JobSchedule, Node, Pool, Task, TaskNode, node_hours
 from batchtrain.service import answers, clock_difference
 from batchtrain.service.answers import SubtaskAnswer, TaskAnswer
 from batchtrain.service.faults import faults
-from batchtrain.service.requests import API_VERSION, Page, answer, listed, query, quoted
+from batchtrain.service.requests import Page, answer, listed, query, quoted
 
 Value = TypeVar("Value")
 
@@ -123,7 +124,7 @@ def images(client: BatchClient) -> tuple[Image, ...]:
 def clock_skew(client: BatchClient) -> float | None:
     """Seconds that this machine's clock is ahead of the service's, to about a second; None if the service sends no
     date. A refusal has a date too, so this also works if the sign-in fails."""
-    request = HttpRequest("GET", "/pools", params={"api-version": API_VERSION, "maxresults": "1"})
+    request = HttpRequest("GET", "/pools", params={"api-version": wire.API_VERSION, "maxresults": "1"})
     dates: list[str] = []
 
     def note(response: PipelineResponse[Any, Any]) -> None:
@@ -325,12 +326,15 @@ def _skip_token(link: str) -> str:
 def living(client: BatchClient, resources: Iterable[tuple[str, tuple[str, ...], Any]]) -> Living:
     """The existing pools, jobs, job schedules and tasks of a plan (`plan.diff.wanted`), as the service's JSON."""
     names: dict[str, dict[str, None]] = {}
-    for kind, name, _ in resources:
+    versions: dict[str, str] = {}
+    for kind, name, body in resources:
         names.setdefault(kind, {})[name[0]] = None
+        if kind == "pool":
+            versions[name[0]] = wire.api_version(body)
     jobs = _each(names.get("job", ()), lambda name: job_document(client, name))
     tasks = {name: list(task_documents(client, name)) for name in names.get("task", ()) if name in jobs}
     return Living(
-        pools=_each(names.get("pool", ()), lambda name: pool_document(client, name)),
+        pools=_each(names.get("pool", ()), lambda name: pool_document(client, name, versions[name])),
         jobs=jobs,
         schedules=_each(names.get("schedule", ()), lambda name: document(client, "job schedule", "jobschedules", name)),
         tasks={(name, body["id"]): body for name, bodies in tasks.items() for body in bodies},
@@ -342,9 +346,10 @@ def document(client: BatchClient, kind: str, *path: str, select: str = "") -> di
     return answer(client, _url(*path, select=select), f"look at {kind} {'/'.join(path[1::2])}", dict[str, Any])
 
 
-def pool_document(client: BatchClient, pool_id: str) -> dict[str, Any]:
-    """A pool as the service's JSON. Raises NotFound."""
-    return document(client, "pool", "pools", pool_id)
+def pool_document(client: BatchClient, pool_id: str, version: str = wire.API_VERSION) -> dict[str, Any]:
+    """A pool as the service's JSON. version: an API version that has its properties. Raises NotFound."""
+    url = f"/pools/{quoted(pool_id)}{query({'api-version': version})}"
+    return answer(client, url, f"look at pool {pool_id}", dict[str, Any])
 
 
 def job_document(client: BatchClient, job_id: str) -> dict[str, Any]:

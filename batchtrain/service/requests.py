@@ -18,10 +18,10 @@ from azure.core.rest import HttpRequest, HttpResponse
 
 from batchtrain.errors import AlreadyExists, NotFound, ServiceError, Unreachable, UsageError
 from batchtrain.plan.diff import same
+from batchtrain.plan.wire import API_VERSION
 from batchtrain.service.faults import faults
 from batchtrain.service.retry import Attempts
 
-API_VERSION = "2025-06-01"
 CONTENT_TYPE = "application/json; odata=minimalmetadata"
 CLOCK_STEP = 2.0
 """The precision in seconds of the service's dates, which have whole seconds."""
@@ -68,10 +68,10 @@ def made(client: BatchClient, path: str, body: Body, attempts: Attempts) -> bool
     return has(document, body) and age is not None and age <= time.monotonic() - attempts.began + CLOCK_STEP
 
 
-def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts) -> HttpResponse:
+def posted(client: BatchClient, path: str, body: bytes, attempts: Attempts, version: str = API_VERSION) -> HttpResponse:
     """The answer to a JSON document that is ready to be sent. Raises the errors of the SDK."""
     headers = {"Content-Type": CONTENT_TYPE, "Accept": "application/json"}
-    request = HttpRequest("POST", path, params={"api-version": API_VERSION}, headers=headers, content=body)
+    request = HttpRequest("POST", path, params={"api-version": version}, headers=headers, content=body)
     return client.send_request(request, attempts=attempts)
 
 

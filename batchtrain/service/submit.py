@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import msgspec
 from azure.batch import BatchClient, models
 
 from batchtrain.config.travel import LargeSource
@@ -20,7 +21,7 @@ from batchtrain.service import read, retry
 from batchtrain.service.faults import faults
 from batchtrain.service.job_addition import ONCE, AddOptions, JobAddition
 from batchtrain.service.register import Kind, Register, Thing
-from batchtrain.service.requests import add, ask, has, in_state, quoted
+from batchtrain.service.requests import add, ask, has, in_state, posted, quoted
 
 Fill = Callable[[wire.Placeholder], str | Secret]
 """Gives the value of a placeholder."""
@@ -39,12 +40,20 @@ class _Creation(NamedTuple):
     send: Callable[[BatchClient, Any, retry.Attempts], object]
 
 
+def _create_pool(client: BatchClient, body: Mapping[str, Any], attempts: retry.Attempts) -> None:
+    """Create a pool. The SDK does not have the properties of the newer API version."""
+    if (version := wire.api_version(body)) == wire.API_VERSION:
+        client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts)
+    else:
+        posted(client, "/pools", msgspec.json.encode(body), attempts, version).raise_for_status()
+
+
 CREATIONS: Mapping[Action, _Creation] = {
     "pool.add": _Creation(
         "pool",
         events.PoolAdding,
         events.PoolAdded,
-        lambda client, body, attempts: client.create_pool(models.BatchPoolCreateOptions(body), attempts=attempts),
+        _create_pool,
     ),
     "schedule.add": _Creation(
         "job schedule",

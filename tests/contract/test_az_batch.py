@@ -221,7 +221,7 @@ def test_a_task_is_changed_stopped_and_started_again(az: Az, job: str) -> None:
     az("task", "reactivate", *where)
     az("task", "delete", *where, "--yes")
     refused = az("job", "prep-release-status", "list", "--job-id", job, code=1)
-    assert "(JobPreparationTaskNotSpecified)" in refused
+    assert "(JobPreparationTaskOrReleaseTaskNotSpecified)" in refused
 
 
 def test_a_node_has_users_and_files(az: Az, job: str, node: str) -> None:

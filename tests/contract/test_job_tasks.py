@@ -91,7 +91,7 @@ def test_without_a_preparation_task_there_is_no_such_list(client: BatchClient) -
     client.create_job(job())
     with pytest.raises(HttpResponseError) as refusal:
         status(client)
-    assert (refusal.value.status_code, code_of(refusal.value)) == (409, "JobPreparationTaskNotSpecified")
+    assert (refusal.value.status_code, code_of(refusal.value)) == (409, "JobPreparationTaskOrReleaseTaskNotSpecified")
 
 
 def test_a_job_manager_ends_its_job(client: BatchClient) -> None:

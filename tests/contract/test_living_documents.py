@@ -85,3 +85,29 @@ def test_what_another_plan_made_differs_where_the_plans_do(client: BatchClient) 
         ("p", ["taskSlotsPerNode"]),
         ("j", ["priority"]),
     ]
+
+
+NEWER: dict[str, Any] = {
+    "vm_configuration": {
+        "platform_image": IMAGE,
+        "data_disks": [{"lun": 0, "size_gb": 4}],
+        "hyper_threading": False,
+        "zones": {"max_count": 2, "max_percent_per_zone": 60},
+    },
+    "vm_sizes": {"alternatives": ["STANDARD_D4AS_V5"], "allocation_strategy": "prioritized"},
+}
+
+
+def test_a_pool_of_the_newer_api_version_is_made_and_is_as_planned(client: BatchClient) -> None:
+    plan = plan_recipe(recipe(**NEWER))
+    carried_out(client, plan)
+    assert {(item.id, item.differences) for item in compared(client, plan)} >= {("p", ())}
+    assert "vmSkuProfile" not in read.pool_document(client, "p"), "2025-06-01 has no such property"
+
+
+def test_one_size_more_differs(client: BatchClient) -> None:
+    carried_out(client, plan_recipe(recipe(**NEWER)))
+    more = {**NEWER, "vm_sizes": {"alternatives": ["STANDARD_D4AS_V5", "STANDARD_D4DS_V5"],
+                                  "allocation_strategy": "prioritized"}}  # fmt: skip
+    (pool, *_) = compared(client, plan_recipe(recipe(**more)))
+    assert [item.path for item in pool.differences] == ["vmSkuProfile.vmSizes[STANDARD_D4DS_V5]"]

@@ -353,7 +353,7 @@ def test_health_needs_no_signature(emulator: Emulator) -> None:
         ("GET", "/nothing", b"", 404, "ResourceNotFound"),
         ("PUT", "/pools", b"{}", 405, "UnsupportedHttpVerb"),
         ("GET", "/pools?maxresults=0", b"", 400, "InvalidQueryParameterValue"),
-        ("GET", "/pools?$skiptoken=x", b"", 400, "InvalidQueryParameterValue"),
+        ("GET", "/supportedimages?$skiptoken=x", b"", 400, "InvalidQueryParameterValue"),
     ],
 )
 def test_bad_requests_get_the_service_s_error_body(

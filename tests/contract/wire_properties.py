@@ -58,6 +58,9 @@ TEXTS: Mapping[str, str] = {
     "subnetId": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s",
     "keyUrl": "https://vault.vault.azure.net/keys/key/version",
     "autoPoolIdPrefix": "auto",
+    "publisher": "microsoft-dsvm",
+    "offer": "ubuntu-hpc",
+    "sku": "2204",
     "nodeAgentSKUId": "batch.node.ubuntu 22.04",
     "username": "ann",
     "resourceId": "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i",
@@ -80,8 +83,13 @@ CHOICES: Mapping[tuple[str, str], str] = {
     ("BatchJobCreateOptions", "onTaskFailure"): "performexitoptionsjobaction",
 }
 """Values of enums where the first cannot stand alone, or is the default."""
+ON_WINDOWS: Body = {
+    "imageReference": {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"},
+    "nodeAgentSKUId": "batch.node.windows amd64",
+}
 NO_FILE: Body = {"httpUrl": None, "filePath": None}
 BESIDE: Mapping[tuple[str, str], Body] = {
+    ("VirtualMachineConfiguration", "windowsConfiguration"): ON_WINDOWS,
     ("BatchPoolCreateOptions", "autoScaleFormula"): {"enableAutoScale": True},
     ("BatchPoolCreateOptions", "enableAutoScale"): {"autoScaleFormula": "$TargetDedicatedNodes = 0;"},
     ("BatchPoolCreateOptions", "autoScaleEvaluationInterval"): {
@@ -141,6 +149,13 @@ LEAST: Mapping[str, Body] = {
 """The least that an object needs where the models do not say so."""
 FURTHER_UP: Mapping[str, Body] = {
     "startTask/userIdentity/username": {"userAccounts": [{"name": "ann", "password": "p"}]},
+    "userAccounts/windowsUserConfiguration": {"virtualMachineConfiguration": ON_WINDOWS},
+    "upgradePolicy/rollingUpgradePolicy/enableCrossZoneUpgrade": {
+        "virtualMachineConfiguration": {
+            **POOL["virtualMachineConfiguration"],  # type: ignore[dict-item]
+            "nodePlacementConfiguration": {"policy": "zonal"},
+        }
+    },
     "jobReleaseTask": {"jobPreparationTask": {"commandLine": "exit 0"}},
 }
 """What goes with the properties below a path, beside its first step."""
@@ -222,7 +237,7 @@ def _add(document: Body, more: Body) -> None:
         if item is None:
             document.pop(name, None)
         else:
-            document.setdefault(name, item)
+            document[name] = item
 
 
 def _add_above(model: type[Model], document: Any, path: tuple[str, ...], first: str, more: Body) -> None:

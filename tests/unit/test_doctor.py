@@ -271,8 +271,9 @@ def test_spot_nodes_have_a_quota_of_their_own() -> None:
 
 
 def test_nodes_in_the_person_s_own_subscription_are_not_counted_here() -> None:
-    found = check("quota", facts(region=region(poolAllocationMode="UserSubscription")))
-    assert (found.result, "az vm list-usage" in found.found) == ("not checked", True)
+    for name in ("quota", "spot quota"):
+        found = check(name, facts(region=region(poolAllocationMode="UserSubscription")))
+        assert (found.result, "az vm list-usage" in found.found) == ("not checked", True)
 
 
 def test_what_resource_manager_does_not_tell_is_not_checked_and_says_why() -> None:

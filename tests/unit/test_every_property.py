@@ -159,6 +159,7 @@ CONTEXT: dict[str, dict[str, Any]] = {
     f"{VM}.shared_gallery_image": {**ENTRA, **other_image("shared_gallery_image")},
     f"{VM}.community_gallery_image": {**ENTRA, **other_image("community_gallery_image")},
     f"{VM}.disk_encryption.customer_managed_key": IDENTITIES,
+    f"{POOL}.vm_sizes": {f"{POOL}.vm_sizes.alternatives": ["STANDARD_D4AS_V5"]},
     f"{POOL}.autoscale": {f"{POOL}.autoscale.formula": "$TargetDedicatedNodes = 1;"},
     f"{POOL}.autoscale.scenario": {
         f"{POOL}.autoscale.formula": None,
@@ -677,6 +678,9 @@ ROWS: dict[str, Row] = {
     f"{VM}.platform_image.publisher": Row("somebody", beside={".node_agent": "batch.node.ubuntu 24.04"}),
     f"{VM}.platform_image.offer": Row("something", beside={".node_agent": "batch.node.ubuntu 24.04"}),
     f"{VM}.platform_image.sku": Row("7.10", beside={".node_agent": "batch.node.ubuntu 24.04"}),
+    f"{VM}.windows_automatic_updates": Row(beside=WINDOWS),
+    f"{VM}.hyper_threading": Row(shown=1),
+    f"{POOL}.vm_sizes.alternatives": Row(["STANDARD_D4ADS_V5"], shown="STANDARD_D4ADS_V5"),
     f"{VM}.platform_image.node_agent": Row("batch.node.ubuntu 22.04", beside={".sku": "some-2204"}),
     f"{VM}.custom_image.arm_image_id": Row(IMAGE_ID.replace("1.0.0", "2.0.0")),
     f"{VM}.custom_image.native": Row(shown="dockerCompatible"),
@@ -718,6 +722,8 @@ ROWS: dict[str, Row] = {
     f"{POOL}.virtual_network.subnet.address_prefix": Row("10.0.0.0/24", beside=BY_NAME),
     f"{POOL}.network.ip_families": Row(["IPv4", "IPv6"]),
     f"{POOL}.network.inbound_nat_pools.frontend_port_range": Row([41000, 41200], shown=41000),
+    f"{POOL}.network.inbound_nat_pools.rules.source_address_prefix": Row("192.0.2.0/24"),
+    f"{POOL}.network.inbound_nat_pools.rules.source_port_ranges": Row(["80", "90-99"]),
     f"{POOL}.upgrade_policy.rolling.enable_cross_zone_upgrade": Row(beside={f"{VM}.node_placement": "zonal"}),
     f"{POOL}.container_runtimes.install": Row(["singularity"], shown="apptainer"),
     # the job

@@ -562,6 +562,18 @@ def _auto_pool(subject: Subject) -> Found:
             yield (*path, "auto_pool"), "the pool is created from the pool file, but there is no pool.yaml"
         if job.auto_pool.pool_lifetime == "job_schedule" and job.recurrence is None:
             yield (*path, "auto_pool", "pool_lifetime"), "the job has no `recurrence`, so there is no schedule: `job`"
+        for name in _not_in_auto_pools(subject):
+            yield (*path, "auto_pool"), f"the pool has `{name}`, which Azure takes only of a pool that you create"
+
+
+def _not_in_auto_pools(subject: Subject) -> Iterator[str]:
+    """Properties of API 2026-10-01. For `zones` this is not documented."""
+    if subject.pool is not None and subject.pool.vm_sizes is not None:
+        yield "vm_sizes"
+    if not subject.vm.hyper_threading:
+        yield "vm_configuration.hyper_threading"
+    if subject.vm.zones is not None:
+        yield "vm_configuration.zones"
 
 
 # --- ends -----------------------------------------------------------------------------------------------------------

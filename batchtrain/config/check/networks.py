@@ -7,22 +7,29 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from batchtrain.catalog.meaning import (
+    AGENT_PORTS,
+    FEWEST_PORTS,
+    FRONTEND_RESERVED,
+    LAST_PORT,
+    LONGEST_NAT_NAME,
+    MOST_RULES,
+    NAT_NAME,
+    is_source_address,
+    source_ports_fault,
+)
 from batchtrain.config.check.subject import POOL, VM, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import VirtualNetwork
+from batchtrain.config.types import NetworkRule, VirtualNetwork
 
 NETWORK: Path = (*POOL, "network")
 NAT: Path = (*NETWORK, "inbound_nat_pools")
 ACCESS: Path = (*POOL, "remote_access_control")
 VNET: Path = (*POOL, "virtual_network")
 
-LONGEST_NAME, MOST_RULES, FEWEST_PORTS, LAST_PORT = 77, 25, 40, 65534
-RESERVED_PORTS = (29876, 29877)
-RESERVED_FRONTEND = (50000, 55000)
 LOGIN_PORTS = 1000
 NODES_AN_ADDRESS = 100
-NAT_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 
 
 class Ports(NamedTuple):
@@ -41,9 +48,9 @@ def _nat_names(subject: Subject) -> Found:
     names: set[str] = set()
     for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
         path = (*NAT, number, "name")
-        if len(nat.name) > LONGEST_NAME:
-            yield path, f"the name has {len(nat.name)} characters, at most {LONGEST_NAME} are allowed"
-        elif not re.fullmatch(NAT_NAME, nat.name):
+        if len(nat.name) > LONGEST_NAT_NAME:
+            yield path, f"the name has {len(nat.name)} characters, at most {LONGEST_NAT_NAME} are allowed"
+        elif not NAT_NAME.fullmatch(nat.name):
             message = f"`{nat.name}`: letters, digits, `_`, `.` and `-`, a letter or digit first and no `.` or `-` last"
             yield path, message
         if nat.name.lower() in names:
@@ -55,7 +62,7 @@ def _nat_backend(subject: Subject) -> Found:
     ports: set[int] = set()
     for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
         path = (*NAT, number, "backend_port")
-        if nat.backend_port in RESERVED_PORTS:
+        if nat.backend_port in AGENT_PORTS:
             yield path, f"port {nat.backend_port} of the nodes is reserved for Batch; use another"
         if nat.backend_port in ports:
             yield path, f"another endpoint maps port {nat.backend_port} of the nodes; remove one of them"
@@ -70,8 +77,8 @@ def _nat_frontend(subject: Subject) -> Found:
         elif last - first + 1 < FEWEST_PORTS:
             message = f"{first} to {last} are {last - first + 1} ports, the service needs {FEWEST_PORTS} or more"
             yield ports.path, message
-        elif first <= RESERVED_FRONTEND[1] and last >= RESERVED_FRONTEND[0]:
-            low, high = RESERVED_FRONTEND
+        elif first <= FRONTEND_RESERVED[-1] and last >= FRONTEND_RESERVED[0]:
+            low, high = FRONTEND_RESERVED[0], FRONTEND_RESERVED[-1]
             yield (
                 ports.path,
                 f"{first} to {last} overlaps {low} to {high}, which is reserved for Batch; use ports below or above",
@@ -108,13 +115,12 @@ def _nat_rules(subject: Subject) -> Found:
         return
     priorities: set[int] = set()
     count = 0
-    for number, nat in enumerate(pool.network.inbound_nat_pools):
-        for index, rule in enumerate(nat.rules):
-            path = (*NAT, number, "rules", index, "priority")
-            if rule.priority in priorities:
-                yield path, f"another rule of this pool has the priority {rule.priority}; give each its own"
-            priorities.add(rule.priority)
-            count += 1
+    for path, rule in _rules(subject):
+        if rule.priority in priorities:
+            message = f"another rule of this pool has the priority {rule.priority}; give each its own"
+            yield (*path, "priority"), message
+        priorities.add(rule.priority)
+        count += 1
     logins = pool.remote_access_control
     login_rules = len(logins.allow) + len(logins.deny) if logins else 0
     if count + login_rules > MOST_RULES:
@@ -123,29 +129,41 @@ def _nat_rules(subject: Subject) -> Found:
 
 
 def _addresses(subject: Subject) -> Found:
-    logins = subject.pool.remote_access_control if subject.pool else None
-    if logins is None or not (logins.allow or logins.deny):
-        return
-    import ipaddress  # only where there are addresses
+    for path, address in _sources(subject):
+        if not is_source_address(address):
+            yield path, f"`{address}` is not an address; write one such as 203.0.113.0/24, or `*`"
 
+
+def _sources(subject: Subject) -> Iterator[tuple[Path, str]]:
+    """The source addresses of all rules."""
     for name in ("allow", "deny"):
-        for number, address in enumerate(getattr(logins, name)):
-            try:
-                fine = (
-                    re.fullmatch(r"\*|[A-Za-z][A-Za-z.]*", address)
-                    or ipaddress.ip_network(address, strict=False) is not None
-                )
-            except ValueError:
-                fine = False
-            if not fine:
-                message = f"`{address}` is not an address; write one such as 203.0.113.0/24, or `*`"
-                yield (*ACCESS, name, number), message
+        for number, address in enumerate(getattr(subject.pool and subject.pool.remote_access_control, name, ())):
+            yield (*ACCESS, name, number), address
+    for path, rule in _rules(subject):
+        yield (*path, "source_address_prefix"), rule.source_address_prefix
+
+
+def _rules(subject: Subject) -> Iterator[tuple[Path, NetworkRule]]:
+    for number, nat in enumerate(subject.pool.network.inbound_nat_pools if subject.pool else ()):
+        for index, rule in enumerate(nat.rules):
+            yield (*NAT, number, "rules", index), rule
+
+
+def _source_ports(subject: Subject) -> Found:
+    for path, rule in _rules(subject):
+        if fault := source_ports_fault(rule.source_port_ranges):
+            yield (*path, "source_port_ranges"), f"{fault[0].lower()}{fault[1:].rstrip('.')}"
 
 
 def _unreachable(subject: Subject) -> Found:
-    pool = subject.pool
-    if pool and pool.network.public_ip == "nopublicipaddresses" and pool.network.inbound_nat_pools:
-        yield NAT, "the nodes have no public addresses (`public_ip: nopublicipaddresses`), so no port is mapped to them"
+    network = subject.pool.network if subject.pool else None
+    if network is None or network.public_ip != "nopublicipaddresses":
+        return
+    without = "the nodes have no public addresses (`public_ip: nopublicipaddresses`)"
+    if network.inbound_nat_pools:
+        yield NAT, f"{without}, so no port is mapped to them"
+    if network.ip_tags:
+        yield (*NETWORK, "ip_tags"), f"{without} that could have tags"
 
 
 # --- public addresses -----------------------------------------------------------------------------------------------
@@ -375,9 +393,11 @@ RULES = (
          _nat_overlap),
     Rule("nat-rules", ERROR, READS, f"A pool has at most {MOST_RULES} network rules, each with its own priority.",
          "azure-batch 15.1, NetworkSecurityGroupRule", _nat_rules),
-    Rule("login-addresses", ERROR, READS, "The source of a login rule is an address, a range or a service tag.",
+    Rule("login-addresses", ERROR, READS, "The source of a rule is an address, a range or a service tag.",
          "azure-batch 15.1, NetworkSecurityGroupRule.sourceAddressPrefix", _addresses),
-    Rule("nat-unreachable", WARNING, READS, "Nodes with endpoints have public addresses.",
+    Rule("nat-source-ports", ERROR, READS, "The source ports of a rule are ports that do not overlap.",
+         "azure-batch 15.1, NetworkSecurityGroupRule.sourcePortRanges", _source_ports),
+    Rule("nat-unreachable", ERROR, READS, "Nodes with endpoints have public addresses.",
          "Azure Batch: simplified-node-communication-pool-no-public-ip", _unreachable),
     Rule("public-ips", ERROR, READS, "`public_ips` need user-managed provisioning.", f"{_ADDRESSES}.provision",
          _public_ips),

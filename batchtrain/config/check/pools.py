@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchtrain.catalog.meaning import INTER_NODE_LIMIT
 from batchtrain.config import scaling
 from batchtrain.config.check.spans import HOUR, MINUTE, length
 from batchtrain.config.check.subject import POOL, VM, Subject
@@ -9,7 +10,6 @@ from batchtrain.config.check.table import CREDENTIALS, ERROR, INFO, JOBS, WARNIN
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.types import Scenario
 
-INTER_NODE_LIMIT = 100
 SLOTS_A_CORE = 4
 USER_NAME_LIMIT = 20
 CUSTOM_IMAGE_LIMITS = (2000, 1000)
@@ -137,6 +137,9 @@ def _scenario(subject: Subject) -> Scenario | None:
 
 def _upgrade(subject: Subject) -> Found:
     policy = subject.pool.upgrade_policy if subject.pool else None
+    if policy and policy.automatic_os and policy.automatic_os.enabled and subject.vm.windows_automatic_updates:
+        message = "the nodes also install Windows updates; set `vm_configuration.windows_automatic_updates: false`"
+        yield (*POOL, "upgrade_policy", "automatic_os", "enabled"), message
     rolling = policy.rolling if policy else None
     if subject.pool is None or rolling is None:
         return

@@ -46,6 +46,15 @@ def _unknown(subject: Subject) -> Found:
     yield IMAGE, f"the image {reference} is not in the catalogue, so its node agent must be named (`node_agent`){hint}"
 
 
+def _new_image(subject: Subject) -> Found:
+    choice = subject.vm.platform_image
+    if choice is not None and choice.node_agent and subject.image is None:
+        reference = f"{choice.publisher}:{choice.offer}:{choice.sku}"
+        near = subject.catalog.nearest_images(reference)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield IMAGE, f"the image {reference} is not in the catalogue, so nothing checks whether it fits{hint}"
+
+
 def _retired(subject: Subject) -> Found:
     image = subject.image
     if image is None or image.retired is None:
@@ -157,6 +166,45 @@ def _size_refused(subject: Subject) -> Found:
     if size is not None and (size.family in REFUSED_FAMILIES or size.name in REFUSED_SIZES):
         what = size.name if size.name in REFUSED_SIZES else f"the {size.family} series"
         yield (*POOL, "vm_size"), f"Batch does not support {what}; use a size of a v3 or later series"
+
+
+def _alternatives(subject: Subject) -> list[tuple[tuple[str | int, ...], str]]:
+    sizes = subject.pool.vm_sizes if subject.pool else None
+    path = (*POOL, "vm_sizes", "alternatives")
+    return [((*path, number), name) for number, name in enumerate(sizes.alternatives)] if sizes else []
+
+
+def _sizes(subject: Subject) -> Found:
+    alternatives = _alternatives(subject)
+    if subject.pool and subject.pool.vm_sizes and not alternatives:
+        yield (*POOL, "vm_sizes", "alternatives"), "no size is named; remove `vm_sizes`"
+    names = {sizes.key(_size_of(subject))}
+    for path, name in alternatives:
+        other = subject.catalog.size(name)
+        if sizes.key(name) in names:
+            yield path, f"`{name}` is a size of the pool already"
+        elif subject.size is not None and other is not None and (different := _difference(subject.size, other)):
+            yield path, f"{other.name} has {different}, so its nodes are not like those of {subject.size.name}"
+        names.add(sizes.key(name))
+
+
+def _difference(size: VmSize, other: VmSize) -> str:
+    """What of its nodes is not like those of another size; empty if they are alike."""
+    words = {
+        "cores": f"{other.cores} vCPUs instead of {size.cores}",
+        "architecture": f"{other.architecture} processors",
+        "gpus": f"{other.gpus} GPUs instead of {size.gpus}",
+        "gpu_model": f"GPUs of another model, {other.gpu_model}",
+        "rdma": "another InfiniBand" if other.rdma else "no InfiniBand",
+    }
+    return next((text for name, text in words.items() if getattr(size, name) != getattr(other, name)), "")
+
+
+def _new_sizes(subject: Subject) -> Found:
+    for path, name in _alternatives(subject):
+        if subject.catalog.size(name) is None:
+            near = subject.catalog.nearest_sizes(name)
+            yield path, f"the VM size `{name}` is not in the catalogue" + (f"; did you mean {near[0]}?" if near else "")
 
 
 # --- image and size -------------------------------------------------------------------------------------------------
@@ -302,8 +350,18 @@ def _containers_native(subject: Subject) -> Found:
 
 
 def _without_engine(subject: Subject) -> Found:
-    image = subject.image
-    if image is not None and subject.containers and DOCKER not in image.capabilities:
+    if subject.image is not None and subject.image.retired is None:
+        yield from _lacking_engine(subject)
+
+
+def _without_engine_old(subject: Subject) -> Found:
+    """The image has to be replaced in any case."""
+    if subject.image is not None and subject.image.retired is not None:
+        yield from _lacking_engine(subject)
+
+
+def _lacking_engine(subject: Subject) -> Found:
+    if subject.image is not None and subject.containers and DOCKER not in subject.image.capabilities:
         yield (
             IMAGE,
             f"the pool has container images, but the image of the nodes has no container engine; {_other(subject)}",
@@ -406,12 +464,18 @@ def _encryption(subject: Subject) -> Found:
 
 def _zonal(subject: Subject) -> Found:
     pool, size = subject.pool, subject.size
-    zonal = subject.vm.node_placement == "zonal"
-    if zonal and pool and pool.inter_node_communication_enabled and size and size.rdma:
-        yield (
-            (*VM, "node_placement"),
-            f"InfiniBand does not connect zones: a pool of {size.name} with inter-node communication is `regional`",
-        )
+    places = {"node_placement": subject.vm.node_placement == "zonal", "zones": subject.vm.zones is not None}
+    for name in (name for name, zonal in places.items() if zonal):
+        if pool and pool.inter_node_communication_enabled and size and size.rdma:
+            yield (
+                (*VM, name),
+                f"InfiniBand does not connect zones: a pool of {size.name} with inter-node communication is `regional`",
+            )
+
+
+def _zone_choice(subject: Subject) -> Found:
+    if subject.vm.zones is not None and subject.vm.node_placement is not None:
+        yield (*VM, "zones"), "`node_placement` decides about zones as well; remove one of them"
 
 
 def _extensions(subject: Subject) -> Found:
@@ -443,6 +507,7 @@ RULES = (
          _one_image),
     Rule("image-unknown", ERROR, READS, "A marketplace image is known, or names its node agent.", _REFERENCE,
          _unknown),
+    Rule("image-new", WARNING, READS, "A marketplace image is in the catalogue.", _REFERENCE, _new_image),
     Rule("image-retired", WARNING, READS, "The image of the nodes is still supported by Batch.", _RETIRED, _retired),
     Rule("node-agent", ERROR, READS, "The node agent is that of the image.",
          f"{_REFERENCE}.nodeAgentSKUId; GET /supportedimages", _node_agent),
@@ -471,14 +536,16 @@ RULES = (
          "Azure Batch: batch-pool-compute-intensive-sizes", _rdma_unused),
     Rule("containers-native", WARNING, ALL, "Container tasks run on a native container pool.", f"{_CONTAINERS}; ADR 5",
          _containers_native),
-    Rule("image-without-docker", WARNING, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
+    Rule("image-without-docker", ERROR, ALL, "The image of a container pool has a container engine.", _CONTAINERS,
          _without_engine),
+    Rule("image-without-docker-old", WARNING, ALL, "So has the image in place of a retired one.", _CONTAINERS,
+         _without_engine_old),
     Rule("container-type", WARNING, READS, "The container technology supports the options of the tasks.",
          "azure-batch 15.1, ContainerType", _container_type),
     Rule("license-type", WARNING, READS, "An on-premises licence is set only for Windows images.",
          f"{_REFERENCE}.licenseType",
          _license),
-    Rule("windows-updates", WARNING, READS, "Windows settings are for Windows nodes.",
+    Rule("windows-updates", ERROR, READS, "Windows settings are for Windows nodes.",
          f"{_REFERENCE}.windowsConfiguration", _windows_updates),
     Rule("disk-lun", ERROR, READS, "Each data disk has a unit number of its own.", "azure-batch 15.1, DataDisk.lun",
          _luns),
@@ -497,6 +564,11 @@ RULES = (
          "azure-batch, DiskEncryptionConfiguration.targets", _encryption),
     Rule("zonal-infiniband", ERROR, READS, "Nodes that use InfiniBand are in one zone.",
          "Azure Batch: create-pool-availability-zones", _zonal),
+    Rule("zones-twice", ERROR, READS, "One property decides about the zones of the nodes.",
+         "Azure Batch REST 2026-10-01, BatchNodePlacementConfiguration", _zone_choice),
+    Rule("vm-sizes", ERROR, READS, "The sizes of a pool are different, and their nodes are alike.",
+         "Azure Batch REST 2026-10-01, VirtualMachineSkuProfile.vmSizes", _sizes),
+    Rule("vm-sizes-new", WARNING, READS, "Every size of a pool is in the catalogue.", _SIZES, _new_sizes),
     Rule("extension-names", ERROR, READS, "Extensions have unique names and depend on existing extensions.",
          "azure-batch 15.1, VMExtension", _extensions),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from batchtrain.catalog import meaning
 from batchtrain.frameworks.base import Block as Block
 from batchtrain.frameworks.base import Text as Text
 from batchtrain.frameworks.base import says as says
@@ -25,11 +26,12 @@ Id = Annotated[str, Meta(pattern=ID)]
 TaskId = Annotated[str, Meta(pattern=TASK_ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
 Retries = Annotated[int, Meta(ge=-1)]
-DisplayName = Annotated[str, Meta(max_length=1024)]
-Slots = Annotated[int, Meta(ge=1, le=256)]
+DisplayName = Annotated[str, Meta(max_length=meaning.LONGEST_DISPLAY_NAME)]
+Slots = Annotated[int, Meta(ge=1, le=meaning.MOST_SLOTS)]
 CheckpointKey = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
 Size = Annotated[str, Meta(pattern=r"^[0-9]{1,12}[kmgtKMGT]?$(?!\n)")]
 Percentage = Annotated[float, Meta(ge=0, le=100)]
+Share = Annotated[int, Meta(ge=meaning.SHARES[0], le=meaning.SHARES[-1])]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Path = tuple[str | int, ...]
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from batchtrain.catalog.meaning import LUNS, MOST_MIXED, MOST_SLOTS, PRIORITIES, ZONE_SHARES
 from batchtrain.config.types.base import (
     IGNORED,
     MOST_NODES,
@@ -16,6 +17,7 @@ from batchtrain.config.types.base import (
     Port,
     ResourceFile,
     Retries,
+    Share,
     Span,
     Text,
     says,
@@ -109,7 +111,8 @@ class OsDisk(Block, frozen=True, kw_only=True):
 
 
 class DataDisk(Block, frozen=True, kw_only=True):
-    lun: Annotated[int, says("Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=0, le=63)]
+    lun: Annotated[int, says(
+        "Logical unit number, unique for each disk.", f"{VM}.dataDisks.lun", ge=LUNS[0], le=LUNS[-1])]
     size_gb: Annotated[int, says("Size in GB.", f"{VM}.dataDisks.diskSizeGB", ge=1, le=32767)]
     caching: Annotated[Caching | None, says("Host caching.", f"{VM}.dataDisks.caching")] = None
     storage_account_type: Annotated[StorageType | None, says(
@@ -175,6 +178,14 @@ class Extension(Block, frozen=True, kw_only=True):
         "Extensions that are installed before this one.", f"{VM}.extensions.provisionAfterExtensions")] = ()
 
 
+class Zones(Block, frozen=True, kw_only=True):
+    max_count: Annotated[Annotated[int, Meta(ge=1)] | None, says(
+        "Maximum number of zones.", f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxZoneCount")] = None
+    max_percent_per_zone: Annotated[Annotated[int, Meta(ge=ZONE_SHARES[0], le=ZONE_SHARES[-1])] | None, says(
+        "Maximum percentage of the nodes in one zone.",
+        f"{VM}.resiliencyPolicy.zoneAllocationPolicy.maxInstancePercentPerZonePolicy.value")] = None
+
+
 class VmConfiguration(Block, frozen=True, kw_only=True):
     platform_image: Annotated[PlatformImage | None, says("A marketplace image. Give exactly one kind of image.")] = None
     custom_image: Annotated[CustomImage | None, says("Your own image. Give exactly one kind of image.")] = None
@@ -197,6 +208,12 @@ class VmConfiguration(Block, frozen=True, kw_only=True):
         "Resource id of the service artifact that fixes image versions.", f"{VM}.serviceArtifactReference.id")] = None
     windows_automatic_updates: Annotated[bool | None, says(
         "Install Windows updates automatically.", f"{VM}.windowsConfiguration.enableAutomaticUpdates")] = None
+    hyper_threading: Annotated[bool, says(
+        "Whether a core of a node shows two vCPUs. `false` needs API 2026-10-01.",
+        f"{VM}.hardwareProfile.vmSizeProperties.vCPUsPerCore")] = True
+    zones: Annotated[Zones | None, says(
+        "Azure chooses the availability zones of the nodes. Needs API 2026-10-01.",
+        f"{VM}.placement.zonePlacementPolicy")] = None
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -337,7 +354,8 @@ class VirtualNetwork(Block, frozen=True, kw_only=True):
 
 class NetworkRule(Block, frozen=True, kw_only=True):
     priority: Annotated[int, says(
-        "Priority of the rule. Lower numbers are evaluated first.", f"{RULES}.priority", ge=150, le=4096)]
+        "Priority of the rule. Lower numbers are evaluated first.", f"{RULES}.priority", ge=PRIORITIES[0],
+        le=PRIORITIES[-1])]
     access: Annotated[Literal["allow", "deny"], says("Effect of the rule.", f"{RULES}.access")]
     source_address_prefix: Annotated[Text, says(
         "Source address, CIDR, `*` or a service tag.", f"{RULES}.sourceAddressPrefix")]
@@ -393,9 +411,9 @@ class UserAccount(Block, frozen=True, kw_only=True):
 class RollingUpgrade(Block, frozen=True, kw_only=True):
     enable_cross_zone_upgrade: Annotated[bool | None, says(
         "Upgrade several zones at once.", f"{ROLLING}.enableCrossZoneUpgrade")] = None
-    max_batch_instance_percent: Annotated[Annotated[int, Meta(ge=5, le=100)] | None, says(
+    max_batch_instance_percent: Annotated[Share | None, says(
         "Percentage of nodes that are upgraded at once.", f"{ROLLING}.maxBatchInstancePercent")] = None
-    max_unhealthy_instance_percent: Annotated[Annotated[int, Meta(ge=5, le=100)] | None, says(
+    max_unhealthy_instance_percent: Annotated[Share | None, says(
         "Percentage of unhealthy nodes that stops the upgrade.", f"{ROLLING}.maxUnhealthyInstancePercent")] = None
     max_unhealthy_upgraded_instance_percent: Annotated[Annotated[int, Meta(ge=0, le=100)] | None, says(
         "Percentage of unhealthy upgraded nodes that stops the upgrade.",
@@ -453,14 +471,25 @@ class ContainerRuntimes(Block, frozen=True, kw_only=True):
     default: Annotated[Literal["kata_containers", "runc"] | None, says("Default runtime of Docker.", IGNORED)] = None
 
 
+class VmSizes(Block, frozen=True, kw_only=True):
+    """Other VM sizes that Azure may allocate in place of `vm_size` (Instance Mix)."""
+
+    alternatives: Annotated[tuple[Text, ...], says(
+        "Other sizes with as many vCPUs, at most 4.", "pool.vmSkuProfile.vmSizes.name", max_length=MOST_MIXED - 1)]
+    allocation_strategy: Annotated[Literal["lowestPrice", "capacityOptimized", "prioritized"], says(
+        "Which size Azure prefers. `prioritized`: `vm_size`, then the alternatives in their order.",
+        "pool.vmSkuProfile.allocationStrategy")] = "lowestPrice"
+
+
 class Pool(Block, frozen=True, kw_only=True):
     id: Annotated[Id, says("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
     vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
+    vm_sizes: Annotated[VmSizes | None, says("Several VM sizes (Instance Mix). Needs API 2026-10-01.")] = None
     vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
     display_name: Annotated[DisplayName | None, says("Display name.", "pool.displayName")] = None
     task_slots_per_node: Annotated[int, says(
-        "Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=256)] = 1
+        "Number of tasks that a node runs at once.", "pool.taskSlotsPerNode", ge=1, le=MOST_SLOTS)] = 1
     inter_node_communication_enabled: Annotated[bool, says(
         "Nodes can reach each other. Multi-instance tasks need it.", "pool.enableInterNodeCommunication")] = False
     resize_timeout: Annotated[Span | None, says(

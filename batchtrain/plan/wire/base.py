@@ -11,6 +11,8 @@ import msgspec
 
 from batchtrain.plan.wire.later import Template, VaultSettings, shown
 
+API_VERSION, NEWER_API_VERSION = "2025-06-01", "2026-10-01"
+"""The version of every request, and of the pools that need what it does not have."""
 Text = str | Template
 """A text, or one with parts that are filled in when the request is sent."""
 
@@ -25,6 +27,7 @@ _SPECIAL = {
     "node_agent_sku_id": "nodeAgentSKUId",
     "public_ip_address_configuration": "publicIPAddressConfiguration",
     "skip_withdraw_from_vnet": "skipWithdrawFromVNet",
+    "vcpus_per_core": "vCPUsPerCore",
     "vtpm_enabled": "vTpmEnabled",
 }
 """Names with letters in a case of their own."""

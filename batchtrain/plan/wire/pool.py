@@ -4,7 +4,12 @@ Field names and enum values are the service's (API 2025-06-01); a test holds eac
 What is None or empty by default does not travel.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from batchtrain.plan.wire.base import (
+    API_VERSION,
+    NEWER_API_VERSION,
     ApplicationPackage,
     ContainerSettings,
     IdentityReference,
@@ -131,6 +136,32 @@ class ServiceArtifact(Wire, frozen=True, kw_only=True):
     id: str
 
 
+class VmSizeProperties(Wire, frozen=True, kw_only=True):
+    vcpus_per_core: int | None = None
+
+
+class HardwareProfile(Wire, frozen=True, kw_only=True):
+    vm_size_properties: VmSizeProperties
+
+
+class Placement(Wire, frozen=True, kw_only=True):
+    zone_placement_policy: str
+
+
+class InstancePercentPolicy(Wire, frozen=True, kw_only=True):
+    value: int
+    enabled: bool
+
+
+class ZoneAllocationPolicy(Wire, frozen=True, kw_only=True):
+    max_zone_count: int | None = None
+    max_instance_percent_per_zone_policy: InstancePercentPolicy | None = None
+
+
+class ResiliencyPolicy(Wire, frozen=True, kw_only=True):
+    zone_allocation_policy: ZoneAllocationPolicy
+
+
 class VmConfiguration(Wire, frozen=True, kw_only=True):
     image_reference: ImageReference
     node_agent_sku_id: str
@@ -144,6 +175,9 @@ class VmConfiguration(Wire, frozen=True, kw_only=True):
     os_disk: OsDisk | None = None
     security_profile: SecurityProfile | None = None
     service_artifact_reference: ServiceArtifact | None = None
+    hardware_profile: HardwareProfile | None = None
+    placement: Placement | None = None
+    resiliency_policy: ResiliencyPolicy | None = None
 
 
 class NetworkSecurityGroupRule(Wire, frozen=True, kw_only=True):
@@ -305,10 +339,32 @@ class PoolSpecification(Wire, frozen=True, kw_only=True):
     upgrade_policy: UpgradePolicy | None = None
 
 
+class MixedSize(Wire, frozen=True, kw_only=True):
+    name: str
+    rank: int | None = None
+
+
+class SkuProfile(Wire, frozen=True, kw_only=True):
+    vm_sizes: tuple[MixedSize, ...]
+    allocation_strategy: str
+
+
 class PoolCreate(PoolSpecification, frozen=True):
     """POST /pools."""
 
     id: str
+    vm_sku_profile: SkuProfile | None = None
+
+
+def api_version(pool: Mapping[str, Any]) -> str:
+    """The API version that a pool's document needs: the older one, which more clients can read, if it suffices."""
+    machine = pool.get("virtualMachineConfiguration", {})
+    newer = "vmSkuProfile" in pool or not NEWER_PROPERTIES.isdisjoint(machine)
+    return NEWER_API_VERSION if newer else API_VERSION
+
+
+NEWER_PROPERTIES = frozenset({"hardwareProfile", "placement", "resiliencyPolicy"})
+"""Properties of the nodes that only the newer version has."""
 
 
 class NodeUserCreate(Wire, frozen=True, kw_only=True):

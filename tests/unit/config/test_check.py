@@ -208,6 +208,7 @@ BLOB_VOLUME: Parts = {
 KEYED = {"credentials": {"batch": {"account_service_url": "https://a", "account_key": "k"}}}
 ACCESS: Parts = {"credentials": {"docker_registry": {"me.azurecr.io": {"username": "u", "password": "p"}}}}
 PLAIN: Parts = {"task": {"docker_image": None}, "global": {"docker_images": None}, **pool(**image(UBUNTU))}
+SOURCE = {"priority": 150, "access": "allow", "source_address_prefix": "*"}
 
 CASES = [
     # --- images ---
@@ -279,6 +280,10 @@ CASES = [
          vm(platform_image={"native": None}), {}),
     Case("image-without-docker", "pool.vm_configuration.platform_image", "such as microsoft-dsvm:ubuntu-hpc:2404",
          pool(**image(UBUNTU)), PLAIN),
+    Case("image-without-docker-old", "pool.vm_configuration.platform_image", "no container engine",
+         pool(**image(CENTOS)), both(pool(**image(CENTOS)), PLAIN)),
+    Case("image-new", "pool.vm_configuration.platform_image", "did you mean microsoft-dsvm:ubuntu-hpc:2404",
+         vm(platform_image={"sku": "2604", "node_agent": "batch.node.ubuntu 24.04"}), {}),
     Case("container-type", "pool.vm_configuration.container_type", "dockerCompatible",
          vm(container_type="criCompatible"), vm(container_type="dockerCompatible")),
     Case("license-type", "pool.vm_configuration.platform_image.license_type", "run Linux",
@@ -311,6 +316,25 @@ CASES = [
          {"global": {"singularity_images": {"signed": [{"image": "library://a/b"}]}}},
          {"global": {"singularity_images": {"signed": [
              {"image": "library://a/b", "signing_key": {"fingerprint": "F"}}]}}}),
+    Case("zones-twice", "pool.vm_configuration.zones", "remove one of them",
+         vm(node_placement="zonal", zones={}), vm(zones={})),
+    Case("zonal-infiniband", "pool.vm_configuration.zones", "InfiniBand does not connect zones",
+         both(pool(vm_size=HB, inter_node_communication_enabled=True), vm(zones={})),
+         both(pool(inter_node_communication_enabled=True), vm(zones={}))),
+    Case("vm-sizes", "pool.vm_sizes.alternatives[0]", "2 vCPUs instead of 4",
+         pool(vm_sizes={"alternatives": ["STANDARD_D2S_V5"]}), pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
+    Case("vm-sizes", "pool.vm_sizes.alternatives[0]", "a size of the pool already",
+         pool(vm_sizes={"alternatives": ["Standard_D4s_v5"]}), {}),
+    Case("vm-sizes", "pool.vm_sizes.alternatives", "no size is named", pool(vm_sizes={"alternatives": []}), {}),
+    Case("vm-sizes-new", "pool.vm_sizes.alternatives[0]", "is not in the catalogue",
+         pool(vm_sizes={"alternatives": ["STANDARD_Q12Z_V9"]}), {}),
+    Case("auto-pool", "job.auto_pool", "`vm_sizes`",
+         both(job(auto_pool={"pool_lifetime": "job"}), pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
+         pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
+    Case("auto-pool", "job.auto_pool", "hyper_threading",
+         both(job(auto_pool={"pool_lifetime": "job"}), vm(hyper_threading=False)), vm(hyper_threading=False)),
+    Case("auto-pool", "job.auto_pool", "zones",
+         both(job(auto_pool={"pool_lifetime": "job"}), vm(zones={})), vm(zones={})),
     Case("disk-lun", "pool.vm_configuration.data_disks[1].lun", "another disk", vm(
         data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 0, "size_gb": 1}]), vm(
         data_disks=[{"lun": 0, "size_gb": 1}, {"lun": 1, "size_gb": 1}])),
@@ -398,6 +422,11 @@ CASES = [
          pool(upgrade_policy={"mode": "rolling", "rolling": {
              "max_batch_instance_percent": 50, "max_unhealthy_instance_percent": 20}}),
          pool(upgrade_policy={"mode": "rolling", "rolling": {"max_batch_instance_percent": 50}})),
+    Case("upgrade-policy", "pool.upgrade_policy.automatic_os.enabled", "also install Windows updates",
+         both(pool(upgrade_policy={"mode": "automatic", "automatic_os": {"enabled": True}}),
+              vm(platform_image=WINDOWS, windows_automatic_updates=True)),
+         both(pool(upgrade_policy={"mode": "automatic", "automatic_os": {"enabled": True}}),
+              vm(platform_image=WINDOWS, windows_automatic_updates=False))),
     Case("upgrade-policy", "pool.upgrade_policy.rolling.enable_cross_zone_upgrade", "zonal",
          pool(upgrade_policy={"mode": "rolling", "rolling": {"enable_cross_zone_upgrade": True}}),
          both(pool(upgrade_policy={"mode": "rolling", "rolling": {"enable_cross_zone_upgrade": True}}),
@@ -457,6 +486,15 @@ CASES = [
     Case("login-addresses", "pool.remote_access_control.allow[0]", "10.0.0.0/33",
          pool(remote_access_control={"allow": ["10.0.0.0/33"]}),
          pool(remote_access_control={"allow": ["10.0.0.0/8", "*", "Internet"]})),
+    Case("login-addresses", "pool.network.inbound_nat_pools[0].rules[0].source_address_prefix", "10.0.0.0/33",
+         nat({"rules": [{"priority": 150, "access": "allow", "source_address_prefix": "10.0.0.0/33"}]}),
+         nat({"rules": [{"priority": 150, "access": "allow", "source_address_prefix": "10.0.0.0/32"}]})),
+    Case("nat-source-ports", "pool.network.inbound_nat_pools[0].rules[0].source_port_ranges", "overlap",
+         nat({"rules": [SOURCE | {"source_port_ranges": ["1-5", "5"]}]}),
+         nat({"rules": [SOURCE | {"source_port_ranges": ["1-5", "6"]}]})),
+    Case("nat-unreachable", "pool.network.ip_tags", "could have tags",
+         pool(network={"public_ip": "nopublicipaddresses", "ip_tags": [{"type": "a", "tag": "b"}]}),
+         pool(network={"ip_tags": [{"type": "a", "tag": "b"}]})),
     Case("nat-unreachable", "pool.network.inbound_nat_pools", "no public addresses",
          both(nat({}), network(public_ip="nopublicipaddresses")), nat({})),
     Case("public-ips", "pool.network.public_ip", "usermanaged",

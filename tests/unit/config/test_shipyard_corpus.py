@@ -52,7 +52,7 @@ UNSUPPORTED = (
 """Checks that refuse what a transfer meant and Batch cannot do; ignored here, because all else still works."""
 
 OLD = {"image-retired", "size-retired"}
-CONTAINERS = OLD | {"image-without-docker"}
+CONTAINERS = OLD | {"image-without-docker-old"}
 EXPECTED: dict[str, tuple[int, set[str]]] = {
     "BLAST-CPU-blast": (2, CONTAINERS | {"offline-files"}),
     "BLAST-CPU-split": (1, CONTAINERS | {"storage-link"}),

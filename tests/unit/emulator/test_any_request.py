@@ -30,7 +30,11 @@ STEPS = 250
 DEPTH = 4
 NAMES = ("pool", "job", "task", "schedule", "t1", "t2", "lesser")
 FIELDS = {
-    name: [(field.name, field.kind, field.many, field.required) for field in fields if field.until == CURRENT]
+    name: [
+        (field.name, field.kind, field.many, field.required)
+        for field in fields
+        if field.since <= CURRENT <= field.until
+    ]
     for name, fields in models.fields().items()
 }
 ENUMS = models.enums()

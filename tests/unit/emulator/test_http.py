@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from batchtrain.emulator import control, http, wire
+from batchtrain.emulator import control, http, tokens, wire
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
 from batchtrain.emulator.reply import Reply, Slice
+from batchtrain.emulator.world import USER_SUBSCRIPTION
 from tests.emulation import POOL, START, Account, tell
 
 KEY = base64.b64encode(b"secret").decode()
@@ -114,10 +115,24 @@ def reason(answer: Answer) -> str:
 # --- requests and answers -------------------------------------------------------------------------------------------
 
 
+def test_an_account_of_the_users_subscription_accepts_tokens_only(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        service.account.world.allocation = USER_SUBSCRIPTION
+        refused = await service.ask("GET", "/pools")
+        assert (refused.status, refused.document["code"]) == (403, "AuthenticationFailed")
+        bearer = f"Bearer {tokens.issue(KEY, 'acct', tokens.BATCH[0], START)}"
+        assert (await service.ask("GET", "/pools", signed=False, authorization=bearer)).status == 200
+
+    served(tmp_path, story)
+
+
 def test_a_pool_is_made_read_listed_and_deleted(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         made = await service.ask("POST", "/pools", POOL)
         assert (made.status, made.headers["DataServiceId"]) == (201, "http://h:1/pools/pool")
+        assert made.headers["Server"] == "Microsoft-HTTPAPI/2.0"
+        assert made.headers["Strict-Transport-Security"] == "max-age=31536000; includeSubDomains"
+        assert (made.headers["X-Content-Type-Options"], made.headers["DataServiceVersion"]) == ("nosniff", "3.0")
         read = await service.ask("GET", "/pools/pool")
         assert (read.status, read.document["id"]) == (200, "pool")
         assert read.headers["Content-Type"] == "application/json;odata=minimalmetadata"
@@ -137,7 +152,7 @@ KINDS = {
     "/jobs/job": "jobs/@Element", "/jobs/job/tasks": "tasks", "/jobs/job/tasks/task": "tasks/@Element",
     "/jobs/job/tasks/task/files": "files", "/jobs/job/taskcounts": "taskcountsresult/@Element",
     "/jobschedules": "jobschedules", "/supportedimages": "supportedimages", "/nodecounts": "poolnodecounts",
-    "/applications": "applications", "/poolusagemetrics": "poolusagemetrics",
+    "/applications": "listapplicationsummariesresponses", "/poolusagemetrics": "poolusagemetrics",
 }  # fmt: skip
 
 
@@ -157,9 +172,12 @@ def test_every_answer_says_what_it_is_and_every_link_leads_back(tmp_path: Path) 
             assert (await service.ask("GET", link.removeprefix("http://h:1"))).status == 200, link
         formula = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
         enabled = await service.ask("POST", "/pools/pool/enableautoscale", formula)
-        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool")
+        assert (enabled.status, enabled.headers["DataServiceId"]) == (200, "http://h:1/pools/pool/enableautoscale")
         evaluated = await service.ask("POST", "/pools/pool/evaluateautoscale", formula)
-        assert evaluated.document["odata.metadata"] == "http://h:1/$metadata#autoscalerun/@Element"
+        assert (
+            evaluated.document["odata.metadata"]
+            == "http://h:1/$metadata#Microsoft.Azure.Batch.Protocol.Entities.AutoScaleRun"
+        )
 
     served(tmp_path, story)
 

@@ -372,7 +372,9 @@ def test_log_in_goes_by_the_system_s_own_port(stage: Stage, agent: str, mapped: 
         {**SSH, "name": f"p{b}", "backendPort": b, "frontendPortRangeStart": f, "frontendPortRangeEnd": f + 99}
         for b, f in mapped.items()
     ]
-    machine = {**_pool()["virtualMachineConfiguration"], "nodeAgentSKUId": agent}
+    windows = {"publisher": "microsoftwindowsserver", "offer": "windowsserver", "sku": "2022-datacenter"}
+    image = windows if "windows" in agent else _pool()["virtualMachineConfiguration"]["imageReference"]
+    machine = {"imageReference": image, "nodeAgentSKUId": agent}
     network = {"networkConfiguration": {"endpointConfiguration": {"inboundNATPools": ports}}} if ports else {}
     (node,) = stage.pool(1, virtualMachineConfiguration=machine, **network)
     found = document(stage.do(users.remote_login_settings, "pool", node.id))

@@ -16,7 +16,7 @@ GROUP = "/subscriptions/s/resourceGroups/g/providers"
 IMAGE = f"{GROUP}/Microsoft.Compute/galleries/g/images/i"
 SUBNET = f"{GROUP}/Microsoft.Network/virtualNetworks/v/subnets/s"
 ADDRESS = f"{GROUP}/Microsoft.Network/publicIPAddresses/a"
-MARKETPLACE = {"publisher": "p", "offer": "o", "sku": "s"}
+MARKETPLACE = {"publisher": "canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts"}
 
 
 def machine(**more: object) -> dict[str, Any]:

@@ -302,7 +302,7 @@ def test_the_status_is_empty_before_anything_ran_and_refused_without_a_preparati
     job(stage)
     assert status(stage) == []
     stage.do(jobs.create_job, body={"id": "plain", "poolInfo": {"poolId": "pool"}})
-    with pytest.raises(Fault, match="JobPreparationTaskNotSpecified"):
+    with pytest.raises(Fault, match="JobPreparationTaskOrReleaseTaskNotSpecified"):
         stage.do(jobs.list_preparation_and_release, "plain")
 
 

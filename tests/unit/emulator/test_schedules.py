@@ -91,6 +91,23 @@ def test_past_the_start_window_an_opportunity_is_lost(stage: Stage) -> None:
     assert made(stage) == ["s:job-1", "s:job-2"]
 
 
+def test_a_schedule_that_is_added_after_its_start_window_loses_it(stage: Stage) -> None:
+    schedule(stage, doNotRunUntil=at(-300), startWindow="PT2M", recurrenceInterval="PT10M")
+    assert (made(stage), of(stage)["executionInfo"]["nextRunTime"]) == ([], at(300))
+    at_last(stage, 300)
+    assert made(stage) == ["s:job-1"]
+
+
+def test_without_a_recurrence_such_a_schedule_ends_without_a_job(stage: Stage) -> None:
+    schedule(stage, doNotRunUntil=at(-300), startWindow="PT2M")
+    assert (made(stage), of(stage)["state"]) == ([], "completed")
+
+
+def test_without_a_start_window_it_makes_its_job_at_once(stage: Stage) -> None:
+    schedule(stage, doNotRunUntil=at(-300), recurrenceInterval="PT10M")
+    assert (made(stage), of(stage)["executionInfo"]["nextRunTime"]) == (["s:job-1"], at(300))
+
+
 def test_nothing_is_made_before_do_not_run_until(stage: Stage) -> None:
     schedule(stage, doNotRunUntil=at(3600), recurrenceInterval="P1D")
     assert (made(stage), of(stage)["executionInfo"]["nextRunTime"]) == ([], at(3600))
@@ -215,10 +232,10 @@ def test_a_replacement_without_a_schedule_or_metadata_removes_them(stage: Stage)
 @pytest.mark.parametrize(
     ("times", "place"),
     [
-        ({"recurrenceInterval": "PT59S"}, "schedule/recurrenceInterval"),
-        ({"startWindow": "PT1S"}, "schedule/startWindow"),
-        ({"doNotRunAfter": at(-1)}, "schedule/doNotRunAfter"),
-        ({"doNotRunUntil": at(60), "doNotRunAfter": at(60)}, "schedule/doNotRunAfter"),
+        ({"recurrenceInterval": "PT59S"}, "recurrenceInterval"),
+        ({"startWindow": "PT1S"}, "startWindow"),
+        ({"doNotRunAfter": at(-1)}, "doNotRunAfter"),
+        ({"doNotRunUntil": at(60), "doNotRunAfter": at(60)}, "doNotRunAfter"),
     ],
 )
 def test_times_that_cannot_be_are_refused(stage: Stage, times: dict[str, object], place: str) -> None:
@@ -312,7 +329,7 @@ def test_nothing_else_of_a_jobs_own_pool_can_be_changed_later(stage: Stage) -> N
     other = auto("job", pool={**AUTO["pool"], "vmSize": "standard_d4_v3"})  # type: ignore[dict-item]
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         stage.do(jobs.update_job, "job", body=other)
-    assert refusal.value.details["PropertyName"] == "poolInfo/autoPoolSpecification/pool"
+    assert refusal.value.place == "poolInfo/autoPoolSpecification/pool"
 
 
 def test_keep_alive_can_be_changed_later(stage: Stage) -> None:

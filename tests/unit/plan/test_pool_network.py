@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from batchtrain.errors import PlanError
 from batchtrain.plan.network import access_rules
+from batchtrain.plan.pool_users import dated
 from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 
 SSH = {"username": "al", "ssh_public_key_data": "ssh-ed25519 AAAA"}
@@ -159,6 +161,11 @@ def test_a_login_ends_after_a_span_since_a_plan_has_no_clock() -> None:
         "expiryTime": "{{expires:P7D}}",
         "sshPublicKey": "ssh-ed25519 AAAA",
     }
+
+
+def test_a_plan_for_display_has_the_time_at_which_a_login_ends() -> None:
+    shown = dated(plan({"ssh": {**SSH, "expiry_days": 7}}), datetime(2026, 11, 21, 12, tzinfo=timezone.utc))
+    assert shown.steps[-1].document["expiryTime"] == "2026-11-28T12:00:00Z"
 
 
 def test_a_login_of_no_days_leaves_its_end_to_the_service() -> None:

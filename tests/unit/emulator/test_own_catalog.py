@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.emulator import own_sizes, pools
+from batchtrain.emulator import own_catalog, pools
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Size
 from tests.emulation import POOL, Stage
@@ -17,18 +17,18 @@ CORRECTED = VmSize("Standard_D2s_v3", "D", 4, 8)
 
 def test_a_pool_of_an_unknown_size_is_refused_until_the_users_catalogue_has_it(tmp_path: Path) -> None:
     stage = Stage()
-    stage.world.find_size = partial(own_sizes.size_of, tmp_path)
+    stage.world.find_size = partial(own_catalog.size_of, tmp_path)
     body = {**POOL, "vmSize": "Standard_Q12z_v9"}
     with pytest.raises(Fault) as refusal:
         stage.do(pools.create_pool, body=body)
     assert refusal.value.details["PropertyName"] == "vmSize"
 
-    own_sizes.add(tmp_path, [NEW])
+    own_catalog.add(tmp_path, [NEW])
     assert stage.do(pools.create_pool, body=body).status == 201
 
 
 def test_a_size_of_the_user_corrects_that_of_the_tables(tmp_path: Path) -> None:
-    assert own_sizes.size_of(tmp_path, "standard_d2s_v3") == Size(2)
-    own_sizes.add(tmp_path, [CORRECTED])
-    own_sizes.add(tmp_path, [NEW])
-    assert own_sizes.size_of(tmp_path, "standard_d2s_v3") == Size(4)
+    assert own_catalog.size_of(tmp_path, "standard_d2s_v3") == Size(2)
+    own_catalog.add(tmp_path, [CORRECTED])
+    own_catalog.add(tmp_path, [NEW])
+    assert own_catalog.size_of(tmp_path, "standard_d2s_v3") == Size(4)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import endpoints
-from batchtrain.emulator.faults import Fault
+from batchtrain.catalog import meaning
 
 NAT: dict[str, Any] = {
     "name": "a", "protocol": "tcp", "backendPort": 8000, "frontendPortRangeStart": 1000, "frontendPortRangeEnd": 1039,
@@ -17,11 +16,8 @@ NAT: dict[str, Any] = {
 def refused(*pools: dict[str, Any], **addresses: Any) -> str:
     """The property that is refused; empty if all are taken."""
     network = {"endpointConfiguration": {"inboundNATPools": list(pools)}, "publicIPAddressConfiguration": addresses}
-    try:
-        endpoints.check({"networkConfiguration": network})
-    except Fault as fault:
-        return fault.details["PropertyName"].removeprefix("networkConfiguration/").rpartition("/")[2]
-    return ""
+    refusal = next(meaning.network(network), None)
+    return refusal.path.rpartition("/")[2].partition("[")[0] if refusal else ""
 
 
 def ports(start: int, end: int) -> dict[str, int]:
@@ -29,7 +25,15 @@ def ports(start: int, end: int) -> dict[str, int]:
 
 
 def rules(*priorities: int) -> dict[str, Any]:
-    return {"networkSecurityGroupRules": [{"priority": priority} for priority in priorities]}
+    return {
+        "networkSecurityGroupRules": [{"priority": priority, "sourceAddressPrefix": "*"} for priority in priorities]
+    }
+
+
+def source(prefix: str, *ports: str) -> dict[str, Any]:
+    """A rule's source. The refusals are those of Azure's REST reference (NetworkSecurityGroupRule)."""
+    rule = {"priority": 150, "sourceAddressPrefix": prefix, "sourcePortRanges": list(ports)}
+    return {"networkSecurityGroupRules": [rule]}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,8 @@ def rules(*priorities: int) -> dict[str, Any]:
     [
         ({"name": "x" * 77}, {"name": "x" * 78}, "name"),
         ({"name": "x"}, {"name": ""}, "name"),
+        ({"name": "a.b_"}, {"name": "a."}, "name"),
+        ({"name": "1-b"}, {"name": "_b"}, "name"),
         ({"backendPort": 1}, {"backendPort": 0}, "backendPort"),
         ({"backendPort": 65_535}, {"backendPort": 65_536}, "backendPort"),
         ({"backendPort": 29_875}, {"backendPort": 29_876}, "backendPort"),
@@ -51,6 +57,13 @@ def rules(*priorities: int) -> dict[str, Any]:
         (rules(150), rules(149), "priority"),
         (rules(4096), rules(4097), "priority"),
         (rules(150, 151), rules(150, 150), "priority"),
+        (source("10.0.0.0/8"), source("10.0.0.0/33"), "sourceAddressPrefix"),
+        (source("VirtualNetwork"), source("not an address"), "sourceAddressPrefix"),
+        (source("fd00::1"), source(""), "sourceAddressPrefix"),
+        (source("*", "0-65535"), source("*", "0-65536"), "sourcePortRanges"),
+        (source("*", "1-5", "6"), source("*", "1-5", "5"), "sourcePortRanges"),
+        (source("*", "*"), source("*", "*", "80"), "sourcePortRanges"),
+        (source("*", "80"), source("*", "80-70"), "sourcePortRanges"),
         (rules(*range(150, 175)), rules(*range(150, 176)), "inboundNATPools"),
     ],
 )

@@ -1,0 +1,63 @@
+"""VM sizes and images that the built-in tables lack: batchtrain writes those of `catalog.yaml` to small files of the
+data directory, and the emulator reads them when a pool is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from batchtrain.catalog import sizes, vm_images
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.catalog.vm_images import Image
+from batchtrain.emulator.interface import Size
+from batchtrain.emulator.mapped_images import write_atomically
+
+SIZES, IMAGES = "sizes.json", "images.json"
+
+
+def size_of(data_dir: Path, name: str) -> Size | None:
+    """A VM size of the user or of the tables; None if neither has it."""
+    if user_size := _sizes(data_dir).get(sizes.key(name)):
+        return user_size
+    size = sizes.find(name)
+    return Size(size.cores, size.gpus) if size else None
+
+
+def images(data_dir: Path) -> tuple[Image, ...]:
+    """The images of the user, then those of the tables."""
+    return (*_images(data_dir), *vm_images.EVERY)
+
+
+def add(data_dir: Path, user_sizes: Iterable[VmSize], user_images: Iterable[Image] = ()) -> None:
+    """Add sizes and images, or replace those of the same name; also while the emulator runs."""
+    existing_sizes, existing_images = _sizes(data_dir), _images(data_dir)
+    all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
+    all_images = {image[:3]: image for image in (*existing_images, *user_images)}
+    if all_sizes != existing_sizes:
+        _write(data_dir / SIZES, json.dumps({name: size._asdict() for name, size in all_sizes.items()}))
+    if tuple(all_images.values()) != existing_images:
+        _write(data_dir / IMAGES, msgspec.json.encode(list(all_images.values())).decode())
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomically(path, text + "\n")
+
+
+def _sizes(data_dir: Path) -> dict[str, Size]:
+    entries = json.loads(_text(data_dir / SIZES) or "{}")
+    return {name: Size(**entry) for name, entry in entries.items()}
+
+
+def _images(data_dir: Path) -> tuple[Image, ...]:
+    return msgspec.json.decode(_text(data_dir / IMAGES) or "[]", type=tuple[Image, ...])
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""

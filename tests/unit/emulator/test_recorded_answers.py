@@ -1,0 +1,174 @@
+"""Answers of the service that were recorded. N: azure-sdk-for-node, `test/recordings/batchservice-tests`
+(2020-03-01.11.0); F: azure-sdk-for-java and azure-batch-cli-extensions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchtrain.emulator import applications, autoscale, jobs, nodes, pools, schedules, tasks, users
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.reply import Call, Reply
+from tests.emulation import BASE, POOL, Stage, call, document
+
+AUTO = {"enableAutoScale": True, "autoScaleFormula": "$TargetDedicatedNodes=2;"}
+ETAG, MODIFIED, ACTION = "ETag", "Last-Modified", "DataServiceId"
+
+
+def ask(stage: Stage, operation: Any, path: str, body: object = None) -> Reply:
+    """A request with its path, as the HTTP side passes it on."""
+    names = tuple(path.split("/")[2::2])
+    request: Call = call(*names, body=body, now=stage.now)._replace(raw_path=path)
+    reply: Reply = operation(stage.world, request)
+    return reply
+
+
+def refused(operation: Any, *path: str, stage: Stage | None = None, **more: Any) -> Fault:
+    with pytest.raises(Fault) as refusal:
+        (stage or Stage()).do(operation, *path, **more)
+    return refusal.value
+
+
+def test_the_status_of_a_job_without_preparation_is_409() -> None:
+    """N; also 2024, F."""
+    stage = Stage()
+    stage.job()
+    fault = refused(jobs.list_preparation_and_release, "job", stage=stage)
+    assert (fault.status, fault.code, fault.text) == (
+        409,
+        "JobPreparationTaskOrReleaseTaskNotSpecified",
+        "The specified job does not have either job preparation task or job release task.",
+    )
+
+
+def test_a_bad_formula_is_evaluated_with_the_present_targets_and_an_error() -> None:
+    """N."""
+    stage = Stage()
+    stage.do(pools.create_pool, body={**POOL, **AUTO})
+    run = document(stage.do(autoscale.evaluate, "pool", body={"autoScaleFormula": "something_useless"}))
+    assert run["odata.metadata"] == f"{BASE}/$metadata#Microsoft.Azure.Batch.Protocol.Entities.AutoScaleRun"
+    assert run["results"] == "$TargetDedicatedNodes=2;$TargetLowPriorityNodes=0;$NodeDeallocationOption=requeue"
+    assert run["error"] == {
+        "code": "AutoScalingFormulaEvaluationError",
+        "message": "The specified auto-scaling formula has evaluation error",
+        "values": [{"name": "Message", "value": "Line 1, Col 1: Undefined symbol: something_useless"}],
+    }
+
+
+def test_a_data_disk_is_shown_with_its_defaults() -> None:
+    """N."""
+    stage = Stage()
+    machine = {**POOL["virtualMachineConfiguration"], "dataDisks": [{"lun": 1, "diskSizeGB": 4}]}  # type: ignore[dict-item]
+    stage.do(pools.create_pool, body={**POOL, "virtualMachineConfiguration": machine})
+    (disk,) = document(stage.do(pools.get_pool, "pool"))["virtualMachineConfiguration"]["dataDisks"]
+    assert disk == {
+        "lun": 1,
+        "diskSizeGB": 4,
+        "caching": "none",
+        "managedDisk": {"storageAccountType": "standard_lrs"},
+    }
+
+
+def test_a_negative_page_size_is_refused_in_the_services_words() -> None:
+    """N."""
+    assert refused(pools.list_pools, maxresults="-5").details == {
+        "QueryParameterName": "maxresults",
+        "QueryParameterValue": "-5",
+        "Reason": "MaxResults cannot be less than 1",
+    }
+
+
+@pytest.mark.parametrize("operation", [pools.list_pools, pools.list_node_counts])
+def test_pools_are_listed_by_id(operation: Any) -> None:
+    """N."""
+    stage = Stage()
+    for name in ("b", "a", "c"):
+        stage.do(pools.create_pool, body={**POOL, "id": name})
+    listed = document(stage.do(operation))["value"]
+    assert [pool.get("id", pool.get("poolId")) for pool in listed] == ["a", "b", "c"]
+    first = document(stage.do(operation, maxresults="2"))
+    assert "skiptoken=b" in first["odata.nextLink"]
+
+
+def test_jobs_schedules_and_nodes_are_listed_by_id() -> None:
+    """N."""
+    stage = Stage()
+    stage.pool(3)
+    for name in ("b", "a"):
+        stage.do(jobs.create_job, body={"id": name, "poolInfo": {"poolId": "pool"}})
+        schedule = {"schedule": {"recurrenceInterval": "P1D"}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
+        stage.do(schedules.create_schedule, body={"id": f"s{name}", **schedule})
+    for operation, path in ((jobs.list_jobs, ()), (schedules.list_schedules, ()), (nodes.list_nodes, ("pool",))):
+        ids = [entry["id"] for entry in document(stage.do(operation, *path))["value"]]
+        assert ids == sorted(ids) and len(ids) > 1
+
+
+def test_a_node_shows_the_exact_version_of_its_image() -> None:
+    """F."""
+    stage = Stage()
+    (node,) = stage.pool(1)
+    shown = document(stage.do(nodes.get_node, "pool", node.id))["virtualMachineInfo"]["imageReference"]
+    assert (shown["version"], shown["exactVersion"] != "latest") == ("latest", True)
+
+
+def test_the_kinds_of_answers_have_the_services_names() -> None:
+    """N."""
+    stage = Stage()
+    stage.gang_pool(2)
+    stage.job()
+    stage.gang()
+    for operation, path, kind in (
+        (applications.list_applications, (), "listapplicationsummariesresponses"),
+        (tasks.list_subtasks, ("job", "task"), "subtaskinfo"),
+        (jobs.task_counts, ("job",), "taskcountsresult/@Element"),
+    ):
+        metadata = document(stage.do(operation, *path))["odata.metadata"]
+        assert metadata == f"{BASE}/$metadata#{kind}"
+    old = jobs.task_counts(stage.world, call("job")._replace(revision=11))
+    assert document(old)["odata.metadata"] == f"{BASE}/$metadata#taskcounts/@Element"
+
+
+def kinds_of(reply: Reply) -> set[str]:
+    return reply.headers.keys() & {ETAG, MODIFIED, ACTION, "Location"}
+
+
+def test_an_answer_has_the_headers_of_its_kind() -> None:
+    """N."""
+    stage = Stage()
+    (node,) = stage.pool(1)
+    stage.job()
+    of_node = f"/pools/pool/nodes/{node.id}"
+    schedule = {"schedule": {"recurrenceInterval": "P1D"}, "jobSpecification": {"poolInfo": {"poolId": "pool"}}}
+    stage.do(schedules.create_schedule, body={"id": "s", **schedule})
+    stage.task()
+    all_of = {ETAG, MODIFIED, ACTION}
+    for operation, path, body, headers in (
+        (pools.get_pool, "/pools/pool", None, {ETAG, MODIFIED}),
+        (jobs.get_job, "/jobs/job", None, {ETAG, MODIFIED}),
+        (pools.list_pools, "/pools", None, set[str]()),
+        (nodes.get_node, of_node, None, set[str]()),
+        (jobs.task_counts, "/jobs/job/taskcounts", None, set[str]()),
+        (pools.update_pool, "/pools/pool", {"metadata": []}, all_of),
+        (jobs.disable_job, "/jobs/job/disable", {"disableTasks": "requeue"}, all_of),
+        (schedules.disable_schedule, "/jobschedules/s/disable", None, all_of),
+        (tasks.terminate_task, "/jobs/job/tasks/task/terminate", None, all_of),
+        (pools.resize_pool, "/pools/pool/resize", {"targetDedicatedNodes": 1}, all_of),
+        (nodes.disable_scheduling, f"{of_node}/disablescheduling", {}, {ACTION}),
+        (nodes.reboot_node, f"{of_node}/reboot", {}, {ACTION}),
+        (jobs.delete_job, "/jobs/job", None, set[str]()),
+        (schedules.delete_schedule, "/jobschedules/s", None, set[str]()),
+        (pools.delete_pool, "/pools/pool", None, set[str]()),
+    ):
+        reply = ask(stage, operation, path, body)
+        assert kinds_of(reply) == headers, path
+        if ACTION in headers:
+            assert reply.headers[ACTION] == f"{BASE}{path}"
+
+
+def test_a_node_user_has_a_location_and_no_etag() -> None:
+    """N."""
+    stage = Stage()
+    (node,) = stage.pool(1)
+    path = f"/pools/pool/nodes/{node.id}/users"
+    assert kinds_of(ask(stage, users.create_user, path, {"name": "ann"})) == {"Location", ACTION}
