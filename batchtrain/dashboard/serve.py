@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from batchtrain.connections import Connection as HttpConnection
 from batchtrain.dashboard.app import application
 from batchtrain.dashboard.board import Board
 from batchtrain.dashboard.budget import Budget, Unlimited
@@ -65,7 +66,7 @@ def serve(options: Options, ready: Callable[[Served], None]) -> None:
         app = application(connection, board, budget, keys, options.hosts)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=1,
-            server_header=False, http="h11", loop="asyncio",
+            server_header=False, http=HttpConnection.of({}), loop="asyncio",
         )  # fmt: skip
         server = _Server(config, board)
         ready(Served(f"http://{HOST}:{port}", keys.token))
