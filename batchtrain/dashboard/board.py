@@ -124,6 +124,8 @@ class Board:
         self._viewers: list[Viewer] = []
         self._changed = threading.Condition()
         self._closed = False
+        self._left = clock.now()
+        """When the last viewer left."""
         self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
         self._thread.start()
 
@@ -131,6 +133,10 @@ class Board:
     def closed(self) -> bool:
         """Whether the server is ending."""
         return self._closed
+
+    def idle(self) -> float:
+        """The seconds without a viewer."""
+        return 0.0 if self._viewers else self._clock.now() - self._left
 
     def end(self) -> None:
         """Let the viewers end. Safe in a signal handler: it takes no lock."""
@@ -161,6 +167,7 @@ class Board:
         finally:
             with self._changed:
                 self._viewers.remove(viewer)
+                self._left = self._clock.now()
                 for entry in viewer.watched:
                     entry.viewers -= 1
                     if not entry.viewers:

@@ -13,7 +13,7 @@ BLOCK = 8 << 20
 LONGEST = 1000
 """Characters of the text."""
 LONGEST_LINE = 1 << 16
-"""Bytes before a match in which its line begins."""
+"""Bytes of a line that are kept until its end comes; of a longer one, what was read is searched before."""
 PREFIX = 200
 """Bytes of a line that name its rank."""
 ROWS = 1000
@@ -42,12 +42,12 @@ def _lines(size: int, read: Read, needle: bytes, rank: int | None) -> Iterator[i
         first, lower = at - len(before), content.lower()
         at += len(block)
         end = 0
-        newest = content.rfind(b"\n") + 1 if at < size else len(content)
-        if not newest:  # a line that is longer than a block
-            newest = max(len(content) - len(needle) + 1, 0)
-        while (hit := lower.find(needle, end, newest)) >= 0:
+        cut = content.rfind(b"\n") + 1 if at < size else len(content)
+        if len(content) - cut > LONGEST_LINE:
+            cut = max(len(content) - len(needle) + 1, 0)
+        while (hit := lower.find(needle, end, cut)) >= 0:
             end = hit + len(needle)
             begin = content.rfind(b"\n", 0, hit) + 1
             if rank is None or split(content[begin : begin + PREFIX].decode("utf-8", "replace"))[0] == rank:
                 yield first + begin
-        before = content[newest:][-LONGEST_LINE:]
+        before = content[cut:]

@@ -26,8 +26,8 @@ class RankState(NamedTuple):
 
     rank: Rank
     condition: Condition = ""
-    """`stands`: quiet while the others went on, or behind them. `waits`: quiet because another one stands. `quiet`: as
-    all others. `slow`: its steps take longer."""
+    """`stands`: quiet and behind the others, or quiet while they went on. `waits`: quiet because another one stands.
+    `quiet`: as all others. `slow`: its steps take longer."""
     behind: int | None = None
     """Steps behind the leader; None without a step."""
     step_seconds: tuple[float, ...] = ()
@@ -49,13 +49,10 @@ def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: f
     regular = [rank for rank in ranks if _is_regular(rank, ranks, leader)]
     latest = max((rank.heard for rank in regular), default=now)
     gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
-    quiet = {rank.number for rank in regular if now - rank.heard > QUIET_SECONDS}
-    standing = {
-        rank.number
-        for rank in regular
-        if rank.number in quiet
-        and (latest - rank.heard > gap or (leader is not None and rank.step is not None and rank.step < leader))
-    }
+    silent = [rank for rank in regular if now - rank.heard > QUIET_SECONDS]
+    behind = {rank.number for rank in silent if leader is not None and rank.step is not None and rank.step < leader}
+    standing = behind or {rank.number for rank in silent if latest - rank.heard > gap}
+    quiet = {rank.number for rank in silent}
 
     def condition(number: int) -> Condition:
         if number in standing:

@@ -293,7 +293,7 @@ class Chart {
         },
         scales: { x: { time: x === "time" }, y: { distr: log ? 3 : 1 } },
         axes: [
-          { ...axis, size: 28, ...(x === "time" ? {} : { values: ticks }) },
+          { ...axis, size: x === "time" ? 40 : 28, ...(x === "time" ? {} : { values: ticks }) },
           {
             ...axis,
             size: (_, values) => 14 + 7 * Math.max(2, ...(values ?? []).map((text) => text.length)),

@@ -36,7 +36,8 @@ export function progress(data, running) {
   if (!data?.progress) return null;
   const { unit, of } = data.progress;
   const at = data.progress.at;
-  const left = running && unit === "step" && data.step_seconds ? (of - at) * data.step_seconds : null;
+  const goesOn = running && data.rows.every((row) => !["stands", "quiet"].includes(row.condition));
+  const left = goesOn && unit === "step" && data.step_seconds ? (of - at) * data.step_seconds : null;
   return h(
     "p",
     { class: "progress" },
@@ -82,7 +83,7 @@ function strip(row, data, now, to, most) {
   const system = data.nodes[row.node] ?? {};
   return h(
     "li",
-    { key: String(row.rank), class: kind },
+    { key: String(row.rank), class: kind && `is-${kind}` },
     h("strong", null, link(to(row.rank), label(row.rank)), " ", h("span", { class: "quiet" }, row.node)),
     h(
       "span",

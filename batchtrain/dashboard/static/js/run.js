@@ -61,7 +61,7 @@ function taskOf(context) {
 export const page = {
   title: (context) => context.data.run?.job ?? context.params.run,
   /** What the account has of a run that runs; at its end the record takes over. */
-  silent: ["job", "tasks", "samples"],
+  silent: ["job", "tasks", "task", "samples"],
   topics(context) {
     const seen = context.data.run,
       topics = { run: base(context) };
@@ -80,8 +80,10 @@ export const page = {
     if (view(context) === "curves")
       topics.curves =
         seen.task_ids.length > 1 && !context.query.get("task") ? `${base(context)}/curves` : `${at}/metrics`;
-    if (live && ["curves", "ranks"].includes(view(context)))
-      topics.samples = `${path("jobs", seen.job, "tasks", task)}/samples`;
+    if (live && ["curves", "ranks"].includes(view(context))) {
+      topics.task = path("jobs", seen.job, "tasks", task);
+      topics.samples = `${topics.task}/samples`;
+    }
     return topics;
   },
   news: {
@@ -197,7 +199,7 @@ const VIEW = {
       trouble(context.trouble.ranks),
       data && !over(seen) ? progress(data, true) : null,
       data
-        ? ranks({ ...data, nodes: { ...data.nodes, ...newest(context.data.samples) } }, end, to)
+        ? ranks({ ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) }, end, to)
         : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
     ];
   },
@@ -459,15 +461,23 @@ const newest = (samples) =>
     return all;
   }, {});
 
+/** Values by node with the names of the nodes, n0 for the first, in place of their ids. */
+function byName(context, values) {
+  const nodes_ = [...(context.data.run.node_records ?? []), ...(context.data.task?.nodes ?? [])];
+  const names = new Map(nodes_.map((node) => [node.id, node.name]));
+  return Object.fromEntries(Object.entries(values).map(([id_, value]) => [names.get(id_) ?? short(id_), value]));
+}
+
+const isSystem = (lines) => Object.values(lines).some((columns) => columns.system);
+
 const chosenOverlays = (context) => context.query.getAll("with").slice(0, MOST_OVERLAYS);
 
 /** The curves with those of other runs, whose lines begin with the name of the run. */
 function overlaid(context, data) {
   const all = {};
-  const system = Object.fromEntries(
-    Object.entries(context.data.samples ?? {}).filter(([, lines]) => Object.values(lines).some((each) => each.system)),
-  );
-  for (const [metric, lines] of Object.entries({ ...system, ...data })) all[metric] = { ...lines };
+  const system = Object.entries(context.data.samples ?? {}).filter(([, lines]) => isSystem(lines));
+  for (const [metric, lines] of Object.entries({ ...Object.fromEntries(system), ...data }))
+    all[metric] = isSystem(lines) ? byName(context, lines) : { ...lines };
   for (const run of chosenOverlays(context))
     for (const [metric, lines] of Object.entries(context.once(`${path("runs", run)}/curves`) ?? {}))
       if (all[metric])
@@ -476,8 +486,9 @@ function overlaid(context, data) {
     chosenOverlays(context).map((run) => Boolean(context.loaded[`${path("runs", run)}/curves`])),
   );
   const curves = context.component("curves", () => new Curves());
-  if (curves.source === data && curves.overlays === drawn && curves.samples === context.data.samples) return;
-  Object.assign(curves, { source: data, overlays: drawn, samples: context.data.samples });
+  const sources = [data, drawn, context.data.samples, Boolean(context.data.task)];
+  if (curves.sources?.every((source, at) => source === sources[at])) return;
+  curves.sources = sources;
   curves.update(all);
 }
 
