@@ -42,12 +42,12 @@ def _lines(size: int, read: Read, needle: bytes, rank: int | None) -> Iterator[i
         first, lower = at - len(before), content.lower()
         at += len(block)
         end = 0
-        cut = content.rfind(b"\n") + 1 if at < size else len(content)
+        last = cut = content.rfind(b"\n") + 1 if at < size else len(content)
         if len(content) - cut > LONGEST_LINE:
-            cut = max(len(content) - len(needle) + 1, 0)
-        while (hit := lower.find(needle, end, cut)) >= 0:
+            last, cut = len(content), len(content) - len(needle) + 1
+        while (hit := lower.find(needle, end, last)) >= 0:
             end = hit + len(needle)
             begin = content.rfind(b"\n", 0, hit) + 1
             if rank is None or split(content[begin : begin + PREFIX].decode("utf-8", "replace"))[0] == rank:
                 yield first + begin
-        before = content[cut:]
+        before = content[max(cut, end) :]
