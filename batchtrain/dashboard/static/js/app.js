@@ -92,7 +92,7 @@ class Context {
       get(path).then(
         (value) => {
           this.loaded[path] = value;
-          draw();
+          if (this === current?.context) follow();
         },
         (error) => {
           this.trouble[path] = error.message;

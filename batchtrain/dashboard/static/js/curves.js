@@ -291,7 +291,10 @@ class Chart {
           drag: { x: true, y: false },
           sync: { key: `${this.group} ${x}`, scales: ["x", null] },
         },
-        scales: { x: { time: x === "time" }, y: { distr: log ? 3 : 1 } },
+        scales: {
+          x: { time: x === "time", range: (_, low, high) => apart(low, high, x === "time" ? 30 : 1) },
+          y: { distr: log ? 3 : 1 },
+        },
         axes: [
           { ...axis, size: x === "time" ? 40 : 28, ...(x === "time" ? {} : { values: ticks }) },
           {
@@ -376,7 +379,7 @@ class Chart {
       }),
       ...(this.more ? [h("li", { class: "quiet" }, `${this.more} more lines are not drawn`)] : []),
     );
-    this.keys.hidden = false;
+    this.keys.hidden = shown.length === 1 && shown[0].name === "value" && !this.more;
   }
 
   width() {
@@ -442,6 +445,9 @@ function near(data, index, at) {
   for (let place = index; place >= 0; place -= 1) if (data[at]?.[place] !== null) return data[at][place];
   return null;
 }
+
+/** A range that is not empty. */
+const apart = (low, high, least) => (low === high ? [low - least, high + least] : [low, high]);
 
 /** Labels of ticks with as many digits as they need to differ. */
 function ticks(_, values, __, ___, step) {

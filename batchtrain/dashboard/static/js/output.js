@@ -11,8 +11,14 @@ const BUFFERED = 256 * 1024,
   PAUSE = 250;
 const STREAMS = ["stdout.txt", "stderr.txt"];
 
-/** The file that a page shows: that of the address, and of a failed task its errors. */
-export const chosenFile = (context, failed) => context.query.get("file") ?? (failed ? "stderr.txt" : "stdout.txt");
+/** The file that a page shows: that of the address, and of a task that had failed before it was opened its errors. Of a
+ * rank it is its own file, if there is one: a merged file may not tell which rank wrote a line. */
+export function chosenFile(context, failed, files = []) {
+  context.stream ??= failed ? "stderr.txt" : "stdout.txt";
+  const file = context.query.get("file") ?? context.stream,
+    own = `ranks/${context.query.get("rank")}.${file}`;
+  return files.includes(own) && context.query.get("split") !== "on" ? own : file;
+}
 
 /** A file of a task as it grows, in one pane or in one for each rank. */
 class OutputView {
@@ -105,6 +111,7 @@ class OutputView {
       const found = await this.fetch("search", { find, skip, ...(rank ? { rank } : {}) });
       if (find !== this.sought.find || rank !== this.sought.rank) return;
       this.found = found;
+      if (last && rank !== "" && !found.matches) return this.search(find, "", true);
       if (last && found.matches > skip + found.lines.length)
         return this.look(last, found.matches - Math.min(found.matches, found.lines.length));
       if (last && found.matches) await this.go(found.matches - 1);
@@ -146,13 +153,15 @@ class OutputView {
 export const outputView = (context, base, file) =>
   context.component(`output ${base} ${file}`, () => new OutputView(context, base, file));
 
-/** `subject`: base, name, state, failed, cause (a text of the line that proves it), ranks, files, raw (of a file). */
+/** `subject`: base, name, state, failed, cause (a text of the line that proves it, and the rank that printed it), ranks, files, raw (of a file). */
 export function output(context, subject) {
   const { query } = context,
-    file = chosenFile(context, subject.failed),
+    file = chosenFile(context, subject.failed, subject.files),
+    stream = file.split(".").slice(-2).join("."),
     view = outputView(context, subject.base, file),
     find = query.get("find") ?? "",
-    rank = query.get("rank") ?? "",
+    one = query.get("rank") ?? "",
+    rank = file.startsWith("ranks/") ? "" : one,
     isSplit = query.get("split") === "on";
   const panes = isSplit ? subject.ranks.slice(0, MOST_PANES).map(String) : [rank];
   view.show(
@@ -166,11 +175,11 @@ export function output(context, subject) {
     { active: "The task has not started yet.", completed: "No output." }[subject.state] ?? "No output yet.",
   );
   if (find || !view.atCause) view.search(find, isSplit ? "" : rank, false);
-  if (subject.cause && !find && !view.atCause && !query.has("follow") && view.buffer) {
+  if (subject.cause?.text && stream === "stderr.txt" && !find && !view.atCause && !query.has("follow") && view.buffer) {
     view.atCause = true;
-    view.search(subject.cause, "", true);
+    view.search(subject.cause.text, subject.cause.rank ?? "", true);
   }
-  const others = subject.files.filter((name) => !STREAMS.includes(name));
+  const earlier = subject.files.filter((name) => name.startsWith("attempt-"));
   return h(
     "section",
     { class: "output" },
@@ -186,18 +195,18 @@ export function output(context, subject) {
             "a",
             {
               class: "chip",
-              href: context.with({ file: name === (subject.failed ? "stderr.txt" : "stdout.txt") ? "" : name }),
-              "aria-current": file === name ? "true" : null,
+              href: context.with({ file: name === context.stream ? "" : name }),
+              "aria-current": stream === name ? "true" : null,
             },
             name.replace(".txt", ""),
           ),
         ),
       ),
-      others.length
-        ? choice(context, "File", "file", file, [["", "merged"], ...others.map((name) => [name, name])])
+      earlier.length
+        ? choice(context, "Attempt", "file", file, [["", "last"], ...earlier.map((name) => [name, name])])
         : null,
       subject.ranks.length > 1
-        ? choice(context, "Ranks", null, isSplit ? "split" : rank, [
+        ? choice(context, "Ranks", null, isSplit ? "split" : one, [
             ["", "merged"],
             ["split", "side by side"],
             ...subject.ranks.map((number) => [String(number), `only r${number}`]),

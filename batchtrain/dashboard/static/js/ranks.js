@@ -59,8 +59,8 @@ export function progress(data, running) {
   );
 }
 
-/** `now`: seconds since 1970, the end of a run that has ended. `to`: the address of the output of a rank. */
-export function ranks(data, now, to) {
+/** `ended`: whether the gang has ended; `now`: seconds since 1970, or its end. `to`: the address of a rank's output. */
+export function ranks(data, ended, now, to) {
   if (!data?.count) return h("p", { class: "quiet" }, "No rank has printed a line yet.");
   const text = warning(data);
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
@@ -70,7 +70,7 @@ export function ranks(data, now, to) {
     h(
       "ul",
       { class: "ranks", "aria-label": "Ranks" },
-      data.rows.map((row) => strip(row, data, now, to, most)),
+      data.rows.map((row) => strip(row, data, ended, now, to, most)),
     ),
     data.count > data.rows.length
       ? h("p", { class: "quiet" }, `The ${data.rows.length} ranks that matter most of ${count(data.count)}.`)
@@ -78,7 +78,7 @@ export function ranks(data, now, to) {
   ];
 }
 
-function strip(row, data, now, to, most) {
+function strip(row, data, ended, now, to, most) {
   const [kind, words] = CONDITIONS[row.condition] ?? ["", ""];
   const system = data.nodes[row.node] ?? {};
   return h(
@@ -94,7 +94,7 @@ function strip(row, data, now, to, most) {
     h(
       "span",
       { class: "number", title: "time since its last line" },
-      row.at ? `${duration(Math.max(0, now - row.at))} ago` : "",
+      row.at ? `${duration(Math.max(0, now - row.at))} ${ended ? "before the end" : "ago"}` : "",
     ),
     steps(row.step_seconds, most),
     h(

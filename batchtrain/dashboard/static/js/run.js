@@ -76,7 +76,7 @@ export const page = {
     const at = `${base(context)}${path("tasks", task)}`;
     topics.ranks = `${at}/ranks`;
     if (view(context) === "output")
-      topics.log = `${at}/logs?file=${encodeURIComponent(chosenFile(context, failed(seen)))}`;
+      topics.log = `${at}/logs?file=${encodeURIComponent(chosenFile(context, failed(seen), outputFiles(context, seen)))}`;
     if (view(context) === "curves")
       topics.curves =
         seen.task_ids.length > 1 && !context.query.get("task") ? `${base(context)}/curves` : `${at}/metrics`;
@@ -118,12 +118,15 @@ export const page = {
 
 const failed = (seen) => seen.state === "failed";
 const marked = (context) => context.data.ranks?.rows.some((each) => each.condition === "stands");
-const subjectView = (context) =>
-  outputView(
-    context,
-    `${base(context)}${path("tasks", taskOf(context))}`,
-    chosenFile(context, failed(context.data.run)),
-  );
+const subjectView = (context) => {
+  const seen = context.data.run;
+  const file = chosenFile(context, failed(seen), outputFiles(context, seen));
+  return outputView(context, `${base(context)}${path("tasks", taskOf(context))}`, file);
+};
+
+/** The files with the output of the task of a run that has ended. */
+const outputFiles = (context, seen) =>
+  over(seen) ? (context.once(`${base(context)}${path("tasks", taskOf(context))}/files`) ?? []) : [];
 
 function ages(seen) {
   if (!over(seen)) return ` · running for ${duration(lasted(seen.started))}`;
@@ -165,7 +168,8 @@ const VIEW = {
       trouble(context.trouble.run),
       cause(
         seen.failure && { message: seen.failure.message, card: seen.card },
-        seen.failure && link(context.with({ view: "output", look: "" }), "Show the output at the cause"),
+        seen.failure &&
+          link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
       text && h("p", { class: "card warned" }, text, " ", link(context.with({ view: "ranks" }), "Show the ranks")),
       data && !over(seen) ? progress(data, true) : null,
@@ -199,7 +203,12 @@ const VIEW = {
       trouble(context.trouble.ranks),
       data && !over(seen) ? progress(data, true) : null,
       data
-        ? ranks({ ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) }, end, to)
+        ? ranks(
+            { ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) },
+            over(seen),
+            end,
+            to,
+          )
         : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
     ];
   },
@@ -215,9 +224,9 @@ const VIEW = {
         name: task,
         state: row_?.state ?? (over(seen) ? "completed" : "running"),
         failed: failed(seen),
-        cause: failed(seen) ? proof(seen.failure) : "",
+        cause: failed(seen) && seen.failure ? proof(seen.failure) : null,
         ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
-        files: over(seen) ? (context.once(`${at}/files`) ?? []) : [],
+        files: outputFiles(context, seen),
         raw: (file) =>
           `${base(context)}/file?path=${encodeURIComponent(`${seen.log_folders[task] ?? `logs/${task}`}/${file}`)}`,
       }),
@@ -294,8 +303,11 @@ const VIEW = {
 const waiting = (seen) => (over(seen) ? "No task ran." : "No task has started yet.");
 const nodes = (seen) => `${seen.pool} (${seen.nodes} × ${seen.vm_size})`;
 
-/** The text of the output that proves the cause. */
-const proof = (failure) => failure.finding?.evidence?.split("\n").pop().trim() || failure.cause;
+/** What to look for in the output: the exception, or the line that proves the cause. */
+function proof({ cause: exception, finding, rank }) {
+  const text = exception || finding?.evidence?.split("\n").pop().trim();
+  return text ? { text, rank } : null;
+}
 
 /** What the nodes cost: at the end, or so far, and an hour of all of them. */
 function cost({ cost: known, started, ended }) {

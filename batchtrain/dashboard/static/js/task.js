@@ -84,7 +84,10 @@ const query = (context) => Object.fromEntries(context.query);
 
 const VIEW = {
   overview: (context, seen) => [
-    cause(seen.cause, seen.cause && link(context.with({ view: "output" }), "Show the output at the cause")),
+    cause(
+      seen.cause,
+      seen.cause && link(context.with({ view: "output", file: "stderr.txt" }), "Show the output at the cause"),
+    ),
     !seen.cause && seen.failure && h("p", { class: "card bad" }, short(seen.failure)),
     seen.state === "running" ? progress(context.data.ranks, true) : null,
     facts({
@@ -101,8 +104,11 @@ const VIEW = {
   ranks: (context, seen) => [
     trouble(context.trouble.ranks),
     context.data.ranks
-      ? ranks(context.data.ranks, (seen.ended ? Date.parse(seen.ended) : Date.now()) / 1000, (rank) =>
-          context.with({ view: "output", rank }),
+      ? ranks(
+          context.data.ranks,
+          Boolean(seen.ended),
+          (seen.ended ? Date.parse(seen.ended) : Date.now()) / 1000,
+          (rank) => context.with({ view: "output", rank }),
         )
       : loading(context.trouble.ranks),
   ],
@@ -112,7 +118,7 @@ const VIEW = {
       name: context.params.task,
       state: seen.state,
       failed: failed(context),
-      cause: seen.cause?.exception || seen.cause?.lines?.at(-1)?.trim(),
+      cause: seen.cause && { text: seen.cause.exception || seen.cause.lines.at(-1)?.trim(), rank: seen.cause.rank },
       ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
       files: [],
       raw: (file) => `${base(context)}/file?path=${encodeURIComponent(file)}`,
