@@ -30,6 +30,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BatchServi
     """An emulator with something to see, and its dashboard."""
     runs = tmp_path_factory.mktemp("runs")
     dashboards.record_three(runs)
+    dashboards.record_gangs(runs)
     with emulated_batch() as service:
         batch = connect(environment=service.environment).batch
         dashboards.furnish(batch)
@@ -269,7 +270,7 @@ def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[B
     program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
     dashboards.add_job(connect(environment=service.environment).batch, "live", "cpu", train=dashboards.python(program))
     page = signed_in(chromium, running)
-    page.goto(f"{running.url}/jobs/live/tasks/train")
+    page.goto(f"{running.url}/jobs/live/tasks/train?view=output")
     page.wait_for_selector(".log .line >> text=first")
     assert "second" not in page.inner_text(".log")
     gate.open()
@@ -304,7 +305,7 @@ def test_a_hidden_page_closes_its_stream_and_loses_nothing(
     program = f"print('before', flush=True)\n{gate.wait}\nfor n in range(1000): print('line', n)"
     dashboards.add_job(connect(environment=service.environment).batch, "asleep", "cpu", t=dashboards.python(program))
     page = signed_in(chromium, running)
-    page.goto(f"{running.url}/jobs/asleep/tasks/t")
+    page.goto(f"{running.url}/jobs/asleep/tasks/t?view=output")
     page.wait_for_selector(".log .line >> text=before")
     streams: list[Any] = []
     page.on("request", lambda request: streams.append(request) if "/events?" in request.url else None)
@@ -355,7 +356,7 @@ def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_co
 def test_what_a_task_prints_stays_text(chromium: Any, running: Dashboard) -> None:
     ended(running, "hostile", "shout")
     page = signed_in(chromium, running)
-    page.goto(f"{running.url}/jobs/hostile/tasks/shout")
+    page.goto(f"{running.url}/jobs/hostile/tasks/shout?view=output")
     page.wait_for_selector(".log .line >> text=<script>")
     assert page.title() == "shout · batchtrain"
     assert page.evaluate("document.querySelectorAll('.log script, .log img').length") == 0
