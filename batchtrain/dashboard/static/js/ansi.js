@@ -102,6 +102,12 @@ function visible(text, style) {
   return nodes;
 }
 
+/** Whether a colour needs light text on it. */
+function isDark(color) {
+  const [red, green, blue] = color.match(/\d+/g).map(Number);
+  return red * 0.3 + green * 0.59 + blue * 0.11 < 140;
+}
+
 const written = (code) =>
   code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "␡" : `\\u${code.toString(16).padStart(4, "0")}`;
 
@@ -120,5 +126,6 @@ function piece(text, style) {
       values[`--${name}`] = color;
     }
   if (paper !== null || flags.includes("reverse")) classes.push("painted");
+  if (typeof paper === "string" && ink === null) classes.push(isDark(paper) ? "ondark" : "onlight");
   return h("span", { class: classes.join(" "), style: values }, text);
 }

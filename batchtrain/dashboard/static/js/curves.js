@@ -199,14 +199,14 @@ class Group {
     this.node.hidden = !metrics.length;
     this.more.textContent =
       metrics.length > MOST_CHARTS ? `${metrics.length - MOST_CHARTS} more metrics are not drawn.` : "";
-    const x = this.name === "system" ? "time" : options.x;
+    const chosen = this.name === "system" ? { x: "time", smooth: 0, log: false } : options;
     for (const metric of metrics.slice(0, MOST_CHARTS)) {
       if (!this.charts.has(metric)) {
         const chart = new Chart(uPlot, metric, this.name);
         this.charts.set(metric, chart);
         this.grid.append(chart.node);
       }
-      this.charts.get(metric).update(ofGroup(data[metric]), { ...options, x }, names);
+      this.charts.get(metric).update(ofGroup(data[metric]), chosen, names);
     }
   }
 }
@@ -398,7 +398,7 @@ function drawnLines(key, columns, options, at, names, lines) {
   const line = (values, more) => ({
     places: places(columns, values, options),
     stroke,
-    name: columns.ranks ? `mean of ${columns.ranks} ranks` : named(key),
+    name: columns.ranks ? mean(key, columns) : named(key),
     shape: `${key} ${more.faint ? "raw" : (more.edge ?? "")}`,
     first: columns.value[0],
     last: columns.value.at(-1),
@@ -410,6 +410,9 @@ function drawnLines(key, columns, options, at, names, lines) {
   if (columns.low) drawn.push(line(columns.high, { edge: "high" }), line(columns.low, { edge: "low" }));
   return drawn;
 }
+
+const mean = (key, { ranks, system }) =>
+  `${key ? `${named(key)}: ` : ""}mean of ${ranks} ${system ? "nodes" : "ranks"}`;
 
 /** A moving average that forgets, without the bias of its start. */
 function smoothed(values, weight) {

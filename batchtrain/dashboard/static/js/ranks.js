@@ -66,14 +66,20 @@ export function ranks(data, ended, now, to) {
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
   return [
     text ? h("p", { class: "card warned", role: "status" }, text) : null,
-    data.tiles.length ? heat(data, to) : null,
     h(
       "ul",
       { class: "ranks", "aria-label": "Ranks" },
       data.rows.map((row) => strip(row, data, ended, now, to, most)),
     ),
-    data.count > data.rows.length
-      ? h("p", { class: "quiet" }, `The ${data.rows.length} ranks that matter most of ${count(data.count)}.`)
+    data.tiles.length
+      ? [
+          h(
+            "p",
+            { class: "quiet" },
+            `Above are the ${data.rows.length} ranks that matter most of ${count(data.count)}. A full tile is as far as the leader.`,
+          ),
+          heat(data, to),
+        ]
       : null,
   ];
 }
