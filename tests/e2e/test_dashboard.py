@@ -22,6 +22,14 @@ from tests.dashboards import GANG, HOSTILE, LARGE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
 from tests.waiting import GUARD, until
 
+ONE_NODE = """\
+pool_specification:
+  id: one
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+  vm_configuration:
+    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
+"""
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
@@ -361,14 +369,19 @@ def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
     chromium: Any, batchtrain: Any, tmp_path: Path
 ) -> None:
     """One address from the first node to the record: no reload, no line twice or lost, no page that says JobNotFound."""
-    runs = tmp_path / "runs"
-    with dashboards.dashboard(batchtrain.environment, "--local", runs=tmp_path) as running:
+    runs, recipe = tmp_path / "runs", tmp_path / "recipe"
+    runs.mkdir()
+    recipe.mkdir()
+    (recipe / "pool.yaml").write_text(ONE_NODE)
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=runs) as running:
         gate = Gate()
-        script = tmp_path / "train.py"
-        script.write_text(
+        program = (
             f"for n in range(50): print('before', n, flush=True)\n{gate.wait}\nfor n in range(50): print('after', n)"
         )
-        command = batchtrain.start("run", str(script), "--local", "--runs-dir", str(tmp_path))
+        task = {"id": "train", "command": dashboards.python(program)}
+        jobs = {"job_specifications": [{"id": "digits", "auto_complete": True, "tasks": [task]}]}
+        (recipe / "jobs.yaml").write_text(json.dumps(jobs))
+        command = batchtrain.start("run", str(recipe), "--local")
         name = until(lambda: next((row["id"] for row in running.get("/runs")), None))
         page = signed_in(chromium, running)
         loads: list[Any] = []
@@ -377,7 +390,7 @@ def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
         page.wait_for_selector(".log .line >> text=before 49")
         assert page.inner_text("h1 + .state") == "running"
         gate.open()
-        out, err = command.communicate(timeout=GUARD)
+        _, err = command.communicate(timeout=GUARD)
         assert f"watch it at {running.url}/runs/{name}\n" in err
         page.wait_for_selector("h1 + .state >> text=succeeded")
         lines = [line for line in page.inner_text(".log").split("\n") if line]
