@@ -212,6 +212,47 @@ def record(root: Path, name: str, *, loss: float, state: str = "completed", **se
     (folder / "run.json").write_text(json.dumps(document))
 
 
+BEGUN = 1795346102.0
+"""The start of the recorded runs, in seconds since 1970."""
+GANG, LARGE = "20261122T171502Z-language-3d90", "20261122T191502Z-language-b7c1"
+
+
+def record_gang(root: Path, name: str, ranks: int, *, hung: int, steps: int = 60) -> None:
+    """A run of a gang whose rank `hung` stood still, until the run was interrupted."""
+    record(root, name, loss=0.1, state="interrupted")
+    folder, end = root / name, BEGUN + 68
+    lines: list[str] = []
+    points: list[dict[str, Any]] = []
+    states: list[dict[str, Any]] = []
+    for rank in range(ranks):
+        node, pace = f"n{rank // 8}", 0.4 if rank == 1 else 0.2
+        last = steps - 20 if rank == hung else steps - 2 if rank == 1 else steps - rank % 2
+        for step in range(1, last + 1):
+            loss = 2.3 * math.exp(-step / 14) + 0.1 + 0.02 * math.sin(step + rank)
+            t = BEGUN + step * pace
+            points.append({"t": t, "rank": rank, "step": step, "loss": None if (rank, step) == (2, 9) else loss})
+            lines.append(f"[{rank // 8}:{rank}] step {step}/120 loss {loss:.4f}\n")
+        text = f"step {last}/120 loss {loss:.4f}"
+        heard = end - (50 if rank == hung else 2 + rank % 3)
+        states.append({"number": rank, "node": node, "lines": last, "last": text, "heard": heard, "step": last})
+    for number in range(-(-ranks // 8)):
+        for second in range(0, 60, 5):
+            use = {"cpu_percent": 60 + 9 * math.sin(second + number), "gpu_percent": 90.0, "memory_gib": 11.5}
+            points.append({"t": BEGUN + second, "node": f"n{number}", **use})
+    _write_lines(folder / "metrics/train.jsonl", points)
+    document = {"ranks": states, "progress": {"unit": "step", "at": steps - 20, "of": 120}}
+    (folder / "metrics/train.ranks.json").write_text(json.dumps(document))
+    (folder / "logs/train/stdout.txt").write_text("".join(lines))
+    (folder / "logs/train/stderr.txt").write_text(COLOURS)
+
+
+COLOURS = (
+    "\x1b[1mbold\x1b[22m \x1b[38;5;208morange\x1b[0m \x1b[48;2;30;90;200mon blue\x1b[0m \x1b[7mreverse\x1b[0m"
+    " \x1b[4munderlined\x1b[0m \x1b[31mred\x1b[39m turned \u202etxt.exe\n"
+)
+"""Styles of a terminal, and a character that turns the direction of a line."""
+
+
 def _write_lines(path: Path, rows: Iterable[object]) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
@@ -221,3 +262,9 @@ def record_three(root: Path) -> None:
     record(root, "20261122T111502Z-digits-7f3a", loss=0.09, learning_rate="0.1")
     record(root, "20261122T131502Z-digits-1c2e", loss=0.14, learning_rate="0.01")
     record(root, "20261122T151502Z-digits-aa01", loss=0.6, state="failed", learning_rate="1.0")
+
+
+def record_gangs(root: Path) -> None:
+    """A gang of eight ranks, and one of 1,024."""
+    record_gang(root, GANG, 8, hung=5)
+    record_gang(root, LARGE, 1024, hung=700, steps=30)

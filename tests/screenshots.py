@@ -18,6 +18,7 @@ from batchtrain.runs.finished import Run
 from batchtrain.testing import emulated_batch
 from tests import block_pictures, dashboards
 from tests.browsers import browser
+from tests.dashboards import GANG, LARGE
 
 FIRST, SECOND = "20261122T111502Z-digits-7f3a", "20261122T131502Z-digits-1c2e"
 PAGES = {
@@ -31,13 +32,26 @@ PAGES = {
     "request": "/jobs/digits?view=request",
     "sweep": "/jobs/sweep?state=failed",
     "task": "/jobs/digits/tasks/train",
-    "rank": "/jobs/digits/tasks/train?rank=3&files=on",
+    "task-output": "/jobs/digits/tasks/train?view=output&rank=3",
+    "task-curves": "/jobs/digits/tasks/train?view=curves",
+    "task-files": "/jobs/digits/tasks/train?view=files",
     "failed": "/jobs/digits/tasks/broken",
     "runs": f"/runs?id={FIRST}&id={SECOND}",
     "run": f"/runs/{FIRST}",
+    "ranks": f"/runs/{GANG}?view=ranks",
+    "output": f"/runs/{GANG}?view=output&find=step+40",
+    "colours": f"/runs/{GANG}?view=output&file=stderr.txt",
+    "split": f"/runs/{GANG}?view=output&split=on",
+    "curves": f"/runs/{GANG}?view=curves&smooth=0.6&with={LARGE}",
+    "files": f"/runs/{FIRST}?view=files&look=outputs/train/model.txt",
+    "configuration": f"/runs/{SECOND}?view=configuration",
+    "many-ranks": f"/runs/{LARGE}?view=ranks",
+    "many-curves": f"/runs/{LARGE}?view=curves&y=log",
+    "no-job": "/jobs/none",
+    "no-page": "/none",
     "compare": f"/runs/compare?id={FIRST}&id={SECOND}",
 }
-COMMITTED = ("pool", "task")
+COMMITTED = ("pool", "ranks", "curves", "output")
 """The pages whose pictures are in the repository; the documentation site has all."""
 WIDE, NARROW = (1280, 900), (400, 860)
 
@@ -49,6 +63,7 @@ def take(target: Path, pages: Collection[str] = tuple(PAGES), sizes: Collection[
     with tempfile.TemporaryDirectory() as folder, emulated_batch() as service, browser() as chromium:
         runs = Path(folder)
         dashboards.record_three(runs)
+        dashboards.record_gangs(runs)
         dashboards.furnish(connect(environment=service.environment).batch, pause=0.05)
         _notebook(chromium, Run(RunDirectory(runs / FIRST)), target)
         with dashboards.dashboard(service.environment, runs=runs) as running:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +17,10 @@ import msgspec
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import say, settings
 from batchtrain.errors import NoAccount
+from batchtrain.records.events import Event, RunRecorded
+
+IDLE_SECONDS = 3600
+"""How long a dashboard that a run started stays without a page."""
 
 if TYPE_CHECKING:
     from batchtrain.dashboard.serve import Served
@@ -27,7 +34,10 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Accept requests for this host name, from a proxy."
 )
-def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[str, ...]) -> None:
+@click.option("--until-idle", type=float, hidden=True, help="End when no page was open for so many seconds.")
+def command(
+    port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[str, ...], until_idle: float | None
+) -> None:
     """Show pools, jobs, live logs, metric curves and recorded runs in the browser. Ctrl-C ends it.
 
     It listens on 127.0.0.1 only. The printed link signs in, so keep it private. Links to pages have no token.
@@ -42,6 +52,7 @@ def command(port: int | None, no_open: bool, allow_changes: bool, hosts: tuple[s
         changes=allow_changes,
         hosts=frozenset(name.lower() for name in hosts),
         target=settings().target,
+        idle=until_idle,
     )
     with contextlib.ExitStack() as stack:
         serve(options, lambda server: _ready(server, None if no_open else stack))
@@ -66,6 +77,50 @@ def _ready(server: Served, stack: contextlib.ExitStack | None) -> None:
         print(msgspec.json.encode(document).decode(), flush=True)
     if stack is not None:
         _open(server.link, stack)
+
+
+class RunPage:
+    """Prints where a run can be watched: its page in a dashboard that is open, or in one that it starts."""
+
+    def __init__(self, runs: Path, *, starts: bool, stack: contextlib.ExitStack) -> None:
+        """starts: whether to open a page in the browser."""
+        self._runs, self._starts, self._stack = runs, starts, stack
+
+    def tell(self, event: Event) -> None:
+        """Take an event of the run."""
+        if isinstance(event, RunRecorded):
+            from batchtrain.dashboard.note import noted
+
+            fragment = ""
+            url = noted(self._runs)
+            if self._starts and not url:
+                url, fragment = self._started()
+            if url:
+                page = f"{url}/runs/{event.run}{fragment}"
+                say(f"watch it at {page}")
+                if self._starts:
+                    _open(page, self._stack)
+                    self._starts = False
+
+    def _started(self) -> tuple[str, str]:
+        """The address of a new dashboard, and the fragment that signs in. It goes on after the run, so that its page
+        shows the record."""
+        from batchtrain.cli.children import PROGRAM
+
+        words = [sys.executable, *PROGRAM, *shlex.split(settings().target), "--runs-dir", str(self._runs), "-o", "json"]
+        words += ["dashboard", "--no-open", "--until-idle", str(IDLE_SECONDS)]
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            line = process.stdout.readline()
+        if not line:
+            say("the dashboard could not be started; `batchtrain dashboard` shows why")
+            return "", ""
+        document = msgspec.json.decode(line)
+        say(f"the dashboard ends when no page was open for {IDLE_SECONDS // 60} minutes")
+        return document["url"], f"#token={document['token']}"
 
 
 def _open(link: str, stack: contextlib.ExitStack) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
     from batchtrain.records import Task
+    from batchtrain.records.events import Event
 
 
 NAMED = 20
@@ -46,6 +47,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
     "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
 )
 @click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
+@click.option("--dashboard", is_flag=True, help="Open the page of the run in the browser.")
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
 def command(
     directory: str | None,
@@ -55,6 +57,7 @@ def command(
     max_price: float | None,
     max_duration: float | None,
     fresh: bool,
+    dashboard: bool,
     resume: str | None,
 ) -> None:
     """Create the pool and the jobs, show the output, fetch the results, delete everything, and exit with the result.
@@ -65,6 +68,7 @@ def command(
     if (keep or reuse) and max_price is not None:
         kept_by = "--keep" if keep else "--reuse"
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
+    from batchtrain.cli.dashboard import RunPage
     from batchtrain.cli.progress import bar
     from batchtrain.client.limits import Limits
     from batchtrain.client.local import lost_isolation
@@ -80,14 +84,25 @@ def command(
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
     try:
-        with live.block(client.account, config.recipe) as block, results_last(block) as tell, bar() as progress:
+        with (
+            contextlib.ExitStack() as stack,
+            live.block(client.account, config.recipe) as block,
+            results_last(block) as tell,
+            bar() as progress,
+        ):
+            page = RunPage(origin.root, starts=dashboard, stack=stack)
+
+            def tell_both(event: Event) -> None:
+                tell(event)
+                page.tell(event)
+
             if lacks := "; ".join(filter(None, lost_isolation(client.account))):
                 say(lacks)
             _say_what_is_made(config.recipe)
             outcome = run(
                 client,
                 config.recipe,
-                tell=tell,
+                tell=tell_both,
                 timeout=timeout,
                 keep=keep,
                 reuse=reuse,

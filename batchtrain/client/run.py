@@ -281,6 +281,7 @@ class Recorder:
             self._recordings[job.id] = begin(
                 client.batch, client.account, recipe, job, plan, origin, kept_kinds, foreseen.sources, foreseen.blobs
             )
+            self._tell(events.RunRecorded(job.id, run=self._recordings[job.id].run.name))
 
     @property
     def names(self) -> dict[str, str]:

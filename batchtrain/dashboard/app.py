@@ -94,9 +94,10 @@ async def _sign_in(keys: Keys, request: Request) -> Response:
 
 
 async def _page(request: Request) -> Response:
-    if not PAGES.fullmatch(request.url.path):
-        raise HTTPException(404, f"there is no page {request.url.path}")
-    return FileResponse(STATIC / "index.html")
+    """A page; also for an address that is none: its script shows the way on."""
+    if request.url.path.startswith(API):
+        raise HTTPException(404, f"the API has no {request.url.path}")
+    return FileResponse(STATIC / "index.html", 200 if PAGES.fullmatch(request.url.path) else 404)
 
 
 # --- documents and changes ------------------------------------------------------------------------------------------
@@ -121,12 +122,15 @@ def _answering(row: Document, connection: Connection, budget: Budget) -> Callabl
 
 def _patiently(read: Callable[[], Any], connection: Connection, budget: Budget, cost: int) -> Any:
     budget.spend(cost)
-    try:
-        with retry.until(time.monotonic() + PATIENCE, lambda _: None):  # the page shows it, not the terminal
-            return read()
-    except Unreachable:
-        connection.renew()
-        raise
+    with retry.counted() as count:
+        try:
+            with retry.until(time.monotonic() + PATIENCE, lambda _: None):  # the page shows it, not the terminal
+                return read()
+        except Unreachable:
+            connection.renew()
+            raise
+        finally:
+            budget.spend(max(count.answers - cost, 0))  # causes, for example, which are read once
 
 
 def _acting(row: Action, connection: Connection, budget: Budget) -> Callable[[Request], Any]:

@@ -20,7 +20,7 @@ from batchtrain.errors import BatchtrainError, ServiceError
 from batchtrain.service import retry
 
 LOG = logging.getLogger(__name__)
-NEAR_SECONDS, DISK_SECONDS = 0.1, 1.0
+NEAR_SECONDS, DISK_SECONDS = 0.1, 0.5
 """Seconds between two reads of a topic of the emulator, and of recorded runs."""
 SHARE = 10
 """A topic of this machine takes at most one part in so many of the time."""
@@ -60,9 +60,10 @@ class DocumentTopic:
         self._news: News | None = None
 
     def read(self) -> int:
-        body = msgspec.json.encode(self._read())
+        with retry.counted() as count:
+            body = msgspec.json.encode(self._read())
         self._news = News(f"{zlib.crc32(body):08x}", body)
-        return self._cost
+        return max(self._cost, count.answers)
 
     def since(self, position: str) -> News | None:
         news = self._news
@@ -123,6 +124,8 @@ class Board:
         self._viewers: list[Viewer] = []
         self._changed = threading.Condition()
         self._closed = False
+        self._left = clock.now()
+        """When the last viewer left."""
         self._thread = threading.Thread(target=self._run, name="dashboard", daemon=True)
         self._thread.start()
 
@@ -130,6 +133,10 @@ class Board:
     def closed(self) -> bool:
         """Whether the server is ending."""
         return self._closed
+
+    def idle(self) -> float:
+        """The seconds without a viewer."""
+        return 0.0 if self._viewers else self._clock.now() - self._left
 
     def end(self) -> None:
         """Let the viewers end. Safe in a signal handler: it takes no lock."""
@@ -160,6 +167,7 @@ class Board:
         finally:
             with self._changed:
                 self._viewers.remove(viewer)
+                self._left = self._clock.now()
                 for entry in viewer.watched:
                     entry.viewers -= 1
                     if not entry.viewers:

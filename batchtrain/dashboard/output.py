@@ -1,23 +1,19 @@
-"""The output of a task as it grows: its bytes for the log, and the numbers and the state of each rank in it."""
+"""The output of a task as it grows: its bytes, for the log and for those who read its lines."""
 
 from __future__ import annotations
 
 import codecs
-import functools
 import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from batchtrain.dashboard.board import News
-from batchtrain.errors import NotFound, ServiceError
-from batchtrain.metrics.extract import Pattern
-from batchtrain.metrics.stream import Batch, MetricStream
-from batchtrain.records import Point
+from batchtrain.errors import NotFound, ServiceError, UsageError
+from batchtrain.metrics.extract import split
 from batchtrain.service.downloads import PAST_THE_END
 from batchtrain.service.files import NO_FILE, NOT_YET
 
@@ -37,16 +33,12 @@ AT_MOST = 512 << 10
 LONGEST_LINE = 1 << 16
 RECHECK = 10
 """Reads without news until the size of the file is compared: a retry of the task writes it anew."""
-MOST_POINTS = 2000
-"""Points of a curve that are sent."""
-KEPT_POINTS = 20 * MOST_POINTS
-MOST_SERIES = 400
+MOST_LIMIT = 4 << 20
+"""Bytes of a log in one answer."""
 
 
 class Output:
     """A file of a task, read once for all viewers. `take` receives its lines."""
-
-    remote = True
 
     def __init__(
         self,
@@ -56,9 +48,12 @@ class Output:
         take: Callable[[Sequence[str]], None] | None = None,
         forget: Callable[[], None] = lambda: None,
         every: float = 0.0,
+        *,
+        remote: bool = True,
     ) -> None:
-        """every: a read that another topic did less than so many seconds ago is not repeated."""
-        self.seconds, self._every = seconds, every
+        """every: a read that another topic did less than so many seconds ago is not repeated. remote: whether a read
+        is a request to the account."""
+        self.seconds, self._every, self.remote = seconds, every, remote
         self._size, self._read, self._take, self._forget = size, read, take, forget
         self._lock = threading.Lock()
         self._end: int | None = None
@@ -169,108 +164,32 @@ def _whole(content: bytes) -> bytes:
     return content[: len(content) - len(incomplete)]
 
 
-# --- what the lines say ---------------------------------------------------------------------------------------------
-
-
-class Numbers:
-    """The curves and the ranks of a task, from its records or its output."""
-
-    def __init__(self, patterns: Callable[[], tuple[Pattern, ...]] = tuple) -> None:
-        """patterns: those of the user, asked for once, before the first line."""
-        self._patterns = functools.cache(patterns)
-        self.forget()
-
-    def forget(self) -> None:
-        """The task runs again: its numbers start anew."""
-        self._stream: MetricStream | None = None
-        self._series: dict[str, dict[str, list[tuple[float | None, float, float]]]] = {}
-
-    def forget_output(self) -> None:
-        """The same for the output alone: of a gang that is read by its records, it gives no numbers."""
-        if not self.has_records:
-            self.forget()
-
-    @property
-    def has_records(self) -> bool:
-        """Whether the records of a gang are read."""
-        return self._stream is not None and self._stream.has_records
-
-    @property
-    def stream(self) -> MetricStream:
-        """What the lines of the task are read by."""
-        if self._stream is None:
-            self._stream = MetricStream(self._patterns())
-        return self._stream
-
-    def take_output(self, lines: Sequence[str]) -> None:
-        """Lines of the merged stdout."""
-        now = time.time()
-        self._take(self.stream.output(lines, now), now)
-
-    def take_records(self, lines: Sequence[str]) -> None:
-        """Lines of the records of a gang."""
-        now = time.time()
-        self._take(self.stream.records(lines, now), now)
-
-    def take_own(self, rank: int | None, lines: Sequence[str]) -> None:
-        """Lines of a file of $BATCHTRAIN_METRICS, or of the samples of a node."""
-        now = time.time()
-        self._take(self.stream.own(lines, now, rank), now)
-
-    def _take(self, batch: Batch, now: float) -> None:
-        for name in tuple(self._series) if batch.again else batch.hidden:
-            self._series.pop(name[:100], None)
-        for point in batch.points:
-            self._add(point, now)
-
-    def _add(self, point: Point, now: float) -> None:
-        for name, value in point.values.items():
-            if value is None or (name not in self._series and len(self._series) >= MOST_SERIES):
-                continue
-            key = point.node or ("" if point.rank is None else str(point.rank))
-            values = self._series.setdefault(name[:100], {}).setdefault(key, [])
-            step = point.epoch if point.step is None else point.step
-            values.append((step, now if point.t is None else point.t, value))
-            if len(values) > KEPT_POINTS:
-                values[:] = thinned(values, KEPT_POINTS // 2)
-
-    def metrics(self) -> dict[str, Any]:
-        """The curves, by metric and rank."""
-        return {
-            name: {key: columns(values) for key, values in tuple(ranks.items())}
-            for name, ranks in tuple(self._series.items())
-        }
-
-    def ranks(self) -> list[dict[str, Any]]:
-        """The state of each rank, in order."""
-        return [
-            {"rank": rank.number, "node": rank.node, "lines": rank.lines, "last": rank.last, "at": rank.heard}
-            for rank in (self._stream.seen() if self._stream else ())
-        ]
-
-
-Value = tuple[float | None, float, float]
-
-
-def columns(values: Sequence[Value]) -> dict[str, list[float | None]]:
-    """A curve as columns of step, time and value, thinned for the page."""
-    steps, times, numbers = zip(*thinned(values, MOST_POINTS), strict=True) if values else ((), (), ())
-    return {"step": list(steps), "t": list(times), "value": list(numbers)}
-
-
-def thinned(values: Sequence[Value], most: int) -> list[Value]:
-    """At most so many points: the first, the last, and of each part its lowest and its highest."""
-    if len(values) <= most:
-        return list(values)
-    parts = max(most // 2 - 1, 1)
-    bounds = [1 + (len(values) - 2) * part // parts for part in range(parts + 1)]
-    points = [values[0]]
-    for start, end in pairwise(bounds):
-        part = values[start:end]
-        if part:
-            low, high = (choose((row[2], index) for index, row in enumerate(part))[1] for choose in (min, max))
-            points += [part[index] for index in sorted({low, high})]
-    return [*points, values[-1]]
+def part(
+    size_of: Callable[[], int],
+    read: Read,
+    path: str,
+    *,
+    start: int | None,
+    end: int | None,
+    limit: int,
+    rank: int | None = None,
+) -> dict[str, Any]:
+    """A part of a file as text, cut at lines: from `start` on, or up to `end`; by default the end of the file.
+    rank: only the lines of this rank."""
+    if not 0 < limit <= MOST_LIMIT:
+        raise UsageError(f"`limit` is a number of bytes from 1 to {MOST_LIMIT}")
+    size = size_of()
+    last = min(size if end is None else end, size)
+    first = max(last - limit, 0) if start is None else min(start, last)
+    last = min(last, first + limit)
+    content = read(first, last) if last > first else b""
+    if start is None and first and (cut := content.find(b"\n") + 1):
+        first, content = first + cut, content[cut:]
+    if last < size and (cut := content.rfind(b"\n") + 1):
+        content = content[:cut]
+    text = content.decode("utf-8", "replace")
+    lines = text if rank is None else "".join(line for line in text.splitlines(True) if split(line)[0] == rank)
+    return {"file": path, "size": size, "start": first, "end": first + len(content), "text": lines}
 
 
 class Numbered:

@@ -13,7 +13,8 @@ from batchtrain.config.masking import masked_request
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.board import DocumentTopic, Topic
 from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.tasks import LIMIT, STDOUT, task_row
+from batchtrain.dashboard.run_tasks import RunTask
+from batchtrain.dashboard.tasks import LIMIT, STDOUT, TaskOutputs, task_row
 from batchtrain.errors import UsageError
 from batchtrain.hints import program
 from batchtrain.records import Node, shown
@@ -225,13 +226,8 @@ def files(connection: Connection, request: Asked) -> list[dict[str, Any]]:
 
 def logs(connection: Connection, request: Asked) -> dict[str, Any]:
     """A part of the output of a task. Query: file, rank, start or end, limit."""
-    return connection.outputs(request.names["job"], request.names["task"]).log(
-        request.word("file") or STDOUT,
-        start=request.number("start"),
-        end=request.number("end"),
-        limit=request.number("limit") or LIMIT,
-        rank=request.number("rank"),
-    )
+    outputs = connection.outputs(request.names["job"], request.names["task"])
+    return outputs.log(request.word("file") or STDOUT, **_bounds(request))
 
 
 def metrics(connection: Connection, request: Asked) -> dict[str, Any]:
@@ -241,11 +237,44 @@ def metrics(connection: Connection, request: Asked) -> dict[str, Any]:
     return outputs.numbers.metrics()
 
 
-def ranks(connection: Connection, request: Asked) -> list[dict[str, Any]]:
-    """What each rank of a task printed last."""
+def ranks(connection: Connection, request: Asked) -> dict[str, Any]:
+    """The ranks of a task, those that matter first: what each printed last, and how far it is."""
     outputs = connection.outputs(request.names["job"], request.names["task"])
     outputs.ranks().read()
     return outputs.numbers.ranks()
+
+
+def samples(connection: Connection, request: Asked) -> dict[str, Any]:
+    """What the node of a task's primary measures, by metric and node."""
+    outputs = connection.outputs(request.names["job"], request.names["task"])
+    outputs.samples().read()
+    return outputs.numbers.metrics()
+
+
+def search(connection: Connection, request: Asked) -> dict[str, Any]:
+    """Where a text is in the output of a task. Query: find, file, rank, skip."""
+    return connection.outputs(request.names["job"], request.names["task"]).search(*_sought(request))
+
+
+def _sought(request: Asked) -> tuple[str, str, int | None, int]:
+    return request.word("file") or STDOUT, request.word("find"), request.number("rank"), request.number("skip") or 0
+
+
+def _bounds(request: Asked) -> dict[str, Any]:
+    return {
+        "start": request.number("start"),
+        "end": request.number("end"),
+        "limit": request.number("limit") or LIMIT,
+        "rank": request.number("rank"),
+    }
+
+
+def job_run(connection: Connection, request: Asked) -> dict[str, str]:
+    """The recorded run of a job; of one that is gone, the newest with its id."""
+    job = read.job_or_none(connection.batch, request.names["job"])
+    if job is None:
+        return {"run": recorded.newest(connection.runs, request.names["job"])}
+    return {"run": recorded.of_job(connection.runs, job.id, job.created)}
 
 
 def runs(connection: Connection, request: Asked) -> Found:
@@ -262,7 +291,7 @@ def comparison(connection: Connection, request: Asked) -> dict[str, Any]:
 
 def run(connection: Connection, request: Asked) -> dict[str, Any]:
     """One run."""
-    return recorded.shown(connection.runs, request.names["run"])
+    return recorded.shown(connection.runs, request.names["run"], connection.account)
 
 
 def curves(connection: Connection, request: Asked) -> dict[str, Any]:
@@ -270,7 +299,42 @@ def curves(connection: Connection, request: Asked) -> dict[str, Any]:
     return recorded.curves(connection.runs, request.names["run"])
 
 
+def configuration(connection: Connection, request: Asked) -> dict[str, Any]:
+    """The plan of a run, what differs from the run before, and its source."""
+    return recorded.configuration(connection.runs, request.names["run"])
+
+
+def _run_task(connection: Connection, request: Asked) -> RunTask:
+    return recorded.task(connection.runs, request.names["run"], request.names["task"])
+
+
+def run_files(connection: Connection, request: Asked) -> list[str]:
+    """The files with the output of a task of a run."""
+    return _run_task(connection, request).logs()
+
+
+def run_logs(connection: Connection, request: Asked) -> dict[str, Any]:
+    """A part of the output of a task of a run. Query: file, rank, start or end, limit."""
+    return _run_task(connection, request).log(request.word("file") or STDOUT, **_bounds(request))
+
+
+def run_search(connection: Connection, request: Asked) -> dict[str, Any]:
+    """Where a text is in the output of a task of a run. Query: find, file, rank, skip."""
+    return _run_task(connection, request).search(*_sought(request))
+
+
+def run_metrics(connection: Connection, request: Asked) -> dict[str, Any]:
+    """The curves of a task of a run, by metric and rank."""
+    return _run_task(connection, request).metrics()
+
+
+def run_ranks(connection: Connection, request: Asked) -> dict[str, Any]:
+    """The ranks of a task of a run, those that matter first."""
+    return recorded.ranks(connection.runs, request.names["run"], request.names["task"])
+
+
 TASK = "/jobs/{job}/tasks/{task}"
+RUN_TASK = "/runs/{run}/tasks/{task}"
 DOCUMENTS = (
     Document("/account", account, cost=0),
     Document("/overview", overview, cost=8, seconds=30),
@@ -281,6 +345,7 @@ DOCUMENTS = (
     Document("/pools/{pool}/nodes/{node}", node),
     Document("/jobs", jobs, cost=6, seconds=20),
     Document("/jobs/{job}", job, cost=2),
+    Document("/jobs/{job}/run", job_run),
     Document("/jobs/{job}/plan", plan, cost=PLANNED_TASKS, seconds=600),
     Document("/jobs/{job}/timeline", timeline, seconds=30),
     Document("/jobs/{job}/tasks", tasks, cost=len(FAILED_FIRST)),
@@ -289,10 +354,18 @@ DOCUMENTS = (
     Document(f"{TASK}/logs", logs, cost=2),
     Document(f"{TASK}/metrics", metrics),
     Document(f"{TASK}/ranks", ranks),
+    Document(f"{TASK}/samples", samples),
+    Document(f"{TASK}/search", search, cost=2),
     Document("/runs", runs, cost=0),
     Document("/runs/compare", comparison, cost=0),
     Document("/runs/{run}", run, cost=0),
     Document("/runs/{run}/curves", curves, cost=0),
+    Document("/runs/{run}/configuration", configuration, cost=0),
+    Document(f"{RUN_TASK}/files", run_files, cost=0),
+    Document(f"{RUN_TASK}/logs", run_logs, cost=0),
+    Document(f"{RUN_TASK}/search", run_search, cost=0),
+    Document(f"{RUN_TASK}/metrics", run_metrics, cost=0),
+    Document(f"{RUN_TASK}/ranks", run_ranks, cost=0),
 )
 """The order counts: the first path that matches is read."""
 
@@ -312,12 +385,20 @@ def matched(url: str) -> tuple[Document, Asked]:
 def topic(connection: Connection, url: str) -> Topic:
     """What a viewer watches: the output of a task, or a document. Raises UsageError."""
     document, request = matched(url)
-    if document.read in (logs, metrics, ranks):
-        outputs = connection.outputs(request.names["job"], request.names["task"])
-        if document.read is logs:
-            return outputs.file(request.word("file") or STDOUT)
-        return outputs.metrics() if document.read is metrics else outputs.ranks()
+    if document.read is run_logs:
+        return _run_task(connection, request).output(request.word("file") or STDOUT)
+    if document.read is logs:
+        return connection.outputs(request.names["job"], request.names["task"]).file(request.word("file") or STDOUT)
+    if make := _OF_OUTPUT.get(document.read):
+        return make(connection.outputs(request.names["job"], request.names["task"]))
     return DocumentTopic(functools.partial(_watched, document, connection, request), document.cost, document.seconds)
+
+
+_OF_OUTPUT: Mapping[Callable[..., Any], Callable[[TaskOutputs], Topic]] = {
+    metrics: TaskOutputs.metrics,
+    ranks: TaskOutputs.ranks,
+    samples: TaskOutputs.samples,
+}
 
 
 def _watched(document: Document, connection: Connection, request: Asked) -> Any:

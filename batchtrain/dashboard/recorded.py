@@ -11,18 +11,19 @@ from typing import Any
 import msgspec
 
 from batchtrain import records
-from batchtrain.dashboard.output import Value, columns
+from batchtrain.dashboard.run_tasks import RunTask
 from batchtrain.errors import BatchtrainError, NotFound, UsageError
 from batchtrain.hints import pasted
-from batchtrain.runs import compare, directory, finished
-from batchtrain.runs.curves import continued
+from batchtrain.runs import compare, directory, finished, restore, source_copy
 from batchtrain.runs.directory import RunDirectory, RunRecord
-from batchtrain.service.connect import loopback
+from batchtrain.runs.recording import is_of_account
+from batchtrain.service.connect import Account, loopback
 
 ROWS = 200
 TASK = (*records.Task.columns, "parameters")
 """What is shown of a task."""
 MOST_EVENTS, MOST_FILES = 500, 1000
+MOST_TEXT = 1 << 20
 _RECORDS: dict[Path, tuple[int, RunRecord]] = {}
 """The records that were read, with the time of their last change."""
 
@@ -34,18 +35,28 @@ def listed(root: Path, *, skip: int = 0) -> list[dict[str, Any]]:
     return [row for row in rows if row]
 
 
-def shown(root: Path, name: str) -> dict[str, Any]:
-    """A run: its record, its tasks, its nodes, its events and its files."""
+def shown(root: Path, name: str, account: Account | None = None) -> dict[str, Any]:
+    """A run: its record, its tasks, its nodes, its events and its files. It is `live` while it runs on the account of
+    this dashboard."""
     run = _run(root, name)
     record = run.record()
     option = " --local" if loopback(record.endpoint) else ""
+    attempts = run.attempts()[:ROWS]
+    tasks = [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(run.tasks()[:ROWS])]
+    task_ids = list(dict.fromkeys([task["id"] for task in tasks] or [attempt.task for attempt in attempts]))
     return {
         **msgspec.to_builtins(record),
         "seconds": compare.seconds(record),
         "card": [pasted(row, option, "") for row in record.failure.card] if record.failure else [],
         "metrics": [row._asdict() for row in compare.metric_rows(record)],
-        "tasks": [records.shown(task, TASK) for task in finished.Run(run).tasks.in_words(run.tasks()[:ROWS])],
-        "attempts": [row._asdict() for row in compare.attempt_rows(record, run.attempts()[:ROWS])],
+        "live": record.state == "running" and account is not None and is_of_account(record, account),
+        "tasks": tasks,
+        "task_ids": task_ids,
+        "log_folders": {task_id: run.logs(task_id).relative_to(run.path).as_posix() for task_id in task_ids},
+        "attempts": [
+            {**row._asdict(), "ended": attempt.ended, "reason": attempt.reason}
+            for row, attempt in zip(compare.attempt_rows(record, attempts), attempts, strict=True)
+        ],
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),
@@ -54,20 +65,54 @@ def shown(root: Path, name: str) -> dict[str, Any]:
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:
     """The curves of a run, by metric, then by task and rank."""
-    curves_of: dict[str, dict[str, list[tuple[int, float | None, Value]]]] = {}
-    for task, point in _run(root, name).points():
-        who = point.node or ("" if point.rank is None else str(point.rank))
-        key = f"{task} {who}".rstrip()
-        step = point.epoch if point.step is None else point.step
-        for metric, value in point.values.items():
-            if value is not None:
-                curves_of.setdefault(metric, {}).setdefault(key, []).append(
-                    (point.attempt, step, (step, point.t or 0.0, value))
-                )
+    run = _run(root, name)
+    curves_of: dict[str, dict[str, Any]] = {}
+    for path in sorted((run.path / "metrics").glob("*.jsonl")):
+        for metric, lines in RunTask(run, path.stem).metrics().items():
+            named = {f"{path.stem} {key}".rstrip(): columns for key, columns in lines.items()}
+            curves_of.setdefault(metric, {}).update(named)
+    return curves_of
+
+
+def task(root: Path, name: str, task_id: str) -> RunTask:
+    """A task of a run. Raises NotFound for a run that does not exist."""
+    return RunTask(_run(root, name), task_id)
+
+
+def ranks(root: Path, name: str, task_id: str) -> dict[str, Any]:
+    """The ranks of a task of a run."""
+    of_task = task(root, name, task_id)
+    return of_task.ranks(_record(of_task.run))
+
+
+def configuration(root: Path, name: str) -> dict[str, Any]:
+    """The plan of a run, what differs from the run of the same job before, and its source."""
+    run = _run(root, name)
+    record = _record(run)
+    before = next((row for row in listed(root) if row["job"] == record.job and row["id"] < name), None)
+    previous = RunDirectory(root / before["id"]) if before else None
+    metrics = {f"{name} (s)" for name in record.phases} | record.summary.keys()
+    differing = [row for row in compare.compare([previous, run]) if row.name not in metrics] if previous else []
+    copy = source_copy.read(run)
     return {
-        metric: {key: columns(continued(values)) for key, values in ranks.items()}
-        for metric, ranks in curves_of.items()
+        "plan": _text(run.config / "plan.json"),
+        "settings": _text(run.config / "effective.yaml"),
+        "previous": before["id"] if before else "",
+        "differences": [{"name": row.name, "values": row.values} for row in differing],
+        "source_difference": restore.difference(previous, run)[:MOST_TEXT] if previous else "",
+        "source": [
+            {"path": f"{source.name}/{file.name}", "size": file.size}
+            for source in (copy.sources if copy else ())
+            for file in source.files[:MOST_FILES]
+        ],
     }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")[:MOST_TEXT]
+    except OSError:
+        return ""
 
 
 def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
@@ -100,6 +145,11 @@ def file(root: Path, name: str, path: str) -> Path:
     return target
 
 
+def newest(root: Path, job_id: str) -> str:
+    """The name of the newest run of a job; empty if there is none."""
+    return next((row["id"] for row in listed(root) if row["job"] == job_id), "")
+
+
 def of_job(root: Path, job_id: str, created: datetime | None) -> str:
     """The name of the run that created a job; empty if there is none."""
     rows = [row for row in listed(root) if row["job"] == job_id and created is not None]
@@ -119,7 +169,7 @@ def _record(run: RunDirectory) -> RunRecord:
     path = run.path / "run.json"
     changed = path.stat().st_mtime_ns
     before = _RECORDS.get(path)
-    if before is None or before[0] != changed:
+    if before is None or before[0] != changed or before[1].state == "running":  # its process may have ended
         _RECORDS[path] = before = (changed, run.record())
     return before[1]
 

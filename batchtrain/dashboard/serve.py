@@ -14,16 +14,18 @@ from typing import NamedTuple
 
 import uvicorn
 
+from batchtrain.connections import Connection as HttpConnection
 from batchtrain.dashboard.app import application
 from batchtrain.dashboard.board import Board
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.connection import Connection
 from batchtrain.dashboard.guard import Keys
+from batchtrain.dashboard.note import HOST, Note
 from batchtrain.dashboard.reading import topic
 from batchtrain.errors import UsageError
 from batchtrain.service.connect import Account
 
-HOST, PORT = "127.0.0.1", 8265
+PORT = 8265
 
 
 class Options(NamedTuple):
@@ -37,6 +39,8 @@ class Options(NamedTuple):
     hosts: frozenset[str] = frozenset()
     target: str = ""
     """The options with which a command reaches the account."""
+    idle: float | None = None
+    """Seconds without a page after which it ends; None: never."""
 
 
 class Served(NamedTuple):
@@ -65,23 +69,35 @@ def serve(options: Options, ready: Callable[[Served], None]) -> None:
         app = application(connection, board, budget, keys, options.hosts)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_graceful_shutdown=1,
-            server_header=False, http="h11", loop="asyncio",
+            server_header=False, http=HttpConnection.of({}), loop="asyncio",
         )  # fmt: skip
-        server = _Server(config, board)
-        ready(Served(f"http://{HOST}:{port}", keys.token))
+        served = Served(f"http://{HOST}:{port}", keys.token)
+        note = Note(options.runs, served.url)
+        server = _Server(config, board, note, options.idle)
+        ready(served)
         try:
             with suppress(KeyboardInterrupt):  # uvicorn raises it again after it has ended
                 server.run(sockets=[listener])
         finally:
+            note.erase()
             board.close()
 
 
 class _Server(uvicorn.Server):
-    """Ends the event streams first: uvicorn waits for open answers."""
+    """Ends the event streams first: uvicorn waits for open answers. Ends by itself if no page is open for long."""
 
-    def __init__(self, config: uvicorn.Config, board: Board) -> None:
+    def __init__(self, config: uvicorn.Config, board: Board, note: Note, idle: float | None) -> None:
         super().__init__(config)
-        self._board = board
+        self._board, self._note, self._idle = board, note, idle
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second. Whether to end."""
+        if counter % 10 == 0:
+            self._note.write()
+        if self._idle is not None and self._board.idle() >= self._idle:
+            self._board.end()
+            return True
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._board.end()

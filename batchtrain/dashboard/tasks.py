@@ -10,9 +10,10 @@ from typing import Any
 from azure.batch import BatchClient
 
 from batchtrain.client import diagnose
-from batchtrain.dashboard.output import Numbered, Numbers, Output
-from batchtrain.errors import UsageError
-from batchtrain.metrics.extract import Pattern, patterns_of, split
+from batchtrain.dashboard import search
+from batchtrain.dashboard.numbers import Numbers
+from batchtrain.dashboard.output import Numbered, Output, part
+from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task, shown
 from batchtrain.service import downloads, read
@@ -25,8 +26,7 @@ OTHER_SECONDS, ASKED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
 NEAR_EVERY = 0.05
 """The least time between two reads of a file on the emulator."""
 LIMIT = 256 << 10
-"""Bytes of a log in one answer."""
-MOST_LIMIT = 4 << 20
+"""Bytes of a log in one answer, unless the page asks for more."""
 SAMPLES = "wd/ranks/node.metrics.jsonl"
 """The samples of the primary's node."""
 
@@ -72,6 +72,10 @@ class TaskOutputs:
     def metrics(self) -> Numbered:
         """The topic of the curves."""
         return Numbered(self._advance, self.numbers.metrics, SECONDS[STDOUT])
+
+    def samples(self) -> Numbered:
+        """The topic of what the primary's node measures."""
+        return Numbered(self.file(SAMPLES).read, self.numbers.metrics, OTHER_SECONDS)
 
     def _advance(self) -> int:
         """Read what the task measures: the records of its gang, or its own file and its output; and the samples of the
@@ -137,23 +141,13 @@ class TaskOutputs:
             "card": finding.card() if finding else [],
         }
 
-    def log(self, path: str, *, start: int | None, end: int | None, limit: int, rank: int | None) -> dict[str, Any]:
-        """A part of a file as text, cut at lines: from `start` on, or up to `end`; by default the end of the file.
-        rank: only the lines of this rank."""
-        if not 0 < limit <= MOST_LIMIT:
-            raise UsageError(f"`limit` is a number of bytes from 1 to {MOST_LIMIT}")
-        size = self._size(path)
-        last = min(size if end is None else end, size)
-        first = max(last - limit, 0) if start is None else min(start, last)
-        last = min(last, first + limit)
-        content = self._read(path, first, last) if last > first else b""
-        if start is None and first and (cut := content.find(b"\n") + 1):
-            first, content = first + cut, content[cut:]
-        if last < size and (cut := content.rfind(b"\n") + 1):
-            content = content[:cut]
-        text = content.decode("utf-8", "replace")
-        lines = text if rank is None else "".join(line for line in text.splitlines(True) if split(line)[0] == rank)
-        return {"file": path, "size": size, "start": first, "end": first + len(content), "text": lines}
+    def log(self, path: str, **bounds: Any) -> dict[str, Any]:
+        """A part of a file, as `part` cuts it."""
+        return part(functools.partial(self._size, path), functools.partial(self._read, path), path, **bounds)
+
+    def search(self, path: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
+        """Where a text is in a file."""
+        return search.found(self._size(path), functools.partial(self._read, path), text, rank=rank, skip=skip)
 
     def files(self) -> list[dict[str, Any]]:
         """The files of the task on the node of its primary."""

@@ -459,7 +459,7 @@ async def _run_http(
 ) -> None:
     import uvicorn
 
-    from batchtrain.emulator.connections import Connection
+    from batchtrain.connections import Connection
 
     class Server(uvicorn.Server):
         @contextlib.contextmanager

@@ -77,7 +77,7 @@ class MetricStream:
         self._is_watched = watched
         self._extractor = Extractor(*self._patterns)
         self.ranks: dict[int, Rank] = {}
-        self.progress: TrainingProgress | None = None
+        self._progress: dict[int | None, TrainingProgress] = {}
         self.has_records = False
         """Whether the ranks of a gang are read; then its merged output is not."""
         self._skipped = self._refused = 0
@@ -90,9 +90,17 @@ class MetricStream:
         self.has_news = False
         """Whether a rank printed something since `seen` was called."""
 
+    @property
+    def progress(self) -> TrainingProgress | None:
+        """How far the slowest rank is, in the unit that was printed last."""
+        every = tuple(self._progress.copy().values())
+        alike = (row for row in every if (row.unit, row.of) == (every[-1].unit, every[-1].of))
+        return min(alike, key=lambda row: row.at, default=None)
+
     def begin_again(self) -> None:
         """The task runs on another node now: the ranks and the clocks of the nodes before are gone."""
         self.ranks.clear()
+        self._progress.clear()
         self._behind.clear()
 
     def records(self, lines: Sequence[str], now: float) -> Batch:
@@ -100,8 +108,8 @@ class MetricStream:
         records, again = tuple(_decoded(lines)), False
         if records and not self.has_records:
             again, self.has_records = bool(self._measured or self._printed), True
-            self._extractor, self.progress = Extractor(*self._patterns), None
-            for before in (self.ranks, self._measured, self._printed):
+            self._extractor = Extractor(*self._patterns)
+            for before in (self.ranks, self._progress, self._measured, self._printed):
                 before.clear()
         return self._batch(self._of_records(records, now))._replace(again=again)
 
@@ -177,7 +185,10 @@ class MetricStream:
 
     def _see(self, number: int | None, node: str, text: str, at: float, attempt: int) -> None:
         if (match := _TOTAL.search(text)) and 0 < int(match["of"]) >= int(match["at"]):
-            self.progress = TrainingProgress(match["unit"].lower(), int(match["at"]), int(match["of"]))
+            progress = TrainingProgress(match["unit"].lower(), int(match["at"]), int(match["of"]))
+            if number in self.ranks or len(self._progress) <= MOST_RANKS:
+                self._progress.pop(number, None)
+                self._progress[number] = progress
         if number is None or (number not in self.ranks and len(self.ranks) >= MOST_RANKS):
             return
         self.has_news = True

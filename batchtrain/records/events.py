@@ -187,6 +187,13 @@ class JobFailed(Event, frozen=True):
     kind = "job.failed"
 
 
+class RunRecorded(Observed, frozen=True):
+    """The directory of the run of a job was made."""
+
+    kind = "run.recorded"
+    run: str = ""
+
+
 class TasksSeen(Observed, frozen=True):
     """The tasks of a job by state."""
 

@@ -61,3 +61,10 @@ class TrainingProgress(msgspec.Struct, frozen=True):
     unit: str
     at: int
     of: int
+
+
+class RanksRecord(msgspec.Struct, frozen=True):
+    """metrics/TASK.ranks.json: the ranks of a task as they were last."""
+
+    ranks: tuple[Rank, ...] = ()
+    progress: TrainingProgress | None = None

@@ -11,6 +11,7 @@
                         attempts, the newest line about an attempt last
   files.jsonl           FileRecord, one per file that was to be fetched
   metrics/TASK.jsonl    one JSON object per line
+  metrics/TASK.ranks.json  RanksRecord: the ranks as they were last; of a task that was followed
   logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ... of the last attempt
   logs/TASK/attempt-1/  what is known of the output of an earlier attempt
   outputs/TASK/         the fetched results
@@ -33,7 +34,7 @@ import msgspec
 from batchtrain.errors import Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
-from batchtrain.records import Attempt, Metric, Point, Task
+from batchtrain.records import Attempt, Metric, Point, RanksRecord, Task
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_path
 from batchtrain.service.local_files import PRIVATE, make_directory
@@ -220,6 +221,10 @@ class RunDirectory(NamedTuple):
         """The numbers of a task, a JSON object per line."""
         return self.path / "metrics" / f"{safe_path(task)}.jsonl"
 
+    def ranks_file(self, task: str) -> Path:
+        """The ranks of a task."""
+        return self.path / "metrics" / f"{safe_path(task)}.ranks.json"
+
     def logs(self, task: str, attempt: int | None = None) -> Path:
         """The directory of a task's stdout.txt, stderr.txt and ranks/: of the last attempt, or of an earlier one."""
         return self.path / "logs" / safe_path(task) / (f"attempt-{attempt}" if attempt else "")
@@ -296,6 +301,12 @@ class RunDirectory(NamedTuple):
         for column in columns.values.values():
             column.extend([None] * (len(columns.task) - len(column)))
         return columns
+
+    def ranks(self, task: str) -> RanksRecord:
+        """The ranks of a task; empty if none were recorded."""
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            return msgspec.json.decode(self.ranks_file(task).read_bytes(), type=RanksRecord)
+        return RanksRecord()
 
     def nodes(self) -> tuple[RunNode, ...]:
         """nodes.json; empty if there is none yet."""

@@ -10,17 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import msgspec
+
 from batchtrain.config.types import MetricPattern
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.point import of_json
 from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.metrics.summary import Summary
-from batchtrain.records import Metric, Point
+from batchtrain.records import Metric, Point, RanksRecord
 from batchtrain.records.events import MetricsSeen
-from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace_lines
+from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of, replace, replace_lines
 
 MOST_BYTES = 64 << 20
 """Most bytes of a file of $BATCHTRAIN_METRICS that are read; of a longer file, every k-th line is read."""
+RANKS_SECONDS = 1.0
+"""The least time between two changes of the file of the ranks."""
 _RANK = re.compile(r"\d+")
 Patterns = Callable[[str], Iterable[MetricPattern]]
 """The `metrics` of a task."""
@@ -73,19 +77,21 @@ class Recorded:
 
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
-            self._tasks[name] = _Task(self._run.metrics_file(name), patterns_of(self._patterns(name)))
+            files = self._run.metrics_file(name), self._run.ranks_file(name)
+            self._tasks[name] = _Task(*files, patterns_of(self._patterns(name)))
         return self._tasks[name]
 
 
 class _Task:
-    """The metrics of one task: a file, and its summary."""
+    """The metrics of one task: a file, and its summary; and a file with its ranks."""
 
-    def __init__(self, path: Path, patterns: tuple[Pattern, ...]) -> None:
+    def __init__(self, path: Path, ranks_path: Path, patterns: tuple[Pattern, ...]) -> None:
         self.notes: list[str] = []
         self.is_whole = False
         self._recorded_attempts = set[int]()
         """The attempts whose records were read: they have what the ranks measured."""
-        self._path, self._patterns = path, patterns
+        self._path, self._ranks_path, self._patterns = path, ranks_path, patterns
+        self._ranks_written = float("-inf")
         self._stream: MetricStream | None = None
         self._file: BinaryIO | None = None
 
@@ -95,6 +101,11 @@ class _Task:
         self.is_whole = event.ended
         if event.ended:
             self.notes.extend(event.notes)
+        if self._file is not None:
+            self._file.flush()  # the page of the run reads it
+        if (event.ranks or event.progress) and (event.ended or now - self._ranks_written >= RANKS_SECONDS):
+            self._ranks_written = now
+            replace(self._ranks_path, msgspec.json.encode(RanksRecord(event.ranks, event.progress)))
 
     def read(self, take: Callable[[MetricStream], Batch], now: float, attempt: int = 1) -> None:
         if self._stream is None:

@@ -280,6 +280,26 @@ class Answers:
 ANSWERS = Answers()
 
 
+class Count:
+    """The answers of the service inside a `counted` block."""
+
+    answers = 0
+
+
+_COUNT: ContextVar[Count | None] = ContextVar("_COUNT", default=None)
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Count]:
+    """Count the answers to the requests of this block."""
+    count = Count()
+    token = _COUNT.set(count)
+    try:
+        yield count
+    finally:
+        _COUNT.reset(token)
+
+
 class RetryPolicy(HTTPPolicy[Any, Any]):
     """Repeats requests inside an SDK pipeline before they are signed, because each attempt needs its own date."""
 
@@ -307,6 +327,8 @@ class RetryPolicy(HTTPPolicy[Any, Any]):
             raise
         self.met = True
         ANSWERS.note()
+        if (count := _COUNT.get()) is not None:
+            count.answers += 1
         if self.is_transient(response):
             self.outage.begin(began)
         else:

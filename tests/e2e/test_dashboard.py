@@ -18,10 +18,18 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.testing import BatchService, emulated_batch
 from tests import dashboards
 from tests.browsers import browser
-from tests.dashboards import HOSTILE, Dashboard, Gate
+from tests.dashboards import GANG, HOSTILE, LARGE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
 from tests.waiting import GUARD, until
 
+ONE_NODE = """\
+pool_specification:
+  id: one
+  vm_size: STANDARD_D2S_V5
+  vm_count: {dedicated: 1}
+  vm_configuration:
+    platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
+"""
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
@@ -30,6 +38,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BatchServi
     """An emulator with something to see, and its dashboard."""
     runs = tmp_path_factory.mktemp("runs")
     dashboards.record_three(runs)
+    dashboards.record_gangs(runs)
     with emulated_batch() as service:
         batch = connect(environment=service.environment).batch
         dashboards.furnish(batch)
@@ -269,7 +278,7 @@ def test_a_line_is_on_the_page_while_its_task_runs(chromium: Any, stage: tuple[B
     program = f"print('first', flush=True)\n{gate.wait}\nprint('second')"
     dashboards.add_job(connect(environment=service.environment).batch, "live", "cpu", train=dashboards.python(program))
     page = signed_in(chromium, running)
-    page.goto(f"{running.url}/jobs/live/tasks/train")
+    page.goto(f"{running.url}/jobs/live/tasks/train?view=output")
     page.wait_for_selector(".log .line >> text=first")
     assert "second" not in page.inner_text(".log")
     gate.open()
@@ -304,7 +313,7 @@ def test_a_hidden_page_closes_its_stream_and_loses_nothing(
     program = f"print('before', flush=True)\n{gate.wait}\nfor n in range(1000): print('line', n)"
     dashboards.add_job(connect(environment=service.environment).batch, "asleep", "cpu", t=dashboards.python(program))
     page = signed_in(chromium, running)
-    page.goto(f"{running.url}/jobs/asleep/tasks/t")
+    page.goto(f"{running.url}/jobs/asleep/tasks/t?view=output")
     page.wait_for_selector(".log .line >> text=before")
     streams: list[Any] = []
     page.on("request", lambda request: streams.append(request) if "/events?" in request.url else None)
@@ -335,27 +344,157 @@ def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_co
         page.wait_for_selector(".heat a >> nth=1")
         page.click("nav >> text=Jobs")
         page.click("main td a >> text=digits")
-        page.click("main td a >> text=train")
+        page.wait_for_url("**/runs/*")  # the job's page is that of its run
+        page.click(".tabs >> text=Output")
         page.wait_for_selector(".log .line >> text=test accuracy")
-        page.wait_for_selector(".charts canvas")
+        shown = page.inner_text(".log")
         page.wait_for_selector("h1 + .state >> text=succeeded")
-        page.click("text=List the files")
+        assert page.inner_text(".log").startswith(shown), "the record took over with a jump"
+        page.click(".tabs >> text=Curves")
+        page.wait_for_selector(".charts canvas")
+        page.click(".tabs >> text=Files")
         with page.expect_download() as download:
-            page.click("[aria-label='Download wd/output/weights.npz']")
+            page.click("[aria-label='Download outputs/train/weights.npz']")
         out, err = training.communicate(timeout=GUARD)
         assert training.returncode == 0, err
         (accuracy,) = re.findall(r"^test accuracy [\d.]+$", out, flags=re.M)
-        assert accuracy in page.inner_text(".log")
+        assert accuracy in shown
         model = runs / "latest" / "outputs" / "train" / "weights.npz"
         assert Path(download.value.path()).read_bytes() == model.read_bytes()
         page.context.close()
 
 
 @pytest.mark.browser
+def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
+    chromium: Any, batchtrain: Any, tmp_path: Path
+) -> None:
+    """One address from the first node to the record: no reload, no line twice or lost, no page that says JobNotFound."""
+    runs, recipe = tmp_path / "runs", tmp_path / "recipe"
+    runs.mkdir()
+    recipe.mkdir()
+    (recipe / "pool.yaml").write_text(ONE_NODE)
+    with dashboards.dashboard(batchtrain.environment, "--local", runs=runs) as running:
+        gate = Gate()
+        program = (
+            f"for n in range(50): print('before', n, flush=True)\n{gate.wait}\nfor n in range(50): print('after', n)"
+        )
+        task = {"id": "train", "command": dashboards.python(program)}
+        jobs = {"job_specifications": [{"id": "digits", "auto_complete": True, "tasks": [task]}]}
+        (recipe / "jobs.yaml").write_text(json.dumps(jobs))
+        command = batchtrain.start("run", str(recipe), "--local")
+        name = until(lambda: next((row["id"] for row in running.get("/runs")), None))
+        page = signed_in(chromium, running)
+        loads: list[Any] = []
+        page.on("load", lambda: loads.append(page.url))
+        page.goto(f"{running.url}/runs/{name}?view=output")
+        page.wait_for_selector(".log .line >> text=before 49")
+        assert page.inner_text("h1 + .state") == "running"
+        gate.open()
+        _, err = command.communicate(timeout=GUARD)
+        assert f"watch it at {running.url}/runs/{name}\n" in err
+        page.wait_for_selector("h1 + .state >> text=succeeded")
+        lines = [line for line in page.inner_text(".log").split("\n") if line]
+        assert lines == [f"before {n}" for n in range(50)] + [f"after {n}" for n in range(50)]
+        assert len(loads) == 1
+        page.goto(f"{running.url}/jobs/{running.get('/runs')[0]['job']}")
+        page.wait_for_url(f"**/runs/{name}")
+        page.context.close()
+
+
+@pytest.mark.browser
+def test_a_rank_that_stood_still_is_first_and_marked_when_the_page_is_opened_later(
+    chromium: Any, running: Dashboard
+) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/runs/{GANG}?view=ranks")
+    first = page.inner_text(".ranks li:first-child")
+    assert "r5" in first and "step 40" in first and "stands still" in first
+    assert page.locator(".ranks .state >> text=stands still").count() == 1
+    assert page.inner_text(".warned") == "r5 stands still while the others went on."
+    page.goto(f"{running.url}/runs/{LARGE}?view=ranks")
+    page.wait_for_selector(".nodes .tile")
+    assert (page.locator(".ranks li").count(), page.locator(".nodes .tile").count()) == (10, 1024)
+    assert page.inner_text(".ranks li:first-child strong") == "r700 n87"
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_search_counts_the_whole_file_and_goes_to_each_match(
+    chromium: Any, running: Dashboard, stage: tuple[BatchService, Dashboard]
+) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/runs/{LARGE}?view=output")
+    page.wait_for_selector(".log .line")
+    assert "step 1/" not in page.inner_text(".log .line >> nth=0")  # only the end is loaded
+    page.fill("input[name=find]", "step 1/120")
+    page.wait_for_selector("[role=status] >> text=1,024 matches")
+    page.press("input[name=find]", "Enter")
+    page.wait_for_selector(".line.current >> text=step 1/120")
+    assert page.inner_text(".hits [role=status]") == "1 of 1,024 matches"
+    assert page.inner_text(".line.current .who") == "r0"
+    page.click("text=Previous")
+    page.wait_for_selector(".line.current .who >> text=r1023")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_styles_of_a_terminal_are_shown_and_what_turns_a_line_is_written_out(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/runs/{GANG}?view=output&file=stderr.txt")
+    page.wait_for_selector(".log .line")
+    assert page.inner_text(".log .line >> nth=0").startswith(
+        "bold orange on blue reverse underlined red turned \\u202etxt.exe"
+    )
+    styles = page.eval_on_selector_all(
+        ".log .line span", "spans => spans.map(span => [span.textContent, span.className])"
+    )
+    named = dict(styles)
+    assert (named["bold"], named["underlined"], named["red"]) == ("bold", "underline", "ink1")
+    assert page.evaluate("getComputedStyle(document.querySelector('.paper')).backgroundColor") == "rgb(30, 90, 200)"
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_the_pointer(
+    chromium: Any, running: Dashboard
+) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/runs/{FIRST}?view=curves")
+    page.wait_for_selector(".charts canvas")
+    page.hover(".charts .u-over >> nth=0", position={"x": 5, "y": 20})
+    page.wait_for_function("document.querySelectorAll('.keys .number').length >= 2")
+    texts = page.eval_on_selector_all(".keys .number", "nodes => nodes.map(node => node.textContent.trim())")
+    assert texts[0].startswith("2.") and len(set(texts[:2])) == 2
+    page.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [
+        ("/none", "no such page"),
+        ("/runs/none", "no run none"),
+        ("/jobs/none", "no job none"),
+        ("/jobs/x/tasks/y", "no task y"),
+    ],
+)
+def test_an_address_of_nothing_has_a_page_with_the_way_on(
+    chromium: Any, running: Dashboard, path: str, title: str
+) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}{path}")
+    page.wait_for_selector(f"h1 >> text={title}")
+    assert page.locator("text=Loading").count() == 0
+    page.click(".ways >> text=Overview")
+    page.wait_for_selector("h1 >> text=Overview")
+    page.context.close()
+
+
+@pytest.mark.browser
 def test_what_a_task_prints_stays_text(chromium: Any, running: Dashboard) -> None:
     ended(running, "hostile", "shout")
     page = signed_in(chromium, running)
-    page.goto(f"{running.url}/jobs/hostile/tasks/shout")
+    page.goto(f"{running.url}/jobs/hostile/tasks/shout?view=output")
     page.wait_for_selector(".log .line >> text=<script>")
     assert page.title() == "shout · batchtrain"
     assert page.evaluate("document.querySelectorAll('.log script, .log img').length") == 0

@@ -24,7 +24,7 @@ CHILDREN = {
     "batchtrain/emulator/machine/agent.py": "tests/contract/test_process_machine.py",
     "batchtrain/emulator/machine/ssh.py": "tests/contract/test_multi_instance.py",
     "batchtrain/emulator/server.py": "tests/contract/test_emulator_process.py",
-    "batchtrain/emulator/connections.py": "tests/contract/test_emulator_process.py",
+    "batchtrain/connections.py": "tests/contract/test_emulator_process.py",
     "batchtrain/emulator/certificates.py": "tests/contract/test_https_and_identity.py",
 }
 """Modules that run in processes of their own, where coverage does not see them, and the tests that start those."""

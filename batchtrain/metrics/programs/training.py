@@ -30,7 +30,7 @@ _RENAMED = {
 _LEFT_OUT = frozenset({"runningavgsamplespersec", "maxmemallocated"})
 _FACTORS = {"ms": 0.001, "us": 1e-6, "GB": 1.0, "MB": 1 / 1024, "MiB": 1 / 1024}
 _FILLERS = frozenset({"a", "and", "at", "in", "is", "of", "on", "the", "to", "with"})
-_WORD = r"[A-Za-z_][\w./@-]*"
+_WORD = r"(?!(?:nan|NaN|inf|Infinity)\b)[A-Za-z_][\w./@-]*"
 _PAIR = re.compile(
     rf"(?<![\w./@-])(?P<names>(?:{_WORD}[ ]+){{0,4}}{_WORD})(?:[ ]*\((?P<unit>\w+)\))?(?:[\"']?[ ]*[:=][ ]*|[ ]+)"
     rf"\[?(?P<value>{NUMBER})(?:[ ]?(?P<suffix>(?:ms|us|s|GiB|GB|MiB|MB)\b|%))?(?:[ ]*(?:/|of)[ ]*\d+)?(?![\w.])"

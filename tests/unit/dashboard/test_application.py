@@ -132,10 +132,16 @@ def test_every_page_is_the_same_file(client: Client, path: str) -> None:
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
-@pytest.mark.parametrize("path", ["/jobs/", "/jobs/j/x", "/index.html", "/static/none.js", "/static/../app.py"])
-def test_an_address_without_a_page_is_404_with_a_sentence(client: Client, path: str) -> None:
-    answer = client("GET", path)
+@pytest.mark.parametrize("path", ["/static/none.js", "/static/../app.py", "/api/v1/none"])
+def test_an_address_of_no_file_is_404_with_a_sentence(client: Client, path: str) -> None:
+    answer = client("GET", path, **BEARER)
     assert (answer.status, bool(answer.document["error"])) == (404, True)
+
+
+@pytest.mark.parametrize("path", ["/jobs/", "/jobs/j/x", "/index.html"])
+def test_an_address_without_a_page_is_404_with_a_page_that_shows_the_way_on(client: Client, path: str) -> None:
+    answer = client("GET", path)
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
 
 
 def test_a_long_document_is_packed_for_a_browser_that_asks_for_it(client: Client, service: Service) -> None:

@@ -200,8 +200,8 @@ def still(topic: Any, spent: Budget, time: Time, *, near: bool, renew: Renewals 
         (False, True, 5.0, 20.0),
         (True, True, 0.0, 0.1),
         (True, True, 0.5, 5.0),
-        (True, False, 0.0, 1.0),
-        (False, False, 0.0, 1.0),
+        (True, False, 0.0, 0.5),
+        (False, False, 0.0, 0.5),
         (False, False, 0.5, 5.0),
     ],
 )

@@ -438,7 +438,7 @@ def test_curves_and_ranks_of_a_gang_come_from_its_records_and_not_from_its_merge
         assert {key: curve["value"] for key, curve in metrics["loss"].items()} == {"1": [0.1], "2": [0.2]}
         assert client.get(f"{TASK}/logs")["size"] == len(service.files[STDOUT])
         ranks = client.get(f"{TASK}/ranks")
-        assert [(row["rank"], row["node"], row["lines"]) for row in ranks] == [(1, "n1", 1), (2, "n2", 1)]
+        assert [(row["rank"], row["node"], row["lines"]) for row in ranks["rows"]] == [(1, "n1", 1), (2, "n2", 1)]
 
 
 def test_the_log_of_a_gang_that_is_written_anew_does_not_forget_its_numbers(
@@ -484,7 +484,7 @@ def test_files_that_a_task_does_not_have_are_asked_for_only_now_and_then(
 def test_the_last_line_of_each_rank_is_shown(client: Client, service: Service) -> None:
     running(service)
     service.files[STDOUT] = LINES
-    assert [(row["rank"], row["last"]) for row in client.get(f"{TASK}/ranks")] == [(0, "six"), (1, "two")]
+    assert [(row["rank"], row["last"]) for row in client.get(f"{TASK}/ranks")["rows"]] == [(0, "six"), (1, "two")]
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------

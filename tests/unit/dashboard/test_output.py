@@ -7,17 +7,14 @@ from typing import Any
 
 import pytest
 
+from batchtrain.dashboard.numbers import MOST_POINTS, Numbers, columns, thinned
 from batchtrain.dashboard.output import (
     AT_MOST,
     BLOCK,
     KEPT,
     LONGEST_LINE,
-    MOST_POINTS,
     Numbered,
-    Numbers,
     Output,
-    columns,
-    thinned,
 )
 from batchtrain.errors import NotFound, ServiceError
 
@@ -134,7 +131,7 @@ def test_curves_and_ranks_come_from_the_lines() -> None:
     numbers = Numbers()
     numbers.take_output(["[1:3] epoch 1 loss 0.5", "[1:3] epoch 2 loss 0.4", "[0:0] hello", "no prefix"])
     assert numbers.metrics()["loss"]["3"]["value"] == [0.5, 0.4]
-    assert [(row["rank"], row["node"], row["lines"], row["last"]) for row in numbers.ranks()] == [
+    assert [(row["rank"], row["node"], row["lines"], row["last"]) for row in numbers.ranks()["rows"]] == [
         (0, "n0", 1, "hello"),
         (3, "n1", 2, "epoch 2 loss 0.4"),
     ]
@@ -147,11 +144,11 @@ def test_a_metrics_file_has_the_rank_of_its_name() -> None:
 
 
 def test_a_long_curve_keeps_its_ends_and_its_peaks() -> None:
-    values = [(float(step), float(step), 0.0) for step in range(100_000)]
-    values[54_321] = (54_321.0, 54_321.0, 9.0)
+    values: list[Any] = [(float(step), float(step), 0.0, None) for step in range(100_000)]
+    values[54_321] = (54_321.0, 54_321.0, 9.0, None)
     kept = thinned(values, MOST_POINTS)
     assert len(kept) <= MOST_POINTS and kept[0] == values[0] and kept[-1] == values[-1]
-    assert max(columns(values)["value"]) == 9.0  # type: ignore[type-var]
+    assert max(columns(values)["value"]) == 9.0
 
 
 def test_a_file_that_another_topic_read_just_now_is_not_read_again() -> None:
@@ -352,7 +349,7 @@ def test_a_point_has_its_own_rank_step_and_time_if_it_names_them() -> None:
     numbers = Numbers()
     numbers.take_own(2, [point(rank=5, step=1, epoch=9, t=7.0, loss=0.5), point(epoch=2, t=8.0, loss=0.25)])
     assert numbers.metrics()["loss"] == {
-        "5": {"step": [1], "t": [7.0], "value": [0.5]},
+        "5": {"step": [1], "t": [7.0], "value": [0.5], "epoch": [9]},
         "2": {"step": [2], "t": [8.0], "value": [0.25]},
     }
 
@@ -371,17 +368,17 @@ def test_a_point_without_a_time_has_the_time_when_it_was_read(monkeypatch: pytes
 
 
 def test_there_are_at_most_so_many_curves_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchtrain.dashboard.output.MOST_SERIES", 2)
+    monkeypatch.setattr("batchtrain.dashboard.numbers.MOST_SERIES", 2)
     monkeypatch.setattr("batchtrain.metrics.stream.MOST_RANKS", 2)
     numbers = Numbers()
     numbers.take_own(0, [point(step=1, a=1), point(step=1, b=1), point(step=1, c=1), point(step=2, a=2)])
     assert {name: curves["0"]["value"] for name, curves in numbers.metrics().items()} == {"a": [1, 2], "b": [1]}
     numbers.take_output(["[0:0] x", "[0:1] x", "[0:2] x", "[0:0] y"])
-    assert [(row["rank"], row["lines"]) for row in numbers.ranks()] == [(0, 2), (1, 1)]
+    assert [(row["rank"], row["lines"]) for row in numbers.ranks()["rows"]] == [(0, 2), (1, 1)]
 
 
 def test_a_curve_that_grows_is_thinned_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchtrain.dashboard.output.KEPT_POINTS", 10)
+    monkeypatch.setattr("batchtrain.dashboard.numbers.KEPT_POINTS", 10)
     numbers = Numbers()
     numbers.take_own(0, [point(step=step, loss=step) for step in range(10)])
     assert len(numbers.metrics()["loss"]["0"]["step"]) == 10
@@ -395,21 +392,21 @@ def test_a_long_name_and_a_long_line_are_cut() -> None:
     numbers.take_own(0, [point(step=1, **{"n" * 200: 1.0})])
     numbers.take_output(["[0:0] " + "x" * 400])
     assert [len(name) for name in numbers.metrics()] == [100]
-    assert len(numbers.ranks()[0]["last"]) == 300
+    assert len(numbers.ranks()["rows"][0]["last"]) == 300
 
 
 @pytest.mark.parametrize(("line", "node"), [("[12:3] x", "n12"), ("[1,3]<stdout>:x", "")])
 def test_a_rank_has_the_node_of_its_prefix_if_it_has_one(line: str, node: str) -> None:
     numbers = Numbers()
     numbers.take_output([line])
-    assert [(row["rank"], row["node"], row["last"]) for row in numbers.ranks()] == [(3, node, "x")]
+    assert [(row["rank"], row["node"], row["last"]) for row in numbers.ranks()["rows"]] == [(3, node, "x")]
 
 
 def test_ranks_and_curves_are_forgotten_when_the_task_runs_again() -> None:
     numbers = Numbers()
     numbers.take_output(["[0:0] epoch 1 loss 0.5"])
     numbers.forget()
-    assert (numbers.ranks(), numbers.metrics()) == ([], {})
+    assert (numbers.ranks()["rows"], numbers.metrics()) == ([], {})
 
 
 def test_a_curve_of_no_points_has_empty_columns() -> None:

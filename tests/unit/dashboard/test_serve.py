@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from batchtrain.dashboard.app import application
 from batchtrain.dashboard.board import Board
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.guard import Guard, Keys
+from batchtrain.dashboard.note import FILE, Note, noted
 from batchtrain.dashboard.serve import Options, Served
 from batchtrain.errors import UsageError
 from tests.unit.dashboard.asking import FAR, NEAR
@@ -22,7 +24,7 @@ from tests.unit.dashboard.asking import FAR, NEAR
 class Server:
     """A server that ends at once, as by Ctrl-C."""
 
-    def __init__(self, config: Any, board: Board) -> None:
+    def __init__(self, config: Any, board: Board, *_: Any) -> None:
         self.config, self.board = config, board
         STARTED.append(self)
 
@@ -130,9 +132,46 @@ def test_requests_wait_from_the_moment_a_server_listens() -> None:
 
 def test_the_event_streams_end_before_the_server_does(tmp_path: Path) -> None:
     board = Board(lambda _: (_ for _ in ()).throw(AssertionError), Unlimited(), near=True)
-    server = serve._Server(uvicorn.Config(lambda: None), board)
+    server = serve._Server(uvicorn.Config(lambda: None), board, Note(tmp_path, ""), None)
     try:
         server.handle_exit(2, None)
         assert (board.closed, server.should_exit) == (True, True)
+    finally:
+        board.close()
+
+
+def test_a_dashboard_tells_where_it_shows_the_runs_of_a_directory_while_it_answers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        note = Note(tmp_path, url)
+        note.write()
+        assert noted(tmp_path) == url
+    assert noted(tmp_path) == ""
+    note.erase()
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_note_of_another_machine_or_of_another_dashboard_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("http://example.org:80")
+    assert noted(tmp_path) == ""
+    Note(tmp_path, "http://127.0.0.1:1").erase()
+    assert (tmp_path / FILE).exists()
+
+
+def test_a_dashboard_makes_no_directory_for_its_note(tmp_path: Path) -> None:
+    Note(tmp_path / "runs", "http://127.0.0.1:1").write()
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("idle", "ends"), [(None, False), (1e9, False), (0.0, True)])
+def test_a_dashboard_ends_only_when_no_page_was_open_for_its_time(
+    tmp_path: Path, idle: float | None, ends: bool
+) -> None:
+    board = Board(lambda _: (_ for _ in ()).throw(AssertionError), Unlimited(), near=True)
+    server = serve._Server(uvicorn.Config(lambda: None), board, Note(tmp_path, ""), idle)
+    server.config.load()
+    try:
+        assert asyncio.run(server.on_tick(1)) is ends
+        assert board.closed is ends
     finally:
         board.close()

@@ -2,10 +2,11 @@
 
 import { Failed, get, post, Stream } from "./api.js";
 import { h, morph } from "./dom.js";
-import { command } from "./parts.js";
+import { command, unknown } from "./parts.js";
 import * as jobs from "./jobs.js";
 import * as overview from "./overview.js";
 import * as pools from "./pools.js";
+import * as run from "./run.js";
 import * as runs from "./runs.js";
 import * as task from "./task.js";
 
@@ -19,8 +20,13 @@ const PAGES = [
   ["/jobs/:job/tasks/:task", task.page],
   ["/runs", runs.list],
   ["/runs/compare", runs.compare],
-  ["/runs/:run", runs.run],
+  ["/runs/:run", run.page],
 ];
+const NOWHERE = {
+  title: () => "Not found",
+  topics: () => ({}),
+  render: () => unknown("There is no such page.", location.pathname),
+};
 const main = document.getElementById("main");
 const live = document.getElementById("live");
 const AGE_SHOWN = 20;
@@ -44,7 +50,7 @@ function matched(pathname) {
     )
       return [page, params];
   }
-  return [{ title: () => "Not found", topics: () => ({}), render: () => h("p", null, "There is no such page.") }, {}];
+  return [NOWHERE, {}];
 }
 
 /** What a page gets: names and query of its address, the data it watches, and components that render themselves. */
@@ -86,7 +92,7 @@ class Context {
       get(path).then(
         (value) => {
           this.loaded[path] = value;
-          draw();
+          if (this === current?.context) follow();
         },
         (error) => {
           this.trouble[path] = error.message;
@@ -95,6 +101,30 @@ class Context {
       );
     }
     return this.loaded[path];
+  }
+
+  /** Add a value of the query that may occur several times, or take it out. */
+  toggle(name, value) {
+    const query = this.query,
+      values = query.getAll(name);
+    query.delete(name);
+    for (const each of values.includes(value) ? values.filter((other) => other !== value) : [...values, value])
+      query.append(name, each);
+    const text = query.toString();
+    history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
+    follow();
+  }
+
+  /** Go to another page in place of this one, as its subject lives on there. */
+  hand(to) {
+    if (this !== current?.context || this.handed) return;
+    this.handed = true;
+    history.replaceState(null, "", to);
+    setTimeout(show);
+  }
+
+  draw() {
+    draw();
   }
 
   component(name, make) {
@@ -124,6 +154,8 @@ function follow() {
     const names = Object.fromEntries(Object.entries(topics).map(([name, topic]) => [topic, name]));
     const mine = current;
     for (const name of Object.keys(context.data)) if (!(name in topics)) delete context.data[name];
+    for (const topic of current.watched ?? []) if (!(topic in topics)) delete context.trouble[topic];
+    current.watched = Object.keys(topics);
     current.topics = JSON.stringify(list);
     current.at = {};
     current.stream = new Stream(list, {
@@ -134,7 +166,9 @@ function follow() {
         take(context, page, names[topic], value);
       },
       trouble: ({ topic, value }) => {
-        context.trouble[names[topic]] = value;
+        const name = names[topic];
+        if (page.silent?.includes(name)) context.came.add(name);
+        else context.trouble[name] = value;
         draw();
       },
       beat: (ages) => {
@@ -156,7 +190,7 @@ function take(context, page, name, value) {
   context.came.add(name);
   if (page.news?.[name]) page.news[name](context, value);
   else context.data[name] = value;
-  draw();
+  follow();
 }
 
 // --- rendering ------------------------------------------------------------------------------------------------------

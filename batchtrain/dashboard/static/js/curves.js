@@ -6,8 +6,10 @@ import { number } from "./format.js";
 const COLORS = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
 const MOST_SERIES = 16,
   MOST_CHARTS = 24,
+  MOST_RAW = 4,
   HEIGHT = 190;
 const FIRST = ["loss", "val_loss", "accuracy", "val_accuracy", "test_accuracy", "throughput"];
+const AXES = { step: "step", time: "time", epoch: "epoch" };
 let library = null;
 
 function load() {
@@ -23,43 +25,115 @@ function load() {
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** A grid of charts: one for each metric, one line for each rank or run. */
+/** The name of a line: r5 for a rank, n0 for a node. */
+const named = (key) => key.replace(/(^| )(\d+)$/, "$1r$2") || "value";
+
+/** Charts in two groups: what the programs measure, and what their nodes do. */
 export class Curves {
   constructor() {
-    this.node = h("section", { class: "curves", "aria-label": "Metrics" });
-    this.charts = new Map();
     this.data = {};
-    this.x = new URLSearchParams(location.search).get("x") === "time" ? "t" : "step";
-    this.switch = h("button", { type: "button", class: "small", onclick: () => this.turn() });
-    this.more = h("p", { class: "quiet" });
-    this.grid = h("div", { class: "charts" });
-    this.node.append(h("div", { class: "head" }, h("h2", null, "Metrics"), this.switch), this.grid, this.more);
+    const query = new URLSearchParams(location.search);
+    this.options = {
+      x: query.get("x") ?? "step",
+      smooth: Number(query.get("smooth") ?? 0),
+      log: query.get("y") === "log",
+    };
+    this.groups = [
+      new Group("Metrics", "metrics", (columns) => !columns.system),
+      new Group("System", "system", (columns) => columns.system),
+    ];
+    this.controls = h("div", { class: "filters" }, this.axis(), this.smoothing(), this.scale(), this.exports());
+    this.node = h(
+      "section",
+      { class: "curves", "aria-label": "Curves" },
+      this.controls,
+      ...this.groups.map((group) => group.node),
+    );
     this.dark = matchMedia("(prefers-color-scheme: dark)");
     this.restyle = () => {
-      for (const chart of this.charts.values()) chart.node.remove();
-      this.charts.clear();
+      for (const group of this.groups) group.clear();
       this.draw();
     };
     this.dark.addEventListener("change", this.restyle);
-    this.resize = new ResizeObserver(() => {
-      for (const chart of this.charts.values()) chart.fit();
-    });
-    this.resize.observe(this.grid);
   }
 
   close() {
     this.dark.removeEventListener("change", this.restyle);
-    this.resize.disconnect();
+    for (const group of this.groups) group.close();
   }
 
-  turn() {
-    this.x = this.x === "t" ? "step" : "t";
+  // --- controls -----------------------------------------------------------------------------------------------------
+
+  axis() {
+    const select = h(
+      "select",
+      { onchange: (event) => this.choose({ x: event.target.value }) },
+      Object.keys(AXES).map((name) => h("option", { value: name, selected: this.options.x === name }, AXES[name])),
+    );
+    return h("label", null, "By ", select);
+  }
+
+  smoothing() {
+    const field = h("input", {
+      type: "range",
+      min: "0",
+      max: "0.99",
+      step: "0.01",
+      value: String(this.options.smooth),
+      oninput: (event) => this.choose({ smooth: Number(event.target.value) }),
+    });
+    return h("label", { class: "box" }, "Smoothing ", field);
+  }
+
+  scale() {
+    const field = h("input", {
+      type: "checkbox",
+      checked: this.options.log,
+      onchange: (event) => this.choose({ log: event.target.checked }),
+    });
+    return h("label", { class: "box" }, field, "Logarithmic");
+  }
+
+  exports() {
+    return h("button", { type: "button", class: "small", onclick: () => this.csv() }, "Save as CSV");
+  }
+
+  choose(options) {
+    this.options = { ...this.options, ...options };
     const query = new URLSearchParams(location.search);
-    if (this.x === "t") query.set("x", "time");
-    else query.delete("x");
+    const { x, smooth, log } = this.options;
+    for (const [name, value] of [
+      ["x", x === "step" ? "" : x],
+      ["smooth", smooth ? String(smooth) : ""],
+      ["y", log ? "log" : ""],
+    ])
+      if (value) query.set(name, value);
+      else query.delete(name);
     history.replaceState(null, "", location.pathname + (query.toString() ? `?${query}` : ""));
     this.draw();
   }
+
+  csv() {
+    const quoted = (value) => (/[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+    const rows = [["metric", "line", "step", "epoch", "t", "value", "low", "high"]];
+    for (const [metric, lines] of Object.entries(this.data))
+      for (const [key, columns] of Object.entries(lines))
+        columns.value.forEach((value, at) =>
+          rows.push([
+            quoted(metric),
+            quoted(named(key)),
+            columns.step[at] ?? "",
+            columns.epoch?.[at] ?? "",
+            columns.t[at],
+            value,
+            columns.low?.[at] ?? "",
+            columns.high?.[at] ?? "",
+          ]),
+        );
+    save(new Blob([rows.map((row) => row.join(",")).join("\n"), "\n"], { type: "text/csv" }), "curves.csv");
+  }
+
+  // --- drawing ------------------------------------------------------------------------------------------------------
 
   /** Data by metric and name of the line; `names`: all lines, so that each has one colour in every chart. */
   update(data, names) {
@@ -69,22 +143,17 @@ export class Curves {
   }
 
   async draw() {
-    const metrics = Object.keys(this.data).sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-    this.node.hidden = !metrics.length;
-    this.switch.textContent = this.x === "t" ? "By step" : "By time";
-    this.more.textContent =
-      metrics.length > MOST_CHARTS ? `${metrics.length - MOST_CHARTS} more metrics are not drawn.` : "";
-    if (!metrics.length) return;
+    this.node.hidden = !Object.keys(this.data).length;
+    if (this.node.hidden) return;
     const uPlot = await load();
-    for (const metric of metrics.slice(0, MOST_CHARTS)) {
-      if (!this.charts.has(metric)) {
-        const chart = new Chart(uPlot, metric);
-        this.charts.set(metric, chart);
-        this.grid.append(chart.node);
-      }
-      this.charts.get(metric).update(this.data[metric], this.x, this.names);
-    }
+    for (const group of this.groups) group.draw(uPlot, this.data, this.options, this.names);
   }
+}
+
+function save(blob, name) {
+  const anchor = h("a", { href: URL.createObjectURL(blob), download: name });
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 10000);
 }
 
 const rank = (metric) => {
@@ -92,91 +161,225 @@ const rank = (metric) => {
   return at < 0 ? FIRST.length : at;
 };
 
+/** Charts with one pointer and one zoom. */
+class Group {
+  constructor(title, name, takes) {
+    this.name = name;
+    this.takes = takes;
+    this.charts = new Map();
+    this.grid = h("div", { class: "charts" });
+    this.more = h("p", { class: "quiet" });
+    this.node = h("section", { "aria-label": title }, h("h2", null, title), this.grid, this.more);
+    this.resize = new ResizeObserver(() => {
+      for (const chart of this.charts.values()) chart.fit();
+    });
+    this.resize.observe(this.grid);
+  }
+
+  close() {
+    this.resize.disconnect();
+    this.clear();
+  }
+
+  clear() {
+    for (const chart of this.charts.values()) chart.remove();
+    this.charts.clear();
+  }
+
+  draw(uPlot, data, options, names) {
+    const ofGroup = (lines) =>
+      Object.fromEntries(
+        Object.entries(lines).filter(
+          ([, columns]) => this.takes(columns) && (columns.value.length || columns.undefined),
+        ),
+      );
+    const metrics = Object.keys(data)
+      .filter((metric) => Object.keys(ofGroup(data[metric])).length)
+      .sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
+    this.node.hidden = !metrics.length;
+    this.more.textContent =
+      metrics.length > MOST_CHARTS ? `${metrics.length - MOST_CHARTS} more metrics are not drawn.` : "";
+    const chosen = this.name === "system" ? { x: "time", smooth: 0, log: false } : options;
+    for (const metric of metrics.slice(0, MOST_CHARTS)) {
+      if (!this.charts.has(metric)) {
+        const chart = new Chart(uPlot, metric, this.name);
+        this.charts.set(metric, chart);
+        this.grid.append(chart.node);
+      }
+      this.charts.get(metric).update(ofGroup(data[metric]), chosen, names);
+    }
+  }
+}
+
 class Chart {
-  constructor(uPlot, metric) {
+  constructor(uPlot, metric, group) {
     this.uPlot = uPlot;
     this.metric = metric;
+    this.group = group;
     this.last = h("span", { class: "number" });
     this.canvas = h("div", { class: "plot", role: "img" });
     this.keys = h("ul", { class: "keys" });
-    this.node = h("figure", null, h("figcaption", null, h("span", null, metric), this.last), this.canvas, this.keys);
+    this.undefined = h("p", { class: "undefined" });
+    const picture = h(
+      "button",
+      { type: "button", class: "small", "aria-label": `Save ${metric} as PNG`, onclick: () => this.png() },
+      "PNG",
+    );
+    this.node = h(
+      "figure",
+      null,
+      h("figcaption", null, h("span", null, metric), this.last, picture),
+      this.canvas,
+      this.undefined,
+      this.keys,
+    );
     this.shape = "";
+    this.zoomed = false;
   }
 
-  update(series, x, names) {
-    const keys = Object.keys(series)
-      .sort((a, b) => a.localeCompare(b, undefined, { numeric: true }))
-      .slice(0, MOST_SERIES);
-    const columns = keys.map((key) => places(series[key], x));
-    const xs = [...new Set(columns.flatMap((column) => [...column.keys()]))].sort((a, b) => a - b);
-    const data = [xs, ...columns.map((column) => xs.map((at) => column.get(at) ?? null))];
-    const shape = JSON.stringify([keys, x]);
+  remove() {
+    this.plot?.destroy();
+    this.node.remove();
+  }
+
+  png() {
+    this.plot?.ctx.canvas.toBlob((blob) => save(blob, `${this.metric.replaceAll("/", "-")}.png`));
+  }
+
+  update(series, options, names) {
+    const keys = Object.keys(series).sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
+    this.more = Math.max(0, keys.length - MOST_SERIES);
+    this.lines = keys
+      .slice(0, MOST_SERIES)
+      .flatMap((key, at) => drawnLines(key, series[key], options, at, names, keys.length));
+    this.marks = keys.flatMap((key) =>
+      (series[key].undefined ?? []).map(([step, t]) => (options.x === "time" ? t : step)),
+    );
+    const xs = [...new Set(this.lines.flatMap((line) => [...line.places.keys()]))].sort((a, b) => a - b);
+    const data = [xs, ...this.lines.map((line) => xs.map((at) => line.places.get(at) ?? null))];
+    const log = options.log && data.slice(1).some((column) => column.some((value) => value !== null));
+    const shape = JSON.stringify([this.lines.map((line) => line.shape), options.x, log]);
     if (shape !== this.shape) {
-      this.make(keys, x, data, names);
+      this.make(options.x, log, data);
       this.shape = shape;
-    } else this.plot.setData(data);
+    } else {
+      this.plot.setData(data, !this.zoomed);
+      if (this.zoomed) this.plot.redraw();
+    }
     this.describe(keys, series);
   }
 
-  make(keys, x, data, names) {
+  make(x, log, data) {
     this.plot?.destroy();
+    this.zoomed = false;
     this.canvas.replaceChildren();
-    const line = color("--line"),
-      text = color("--muted");
+    const line = color("--line");
     const axis = {
-      stroke: text,
+      stroke: color("--muted"),
       grid: { stroke: line, width: 1 },
       ticks: { stroke: line, width: 1, size: 4 },
       font: "11px system-ui, sans-serif",
     };
-    this.colors = keys.map((key, at) => color(COLORS[(names ? Math.max(names.indexOf(key), 0) : at) % COLORS.length]));
+    const at = (key) => this.lines.findIndex((each) => each.shape === key) + 1;
     this.plot = new this.uPlot(
       {
         width: this.width(),
         height: HEIGHT,
         legend: { show: false },
-        cursor: { points: { size: 6 }, drag: { x: true, y: false } },
-        scales: { x: { time: x === "t" } },
+        cursor: {
+          points: { size: 6 },
+          drag: { x: true, y: false },
+          sync: { key: `${this.group} ${x}`, scales: ["x", null] },
+        },
+        scales: {
+          x: { time: x === "time", range: (_, low, high) => apart(low, high, x === "time" ? 30 : 1) },
+          y: { distr: log ? 3 : 1 },
+        },
         axes: [
-          { ...axis, size: 28 },
-          { ...axis, size: 52, values: (_, ticks) => ticks.map(number) },
+          { ...axis, size: x === "time" ? 40 : 28, ...(x === "time" ? {} : { values: ticks }) },
+          {
+            ...axis,
+            size: (_, values) => 14 + 7 * Math.max(2, ...(values ?? []).map((text) => text.length)),
+            values: ticks,
+          },
         ],
         series: [
           {},
-          ...keys.map((key, at) => ({
-            label: key,
-            stroke: this.colors[at],
-            width: 1.5,
+          ...this.lines.map((each) => ({
+            label: each.name,
+            stroke: each.faint ? `${each.stroke}55` : each.stroke,
+            width: each.faint ? 1 : each.edge ? 0 : 1.5,
             spanGaps: true,
-            points: { show: data[0].length < 3 },
+            points: { show: !each.edge && !each.faint && data[0].length < 3 },
           })),
         ],
+        bands: this.lines
+          .filter((each) => each.edge === "high")
+          .map((each) => ({ series: [at(each.shape), at(each.shape) + 1], fill: `${each.stroke}33` })),
+        hooks: {
+          setCursor: [(plot) => this.point(plot.cursor.idx)],
+          setSelect: [(plot) => plot.select.width > 0 && this.zoom(true)],
+          draw: [(plot) => this.mark(plot)],
+        },
       },
       data,
       this.canvas,
     );
+    this.plot.over.addEventListener("dblclick", () => this.zoom(false));
+  }
+
+  zoom(on) {
+    this.zoomed = on;
+  }
+
+  /** Values under the pointer of any chart of the group; without one, the last. */
+  point(index) {
+    for (const line of this.lines ?? [])
+      if (line.text) {
+        const value = index === null || index === undefined ? null : near(this.plot.data, index, line.at);
+        line.text.textContent = ` ${number(value ?? line.last)}`;
+      }
+  }
+
+  /** Where a value was NaN or infinite: a mark at the bottom. */
+  mark(plot) {
+    const { ctx, bbox } = plot;
+    ctx.fillStyle = color("--bad");
+    for (const x of this.marks ?? []) {
+      if (x === null) continue;
+      const left = plot.valToPos(x, "x", true);
+      if (left < bbox.left || left > bbox.left + bbox.width) continue;
+      const bottom = bbox.top + bbox.height,
+        size = 5 * devicePixelRatio;
+      ctx.beginPath();
+      ctx.moveTo(left - size, bottom);
+      ctx.lineTo(left + size, bottom);
+      ctx.lineTo(left, bottom - size * 1.6);
+      ctx.fill();
+    }
   }
 
   describe(keys, series) {
-    const last = (key) => series[key].value.at(-1);
-    this.last.textContent = number(last(keys[0]));
-    const span = (key) => `${key || "value"} from ${number(series[key].value[0])} to ${number(last(key))}`;
-    this.canvas.setAttribute("aria-label", `${this.metric}: ${keys.map(span).join("; ")}`);
-    this.keys.replaceChildren(
-      ...(keys.length > 1
-        ? keys.map((key, at) => {
-            const mark = h("span", { class: "mark" });
-            mark.style.background = this.colors[at];
-            return h(
-              "li",
-              null,
-              mark,
-              /^\d+$/.test(key) ? `rank ${key}` : key || "value",
-              h("span", { class: "quiet number" }, ` ${number(last(key))}`),
-            );
-          })
-        : []),
+    const shown = this.lines.filter((line) => !line.edge && !line.faint);
+    this.last.textContent = shown.length ? number(shown[0].last) : "";
+    this.canvas.setAttribute(
+      "aria-label",
+      `${this.metric}: ${shown.map((line) => `${line.name} from ${number(line.first)} to ${number(line.last)}`).join("; ")}`,
     );
+    const undefined_ = keys.reduce((sum, key) => sum + (series[key].undefined?.length ?? 0), 0);
+    const first = keys.flatMap((key) => series[key].undefined ?? [])[0];
+    this.undefined.textContent = undefined_
+      ? `▲ NaN or infinite ${undefined_ === 1 ? "once" : `${undefined_} times`}${first[0] === null ? "" : `, first at step ${first[0]}`}`
+      : "";
+    this.keys.replaceChildren(
+      ...shown.map((line) => {
+        line.at = this.lines.indexOf(line) + 1;
+        line.text = h("span", { class: "quiet number" }, ` ${number(line.last)}`);
+        return h("li", null, h("span", { class: "mark", style: { background: line.stroke } }), line.name, line.text);
+      }),
+      ...(this.more ? [h("li", { class: "quiet" }, `${this.more} more lines are not drawn`)] : []),
+    );
+    this.keys.hidden = shown.length === 1 && shown[0].name === "value" && !this.more;
   }
 
   width() {
@@ -188,12 +391,74 @@ class Chart {
   }
 }
 
+/** The lines that draw one series: itself, smoothed with its raw values behind it, or a mean with a band. */
+function drawnLines(key, columns, options, at, names, lines) {
+  const index = names ? Math.max(names.indexOf(key), 0) : at;
+  const stroke = color(COLORS[index % COLORS.length]);
+  const line = (values, more) => ({
+    places: places(columns, values, options),
+    stroke,
+    name: columns.ranks ? mean(key, columns) : named(key),
+    shape: `${key} ${more.faint ? "raw" : (more.edge ?? "")}`,
+    first: columns.value[0],
+    last: columns.value.at(-1),
+    ...more,
+  });
+  const smooth = options.smooth > 0 ? smoothed(columns.value, options.smooth) : columns.value;
+  const drawn = [line(smooth, {})];
+  if (options.smooth > 0 && lines <= MOST_RAW) drawn.unshift(line(columns.value, { faint: true }));
+  if (columns.low) drawn.push(line(columns.high, { edge: "high" }), line(columns.low, { edge: "low" }));
+  return drawn;
+}
+
+const mean = (key, { ranks, system }) =>
+  `${key ? `${named(key)}: ` : ""}mean of ${ranks} ${system ? "nodes" : "ranks"}`;
+
+/** A moving average that forgets, without the bias of its start. */
+function smoothed(values, weight) {
+  let sum = 0,
+    total = 0;
+  return values.map((value) => {
+    sum = sum * weight + value * (1 - weight);
+    total = total * weight + (1 - weight);
+    return sum / total;
+  });
+}
+
 /** A line as a map of x to value; without steps, the order counts. */
-function places(column, x) {
+function places(columns, values, { x, log }) {
   const map = new Map();
-  const stepless = x === "step" && column.step.every((step) => step === null);
-  column.value.forEach((value, at) =>
-    map.set(x === "t" ? column.t[at] : stepless ? at : (column.step[at] ?? at), value),
-  );
+  const stepless = x === "step" && columns.step.every((step) => step === null);
+  values.forEach((value, at) => {
+    const place =
+      x === "time"
+        ? columns.t[at]
+        : x === "epoch"
+          ? (columns.epoch?.[at] ?? null)
+          : stepless
+            ? at
+            : (columns.step[at] ?? at);
+    if (place !== null && !(log && value <= 0)) map.set(place, value);
+  });
   return map;
+}
+
+/** The value of a line at a place, or at the nearest one before it. */
+function near(data, index, at) {
+  for (let place = index; place >= 0; place -= 1) if (data[at]?.[place] !== null) return data[at][place];
+  return null;
+}
+
+/** A range that is not empty. */
+const apart = (low, high, least) => (low === high ? [low - least, high + least] : [low, high]);
+
+/** Labels of ticks with as many digits as they need to differ. */
+function ticks(_, values, __, ___, step) {
+  const digits = Math.max(0, Math.ceil(-Math.log10(step || 1) - 1e-9));
+  return values.map((value) => {
+    if (value === null || value === undefined) return "";
+    if (digits > 5 || !Number.isFinite(step)) return value ? String(Number(value.toPrecision(4))) : "0";
+    if (Math.abs(value) >= 1e6) return value.toExponential(Math.max(0, Math.floor(Math.log10(Math.abs(value) / step))));
+    return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  });
 }

@@ -53,7 +53,7 @@ export function money(amount, currency) {
 
 export const count = (value) => (value ?? 0).toLocaleString("en-US");
 
-export const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+export const plural = (value, word, words = `${word}s`) => `${count(value)} ${value === 1 ? word : words}`;
 
 /** Seconds that something lasted, or has lasted until now. */
 export const lasted = (start, end) =>

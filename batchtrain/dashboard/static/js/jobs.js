@@ -22,8 +22,12 @@ import {
   tabs,
   taskBar,
   trouble,
+  unknown,
   when,
 } from "./parts.js";
+
+/** Tasks of a job whose page is that of its run, also while it runs. */
+const FEW = 20;
 
 const search = (context, name, label) =>
   h(
@@ -113,6 +117,11 @@ export const job = {
     const seen = context.data.job,
       name = context.params.job,
       view = context.query.get("view") ?? "tasks";
+    const ofRun = context.query.has("view") ? null : (seen?.run ?? gone(context));
+    if (ofRun && (!seen || context.trouble.job || seen.state === "completed" || total(seen) <= FEW))
+      context.hand(path("runs", ofRun));
+    if (!seen && context.trouble.job)
+      return unknown(`There is no job ${name} in this account.`, context.trouble.job, ["/jobs", "All jobs"]);
     const base = path("jobs", name),
       tab = (value) => context.with({ view: value, state: "", prefix: "", skip: "" });
     return [
@@ -141,11 +150,15 @@ export const job = {
   },
 };
 
+const total = (seen) => (seen.active ?? 0) + (seen.running ?? 0) + (seen.succeeded ?? 0) + (seen.failed ?? 0);
+
+/** The run of a job that is not here any more. */
+const gone = (context) => (context.trouble.job ? context.once(`${path("jobs", context.params.job)}/run`)?.run : "");
+
 function summary(seen) {
-  const total = (seen.active ?? 0) + (seen.running ?? 0) + (seen.succeeded ?? 0) + (seen.failed ?? 0),
-    done = (seen.succeeded ?? 0) + (seen.failed ?? 0);
+  const done = (seen.succeeded ?? 0) + (seen.failed ?? 0);
   return [
-    h("p", { class: "progress" }, taskBar(seen), h("span", null, `${count(done)} of ${count(total)} tasks done`)),
+    h("p", { class: "progress" }, taskBar(seen), h("span", null, `${count(done)} of ${count(total(seen))} tasks done`)),
     facts({
       Pool: seen.pool && link(path("pools", seen.pool), seen.pool),
       Created: when(seen.created),

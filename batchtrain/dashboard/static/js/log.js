@@ -1,15 +1,15 @@
 // Output of programs: live or from a file, by lines, with colours, ranks and a search. All of it is text.
 
 import { get, part, url } from "./api.js";
+import { spans } from "./ansi.js";
 import { h } from "./dom.js";
-import { bytes, count } from "./format.js";
+import { bytes } from "./format.js";
 
 const MOST_LINES = 20000,
   BLOCK_LINES = 200,
-  LONGEST = 5000,
-  LIMIT = 256 * 1024;
+  LIMIT = 256 * 1024,
+  AROUND = 64 * 1024;
 const PREFIX = /^\[(\d+):(\d+|[A-Za-z]+(?: \d+)?)\] |^\[\d+,(\d+)\]<std(?:out|err)>: ?/;
-const ESCAPES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])/g;
 
 /** The label of the process that wrote a line, and the line without it; of a redrawn line its last state. */
 export function parse(text) {
@@ -18,66 +18,23 @@ export function parse(text) {
   return { who: match ? (match[2] ?? match[3]) : "", text: rest.replace(/\r+$/, "").split("\r").pop() };
 }
 
-/** A line as spans: colours and weight are kept, every other escape and control character is not obeyed. */
-function spans(text, find) {
-  const nodes = [];
-  let look = "";
-  const cut = text.length > LONGEST ? text.slice(0, LONGEST) : text;
-  for (const piece of cut.split(/(\x1b\[[0-9;]*m)/)) {
-    const style = /^\x1b\[([0-9;]*)m$/.exec(piece);
-    if (style) look = styled(look, style[1]);
-    else if (piece)
-      nodes.push(
-        ...marked(
-          piece
-            .replace(ESCAPES, "")
-            .replace(/[\x00-\x08\x0b-\x1f]/g, (char) => String.fromCharCode(0x2400 + char.charCodeAt(0))),
-          find,
-          look,
-        ),
-      );
-  }
-  if (cut !== text) nodes.push(h("span", { class: "quiet" }, ` … ${count(text.length - LONGEST)} more characters`));
-  return nodes;
-}
-
-function styled(look, codes) {
-  let classes = new Set(look.split(" ").filter(Boolean));
-  for (const code of codes.split(";").map(Number)) {
-    if (code === 0) classes = new Set();
-    else if (code === 1) classes.add("bold");
-    else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97))
-      classes = new Set([...[...classes].filter((name) => !name.startsWith("ink")), `ink${code % 10}`]);
-    else if (code === 39) classes = new Set([...classes].filter((name) => !name.startsWith("ink")));
-  }
-  return [...classes].join(" ");
-}
-
-function marked(text, find, look) {
-  const span = (content) => (look ? h("span", { class: look }, content) : document.createTextNode(content));
-  if (!find) return [span(text)];
-  const nodes = [],
-    lower = text.toLowerCase(),
-    needle = find.toLowerCase();
-  let at = 0;
-  for (let hit = lower.indexOf(needle); hit >= 0; hit = lower.indexOf(needle, at)) {
-    if (hit > at) nodes.push(span(text.slice(at, hit)));
-    nodes.push(h("mark", null, text.slice(hit, hit + needle.length)));
-    at = hit + needle.length;
-  }
-  if (at < text.length) nodes.push(span(text.slice(at)));
-  return nodes;
-}
+const size = (text) => new TextEncoder().encode(text).length;
 
 /** Lines that grow at the end, and can be loaded at the beginning. */
 class Lines {
   constructor(label, earlier) {
     this.earlier = earlier;
-    this.options = { rank: "", find: "", wrap: true, follow: true };
+    this.options = { rank: "", find: "", only: false, wrap: true, follow: true };
+    this.current = null;
     this.blocks = [];
     this.partial = "";
     this.button = h("button", { type: "button", class: "small", onclick: () => this.load() }, "Load earlier lines");
     this.before = h("div", { class: "before" }, this.button);
+    this.after = h(
+      "div",
+      { class: "before" },
+      h("button", { type: "button", class: "small", onclick: () => this.further() }, "Load later lines"),
+    );
     this.body = h("div", { class: "lines" });
     this.tail = h("div", { class: "line" });
     this.scroller = h(
@@ -86,6 +43,7 @@ class Lines {
       this.before,
       this.body,
       this.tail,
+      this.after,
     );
     this.scroller.addEventListener("scroll", () => this.scrolled());
     this.node = this.scroller;
@@ -96,8 +54,58 @@ class Lines {
     return this.blocks[0]?.start ?? null;
   }
 
+  get end() {
+    return this.blocks.at(-1)?.end ?? null;
+  }
+
+  /** The line that begins at a byte, if it is loaded. */
+  at(position) {
+    const block = this.blocks.find((each) => !each.gap && each.start <= position && position < each.end);
+    if (!block) return null;
+    let start = block.start;
+    for (const [number, line] of block.lines.entries()) {
+      if (start >= position) return { block, number };
+      start += size(line) + 1;
+    }
+    return { block, number: block.lines.length - 1 };
+  }
+
+  /** Show the lines around a byte, and mark the one that begins there. `far`: loads them. */
+  async reveal(position) {
+    this.options.follow = false;
+    if (!this.at(position)) {
+      const before = position ? await this.earlier(position, AROUND) : null;
+      const from = await this.earlier(position + LIMIT, LIMIT, position);
+      this.clear();
+      this.frozen = true;
+      for (const found of [before, from]) if (found?.text) this.push(found);
+    }
+    this.current = position;
+    this.again();
+    const line = this.body.querySelector(".line.current");
+    line?.scrollIntoView({ block: "center" });
+    this.settled = performance.now() + 250;
+    this.changed?.();
+  }
+
+  push({ start, end, text }) {
+    const block = this.open(start);
+    block.end = end;
+    block.lines = text.replace(/\n$/, "").split("\n");
+    this.fill(block);
+  }
+
+  async further() {
+    const found = await this.earlier(this.end + LIMIT, LIMIT, this.end);
+    if (found.text) this.push(found);
+    if (found.end >= found.size) this.resume();
+    this.status();
+  }
+
   clear() {
     this.blocks = [];
+    this.current = null;
+    this.frozen = false;
     this.partial = "";
     this.body.replaceChildren();
     this.tail.replaceChildren();
@@ -151,7 +159,7 @@ class Lines {
               lines: found.text.replace(/\n$/, "").split("\n"),
               node: h("div", { class: "block" }),
             };
-            for (const line of block.lines) this.put(block, line);
+            this.fill(block);
             node.replaceWith(block.node);
             this.blocks[this.blocks.findIndex((each) => each.node === node)] = block;
           },
@@ -173,14 +181,25 @@ class Lines {
   }
 
   shows({ who, text }) {
-    const { rank, find } = this.options;
+    const { rank, find, only } = this.options;
     return (
-      (!rank || who === rank || who.endsWith(` ${rank}`)) && (!find || text.toLowerCase().includes(find.toLowerCase()))
+      (!rank || who === rank || who.endsWith(` ${rank}`)) &&
+      (!find || !only || text.toLowerCase().includes(find.toLowerCase()))
     );
   }
 
-  put(block, line) {
-    if (this.shows(parse(line))) block.node.append(this.line(line));
+  fill(block) {
+    const current = this.current !== null && this.at(this.current);
+    block.lines.forEach((line, number) => {
+      this.put(block, line, current && current.block === block && current.number === number);
+    });
+  }
+
+  put(block, line, current) {
+    if (!this.shows(parse(line))) return;
+    const node = this.line(line);
+    if (current) node.classList.add("current");
+    block.node.append(node);
   }
 
   line(raw) {
@@ -189,7 +208,7 @@ class Lines {
     return h(
       "div",
       { class: "line" },
-      who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, who),
+      who && h("span", { class: `who r${Number.isNaN(number) ? 0 : number % 8}` }, /^\d+$/.test(who) ? `r${who}` : who),
       spans(text, this.options.find),
     );
   }
@@ -198,7 +217,8 @@ class Lines {
     const before = this.options;
     this.options = { ...before, ...options };
     this.scroller.classList.toggle("wrap", this.options.wrap);
-    if (before.rank !== this.options.rank || before.find !== this.options.find) this.again();
+    if (["rank", "find", "only"].some((name) => before[name] !== this.options[name])) this.again();
+    if (this.options.follow && this.frozen) this.resume();
     if (this.options.follow && (!before.follow || !this.shown)) this.bottom();
     this.shown = this.scroller.isConnected;
   }
@@ -206,7 +226,7 @@ class Lines {
   again() {
     for (const block of this.blocks.filter((each) => !each.gap)) {
       block.node.replaceChildren();
-      for (const line of block.lines) this.put(block, line);
+      this.fill(block);
     }
     this.status();
     if (this.options.follow) this.bottom();
@@ -224,7 +244,7 @@ class Lines {
         lines: found.text.replace(/\n$/, "").split("\n"),
         node: h("div", { class: "block" }),
       };
-      for (const line of block.lines) this.put(block, line);
+      this.fill(block);
       this.blocks.unshift(block);
       this.body.prepend(block.node);
       this.scroller.scrollTop += this.scroller.scrollHeight - height;
@@ -237,13 +257,14 @@ class Lines {
 
   status() {
     this.before.hidden = !this.start;
+    this.after.hidden = !this.frozen;
     const shown = this.body.querySelectorAll(".line").length;
     this.empty ??= this.scroller.appendChild(h("p", { class: "quiet" }));
     this.empty.textContent =
       shown || this.partial
         ? ""
-        : this.options.rank || this.options.find
-          ? "No line matches."
+        : this.options.rank || (this.options.find && this.options.only)
+          ? "No line that is loaded matches."
           : (this.waiting ?? "No output yet.");
   }
 
@@ -262,27 +283,33 @@ class Lines {
   scrolled() {
     if (performance.now() < (this.settled ?? 0)) return; // not by the user
     const atEnd = this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < 30;
-    if (this.live && atEnd !== this.options.follow) {
+    if (this.live && !this.frozen && atEnd !== this.options.follow) {
       this.options.follow = atEnd;
       this.changed?.();
     }
   }
 }
 
-/** The live output of a task. `changed`: called when scrolling turns following on or off. */
+/** The live output of a task, or of one of its ranks. `fetch`: reads a part of the file; `changed`: called when
+ * scrolling turns following on or off; `newest`: the end of the file as it was last sent. */
 export class LogView extends Lines {
-  constructor(task, file, changed) {
-    super(`Output in ${file}`, (end, limit, start) => {
-      const first = start === undefined ? "" : `&start=${start}`;
-      return get(`${task}/logs?file=${encodeURIComponent(file)}&end=${end}&limit=${limit}${first}`);
-    });
+  constructor(label, fetch, changed, newest) {
+    super(label, (end, limit, start) => fetch({ end, limit, ...(start === undefined ? {} : { start }) }));
     this.live = true;
     this.changed = changed;
+    this.newest = newest;
+    if (newest()) this.append(newest());
   }
 
   take(value) {
     if (value.again) this.clear();
-    else this.append(value);
+    else if (!this.frozen) this.append(value);
+  }
+
+  /** Go back from the middle of the file to its end. */
+  resume() {
+    this.clear();
+    if (this.newest()) this.append(this.newest());
   }
 }
 

@@ -150,6 +150,22 @@ export function cause(found, to) {
   );
 }
 
+/** A page for what does not exist: what was asked for, why it is not here, and where to go on. */
+export const unknown = (text, reason, ...links) => [
+  head(text),
+  reason && h("p", { class: "quiet" }, reason),
+  h(
+    "ul",
+    { class: "ways" },
+    [...links, ["/", "Overview"], ["/jobs", "Jobs"], ["/runs", "Runs"], ["/pools", "Pools"]]
+      .filter(([to], at, all) => all.findIndex(([other]) => other === to) === at)
+      .map(([to, name]) => h("li", null, link(to, name))),
+  ),
+];
+
+/** Until data comes: nothing if it cannot. */
+export const loading = (troubles) => (troubles ? null : h("p", { class: "quiet" }, "Loading…"));
+
 export const head = (title, ...more) => h("div", { class: "head" }, h("h1", null, title), ...more);
 
 export const crumbs = (...items) => h("nav", { class: "crumbs", "aria-label": "Path" }, items);

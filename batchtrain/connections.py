@@ -1,4 +1,4 @@
-"""Client connections, where uvicorn's behaviour is changed: timeouts, and how a connection ends."""
+"""Connections of the clients of our servers, where uvicorn's behaviour is changed: timeouts, and how one ends."""
 
 from __future__ import annotations
 

@@ -1,0 +1,270 @@
+"""The numbers of a task as the page draws them: its curves, and its ranks beside one another."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from batchtrain.metrics.extract import Pattern
+from batchtrain.metrics.stream import Batch, MetricStream
+from batchtrain.records import Point, Rank, TrainingProgress
+from batchtrain.records.gang import RankState, compared, step_times
+
+MOST_POINTS = 2000
+"""Points of a curve that are sent."""
+KEPT_POINTS = 20 * MOST_POINTS
+MOST_SERIES = 400
+MOST_LINES = 16
+"""Ranks of a metric that are lines of their own; of more, a band from the lowest to the highest is sent."""
+MOST_ROWS = 64
+"""Ranks that are all sent with their last line; of more, the SHOWN_ROWS that matter."""
+SHOWN_ROWS = 10
+STEPS = 24
+"""Last steps of a rank whose times are kept."""
+MOST_UNDEFINED = 100
+
+Value = tuple["float | None", float, "float | None", "float | None"]
+"""Step, time, value and epoch. A value of None is NaN or infinite. Without a step, the epoch counts as the step."""
+Series = dict[str, dict[str, list[Value]]]
+"""Values by metric, and by rank or node."""
+
+
+class Numbers:
+    """The curves and the ranks of a task, from its records or its output."""
+
+    def __init__(self, patterns: Callable[[], tuple[Pattern, ...]] = tuple) -> None:
+        """patterns: those of the user, asked for once, before the first line."""
+        self._patterns = functools.cache(patterns)
+        self.forget()
+
+    def forget(self) -> None:
+        """The task runs again: its numbers start anew."""
+        self._stream: MetricStream | None = None
+        self._series: Series = {}
+        self._system: Series = {}
+        self._paces = Paces()
+
+    def forget_output(self) -> None:
+        """The same for the output alone: of a gang that is read by its records, it gives no numbers."""
+        if not self.has_records:
+            self.forget()
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the records of a gang are read."""
+        return self._stream is not None and self._stream.has_records
+
+    @property
+    def stream(self) -> MetricStream:
+        """What the lines of the task are read by."""
+        if self._stream is None:
+            self._stream = MetricStream(self._patterns())
+        return self._stream
+
+    def take_output(self, lines: Sequence[str]) -> None:
+        """Lines of the merged stdout."""
+        now = time.time()
+        self._take(self.stream.output(lines, now), now)
+
+    def take_records(self, lines: Sequence[str]) -> None:
+        """Lines of the records of a gang."""
+        now = time.time()
+        self._take(self.stream.records(lines, now), now)
+
+    def take_own(self, rank: int | None, lines: Sequence[str]) -> None:
+        """Lines of a file of $BATCHTRAIN_METRICS, or of the samples of a node."""
+        now = time.time()
+        self._take(self.stream.own(lines, now, rank), now)
+
+    def _take(self, batch: Batch, now: float) -> None:
+        for name in tuple(self._series) if batch.again else batch.hidden:
+            self._series.pop(name[:100], None)
+        for point in batch.points:
+            self._paces.add(point, now)
+            add(self._system if point.node else self._series, point, now)
+
+    def metrics(self) -> dict[str, Any]:
+        """The curves, by metric and rank, or by metric and node."""
+        return {**drawn(self._series), **drawn(self._system, system=True)}
+
+    def ranks(self) -> dict[str, Any]:
+        """The ranks of the task, those that matter first."""
+        stream = self._stream
+        ranks = stream.seen() if stream else ()
+        states = compared(ranks, self._paces.times, time.time())
+        return ranks_document(states, stream.progress if stream else None, newest(self._system))
+
+
+class Paces:
+    """The last step times of each rank."""
+
+    def __init__(self) -> None:
+        self._moments: dict[int, deque[tuple[float, float]]] = {}
+
+    def add(self, point: Point, now: float) -> None:
+        """Take a point; several metrics of one step count once."""
+        if point.rank is None or point.step is None:
+            return
+        moments = self._moments.setdefault(point.rank, deque(maxlen=STEPS + 1))
+        if moments and point.step < moments[-1][1]:  # it goes on from a checkpoint
+            moments.clear()
+        if not moments or point.step > moments[-1][1]:
+            moments.append((now if point.t is None else point.t, point.step))
+
+    @property
+    def times(self) -> dict[int, tuple[float, ...]]:
+        """The times by rank."""
+        return {rank: step_times(tuple(moments)) for rank, moments in tuple(self._moments.items())}
+
+
+# --- ranks ----------------------------------------------------------------------------------------------------------
+
+
+def ranks_document(
+    states: Sequence[RankState], progress: TrainingProgress | None, nodes: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """The ranks for the page. nodes: what each node measured last."""
+    steps = [state.rank.step for state in states if state.rank.step is not None]
+    times = [median(state.step_seconds) for state in states if state.step_seconds]
+    are_many = len(states) > MOST_ROWS
+    tiles = sorted(states, key=lambda state: state.rank.number) if are_many else ()
+    return {
+        "count": len(states),
+        "leader": max(steps, default=None),
+        "slowest": min(steps, default=None),
+        "step_seconds": median(times) if times else None,
+        "progress": msgspec.to_builtins(progress),
+        "rows": [_row(state) for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]],
+        "tiles": [
+            [state.rank.number, state.rank.node, state.rank.step, state.rank.heard, state.condition] for state in tiles
+        ],
+        "nodes": nodes,
+    }
+
+
+def _row(state: RankState) -> dict[str, Any]:
+    rank = state.rank
+    return {
+        "rank": rank.number,
+        "node": rank.node,
+        "lines": rank.lines,
+        "last": rank.last,
+        "at": rank.heard,
+        "step": rank.step,
+        "rate": rank.rate,
+        "behind": state.behind,
+        "condition": state.condition,
+        "step_seconds": [round(seconds, 4) for seconds in state.step_seconds],
+    }
+
+
+def seen_in(points: Iterable[Point]) -> tuple[Rank, ...]:
+    """The ranks as their metrics tell them, if nothing else was recorded."""
+    ranks: dict[int, Rank] = {}
+    for point in points:
+        if point.rank is not None and not point.node:
+            before = ranks.get(point.rank)
+            step = point.step if point.step is not None or before is None else before.step
+            heard = max(point.t or 0.0, before.heard if before else 0.0)
+            ranks[point.rank] = Rank(point.rank, step=step, heard=heard, attempt=point.attempt)
+    return tuple(ranks.values())
+
+
+# --- curves ---------------------------------------------------------------------------------------------------------
+
+
+def values_of(point: Point, now: float) -> Iterator[tuple[str, str, Value]]:
+    """The values of a point: the metric, the rank or node, and the value."""
+    key = point.node or ("" if point.rank is None else str(point.rank))
+    step, epoch = (point.epoch, None) if point.step is None else (point.step, point.epoch)
+    t = now if point.t is None else point.t
+    for name, value in point.values.items():
+        yield name[:100], key, (step, t, value, epoch)
+
+
+def add(series: Series, point: Point, now: float) -> None:
+    """Add the values of a point to the curves."""
+    for name, key, value in values_of(point, now):
+        if name not in series and len(series) >= MOST_SERIES:
+            continue
+        values = series.setdefault(name, {}).setdefault(key, [])
+        values.append(value)
+        if len(values) > KEPT_POINTS:
+            values[:] = thinned(values, KEPT_POINTS // 2)
+
+
+def drawn(series: Series, *, system: bool = False) -> dict[str, dict[str, Any]]:
+    """The curves by metric and name; those of many ranks as a band. system: they are of nodes."""
+    return {
+        name: {key: columns(values, system=system) for key, values in tuple(lines.items())}
+        if len(lines) <= MOST_LINES
+        else {"": _band(lines, system=system)}
+        for name, lines in tuple(series.items())
+    }
+
+
+def newest(system: Series) -> dict[str, dict[str, float]]:
+    """The last values of each node."""
+    nodes: dict[str, dict[str, float]] = {}
+    for name, lines in tuple(system.items()):
+        for node, values in tuple(lines.items()):
+            if values and values[-1][2] is not None:
+                nodes.setdefault(node, {})[name] = values[-1][2]
+    return nodes
+
+
+def columns(values: Sequence[Value], *, system: bool = False) -> dict[str, Any]:
+    """A curve as columns of step, time and value, thinned for the page; and where it was NaN or infinite."""
+    numbers = [row for row in values if row[2] is not None]
+    undefined = [row[:2] for row in values if row[2] is None]
+    steps, times, of, epochs = zip(*thinned(numbers, MOST_POINTS), strict=True) if numbers else ((), (), (), ())
+    document: dict[str, Any] = {"step": list(steps), "t": list(times), "value": list(of)}
+    if any(epoch is not None for epoch in epochs):
+        document["epoch"] = list(epochs)
+    if undefined:
+        document["undefined"] = undefined[:MOST_UNDEFINED]
+    if system:
+        document["system"] = True
+    return document
+
+
+def _band(lines: Mapping[str, Sequence[Value]], *, system: bool) -> dict[str, Any]:
+    """The mean, the lowest and the highest value of all ranks at each step; by time if they have no steps."""
+    places: dict[float, list[tuple[float, float]]] = {}
+    for values in lines.values():
+        for step, t, value, _ in values:
+            if value is not None:
+                places.setdefault(round(t) if step is None else step, []).append((t, value))
+    has_steps = any(row[0] is not None for values in lines.values() for row in values[:1])
+    ordered = sorted(places.items())[-MOST_POINTS:]
+    rows = [[value for _, value in part] for _, part in ordered]
+    band = {
+        "step": [place if has_steps else None for place, _ in ordered],
+        "t": [max(t for t, _ in part) for _, part in ordered],
+        "value": [sum(row) / len(row) for row in rows],
+        "low": [min(row) for row in rows],
+        "high": [max(row) for row in rows],
+        "ranks": len(lines),
+    }
+    return {**band, "system": True} if system else band
+
+
+def thinned(values: Sequence[Value], most: int) -> list[Value]:
+    """At most so many points: the first, the last, and of each part its lowest and its highest."""
+    if len(values) <= most:
+        return list(values)
+    parts = max(most // 2 - 1, 1)
+    bounds = [1 + (len(values) - 2) * part // parts for part in range(parts + 1)]
+    points = [values[0]]
+    for start, end in pairwise(bounds):
+        numbers = [(row[2], index) for index, row in enumerate(values[start:end], start) if row[2] is not None]
+        if numbers:
+            points += [values[index] for index in sorted({min(numbers)[1], max(numbers)[1]})]
+    return [*points, values[-1]]

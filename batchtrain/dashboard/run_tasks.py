@@ -1,0 +1,142 @@
+"""A task of a run as its directory has it, while it runs and afterwards: output, curves, ranks, and a search.
+
+The process that records a run writes its directory while the tasks run. The same files hold the end, so a page that
+reads them goes on without a break when the job is deleted.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain.dashboard import search
+from batchtrain.dashboard.numbers import Paces, Series, add, drawn, newest, ranks_document, seen_in, values_of
+from batchtrain.dashboard.output import Output, part
+from batchtrain.errors import NotFound
+from batchtrain.records import Point
+from batchtrain.records.gang import RankState, compared
+from batchtrain.runs.curves import continued
+from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
+
+RECENT_POINTS = 50_000
+"""Last points from which the step times of ranks are taken."""
+SECONDS = 1.0
+
+
+class RunTask(NamedTuple):
+    """A task of a run."""
+
+    run: RunDirectory
+    id: str
+
+    def path(self, file: str) -> Path:
+        """A file of its logs. Raises NotFound, also for a path or a link that leads out of the run."""
+        base = self.run.path.resolve()
+        target = (self.run.logs(self.id) / file).resolve()
+        if not target.is_relative_to(base) or not target.is_file():
+            raise NotFound(f"run {self.run.name} has no output `{file}` of task {self.id}", code="FileNotFound")
+        return target
+
+    def size(self, file: str) -> int:
+        """The bytes of a file."""
+        return self.path(file).stat().st_size
+
+    def read(self, file: str, start: int, end: int) -> bytes:
+        """Bytes of a file; empty behind its end."""
+        with self.path(file).open("rb") as content:
+            content.seek(start)
+            return content.read(end - start)
+
+    def log(self, file: str, **bounds: Any) -> dict[str, Any]:
+        """A part of a file of its logs."""
+        return part(functools.partial(self.size, file), functools.partial(self.read, file), file, **bounds)
+
+    def search(self, file: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
+        """Where a text is in a file of its logs."""
+        return search.found(self.size(file), functools.partial(self.read, file), text, rank=rank, skip=skip)
+
+    def output(self, file: str) -> Output:
+        """The topic of a file of its logs."""
+        return Output(functools.partial(self.size, file), functools.partial(self.read, file), SECONDS, remote=False)
+
+    def logs(self) -> list[str]:
+        """The files of its logs: the merged ones, those of ranks, and those of earlier attempts."""
+        base = self.run.logs(self.id)
+        names = ("*.txt", "ranks/*.txt", "attempt-*/*.txt")
+        return [path.relative_to(base).as_posix() for name in names for path in sorted(base.glob(name))]
+
+    def metrics(self) -> dict[str, Any]:
+        """The curves, by metric and rank or node. Those of all attempts are one."""
+        curves: dict[str, Any] = _CACHE.of(self.run.metrics_file(self.id), curves_in)
+        return curves
+
+    def ranks(self, record: RunRecord) -> dict[str, Any]:
+        """The ranks, those that matter first. Of a run that has ended, as they were at its end."""
+        recorded = self.run.ranks(self.id)
+        points = _CACHE.of(self.run.metrics_file(self.id), recent_points)
+        paces, system = Paces(), Series()
+        for point in points:
+            paces.add(point, 0.0)
+            if point.node:
+                add(system, point, 0.0)
+        ranks = recorded.ranks or seen_in(points)
+        if record.state == "completed":
+            states = [RankState(rank, step_seconds=paces.times.get(rank.number, ())) for rank in ranks]
+        else:
+            states = compared(ranks, paces.times, _end(record) or max((rank.heard for rank in ranks), default=0.0))
+        return ranks_document(states, recorded.progress, newest(system))
+
+
+def _end(record: RunRecord) -> float | None:
+    """The time up to which a run is judged; None if its end is unknown."""
+    if record.state == "running":
+        return time.time()
+    return record.ended.timestamp() if record.ended else None
+
+
+def curves_in(path: Path) -> dict[str, Any]:
+    """The curves of a file of metrics."""
+    kinds: tuple[dict[str, dict[str, list[Any]]], ...] = ({}, {})
+    for point in points_of(path):
+        lines = kinds[bool(point.node)]
+        for name, key, value in values_of(point, 0.0):
+            lines.setdefault(name, {}).setdefault(key, []).append((point.attempt, value[0], value))
+    series, system = (
+        {name: {key: continued(values) for key, values in lines.items()} for name, lines in kind.items()}
+        for kind in kinds
+    )
+    return {**drawn(series), **drawn(system, system=True)}
+
+
+def recent_points(path: Path) -> tuple[Point, ...]:
+    """The last points of a file of metrics, of its last attempt."""
+    recent = deque(points_of(path), maxlen=RECENT_POINTS)
+    last = max((point.attempt for point in recent), default=1)
+    return tuple(point for point in recent if point.attempt == last)
+
+
+class _Cache:
+    """What was read from files that have not changed since."""
+
+    MOST = 16
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[Path, Any], tuple[tuple[int, int], Any]] = {}
+
+    def of(self, path: Path, read: Any) -> Any:
+        """What `read` makes of a file."""
+        status = path.stat() if path.exists() else None
+        version = (status.st_mtime_ns, status.st_size) if status else (0, 0)
+        cached = self._values.pop((path, read), None)
+        if cached is None or cached[0] != version:
+            cached = (version, read(path))
+        self._values[path, read] = cached
+        while len(self._values) > self.MOST:
+            self._values.pop(next(iter(self._values)))
+        return cached[1]
+
+
+_CACHE = _Cache()

@@ -1,0 +1,167 @@
+// The ranks of a gang beside one another: a strip for each, or a heat map by node and the ranks that matter.
+
+import { h } from "./dom.js";
+import { bar, link } from "./parts.js";
+import { count, duration, number, plural } from "./format.js";
+
+const CONDITIONS = {
+  stands: ["bad", "stands still"],
+  slow: ["warn", "slow"],
+  quiet: ["warn", "quiet"],
+  waits: ["wait", "waits for others"],
+};
+const LETTERS = { stands: "!", slow: "s", quiet: "q", waits: "w" };
+const SYSTEM = [
+  ["memory_gib", "memory", (value) => `${number(value)} GiB`],
+  ["gpu_percent", "GPU", (value) => `${Math.round(value)} %`],
+  ["gpu_memory_gib", "GPU memory", (value) => `${number(value)} GiB`],
+  ["cpu_percent", "CPU", (value) => `${Math.round(value)} %`],
+];
+
+export const label = (rank) => `r${rank}`;
+
+/** What the ranks tell in one sentence; empty if nothing is wrong. */
+export function warning(data) {
+  const named = (condition) => data.rows.filter((row) => row.condition === condition).map((row) => label(row.rank));
+  const list = (names) => `${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""}`;
+  const stands = named("stands"),
+    slow = named("slow");
+  if (stands.length) return `${list(stands)} ${stands.length > 1 ? "stand" : "stands"} still while the others went on.`;
+  if (slow.length) return `${list(slow)} ${slow.length > 1 ? "are" : "is"} slower than the others.`;
+  return data.rows.some((row) => row.condition === "quiet") ? "No rank has printed a line for a while." : "";
+}
+
+/** How far the slowest rank is. `running`: whether the remaining time is estimated. */
+export function progress(data, running) {
+  if (!data?.progress) return null;
+  const { unit, of } = data.progress;
+  const at = data.progress.at;
+  const goesOn = running && data.rows.every((row) => !["stands", "quiet"].includes(row.condition));
+  const left = goesOn && unit === "step" && data.step_seconds ? (of - at) * data.step_seconds : null;
+  return h(
+    "p",
+    { class: "progress" },
+    bar([
+      ["running", at],
+      ["active", of - at],
+    ]),
+    h(
+      "span",
+      null,
+      `${unit} ${count(at)} of ${count(of)}`,
+      h(
+        "span",
+        { class: "quiet" },
+        data.count > 1 ? " · the slowest rank" : "",
+        left ? ` · about ${duration(left)} left` : "",
+      ),
+    ),
+  );
+}
+
+/** `ended`: whether the gang has ended; `now`: seconds since 1970, or its end. `to`: the address of a rank's output. */
+export function ranks(data, ended, now, to) {
+  if (!data?.count) return h("p", { class: "quiet" }, "No rank has printed a line yet.");
+  const text = warning(data);
+  const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
+  return [
+    text ? h("p", { class: "card warned", role: "status" }, text) : null,
+    h(
+      "ul",
+      { class: "ranks", "aria-label": "Ranks" },
+      data.rows.map((row) => strip(row, data, ended, now, to, most)),
+    ),
+    data.tiles.length
+      ? [
+          h(
+            "p",
+            { class: "quiet" },
+            `Above are the ${data.rows.length} ranks that matter most of ${count(data.count)}. A full tile is as far as the leader.`,
+          ),
+          heat(data, to),
+        ]
+      : null,
+  ];
+}
+
+function strip(row, data, ended, now, to, most) {
+  const [kind, words] = CONDITIONS[row.condition] ?? ["", ""];
+  const system = data.nodes[row.node] ?? {};
+  return h(
+    "li",
+    { key: String(row.rank), class: kind && `is-${kind}` },
+    h("strong", null, link(to(row.rank), label(row.rank)), " ", h("span", { class: "quiet" }, row.node)),
+    h(
+      "span",
+      { class: "number" },
+      row.step === null ? "" : `step ${count(row.step)}`,
+      row.behind ? h("span", { class: "quiet" }, ` −${count(row.behind)}`) : null,
+    ),
+    h(
+      "span",
+      { class: "number", title: "time since its last line" },
+      row.at ? `${duration(Math.max(0, now - row.at))} ${ended ? "before the end" : "ago"}` : "",
+    ),
+    steps(row.step_seconds, most),
+    h(
+      "span",
+      { class: "quiet number" },
+      SYSTEM.filter(([name]) => name in system)
+        .map(([name, word, text]) => `${word} ${text(system[name])}`)
+        .join(" · "),
+    ),
+    words ? h("span", { class: `state ${kind}` }, words) : h("span"),
+    h("code", { class: "cut", title: row.last }, row.last),
+  );
+}
+
+/** The last step times as a band of bars. */
+function steps(seconds, most) {
+  if (!seconds.length) return h("span", { class: "steps" });
+  const last = seconds.at(-1);
+  const text = `${plural(seconds.length, "step")}, the last in ${duration(last)}`;
+  return h(
+    "span",
+    { class: "steps", role: "img", "aria-label": text, title: text },
+    seconds.map((each) => h("span", { style: { height: `${Math.max(8, (100 * each) / (most || 1))}%` } })),
+    h("span", { class: "last quiet" }, last < 10 ? `${number(last)} s` : duration(last)),
+  );
+}
+
+function heat(data, to) {
+  const nodes = new Map();
+  for (const tile of data.tiles) nodes.set(tile[1], [...(nodes.get(tile[1]) ?? []), tile]);
+  const spread = Math.max(data.leader - data.slowest, 1);
+  return h(
+    "ul",
+    { class: "nodes", "aria-label": "Ranks by node" },
+    [...nodes].map(([node, tiles]) =>
+      h(
+        "li",
+        { key: node },
+        h("span", { class: "lane" }, node || "?"),
+        h(
+          "span",
+          { class: "heat" },
+          tiles.map(([rank, , step, , condition]) => {
+            const behind = step === null ? 0 : data.leader - step;
+            const words = `${label(rank)}${step === null ? "" : `, step ${step}`}${
+              condition ? `, ${CONDITIONS[condition][1]}` : ""
+            }`;
+            return h(
+              "a",
+              {
+                class: `tile micro ${CONDITIONS[condition]?.[0] ?? ""}`,
+                href: to(rank),
+                title: words,
+                "aria-label": words,
+              },
+              h("span", { class: "fill", style: { height: `${100 - (100 * behind) / spread}%` } }),
+              h("span", { class: "letter" }, LETTERS[condition] ?? ""),
+            );
+          }),
+        ),
+      ),
+    ),
+  );
+}

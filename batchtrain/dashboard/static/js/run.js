@@ -1,0 +1,556 @@
+// The page of a run, from its first node to its record: live data flows in, and the record takes over.
+
+import { actions } from "./actions.js";
+import { url } from "./api.js";
+import { Curves } from "./curves.js";
+import { h } from "./dom.js";
+import { bytes, count, duration, lasted, moment, money, number, plural, short } from "./format.js";
+import { FileView } from "./log.js";
+import { chosenFile, output, outputView } from "./output.js";
+import {
+  cause,
+  command,
+  crumbs,
+  document_,
+  facts,
+  head,
+  id,
+  kind,
+  link,
+  outcome,
+  path,
+  right,
+  row,
+  state,
+  table,
+  tabs,
+  taskBar,
+  trouble,
+  unknown,
+  when,
+} from "./parts.js";
+import { progress, ranks, warning } from "./ranks.js";
+
+const MOST_TASKS = 50,
+  MOST_OVERLAYS = 8;
+const VIEWS = [
+  ["Overview", "overview"],
+  ["Ranks", "ranks"],
+  ["Output", "output"],
+  ["Curves", "curves"],
+  ["Files", "files"],
+  ["Configuration", "configuration"],
+];
+
+const base = (context) => path("runs", context.params.run);
+const view = (context) => context.query.get("view") ?? "overview";
+const over = (seen) => seen.state !== "running";
+
+/** The outcome of a run; `completed` alone would not say that it succeeded. */
+export const result = (run) => (run.state === "completed" ? state("succeeded") : state(run.state));
+
+/** The task that the page shows: that of the address, else the first that failed, else the first. */
+function taskOf(context) {
+  const seen = context.data.run;
+  if (!seen) return "";
+  const failed = seen.failure?.task?.split("/").pop();
+  const ids = seen.task_ids.length ? seen.task_ids : (context.data.tasks?.rows ?? []).map((task) => task.id);
+  return context.query.get("task") ?? (ids.includes(failed) ? failed : ids[0]) ?? "";
+}
+
+export const page = {
+  title: (context) => context.data.run?.job ?? context.params.run,
+  /** What the account has of a run that runs; at its end the record takes over. */
+  silent: ["job", "tasks", "task", "samples"],
+  topics(context) {
+    const seen = context.data.run,
+      topics = { run: base(context) };
+    if (!seen) return topics;
+    const task = taskOf(context),
+      live = seen.live;
+    if (live) {
+      topics.job = path("jobs", seen.job);
+      topics.tasks = `${path("jobs", seen.job)}/tasks?limit=${MOST_TASKS}`;
+    }
+    if (!task) return topics;
+    const at = `${base(context)}${path("tasks", task)}`;
+    topics.ranks = `${at}/ranks`;
+    if (view(context) === "output")
+      topics.log = `${at}/logs?file=${encodeURIComponent(chosenFile(context, failed(seen), outputFiles(context, seen)))}`;
+    if (view(context) === "curves")
+      topics.curves =
+        seen.task_ids.length > 1 && !context.query.get("task") ? `${base(context)}/curves` : `${at}/metrics`;
+    if (live && ["curves", "ranks"].includes(view(context))) {
+      topics.task = path("jobs", seen.job, "tasks", task);
+      topics.samples = `${topics.task}/samples`;
+    }
+    return topics;
+  },
+  news: {
+    log(context, value) {
+      subjectView(context).take(value);
+    },
+  },
+  render(context) {
+    const seen = context.data.run;
+    if (!seen)
+      return context.trouble.run
+        ? unknown(`There is no run ${context.params.run} here.`, context.trouble.run, ["/runs", "All runs"])
+        : [head(context.params.run), h("p", { class: "quiet" }, "Loading…")];
+    const tab = (name) => context.with({ view: name === "overview" ? "" : name, look: "" });
+    const chosen = view(context);
+    return [
+      crumbs(link("/runs", "Runs")),
+      head(seen.job, result(seen), seen.live && context.data.job ? changes(context, seen.job, context.data.job) : null),
+      h("p", { class: "quiet" }, seen.id, ages(seen)),
+      tabs(
+        "Views of the run",
+        VIEWS.map(([text, name]) => [
+          name === "ranks" && marked(context) ? [text, " ", h("span", { class: "bad" }, "●")] : text,
+          tab(name),
+          chosen === name,
+        ]),
+      ),
+      ...(VIEW[chosen] ?? VIEW.overview)(context, seen),
+    ];
+  },
+};
+
+const failed = (seen) => seen.state === "failed";
+const marked = (context) => context.data.ranks?.rows.some((each) => each.condition === "stands");
+const subjectView = (context) => {
+  const seen = context.data.run;
+  const file = chosenFile(context, failed(seen), outputFiles(context, seen));
+  return outputView(context, `${base(context)}${path("tasks", taskOf(context))}`, file);
+};
+
+/** The files with the output of the task of a run that has ended. */
+const outputFiles = (context, seen) =>
+  over(seen) ? (context.once(`${base(context)}${path("tasks", taskOf(context))}/files`) ?? []) : [];
+
+function ages(seen) {
+  if (!over(seen)) return ` · running for ${duration(lasted(seen.started))}`;
+  return seen.seconds === null ? "" : ` · ended after ${duration(seen.seconds)}`;
+}
+
+const changes = (context, job) =>
+  actions(
+    context,
+    ["Terminate", `Terminate job ${job}? Its running tasks end.`, `${path("jobs", job)}/terminate`],
+    ["Disable", `Disable job ${job}? Its running tasks are requeued.`, `${path("jobs", job)}/disable`],
+  );
+
+/** A choice between the tasks of a run that has several. */
+function which(context, seen) {
+  const ids = seen.task_ids;
+  if (ids.length < 2) return null;
+  return h(
+    "p",
+    { class: "filters" },
+    h(
+      "label",
+      null,
+      "Task ",
+      h(
+        "select",
+        { onchange: (event) => context.set({ task: event.target.value, file: "", rank: "" }) },
+        ids.map((each) => h("option", { value: each, selected: each === taskOf(context) }, each)),
+      ),
+    ),
+  );
+}
+
+const VIEW = {
+  overview(context, seen) {
+    const data = context.data.ranks,
+      text = data && !over(seen) ? warning(data) : "";
+    return [
+      trouble(context.trouble.run),
+      cause(
+        seen.failure && { message: seen.failure.message, card: seen.card },
+        seen.failure &&
+          link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
+      ),
+      text && h("p", { class: "card warned" }, text, " ", link(context.with({ view: "ranks" }), "Show the ranks")),
+      data && !over(seen) ? progress(data, true) : null,
+      seen.live ? counted(context) : null,
+      facts({
+        Started: moment(seen.started),
+        Time: duration(seen.seconds ?? lasted(seen.started)),
+        Account: seen.account,
+        Pool: seen.pool && (seen.live ? link(path("pools", seen.pool), nodes(seen)) : nodes(seen)),
+        "Node hours": seen.node_hours?.toFixed(2),
+        Cost: cost(seen),
+        Commit: seen.commit && `${seen.commit.id.slice(0, 12)}${seen.commit.dirty ? " with changes" : ""}`,
+        Command: command(seen.command.join(" ")),
+        Settings: Object.entries(seen.settings)
+          .map(([name, value]) => `${name}=${value}`)
+          .join(", "),
+      }),
+      results(seen),
+      bands(seen),
+      tasks(context, seen),
+      h("h2", null, "Events"),
+      events(seen),
+    ];
+  },
+  ranks(context, seen) {
+    const data = context.data.ranks;
+    const end = over(seen) && seen.ended ? Date.parse(seen.ended) / 1000 : Date.now() / 1000;
+    const to = (rank) => context.with({ view: "output", rank, split: "" });
+    return [
+      which(context, seen),
+      trouble(context.trouble.ranks),
+      data && !over(seen) ? progress(data, true) : null,
+      data
+        ? ranks(
+            { ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) },
+            over(seen),
+            end,
+            to,
+          )
+        : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
+    ];
+  },
+  output(context, seen) {
+    const task = taskOf(context);
+    if (!task) return [h("p", { class: "quiet" }, waiting(seen))];
+    const at = `${base(context)}${path("tasks", task)}`,
+      row_ = [...seen.tasks, ...(context.data.tasks?.rows ?? [])].find((each) => each.id === task);
+    return [
+      which(context, seen),
+      output(context, {
+        base: at,
+        name: task,
+        state: row_?.state ?? (over(seen) ? "completed" : "running"),
+        failed: failed(seen),
+        cause: failed(seen) && seen.failure ? proof(seen.failure) : null,
+        ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
+        files: outputFiles(context, seen),
+        raw: (file) =>
+          `${base(context)}/file?path=${encodeURIComponent(`${seen.log_folders[task] ?? `logs/${task}`}/${file}`)}`,
+      }),
+    ];
+  },
+  curves(context, seen) {
+    const data = context.data.curves;
+    if (data) overlaid(context, data);
+    const empty = data && !Object.keys(data).length && !Object.keys(context.data.samples ?? {}).length;
+    return [
+      which(context, seen),
+      trouble(context.trouble.curves),
+      data ? overlays(context, seen) : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
+      empty && h("p", { class: "quiet" }, "Nothing was measured yet."),
+      data && h("div", { keep: "curves" }),
+    ];
+  },
+  files(context, seen) {
+    const look = context.query.get("look"),
+      task = taskOf(context);
+    return [
+      seen.files.length
+        ? files(context, seen)
+        : h("p", { class: "quiet" }, "The results are fetched when the tasks have ended."),
+      look && viewer(context, look),
+      seen.live &&
+        task &&
+        h(
+          "p",
+          null,
+          link(`${path("jobs", seen.job, "tasks", task)}?view=files`, "The files on the node, while it runs"),
+        ),
+    ];
+  },
+  configuration(context, seen) {
+    const at = `${base(context)}/configuration`,
+      all = context.once(at);
+    if (!all) return [trouble(context.trouble[at]) || h("p", { class: "quiet" }, "Loading…")];
+    return [
+      h("h2", null, all.previous ? ["Differences to ", link(path("runs", all.previous), all.previous)] : "Differences"),
+      !all.previous
+        ? h("p", { class: "quiet" }, "No earlier run of this job is recorded here.")
+        : all.differences.length
+          ? table(
+              ["", "Before", "This run"],
+              all.differences.map((each) =>
+                row(
+                  each.name,
+                  [each.name, ...each.values].map((text) => h("code", null, text)),
+                ),
+              ),
+              "Differences",
+            )
+          : h("p", { class: "quiet" }, "No setting differs."),
+      all.source_difference && document_("Difference of the source", all.source_difference),
+      all.source.length
+        ? [
+            h("h2", null, "Source"),
+            table(
+              ["File", "#Size"],
+              all.source.map((each) => row(each.path, [each.path, right(bytes(each.size))])),
+              "Source",
+            ),
+          ]
+        : null,
+      all.settings && document_("Settings", all.settings),
+      all.plan && document_("Plan", all.plan),
+      seen.live &&
+        h("p", null, link(`${path("jobs", seen.job)}?view=request`, "The requests as the service keeps them")),
+    ];
+  },
+};
+
+const waiting = (seen) => (over(seen) ? "No task ran." : "No task has started yet.");
+const nodes = (seen) => `${seen.pool} (${seen.nodes} × ${seen.vm_size})`;
+
+/** What to look for in the output: the exception, or the line that proves the cause. */
+function proof({ cause: exception, finding, rank }) {
+  const text = exception || finding?.evidence?.split("\n").pop().trim();
+  return text ? { text, rank } : null;
+}
+
+/** What the nodes cost: at the end, or so far, and an hour of all of them. */
+function cost({ cost: known, started, ended }) {
+  if (!known) return "";
+  const soFar = !ended && known.hour !== null ? (known.hour * lasted(started)) / 3600 : null;
+  return [
+    known.run !== null && money(known.run, known.currency),
+    soFar !== null && `at most ${money(soFar, known.currency)} so far`,
+    known.hour !== null && `${money(known.hour, known.currency)} an hour in ${known.region}`,
+  ]
+    .filter(Boolean)
+    .join("; ");
+}
+
+function counted(context) {
+  const job = context.data.job;
+  if (!job || (job.active ?? 0) + (job.running ?? 0) + (job.succeeded ?? 0) + (job.failed ?? 0) < 2) return null;
+  const done = job.succeeded + job.failed;
+  return h(
+    "p",
+    { class: "progress" },
+    taskBar(job),
+    h("span", null, `${count(done)} of ${plural(done + job.running + job.active, "task")} done `),
+    job.run && link(`${path("jobs", job.id)}?view=tasks`, "All tasks"),
+  );
+}
+
+const results = (seen) =>
+  seen.metrics.length
+    ? [
+        h("h2", null, "Results"),
+        table(
+          ["Metric", "#Last", "#Best", "#Step", "Unit"],
+          seen.metrics.map((metric) =>
+            row(metric.metric, [
+              metric.metric,
+              right(metric.last),
+              right(metric.best),
+              right(metric.step ?? ""),
+              metric.unit,
+            ]),
+          ),
+          "Results",
+        ),
+      ]
+    : null;
+
+/** Attempts as bands over the time of the run. */
+function bands(seen) {
+  const started = seen.attempts.filter((attempt) => attempt.started);
+  if (started.length < 2) return null;
+  const begin = Date.parse(seen.started);
+  const end = Math.max(seen.ended ? Date.parse(seen.ended) : Date.now(), begin + 1000);
+  const share = (time) => (100 * (Date.parse(time) - begin)) / (end - begin);
+  const tasks_ = [...new Set(started.map((attempt) => attempt.task))];
+  return [
+    h("h2", null, "Attempts"),
+    h(
+      "ul",
+      { class: "timeline", "aria-label": "Attempts over time" },
+      tasks_.slice(0, MOST_TASKS).map((task) =>
+        h(
+          "li",
+          { key: task },
+          h("span", { class: "lane", title: task }, task),
+          h(
+            "span",
+            { class: "track" },
+            started
+              .filter((attempt) => attempt.task === task)
+              .map((attempt) => {
+                const left = share(attempt.started),
+                  right_ = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
+                const how = attempt.ended_by || (over(seen) ? "" : "running");
+                const look = { completed: "good", "": over(seen) ? "idle" : "run" }[attempt.reason] ?? "bad";
+                const text = `attempt ${attempt.attempt}: ${duration(attempt.seconds ?? lasted(attempt.started))}, ${how}`;
+                return h("span", {
+                  class: `block ${look}`,
+                  role: "img",
+                  title: text,
+                  "aria-label": text,
+                  style: { left: `${Math.max(0, left)}%`, width: `${Math.max(right_ - left, 0.6)}%`, top: "1px" },
+                });
+              }),
+          ),
+        ),
+      ),
+    ),
+    table(
+      ["Task", "#Attempt", "Ended by", "#Time", "#Last step", "Next from", "#Node hours", "#Cost"],
+      seen.attempts.map((attempt) =>
+        row(`${attempt.task} ${attempt.attempt}`, [
+          attempt.task,
+          right(attempt.attempt),
+          attempt.ended_by,
+          right(duration(attempt.seconds)),
+          right(attempt.last_step ?? ""),
+          attempt.next_from,
+          right(attempt.node_hours?.toFixed(2) ?? ""),
+          right(attempt.cost),
+        ]),
+      ),
+      "Attempts",
+    ),
+  ];
+}
+
+/** The tasks: live ones from the service, and at the end those of the record. */
+function tasks(context, seen) {
+  const rows = seen.tasks.length ? seen.tasks : seen.live ? (context.data.tasks?.rows ?? []) : [];
+  if (!rows.length) return null;
+  return [
+    h("h2", null, "Tasks"),
+    table(
+      ["Task", "Outcome", "#Exit code", "#Time", "Node"],
+      rows.map((task) =>
+        row(task.id, [
+          link(context.with({ view: "output", task: task.id }), task.id),
+          outcome(task),
+          right(task.exit_code ?? ""),
+          right(duration(task.seconds ?? lasted(task.started))),
+          id(task.node ?? ""),
+        ]),
+      ),
+      "Tasks",
+    ),
+  ];
+}
+
+function files(context, seen) {
+  return table(
+    ["File", "#Size", ""],
+    seen.files.map((file) =>
+      row(file.path, [
+        link(context.with({ look: file.path }), file.path),
+        right(bytes(file.size)),
+        h(
+          "a",
+          {
+            href: url(`${base(context)}/file?path=${encodeURIComponent(file.path)}`),
+            download: file.path.split("/").pop(),
+            "aria-label": `Download ${file.path}`,
+          },
+          "Download",
+        ),
+      ]),
+    ),
+    "Files",
+  );
+}
+
+function viewer(context, file) {
+  context.component(`file ${file}`, () => new FileView(file, `${base(context)}/file?path=${encodeURIComponent(file)}`));
+  return h("div", { keep: `file ${file}` });
+}
+
+// --- curves ---------------------------------------------------------------------------------------------------------
+
+const newest = (samples) =>
+  Object.entries(samples ?? {}).reduce((all, [metric, lines]) => {
+    for (const [node, columns] of Object.entries(lines))
+      if (columns.system && columns.value.length) (all[node] ??= {})[metric] = columns.value.at(-1);
+    return all;
+  }, {});
+
+/** Values by node with the names of the nodes, n0 for the first, in place of their ids. */
+function byName(context, values) {
+  const nodes_ = [...(context.data.run.node_records ?? []), ...(context.data.task?.nodes ?? [])];
+  const names = new Map(nodes_.map((node) => [node.id, node.name]));
+  return Object.fromEntries(Object.entries(values).map(([id_, value]) => [names.get(id_) ?? short(id_), value]));
+}
+
+const isSystem = (lines) => Object.values(lines).some((columns) => columns.system);
+
+const chosenOverlays = (context) => context.query.getAll("with").slice(0, MOST_OVERLAYS);
+
+/** The curves with those of other runs, whose lines begin with the name of the run. */
+function overlaid(context, data) {
+  const all = {};
+  const system = Object.entries(context.data.samples ?? {}).filter(([, lines]) => isSystem(lines));
+  for (const [metric, lines] of Object.entries({ ...Object.fromEntries(system), ...data }))
+    all[metric] = isSystem(lines) ? byName(context, lines) : { ...lines };
+  for (const run of chosenOverlays(context))
+    for (const [metric, lines] of Object.entries(context.once(`${path("runs", run)}/curves`) ?? {}))
+      if (all[metric])
+        for (const [key, columns] of Object.entries(lines)) if (!columns.system) all[metric][`${run} ${key}`] = columns;
+  const drawn = JSON.stringify(
+    chosenOverlays(context).map((run) => Boolean(context.loaded[`${path("runs", run)}/curves`])),
+  );
+  const curves = context.component("curves", () => new Curves());
+  const sources = [data, drawn, context.data.samples, Boolean(context.data.task)];
+  if (curves.sources?.every((source, at) => source === sources[at])) return;
+  curves.sources = sources;
+  curves.update(all);
+}
+
+/** A choice of runs to lay over this one. */
+function overlays(context, seen) {
+  const runs = (context.once("/runs") ?? []).filter((run) => run.id !== seen.id && run.job === seen.job).slice(0, 20);
+  const chosen = chosenOverlays(context);
+  if (!runs.length) return null;
+  return h(
+    "details",
+    { key: "overlays", open: chosen.length > 0 },
+    h("summary", null, "Lay other runs over this one"),
+    h(
+      "p",
+      { class: "filters" },
+      runs.map((run) =>
+        h(
+          "label",
+          { class: "box" },
+          h("input", {
+            type: "checkbox",
+            checked: chosen.includes(run.id),
+            onchange: () => context.toggle("with", run.id),
+          }),
+          run.id,
+          run.results.length
+            ? h("span", { class: "quiet" }, `${run.results[0].name} ${number(run.results[0].last)}`)
+            : null,
+        ),
+      ),
+    ),
+  );
+}
+
+// --- events ---------------------------------------------------------------------------------------------------------
+
+function events(seen) {
+  const start = Date.parse(seen.started);
+  return h(
+    "ol",
+    { class: "events" },
+    seen.events
+      .filter((event) => !["stdout", "stderr"].includes(event.kind))
+      .map((event) =>
+        h(
+          "li",
+          null,
+          h("span", { class: "number quiet" }, `+${duration(Math.max(0, (Date.parse(event.t) - start) / 1000))}`),
+          h("span", null, short(event.text)),
+        ),
+      ),
+  );
+}
