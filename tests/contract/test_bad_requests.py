@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from batchtrain.emulator import connections, server, steering, wire
+from batchtrain import connections
+from batchtrain.emulator import server, steering, wire
 from batchtrain.emulator.server import Emulator, Settings, Status
 from tests.contract.conftest import completed, connect, eventually, idle, job, pool, task
 from tests.emulation import POOL, FakeMachine

@@ -368,7 +368,7 @@ def test_a_real_training_is_followed_from_its_pool_to_its_curve_and_its_model_co
 def test_the_page_of_a_job_that_is_gone_goes_on_as_that_of_its_run(
     chromium: Any, batchtrain: Any, tmp_path: Path
 ) -> None:
-    """One address from the first node to the record: no reload, no line twice or lost, no page that says JobNotFound."""
+    """One address from the first node to the record: no reload, no line twice or lost, no JobNotFound."""
     runs, recipe = tmp_path / "runs", tmp_path / "recipe"
     runs.mkdir()
     recipe.mkdir()
