@@ -51,7 +51,7 @@ PAGES = {
     "no-page": "/none",
     "compare": f"/runs/compare?id={FIRST}&id={SECOND}",
 }
-COMMITTED = ("pool", "ranks", "curves", "output")
+COMMITTED = ("pool", "ranks", "output", "curves")
 """The pages whose pictures are in the repository; the documentation site has all."""
 WIDE, NARROW = (1280, 900), (400, 860)
 

@@ -40,7 +40,7 @@ from batchtrain.dashboard.app import STATIC
 from batchtrain.dashboard.board import Board, Viewer
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.output import columns
+from batchtrain.dashboard.numbers import columns
 from batchtrain.dashboard.reading import topic
 from batchtrain.runs import compare, directory
 from batchtrain.service import watch
@@ -55,6 +55,8 @@ from tests.dashboards import Dashboard
 TICKS = "import time\nfor _ in range(200): print(time.time(), flush=True); time.sleep(0.05)"
 STAMP = re.compile(rb"\b(1[789]\d{8}\.\d+)")
 TASKS, LINES, MINUTE = 100_000, 1_000_000, 60.0
+FOUND = 3_000_000
+"""Lines of a log that is searched."""
 METRICS = {f"metric{number}": 0.123456 * number for number in range(10)}
 REDRAW = b"\x1b[2K\x1b[1A"
 """How rich moves the cursor up over the block, at least once in each redraw."""
@@ -99,10 +101,34 @@ def of_runs(place: Path) -> None:
         (run.path / "metrics" / "train.jsonl").unlink()
         os.link(place / "rows", run.path / "metrics" / "train.jsonl")
     line("read metrics, 100 runs x 10 x 10^4", computed(lambda: [len(run.metrics().task) for run in chosen], 1), 2.0)
-    values = [(float(step), float(step), step % 977 / 977) for step in range(100_000)]
+    values = [(float(step), float(step), step % 977 / 977, None) for step in range(100_000)]
     curves = [columns(values) for _ in range(16)]
     line("points sent of a curve of 10^5", max(len(curve["value"]) for curve in curves), 2000, "")
     line("16 curves of 10^5 points thinned", computed(lambda: [columns(values) for _ in range(16)], 1), 1.0)
+    of_large_run(place)
+
+
+def of_large_run(place: Path) -> None:
+    """A search in 223 MB, and the ranks and the curves of a gang of 1,024."""
+    dashboards.record_gang(place, dashboards.LARGE, 1024, hung=700, steps=30)
+    task = recorded.task(place, dashboards.LARGE, "train")
+    with (task.run.logs("train") / "stdout.txt").open("w", encoding="utf-8") as file:
+        for number in range(FOUND):
+            file.write(f"[0:{number % 1024}] step {number} loss 0.1234 accuracy 0.5678 images/sec 1234.5\n")
+    line(
+        f"search in {task.size('stdout.txt') / 1e6:.0f} MB",
+        computed(lambda: task.search("stdout.txt", "5678 i", None, 0), 1),
+        5.0,
+    )
+    line("its matches", task.search("stdout.txt", "step 77 ", None, 0)["matches"], 1, "")
+    line("ranks of 1,024, first", computed(lambda: recorded.ranks(place, dashboards.LARGE, "train"), 1), 1.0)
+    line(
+        "ranks of 1,024, their bytes",
+        len(json.dumps(recorded.ranks(place, dashboards.LARGE, "train"))) / 1e3,
+        100,
+        "kB",
+    )
+    line("curves of 1,024 ranks", len(json.dumps(task.metrics())) / 1e3, 100, "kB")
 
 
 # --- the dashboard --------------------------------------------------------------------------------------------------

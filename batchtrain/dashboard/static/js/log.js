@@ -322,7 +322,7 @@ export class FileView extends Lines {
     });
     this.waiting = "Loading…";
     this.lines = this.node;
-    this.node = h("section", { class: "file" }, h("h3", null, name), this.lines);
+    this.node = h("section", { class: "file" }, h("h2", null, name), this.lines);
     this.options.follow = false;
     this.read(path);
   }

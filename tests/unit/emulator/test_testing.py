@@ -1,0 +1,138 @@
+"""The service for tests of any project: its clock, its faults and its reset, without processes of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from batchtrain.emulator import mapped_images, server
+from batchtrain.emulator.testing import SIMULATED, BatchService, emulated_batch
+from tests.emulation import POOL, FakeMachine
+from tests.waiting import until
+
+
+@pytest.fixture(scope="module")
+def only() -> Iterator[BatchService]:
+    with pytest.MonkeyPatch.context() as patch, emulated_batch_of(patch) as service:
+        yield service
+
+
+def emulated_batch_of(patch: pytest.MonkeyPatch) -> emulated_batch:  # type: ignore[valid-type]  # a context manager
+    patch.setattr(server, "_process_machine", FakeMachine.open)
+    return emulated_batch(account="mine")
+
+
+@pytest.fixture
+def service(only: BatchService) -> Iterator[BatchService]:
+    yield only
+    only.reset()
+
+
+def with_spot_node(service: BatchService) -> str:
+    """A pool of one simulated spot node, which is idle; returns its id."""
+    pool = {**POOL, "targetLowPriorityNodes": 1, "metadata": [SIMULATED]}
+    service.client.create_pool(pool)
+    return node(service)[0]
+
+
+def node(service: BatchService) -> tuple[str, str]:
+    """The id and the state of the only node, once it has left the states in which it boots."""
+    passing = ("creating", "starting", "rebooting")
+
+    def settled() -> list[tuple[str, str]]:
+        states = [(one.id, getattr(one.state, "value", str(one.state))) for one in service.client.list_nodes("pool")]
+        return [pair for pair in states if pair[1] not in passing]
+
+    return until(settled)[0]
+
+
+def test_the_account_has_a_name_a_key_and_an_endpoint(service: BatchService) -> None:
+    assert (service.account, service.environment["AZURE_BATCH_ACCOUNT"]) == ("mine", "mine")
+    assert service.environment["AZURE_BATCH_ACCESS_KEY"] == service.key
+    assert service.endpoint.startswith("http://127.0.0.1:")
+    assert [pool.id for pool in service.client.list_pools()] == []
+
+
+def test_a_stopped_clock_moves_only_when_it_is_advanced(service: BatchService) -> None:
+    service.clock.stop()
+    before = service.clock.now
+    assert service.clock.now == before
+    service.clock.advance(timedelta(hours=3), patience=0.0)
+    assert service.clock.now - before == timedelta(hours=3)
+    service.clock.run(1000.0)
+    with pytest.raises(server.Refused):
+        service.clock.run(-1.0)
+
+
+def test_a_fault_is_added_listed_and_removed(service: BatchService) -> None:
+    from azure.core.exceptions import HttpResponseError
+
+    first = service.faults.add("error", code="ServerBusy", operation="get_pool", count=5)
+    second = service.faults.add("error", code="OperationTimedOut", operation="list_jobs")
+    assert [fault["id"] for fault in service.faults.added()] == [first, second]
+    with service.connect(retry_total=0) as client, pytest.raises(HttpResponseError, match="ServerBusy"):
+        client.get_pool("pool")
+    assert service.faults.added()[0]["struck"] == 1
+    service.faults.remove(first)
+    assert [fault["id"] for fault in service.faults.added()] == [second]
+    service.faults.remove()
+    assert service.faults.added() == []
+
+
+def test_a_node_is_preempted_lost_or_broken(service: BatchService) -> None:
+    name = with_spot_node(service)
+    service.clock.stop()
+    service.faults.preempt(name, seconds=60.0)
+    assert node(service) == (name, "preempted")
+    service.clock.advance(timedelta(seconds=59))
+    assert node(service) == (name, "preempted")
+    service.clock.advance(timedelta(seconds=2))
+    assert node(service) == (name, "idle")
+    service.faults.break_node(name)
+    assert node(service) == (name, "unusable")
+
+
+def test_a_lost_node_boots_again(service: BatchService) -> None:
+    name = with_spot_node(service)
+    service.faults.lose(name)
+    assert node(service) == (name, "idle")
+
+
+def test_a_waiting_task_has_its_reason(service: BatchService) -> None:
+    service.client.create_pool(POOL)
+    service.client.create_job({"id": "job", "poolInfo": {"poolId": "pool"}})
+    service.client.create_task("job", {"id": "task", "commandLine": "true"})
+    assert service.hints() == (server.Hint("job", "", "pool pool has no nodes"),)
+
+
+def test_a_reset_forgets_pools_faults_mapped_images_and_the_clock(service: BatchService, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    before = service.clock.now
+    service.clock.stop()
+    service.clock.advance(timedelta(days=2), patience=0.0)
+    service.client.create_pool(POOL)
+    service.faults.add("error", code="ServerBusy", operation="get_pool")
+    service.map_image("train", tmp_path)
+    assert mapped_images.prefix_of(service.status.data_dir, "train") == str(tmp_path)
+    service.reset()
+    assert list(service.client.list_pools()) == []
+    assert service.faults.added() == []
+    assert mapped_images.prefix_of(service.status.data_dir, "train") is None
+    assert service.clock.now - before < timedelta(days=1)
+
+
+def test_pollers_of_its_clients_ask_often_unless_told_otherwise(service: BatchService) -> None:
+    service.client.create_pool(POOL)
+    service.client.begin_delete_pool("pool").wait()
+    assert list(service.client.list_pools()) == []
+
+
+def test_data_is_kept_in_a_directory_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_process_machine", FakeMachine.open)
+    with emulated_batch(tmp_path / "data") as service:
+        service.client.create_pool(POOL)
+    with emulated_batch(tmp_path / "data") as service:
+        assert [pool.id for pool in service.client.list_pools()] == ["pool"]
