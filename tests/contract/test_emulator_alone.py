@@ -1,4 +1,4 @@
-"""The emulator without the rest of batchtrain: with `catalog` and `formula` alone it serves the official SDK."""
+"""The emulator without the rest of batchtrain: with `catalog`, `formula` and `connections` alone it serves the official SDK."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-PARTS = ("emulator", "catalog", "__init__.py", "errors.py", "formula.py", "version.py")
+PARTS = ("emulator", "catalog", "__init__.py", "errors.py", "formula.py", "connections.py", "version.py")
 """`catalog` imports `errors`; `__init__` and `version` are the package itself."""
 PROJECT = """
 [build-system]
