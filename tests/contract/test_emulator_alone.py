@@ -1,4 +1,4 @@
-"""The emulator without the rest of batchtrain: with `catalog`, `formula` and `connections` alone it serves the official SDK."""
+"""The emulator without the rest of batchtrain: `catalog`, `formula` and `connections` suffice for the official SDK."""
 
 from __future__ import annotations
 
