@@ -475,7 +475,8 @@ class VmSizes(Block, frozen=True, kw_only=True):
     """Other VM sizes that Azure may allocate in place of `vm_size` (Instance Mix)."""
 
     alternatives: Annotated[tuple[Text, ...], says(
-        "Other sizes with as many vCPUs, at most 4.", "pool.vmSkuProfile.vmSizes.name", max_length=MOST_MIXED - 1)]
+        "Other sizes with as many vCPUs, at most 4.", "pool.vmSkuProfile.vmSizes.name", max_length=MOST_MIXED - 1,
+        example=["STANDARD_ND96ISR_H200_V5"])]
     allocation_strategy: Annotated[Literal["lowestPrice", "capacityOptimized", "prioritized"], says(
         "Which size Azure prefers. `prioritized`: `vm_size`, then the alternatives in their order.",
         "pool.vmSkuProfile.allocationStrategy")] = "lowestPrice"

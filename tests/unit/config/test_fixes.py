@@ -97,8 +97,8 @@ def test_each_edit_is_reported_with_its_position() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        POOL + "  vm_sise: x\n",  # vm_size stands there already
-        POOL.replace("vm_size", "vm_sise") + "  vm_sizes: x\n",  # two for one
+        POOL + "  vm_cuont: {}\n",  # vm_count stands there already
+        POOL.replace("vm_count", "vm_cuont") + "  vm_coutn: {}\n",  # two for one
         POOL.replace("dedicated: 2", "dedicated: two"),
         POOL.replace("dedicated: 2", "dedicated: [2]"),
         POOL.replace("dedicated: 2", "dedicated: 9_999_999"),  # out of range even so

@@ -270,7 +270,7 @@ def test_only_what_a_plan_names_and_the_service_has_is_looked_up() -> None:
     service = Service(
         (200, {**document, "id": "j"}), MISSING, listed({"id": "a"}, {"id": "b"}), (200, document), (200, document)
     )
-    named = [("pool", ("p",), None), ("task", ("j", "a"), None), ("task", ("j", "b"), None), ("job", ("j",), None),
+    named = [("pool", ("p",), {}), ("task", ("j", "a"), None), ("task", ("j", "b"), None), ("job", ("j",), None),
              ("job", ("gone",), None), ("task", ("gone", "a"), None), ("schedule", ("s",), None)]  # fmt: skip
     living = read.living(service.client, named)
     assert service.asked == [
