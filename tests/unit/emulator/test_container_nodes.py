@@ -316,7 +316,7 @@ def test_a_network_of_root_without_a_resolver_of_its_own_takes_the_machines(
     play(story)
 
 
-@pytest.mark.parametrize("request_line", ["POST /containers/c", "POST /containers/create"])
+@pytest.mark.parametrize("request_line", ["POST /containers/c0", "GET /containers/c0", "POST /containers/create"])
 def test_a_node_whose_container_does_not_start_is_lost_and_leaves_none(play: Play, request_line: str) -> None:
     async def story(emulator: Emulator) -> None:
         await emulator.boot("b")
