@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.interface import Containers, Exit, Login, NodeLost
-from batchtrain.emulator.machine import docker
+from batchtrain.emulator.machine import handover
 from tests.unit.emulator.fake_docker import FakeDocker, Program, no
 from tests.unit.emulator.test_container_nodes import (
     FOREVER,
@@ -360,7 +360,7 @@ def test_directories_of_root_are_handed_over_with_the_end_of_their_task(
         below: list[str] = []
         with monkeypatch.context() as patch:
             patch.setattr(os, "getuid", lambda: 4711)
-            patch.setattr(docker.handover, "foreign", lambda node, folder: below.append(folder))
+            patch.setattr(handover, "foreign", lambda node, folder: below.append(folder))
             await emulator.nodes.end("a", "s", 0.0)
         assert below == [TASK]
 
@@ -405,7 +405,7 @@ def test_a_container_that_is_made_while_its_run_is_cancelled_is_removed(
             await go.wait()
             return await create(*words, **more)
 
-        monkeypatch.setattr(docker.asyncio, "create_subprocess_exec", slow)
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
         run = asyncio.ensure_future(emulator.run("true"))
         await asked.wait()
         run.cancel()

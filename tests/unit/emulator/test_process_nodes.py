@@ -28,7 +28,7 @@ from batchtrain.emulator.interface import (
     NodeUp,
     Run,
 )
-from batchtrain.emulator.machine import agent, process
+from batchtrain.emulator.machine import agent, marked_processes, process
 from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.process import MARKER, Isolation, ProcessMachine, open_machine
 
@@ -524,7 +524,7 @@ def test_the_processes_of_a_plain_node_that_died_are_killed_by_its_marker(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[str] = []
-    monkeypatch.setattr(process.marked_processes, "kill", killed.append)
+    monkeypatch.setattr(marked_processes, "kill", killed.append)
 
     async def story(nodes: Nodes) -> None:
         up = await nodes.boot()
