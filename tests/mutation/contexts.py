@@ -68,7 +68,7 @@ def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
         lines = found.get(module, {})
         starting = {
             test for other in found.values() for tests in other.values() for test in tests if _file(test) == file
-        }
+        }.union(*lines.values())  # the module's own tests may fork, too
         for line in range(1, len((ROOT / module).read_text(encoding="utf-8").splitlines()) + 1):
             lines[line] = lines.get(line) or starting
     return found

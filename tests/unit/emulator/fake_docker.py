@@ -31,6 +31,12 @@ class Program(NamedTuple):
     out_of_memory: bool = False
     forgotten: bool = False
     """The engine reports no event of its end."""
+    unstarted: bool = False
+    """The engine knows no exit code."""
+    slow: bool = False
+    """Its output comes after its end, and its end a moment after a signal."""
+    error: str = ""
+    """What the engine says of its end."""
 
 
 class Container:
@@ -78,6 +84,8 @@ class FakeDocker:
         """Container and directory of each uploaded archive."""
         self.fails: dict[str, Answer] = {}
         """Answers by the beginning of a request, instead of the usual one."""
+        self.breaks_off = ""
+        """The beginning of requests whose connection the engine closes without an answer."""
         self.on_upload = lambda: None
         self._execs: dict[str, Container] = {}
         self._events: list[tuple[asyncio.StreamWriter, dict[str, list[str]]]] = []
@@ -115,7 +123,7 @@ class FakeDocker:
         if container.status != "running":
             return
         container.status, container.code = "exited", code
-        if container.output is not None:
+        if container.output is not None and not (container.program.slow and not container.program.waits):
             container.output.close()
         for child in self._execs.values():
             if child.parent is container:
@@ -169,6 +177,9 @@ class FakeDocker:
             self.requests.append(f"{method} {path}")
             document = json.loads(body) if body and b"application/json" in head else {}
             auth = head.partition(b"X-Registry-Auth: ")[2].split(b"\r\n")[0]
+            if self.breaks_off and f"{method} {path}".startswith(self.breaks_off):
+                writer.close()
+                return
             try:
                 for beginning, answer in self.fails.items():
                     if f"{method} {path}".startswith(beginning):
@@ -210,7 +221,10 @@ class FakeDocker:
             if action == "start":  # only the emulator's own command to end all processes
                 assert command.parent is not None
                 self._signal_all(command.parent)
-            return {"Running": command.status == "running", "ExitCode": command.code}
+            return {
+                "Running": command.status == "running",
+                "ExitCode": None if command.program.unstarted else command.code,
+            }
         if kind == "networks":
             return self._networks(method, key, query, body)
         if kind == "volumes":
@@ -240,8 +254,7 @@ class FakeDocker:
                 raise no(400, container.program.refusal)
             self._run(container)
         elif action == "kill":
-            if not container.program.ignores_term:
-                self.end(container, CODES[query["signal"]])
+            self._signal(container, CODES[query["signal"]])
         elif action == "archive":
             self.uploads.append((key, query["path"]))
             self.on_upload()
@@ -257,7 +270,11 @@ class FakeDocker:
             return {"Processes": [[], *([] for _ in running)]}
         elif action == "json":
             return {
-                "State": {"Status": container.status, "OOMKilled": container.program.out_of_memory, "Error": ""},
+                "State": {
+                    "Status": container.status,
+                    "OOMKilled": container.program.out_of_memory,
+                    "Error": container.program.error,
+                },
                 "Config": {"Tty": container.about.get("tty", False)},
                 "HostConfig": {"Memory": container.about.get("memory", 0)},
                 "NetworkSettings": {"SandboxKey": str(self.socket.parent / "space")},
@@ -306,17 +323,34 @@ class FakeDocker:
 
     def _run(self, container: Container) -> None:
         container.status, program = "running", container.program
-        if container.output is not None:
-            for stream, data in ((1, program.out), (2, program.err)):
-                head = b"" if container.about.get("tty") else bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big")
-                container.output.write(head + data if data else b"")
+        if program.slow and not program.waits:
+            asyncio.get_running_loop().call_later(0.02, self._write, container)
+        else:
+            self._write(container)
         if not program.waits:
             self.end(container, program.code)
 
+    @staticmethod
+    def _write(container: Container) -> None:
+        program = container.program
+        if container.output is None:
+            return
+        for stream, data in ((1, program.out), (2, program.err)):
+            head = b"" if container.about.get("tty") else bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big")
+            container.output.write(head + data if data else b"")
+        if program.slow and not program.waits:
+            container.output.close()
+
     def _signal_all(self, container: Container) -> None:
         for command in self._execs.values():
-            if command.parent is container and not command.program.ignores_term:
-                self.end(command, CODES["SIGTERM"])
+            if command.parent is container:
+                self._signal(command, CODES["SIGTERM"])
+
+    def _signal(self, container: Container, code: int) -> None:
+        if container.program.slow:
+            asyncio.get_running_loop().call_later(0.02, self.end, container, code)
+        elif not container.program.ignores_term:
+            self.end(container, code)
 
     def _tell(self, event: str, container: Container) -> None:
         owner = container.parent or container

@@ -43,6 +43,7 @@ def test_only_complete_frames_are_taken_off_a_buffer() -> None:
     buffer += b"o"
     assert list(agent.frames(buffer)) == [b"two"]
     assert buffer == b""
+    assert list(agent.frames(bytearray(framed(b"")))) == [b""]
 
 
 @pytest.mark.parametrize("length", [0, 3])

@@ -68,6 +68,8 @@ def test_a_file_that_did_not_come_whole_or_is_too_large_is_not_there(
     assert list((tmp_path / "blob_store" / "j").iterdir()) == []
     with pytest.raises(Fault, match="ResourceNotFound"):
         given(kept, kept.link(ENDPOINT, "j/a", now=0))
+    keep(kept, "j/a", b"all")
+    assert given(kept, kept.link(ENDPOINT, "j/a", now=0)) == b"all"
 
 
 def test_files_go_with_their_job_and_wait_for_one_that_comes_after_them(kept: BlobStore, tmp_path: Path) -> None:

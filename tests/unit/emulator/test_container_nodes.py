@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.interface import Container, Containers, Exit, Login, NodeLost, NodeSpec, NodeUnfit, NodeUp, Run
-from batchtrain.emulator.machine import docker, docker_engine
+from batchtrain.emulator.machine import docker, docker_engine, handover
 from batchtrain.emulator.machine.docker import ContainerNodes, Joined
 from tests.unit.emulator.fake_docker import FakeDocker, Program, no
 
@@ -98,8 +99,8 @@ def play(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     """Goes through a story with an engine and an emulator, and removes what the emulator has."""
     engine = FakeDocker(tmp_path / "engine.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{engine.socket}")
-    monkeypatch.setattr(docker.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(docker.asyncio, "create_subprocess_exec", engine.command)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", engine.command)
     monkeypatch.setattr(docker, "RETURN_SECONDS", 0.0)
     monkeypatch.setattr(docker, "WENT_SECONDS", 0.0)
     monkeypatch.setattr(docker, "RETURN_PAUSE", 0.0)
@@ -137,10 +138,10 @@ def test_without_the_docker_command_or_on_another_machine_there_is_no_engine(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(emulator: Emulator) -> None:
-        monkeypatch.setattr(docker.shutil, "which", lambda name: None)
+        monkeypatch.setattr(shutil, "which", lambda name: None)
         assert await emulator.boot() is None
         assert emulator.nodes.missing == docker_engine.NO_COMMAND
-        monkeypatch.setattr(docker.shutil, "which", lambda name: name)
+        monkeypatch.setattr(shutil, "which", lambda name: name)
         monkeypatch.setattr(platform, "machine", lambda: "riscv64")
         assert await emulator.boot() is None
         assert emulator.nodes.missing == "nodes with containers are for x86_64 and aarch64 alone"
@@ -292,7 +293,7 @@ def test_only_root_may_enter_the_network_of_a_node(
 ) -> None:
     async def story(emulator: Emulator) -> None:
         monkeypatch.setattr(os, "getuid", lambda: uid)
-        monkeypatch.setattr(docker.handover, "foreign", lambda *_: [])
+        monkeypatch.setattr(handover, "foreign", lambda *_: [])
         (tmp_path / "space").touch()
         (tmp_path / "resolv.conf").write_text("nameserver 10.0.0.1\n")
         joined = await emulator.boot()
@@ -316,7 +317,7 @@ def test_a_network_of_root_without_a_resolver_of_its_own_takes_the_machines(
     play(story)
 
 
-@pytest.mark.parametrize("request_line", ["POST /containers/c", "POST /containers/create"])
+@pytest.mark.parametrize("request_line", ["POST /containers/c0", "GET /containers/c0", "POST /containers/create"])
 def test_a_node_whose_container_does_not_start_is_lost_and_leaves_none(play: Play, request_line: str) -> None:
     async def story(emulator: Emulator) -> None:
         await emulator.boot("b")
@@ -399,8 +400,8 @@ def test_directories_of_root_become_the_users_before_a_node_is_gone(
         (own,) = emulator.nodes_own()
         answers = iter([["outer"], ["outer/inner"], []])
         monkeypatch.setattr(os, "getuid", lambda: 4711)
-        monkeypatch.setattr(docker.handover, "foreign", lambda node, below: next(answers))
-        monkeypatch.setattr(docker.handover, "archive", lambda directories: b"tar")
+        monkeypatch.setattr(handover, "foreign", lambda node, below: next(answers))
+        monkeypatch.setattr(handover, "archive", lambda directories: b"tar")
         await emulator.nodes.leave("a")
         assert emulator.engine.uploads == [(own.id, "/node")] * 2
         assert own.id not in emulator.engine.containers
@@ -412,7 +413,7 @@ def test_root_needs_no_directories_handed_over(play: Play, monkeypatch: pytest.M
     async def story(emulator: Emulator) -> None:
         await emulator.boot()
         monkeypatch.setattr(os, "getuid", lambda: 0)
-        monkeypatch.setattr(docker.handover, "foreign", lambda node, below: ["outer"])
+        monkeypatch.setattr(handover, "foreign", lambda node, below: ["outer"])
         await emulator.nodes.leave("a")
         assert emulator.engine.uploads == []
 
@@ -424,8 +425,13 @@ def test_a_container_that_is_gone_ends_the_handing_over(play: Play, monkeypatch:
         await emulator.boot()
         tries = list[str]()
         monkeypatch.setattr(os, "getuid", lambda: 4711)
-        monkeypatch.setattr(docker.handover, "foreign", lambda node, below: tries.append(below) or ["outer"])
-        monkeypatch.setattr(docker.handover, "archive", lambda directories: b"tar")
+
+        def foreign(node: object, below: str) -> list[str]:
+            tries.append(below)
+            return ["outer"]
+
+        monkeypatch.setattr(handover, "foreign", foreign)
+        monkeypatch.setattr(handover, "archive", lambda directories: b"tar")
         emulator.engine.fails["PUT"] = no(404, "No such container")
         await emulator.nodes.leave("a")
         assert len(tries) == 1

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain.emulator.interface import Containers, Exit, Login, NodeLost
-from batchtrain.emulator.machine import docker
+from batchtrain.emulator.machine import handover
 from tests.unit.emulator.fake_docker import FakeDocker, Program, no
 from tests.unit.emulator.test_container_nodes import (
     FOREVER,
@@ -62,6 +62,31 @@ def test_a_terminal_of_the_run_options_has_one_stream(play: Play) -> None:
         assert (emulator.read("stdout.txt"), emulator.read("stderr.txt")) == ("a\nb\n", "")
 
     play(story)
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_output_that_comes_after_the_end_of_a_program_is_complete(play: Play, stays: bool) -> None:
+    async def story(emulator: Emulator) -> None:
+        emulator.engine.programs["train.py"] = Program(out=b"last words", slow=True)
+        await emulator.boot()
+        await emulator.run("train.py", stays=stays)
+        assert emulator.read("stdout.txt") == "last words"
+
+    play(story)
+
+
+def test_what_the_engine_says_of_an_end_is_part_of_its_container(play: Play) -> None:
+    async def story(emulator: Emulator) -> None:
+        emulator.engine.programs["train.py"] = Program(error="why")
+        await emulator.boot()
+        end = await emulator.run("train.py")
+        assert end.container == {"containerId": latest(emulator), "state": "exited", "error": "why"}
+
+    play(story)
+
+
+def latest(emulator: Emulator) -> str:
+    return str(emulator.tasks()[-1].id)
 
 
 def test_a_run_joins_the_network_of_its_node_and_is_marked_as_the_emulators(play: Play) -> None:
@@ -198,6 +223,18 @@ def test_an_engine_that_refuses_a_request_of_a_run_fails_the_task(play: Play) ->
     play(story)
 
 
+@pytest.mark.parametrize("request_line", ["POST /volumes", "GET /containers/c", "POST /containers/c002/start"])
+def test_an_engine_that_breaks_off_loses_the_node(play: Play, request_line: str) -> None:
+    async def story(emulator: Emulator) -> None:
+        await emulator.boot()
+        emulator.engine.breaks_off = request_line
+        with pytest.raises(NodeLost, match=r"a: the Docker Engine at .* broke off"):
+            await emulator.run("true", options="-v data:/data")
+        emulator.engine.breaks_off = ""
+
+    play(story)
+
+
 def test_a_program_that_does_not_start_has_batchs_code_the_reason_and_its_container(play: Play) -> None:
     async def story(emulator: Emulator) -> None:
         why = 'OCI runtime create failed: exec: "none": executable file not found in $PATH: unknown'
@@ -300,6 +337,36 @@ def test_a_program_that_ignores_sigterm_is_killed_after_the_grace(play: Play, gr
     play(story)
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_program_has_its_grace_to_end_by_itself(play: Play, stays: bool) -> None:
+    async def story(emulator: Emulator) -> None:
+        serves(emulator.engine, slow=True)
+        emulator.engine.programs["/bin/sh"] = Program()
+        await emulator.boot()
+        run = await emulator.running("serve", stays=stays)
+        await emulator.nodes.end("a", "s", 60.0)
+        assert (await run).code == 143
+        assert emulator.tasks() == []
+
+    play(story)
+
+
+def test_directories_of_root_are_handed_over_with_the_end_of_their_task(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(emulator: Emulator) -> None:
+        await emulator.boot()
+        await emulator.run("true")
+        below: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getuid", lambda: 4711)
+            patch.setattr(handover, "foreign", lambda node, folder: below.append(folder))
+            await emulator.nodes.end("a", "s", 0.0)
+        assert below == [TASK]
+
+    play(story)
+
+
 def test_the_containers_of_other_scopes_stay(play: Play) -> None:
     async def story(emulator: Emulator) -> None:
         serves(emulator.engine)
@@ -338,7 +405,7 @@ def test_a_container_that_is_made_while_its_run_is_cancelled_is_removed(
             await go.wait()
             return await create(*words, **more)
 
-        monkeypatch.setattr(docker.asyncio, "create_subprocess_exec", slow)
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
         run = asyncio.ensure_future(emulator.run("true"))
         await asked.wait()
         run.cancel()
@@ -414,16 +481,34 @@ def test_a_command_whose_end_the_engine_does_not_report_ends_with_its_output(pla
     play(story)
 
 
-@pytest.mark.parametrize(("code", "failure"), [(126, "CommandLaunchFailed"), (127, "CommandLaunchFailed"), (1, None)])
-def test_a_command_that_the_engine_cannot_execute_has_batchs_code(play: Play, code: int, failure: str | None) -> None:
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (126, "CommandLaunchFailed"), (127, "CommandLaunchFailed"), (255, "CommandLaunchFailed"),
+        (None, "CommandLaunchFailed"), (1, None),
+    ],
+)  # fmt: skip
+def test_a_command_that_the_engine_cannot_execute_has_batchs_code(
+    play: Play, code: int | None, failure: str | None
+) -> None:
     async def story(emulator: Emulator) -> None:
         why = b"OCI runtime exec failed: exec: permission denied: unknown"
-        emulator.engine.programs["sshd"] = Program(out=why, code=code, forgotten=True)
+        unstarted = code is None
+        emulator.engine.programs["sshd"] = Program(out=why, code=code or 0, forgotten=True, unstarted=unstarted)
         await emulator.boot()
         end = await emulator.run("sshd", stays=True)
         assert (end.code, end.failure) == ((None, failure) if failure else (code, None))
         assert end.message == ("exec: permission denied" if failure else "")
         assert end.container == {"containerId": emulator.tasks()[0].id, "state": "running"}
+
+    play(story)
+
+
+def test_a_command_without_an_exit_code_ends_with_255(play: Play) -> None:
+    async def story(emulator: Emulator) -> None:
+        emulator.engine.programs["sshd"] = Program(forgotten=True, unstarted=True)
+        await emulator.boot()
+        assert (await emulator.run("sshd", stays=True)).code == 255
 
     play(story)
 

@@ -45,6 +45,15 @@ def test_a_fault_is_about_operations_and_resources(
     assert strikes(faults(**about), 1, resource, operation) == [struck]
 
 
+@pytest.mark.parametrize(
+    "document",
+    [{"rate": 0}, {"rate": 1}, {"fraction": 0}, {"fraction": 1}, {"seconds": 0}, {"retry_after": 0},
+     {"kind": "skew", "seconds": -1}],
+)  # fmt: skip
+def test_a_fault_takes_the_ends_of_its_ranges(document: dict[str, object]) -> None:
+    read({"kind": "error", **document})
+
+
 def test_a_fault_that_was_removed_strikes_no_more() -> None:
     made = faults()
     assert made.remove(1)
@@ -56,7 +65,10 @@ def test_a_fault_that_was_removed_strikes_no_more() -> None:
     ("document", "said"),
     [
         ({"kind": "meteor"}, "there is no fault `meteor`"),
-        ({"kind": "error", "rate": 2}, "between 0 and 1"),
+        ({"kind": "error", "rate": 1.1}, "between 0 and 1"),
+        ({"kind": "error", "rate": -0.1}, "between 0 and 1"),
+        ({"kind": "error", "fraction": 1.1}, "between 0 and 1"),
+        ({"kind": "error", "retry_after": -1}, "cannot be negative"),
         ({"kind": "error", "code": "PoolExists"}, "answers with TooManyRequests"),
         ({"kind": "latency", "seconds": -1}, "cannot be negative"),
         ({"kind": "error", "often": 1}, "unknown field `often`"),

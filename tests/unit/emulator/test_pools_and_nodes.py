@@ -230,6 +230,7 @@ def test_a_start_task_is_tried_again_and_then_given_up(stage: Stage) -> None:
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert [type(effect) for effect in stage.settle()] == [scheduler.RunStartTask]
     assert node.start["retryCount"] == 1
+    assert node.start["lastRetryTime"] == node.start["startTime"]
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
     assert stage.settle() == []
     assert (node.state, node.start["failureInfo"]["code"]) == ("starttaskfailed", "FailureExitCode")

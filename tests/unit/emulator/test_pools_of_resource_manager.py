@@ -104,3 +104,94 @@ def test_the_names_of_tags_and_settings_are_the_users() -> None:
 
 def test_the_address_of_a_deletion_is_quoted(stage: Stage) -> None:
     assert "/resourceGroups/my%20group/" in ask(stage, "DELETE").headers["Location"]
+
+
+# --- the account and its other requests -----------------------------------------------------------------------------
+
+
+def other(stage: Stage, verb: str, path: str, account: str = PATH, **query: str) -> Reply:
+    request = Request(verb, f"{account}{path}", {"api-version": "2024-07-01", **query}, {}, b"", BASE, stage.now)
+    return resource_manager.answer(stage.world, ACCOUNT, request)
+
+
+def refused(stage: Stage, verb: str, path: str, account: str = PATH, **query: str) -> str:
+    with pytest.raises(Fault) as refusal:
+        other(stage, verb, path, account, **query)
+    return refusal.value.code
+
+
+def test_the_account_shows_its_endpoint_its_storage_and_its_quotas(stage: Stage) -> None:
+    stage.world.quotas = stage.world.quotas._replace(pools=3)
+    account = document(other(stage, "GET", ""))
+    assert (account["id"], account["name"]) == (PATH.replace("%20", " "), "batchtrain")
+    properties = account["properties"]
+    assert (properties["accountEndpoint"], properties["provisioningState"]) == ("127.0.0.1", "Succeeded")
+    assert (properties["poolQuota"], properties["dedicatedCoreQuota"]) == (3, 2**31 - 1)
+    assert properties["autoStorage"]["storageAccountId"] == (
+        "/subscriptions/s/resourceGroups/my group/providers/Microsoft.Storage/storageAccounts/batchtrainlocal"
+    )
+    listed = document(other(stage, "GET", "", PATH.rpartition("/")[0]))["value"]
+    assert [one["name"] for one in listed] == ["batchtrain"]
+    assert other(stage, "GET", "", listed[0]["id"]).status == 200
+
+
+def test_the_key_of_the_account_is_both_of_its_keys(stage: Stage) -> None:
+    keys = document(other(stage, "POST", "/listKeys"))
+    assert keys == {"accountName": "batchtrain", "primary": "key", "secondary": "key"}
+
+
+def test_pools_are_listed_in_the_order_of_their_creation(stage: Stage) -> None:
+    stage.pool(0)
+    listed = document(other(stage, "GET", "/pools"))["value"]
+    assert [pool["name"] for pool in listed] == ["p", "pool"]
+    assert listed[0]["id"].endswith("/batchAccounts/batchtrain/pools/p")
+    assert listed[0] == document(ask(stage, "GET"))
+
+
+def test_a_deletion_is_followed_to_its_end(stage: Stage) -> None:
+    answer = ask(stage, "DELETE")
+    assert (answer.status, answer.headers["Retry-After"]) == (202, "1")
+    assert document(ask(stage, "GET"))["properties"]["provisioningState"] == "Deleting"
+    assert ask(stage, "DELETE").status == 202, "again"
+    with pytest.raises(Fault) as refusal:
+        ask(stage, "PUT", pool(1))
+    assert refusal.value.code == "PoolBeingDeleted"
+    assert other(stage, "GET", "/poolOperationResults/p").status == 202
+    del stage.world.pools["p"]
+    assert other(stage, "GET", "/poolOperationResults/p").status == 200
+    assert ask(stage, "DELETE").status == 204
+
+
+def test_what_the_account_does_not_have_is_refused(stage: Stage) -> None:
+    assert refused(stage, "GET", "", PATH.replace("batchtrain", "other")) == "ResourceNotFound"
+    assert refused(stage, "GET", "/certificates") == "NotImplementedByEmulator"
+    assert refused(stage, "GET", "/pools", expand="x") == "NotImplementedByEmulator"
+    assert refused(stage, "GET", "/pools", **{"api-version": "1999-01-01"}) == "InvalidQueryParameterValue"
+    assert other(stage, "GET", "", PATH.replace("batchtrain", "BatchTrain")).status == 200, "case does not matter"
+    with pytest.raises(Fault, match="InvalidRequestBody"):
+        ask(stage, "PUT", {"properties": {"vmsize": "x"}})
+
+
+def test_packages_and_identities_are_shown_by_their_resource_ids() -> None:
+    stage = Stage()
+    identity = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i"
+    body = {**pool(), "identity": {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}}
+    shown = document(ask(stage, "PUT", body))
+    assert shown["identity"] == {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+    assert document(ask(stage, "PUT", pool()))["identity"]["type"] in ("None", "UserAssigned")
+
+
+def test_only_its_own_paths_are_resource_managers() -> None:
+    assert resource_manager.is_path("/subscriptions")
+    assert resource_manager.is_path(PATH)
+    assert not resource_manager.is_path("/subscriptionsx")
+    assert not resource_manager.is_path("/pools")
+
+
+def test_a_refusal_has_the_form_of_resource_manager() -> None:
+    fault = Fault("PoolBeingDeleted", "It goes.")
+    reply = resource_manager.refusal(fault)
+    assert reply.status == fault.status
+    error = document(reply)["error"]
+    assert error["code"] == "PoolBeingDeleted"
+    assert error["message"].startswith("It goes.")

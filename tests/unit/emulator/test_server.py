@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -19,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import server, trust
+from batchtrain.emulator import mapped_images, server, trust
 from batchtrain.emulator.server import (
     AlreadyRunning,
     Busy,
@@ -183,7 +185,7 @@ def test_a_directory_that_cannot_be_written_is_named(data_dir: Path, monkeypatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(server.mapped_images, "write_atomically", full)
+    monkeypatch.setattr(mapped_images, "write_atomically", full)
     with pytest.raises(StartFailed, match=r"cannot be written \(No space left on device\): make room"):
         start(Settings(data_dir, port=0))
 
@@ -445,15 +447,15 @@ def test_a_busy_emulator_is_killed_by_stop(
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: dict[str, Any] = {}
-    monkeypatch.setattr(server.resource, "setrlimit", lambda kind, pair: limits.update(set=pair))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, pair: limits.update(set=pair))
     for before, after in (
         ((1024, 4096), (4096, 4096)),
         ((1024, 1_000_000), (65_536, 1_000_000)),
-        ((1024, server.resource.RLIM_INFINITY), (65_536, server.resource.RLIM_INFINITY)),
+        ((1024, resource.RLIM_INFINITY), (65_536, resource.RLIM_INFINITY)),
         ((65_536, 65_536), None),
     ):
         limits.clear()
-        monkeypatch.setattr(server.resource, "getrlimit", lambda kind, before=before: before)
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, before=before: before)
         server._allow_connections()
         assert limits.get("set") == after
 
@@ -542,7 +544,12 @@ def test_a_process_that_reports_nothing_in_time_is_ended(
 ) -> None:
     process = spawned("")
     spare: list[int] = []
-    monkeypatch.setattr(server, "_start_process", lambda settings, folder, ready: spare.append(os.dup(ready)) or 4711)
+
+    def start_process(settings: Settings, folder: Path, ready: int) -> int:
+        spare.append(os.dup(ready))
+        return 4711
+
+    monkeypatch.setattr(server, "_start_process", start_process)
     with pytest.raises(StartFailed, match="the emulator did not answer within 0 s"):
         server.spawn(Settings(data_dir), timeout=0.0)
     assert process.killed == [(4711, signal.SIGKILL)]
@@ -590,7 +597,7 @@ def test_the_process_reports_why_it_does_not_start(
     reader, writer = os.pipe()
     monkeypatch.setattr(server, "READY_FD", writer)
     monkeypatch.setattr(server, "_allow_connections", lambda: None)
-    monkeypatch.setattr(server.gc, "set_threshold", lambda *_: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     encoded = msgspec.json.encode(Settings(data_dir, port=0), enc_hook=str).decode()
     assert server.main(encoded) == 1

@@ -16,13 +16,10 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 def only() -> Iterator[BatchService]:
-    with pytest.MonkeyPatch.context() as patch, emulated_batch_of(patch) as service:
-        yield service
-
-
-def emulated_batch_of(patch: pytest.MonkeyPatch) -> emulated_batch:  # type: ignore[valid-type]  # a context manager
-    patch.setattr(server, "_process_machine", FakeMachine.open)
-    return emulated_batch(account="mine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "_process_machine", FakeMachine.open)
+        with emulated_batch(account="mine") as service:
+            yield service
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from batchtrain.plan import plan_jobs, plan_recipe
 from batchtrain.plan.job import needs_pool
 from tests import judge
 from tests.unit.plan.jobs import STORAGE, bodies, plan, recipe, said, sent_job, sent_task
+from tests.unit.plan.pools import WINDOWS
 
 
 def test_a_job_request_has_the_properties_of_the_job() -> None:
@@ -234,6 +235,16 @@ def test_input_data_for_a_place_outside_the_working_directory_is_moved_there() -
     [file], [text] = sent["resourceFiles"], [item["value"] for item in sent["environmentSettings"]]
     assert file["filePath"] == ".batchtrain-input/0"
     assert 'cp -a .batchtrain-input/0/. "${AZ_BATCH_NODE_SHARED_DIR}"/in/' in text
+
+
+def test_input_data_of_a_windows_job_stays_below_the_working_directory() -> None:
+    pool = {"vm_configuration": {"platform_image": WINDOWS}, "inter_node_communication_enabled": False}
+    data = {"storage_account_settings": "data", "remote_path": "c"}
+    inside = plan({"input_data": {"azure_storage": [{**data, "local_path": "in"}]}}, pool=pool, **STORAGE)
+    assert sent_job(inside)["jobPreparationTask"]["commandLine"] == 'cmd.exe /d /s /c "ver"'
+    outside = {"azure_storage": [{**data, "local_path": "$AZ_BATCH_NODE_SHARED_DIR/in"}]}
+    with pytest.raises(PlanError, match="on Windows nodes, data goes below the working directory"):
+        plan({"input_data": outside}, pool=pool, **STORAGE)
 
 
 def test_a_job_manager_leads_the_job() -> None:

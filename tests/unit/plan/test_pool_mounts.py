@@ -85,6 +85,11 @@ def test_a_login_among_mount_options_does_not_reach_the_plan() -> None:
     assert (found["username"], found["mountOptions"]) == ("al", "-o vers=3.0")
 
 
+def test_an_option_of_a_share_is_a_name_and_all_that_follows_its_first_equals_sign() -> None:
+    found = mount(custom("cifs", "user=al=b,password=a=b,prefixpath=x=y"))
+    assert (found["username"], found["mountOptions"]) == ("al=b", "-o prefixpath=x=y")
+
+
 @pytest.mark.parametrize(("vfstype", "options"), [("nfs", None), ("nfs4", "-o vers=4")])
 def test_an_nfs_line_of_fstab_is_mounted_by_batch(vfstype: str, options: str | None) -> None:
     assert mount(custom(vfstype)).get("mountOptions") == options

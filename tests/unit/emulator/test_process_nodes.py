@@ -1,0 +1,743 @@
+"""Process nodes whose agent is a thread of the test: what a node gets, how its runs end, and what is cleaned up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from batchtrain.emulator import mapped_images
+from batchtrain.emulator.interface import (
+    Container,
+    Containers,
+    Exit,
+    Forward,
+    Mount,
+    NodeLost,
+    NodeSpec,
+    NodeUp,
+    Run,
+)
+from batchtrain.emulator.machine import agent, marked_processes, process
+from batchtrain.emulator.machine.docker import Joined
+from batchtrain.emulator.machine.process import MARKER, Isolation, ProcessMachine, open_machine
+
+TASK = "workitems/job/job-1/task"
+NAMESPACES = Isolation("namespaces")
+PLAIN = Isolation("process", reason="the kernel refuses", remedy="change it")
+NO_PROCESS = 1 << 30
+Message = dict[str, Any]
+
+
+class FakeAgent:
+    """Stands for the process of an agent: answers the requests of the machine in a thread.
+
+    `exit N` and `fail CODE` end at once; `wait` ends with its scope, or with the agent."""
+
+    pid = NO_PROCESS
+
+    def __init__(self, agents: Agents, control: socket.socket) -> None:
+        self._agents = agents
+        self._channel = agent.Channel(control.dup())
+        self._ended = threading.Event()
+        self.returncode = 0
+        self.boot: Message = {}
+        self.requests: list[Message] = []
+        self._waiting: dict[str, int] = {}
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        while (messages := self._channel.receive()) is not None:
+            for message in messages:
+                self.requests.append(message)
+                for answer in getattr(self, f"_{message['op']}")(message):
+                    self._channel.send({"id": message.get("id", 0), **answer})
+        self._channel.socket.close()
+        self._ended.set()
+
+    def _boot(self, message: Message) -> list[Message]:
+        self.boot = message
+        answer = self._agents.reports.pop(0) if self._agents.reports else {"event": "up", "pid": NO_PROCESS}
+        if answer["event"] == "killed":
+            self.kill()
+            return []
+        return [answer]
+
+    def _run(self, message: Message) -> list[Message]:
+        word, *rest = message["program"]
+        if word == "wait":
+            self._waiting[message["scope"]] = message["id"]
+            return []
+        if word == "fail":
+            return [{"event": "failed", "code": rest[0], "message": "as asked"}]
+        return [{"event": "exit", "code": int(rest[0]) if word == "exit" else 0}]
+
+    def _end(self, message: Message) -> list[Message]:
+        run = self._waiting.pop(message["scope"], None)
+        ended: list[Message] = [{"event": "ended"}]
+        return ended if run is None else [{"event": "exit", "code": 143, "id": run}, *ended]
+
+    def _expose(self, message: Message) -> list[Message]:
+        return [{"event": "exposed"}]
+
+    def _mount(self, message: Message) -> list[Message]:
+        return [{"event": "mounted", "failure": ""}]
+
+    def _unmount(self, message: Message) -> list[Message]:
+        return [{"event": "unmounted"}]
+
+    # as of subprocess.Popen
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self._ended.wait(timeout):
+            raise subprocess.TimeoutExpired("agent", timeout or 0.0)
+        return self.returncode
+
+    def kill(self) -> None:
+        if not self._ended.is_set():
+            self.returncode = -9
+            with contextlib.suppress(OSError):
+                self._channel.socket.shutdown(socket.SHUT_RDWR)
+
+
+class Agents:
+    """The agents that were started; `reports` are their next answers to the request to boot."""
+
+    def __init__(self) -> None:
+        self.started: list[FakeAgent] = []
+        self.reports: list[Message] = []
+
+    def start(self, control: socket.socket, name: str, stderr: Any) -> FakeAgent:
+        self.started.append(FakeAgent(self, control))
+        return self.started[-1]
+
+
+class FakeContainers:
+    """Stands for the containers of nodes."""
+
+    missing = "no engine answers"
+
+    def __init__(self) -> None:
+        self.joined: list[tuple[str, list[str]]] = []
+        self.left: list[str] = []
+        self.up: set[str] = set()
+        self.answers = True
+        self.exit: Exit | NodeLost = Exit(5)
+        self.prepared: Exit | None = None
+        self.runs: list[Run] = []
+        self.on_lost: Callable[[], None] = lambda: None
+
+    async def join(self, spec: NodeSpec, root: Path, prefetch: Any, on_lost: Callable[[], None]) -> Joined | None:
+        self.joined.append((spec.node_id, list(prefetch)))
+        self.on_lost = on_lost
+        if not self.answers:
+            return None
+        self.up.add(spec.node_id)
+        return Joined("10.7.0.4", "", "nameserver 10.0.0.1\n")
+
+    def has(self, node_id: str) -> bool:
+        return node_id in self.up
+
+    async def ready(self) -> bool:
+        return self.answers
+
+    async def prepare(self, node_id: str, run: Run) -> Exit | None:
+        return self.prepared
+
+    async def run(self, run: Run, node_id: str, program: list[str], up: NodeUp, tmp: Path) -> Exit:
+        self.runs.append(run)
+        if isinstance(self.exit, NodeLost):
+            raise self.exit
+        return self.exit
+
+    async def end(self, node_id: str, scope: str, grace: float) -> None:
+        pass
+
+    async def leave(self, node_id: str) -> None:
+        self.left.append(node_id)
+        self.up.discard(node_id)
+
+    async def close(self) -> None:
+        pass
+
+
+class Nodes:
+    """A machine with its agents."""
+
+    def __init__(self, data_dir: Path, isolation: Isolation, images: dict[str, str]) -> None:
+        self.data_dir, self.agents, self.containers = data_dir, Agents(), FakeContainers()
+        self.machine = ProcessMachine(data_dir, images.get, isolation, cast(Any, self.containers))
+        self.lost: list[str] = []
+
+    def spec(self, name: str = "a", **more: Any) -> NodeSpec:
+        return NodeSpec("pool", name, f"10.77.1.{2 + ord(name) - ord('a')}", f"Host-{name}", "STANDARD_NC6", **more)
+
+    async def boot(self, name: str = "a", **more: Any) -> NodeUp:
+        return await self.machine.boot(self.spec(name, **more), self.lost.append)
+
+    async def run(self, command: str, name: str = "a", **more: Any) -> Exit:
+        return await self.machine.run(name, Run("s", TASK, command, more.pop("environment", {}), **more))
+
+    @property
+    def requests(self) -> list[Message]:
+        return [request for request in self.agents.started[-1].requests if request["op"] != "boot"]
+
+    def pool(self, path: str) -> Path:
+        return self.data_dir / "machine/pool" / path
+
+
+Play = Callable[..., None]
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    def tell(
+        story: Callable[[Nodes], Awaitable[None]],
+        isolation: Isolation = NAMESPACES,
+        images: dict[str, str] | None = None,
+    ) -> None:
+        async def whole() -> None:
+            nodes = Nodes(tmp_path / "data", isolation, images or {})
+            monkeypatch.setattr(process, "_start_agent", nodes.agents.start)
+            nodes.data_dir.mkdir(exist_ok=True)
+            try:
+                await story(nodes)
+            finally:
+                await nodes.machine.close()
+
+        asyncio.run(asyncio.wait_for(whole(), 60))
+
+    return tell
+
+
+async def reached(holds: Callable[[], Any]) -> None:
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+# --- booting --------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_has_batchs_directories_and_its_own_environment(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        for name in ("applications", "fsmounts", "shared", "startup/wd", "volatile", "workitems", "home/_azbatch"):
+            assert (up.root / name).is_dir(), name
+        assert up.root == nodes.data_dir / "nodes/pool/a"
+        assert (up.root_inside, up.isolation) == (str(nodes.data_dir / "mnt/pool"), "namespaces")
+        assert up.address == "127.77.1.2", "a process node has an address of this machine"
+        environment = up.environment
+        assert environment["HOME"] == f"{up.root_inside}/home/_azbatch"
+        assert environment[MARKER] == up.root_inside
+        assert environment["PATH"].startswith(f"{nodes.pool('bin')}:/")
+        assert environment["FI_TCP_IFACE"] == "lo"
+        assert process.PLAIN not in environment
+        assert (up.root / "home/_azbatch/.profile").read_text() == f"PATH={nodes.pool('bin')}:$PATH\n"
+
+    play(story)
+
+
+@pytest.mark.parametrize(("uid", "has"), [(0, True), (1000, False)])
+def test_open_mpi_is_allowed_to_run_as_root_if_the_emulator_does(
+    play: Play, monkeypatch: pytest.MonkeyPatch, uid: int, has: bool
+) -> None:
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(os, "getuid", lambda: uid)
+        assert ("OMPI_ALLOW_RUN_AS_ROOT" in (await nodes.boot()).environment) is has
+
+    play(story)
+
+
+def test_a_plain_node_says_why_it_is_one(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        assert up.root_inside == str(up.root)
+        assert up.environment[process.PLAIN] == "the kernel refuses; change it"
+
+    play(story, PLAIN)
+
+
+def test_the_agent_is_told_what_its_node_is(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot("b", mounts=(Mount("box", "mounts/box"),))
+        boot, root = nodes.agents.started[0].boot, nodes.data_dir / "nodes/pool/b"
+        assert (boot["isolation"], boot["user_namespace"], boot["network"]) == ("namespaces", False, "")
+        assert (boot["hostname"], boot["address"]) == ("Host-b", "127.77.1.3")
+        assert boot["first_pid"] == 1000 + (256 + 3) * 997 % 20000
+        assert boot["tmp"] == str(nodes.pool("nodes/b/tmp"))
+        assert Path(boot["tmp"]).stat().st_mode & 0o7777 == 0o1777
+        binds = [tuple(bind) for bind in boot["binds"]]
+        assert binds[0] == (str(root), str(nodes.data_dir / "mnt/pool"), False)
+        assert (str(nodes.pool("bin")), str(nodes.pool("bin")), True) in binds
+        assert (str(nodes.data_dir / "mounts/box"), str(nodes.data_dir / "mounts/box"), False) in binds
+        assert (str(nodes.pool("hosts")), "/etc/hosts", False) in binds
+        assert (str(nodes.pool("nodes/b/hostname")), "/etc/hostname", False) in binds
+        assert nodes.pool("nodes/b/hostname").read_text() == "Host-b\n"
+        link = root / "fsmounts/box"
+        assert link.readlink() == nodes.data_dir / "mounts/box"
+        assert (root / "fsmounts/box.log").read_text() == "box is mounts/box of the emulator's data directory\n"
+
+    play(story)
+
+
+def test_the_names_of_a_pools_nodes_lead_to_their_addresses_while_they_are_up(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot("a")
+        await nodes.boot("b")
+        lines = nodes.pool("hosts").read_text().splitlines()
+        assert {"127.77.1.2 Host-a", "127.77.1.3 Host-b", "127.0.0.1 localhost"} <= set(lines)
+        for name, address in (("host-a", "127.77.1.2"), ("@a", "127.77.1.2"), ("host-b", "127.77.1.3")):
+            assert os.readlink(nodes.pool(f"peers/{name}")) == address  # noqa: PTH115 - as text
+        await nodes.machine.shutdown("a")
+        assert "Host-a" not in nodes.pool("hosts").read_text()
+        assert "127.77.1.3 Host-b" in nodes.pool("hosts").read_text()
+        assert sorted(path.name for path in nodes.pool("peers").iterdir()) == ["@b", "host-b"]
+
+    play(story)
+
+
+def test_a_user_namespace_names_the_user_of_batch(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        assert (up.environment["USER"], up.environment["LOGNAME"]) == ("_azbatch", "_azbatch")
+        first = nodes.pool("passwd").read_text().splitlines()[0]
+        assert first == f"_azbatch:x:{os.getuid()}:{os.getgid()}::{up.root_inside}/home/_azbatch:/bin/bash"
+        assert any(bind[1] == "/etc/passwd" for bind in nodes.agents.started[0].boot["binds"])
+
+    play(story, Isolation("namespaces", user_namespace=True))
+
+
+def test_a_size_with_gpus_has_nvidia_smi_unless_the_machine_has_it(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(shutil, "which", lambda name, path: None)
+        await nodes.boot("a")
+        assert not nodes.pool("bin/nvidia-smi").exists()
+        await nodes.boot("b", gpus=2)
+        text = nodes.pool("bin/nvidia-smi").read_text()
+        assert "@" not in text.replace('"$@"', "")
+        assert nodes.pool("bin/nvidia-smi").stat().st_mode & 0o777 == 0o755
+
+    play(story)
+
+
+def test_an_agent_that_is_killed_while_it_comes_up_is_started_three_times(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        nodes.agents.reports = [{"event": "killed"}] * 2
+        await nodes.boot("a")
+        assert len(nodes.agents.started) == 3
+        nodes.agents.reports = [{"event": "killed"}] * 3
+        with pytest.raises(NodeLost, match=r"b: its agent did not come up; see .*/nodes/b/agent\.log"):
+            await nodes.boot("b")
+        assert len(nodes.agents.started) == 6
+        assert "b" in nodes.containers.left
+
+    play(story)
+
+
+def test_an_agent_that_refuses_is_not_started_again(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        nodes.agents.reports = [{"event": "failed", "message": "mount: no"}]
+        with pytest.raises(NodeLost, match="a: mount: no"):
+            await nodes.boot()
+        assert len(nodes.agents.started) == 1
+        assert not nodes.pool("peers/host-a").is_symlink()
+
+    play(story)
+
+
+def test_a_directory_that_a_task_replaced_by_a_link_needs_a_reimage(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot()
+        await nodes.machine.shutdown("a")
+        root = nodes.data_dir / "nodes/pool/a"
+        (root / "shared").rmdir()
+        (root / "shared").symlink_to("/etc")
+        with pytest.raises(NodeLost, match="a task replaced it by a link; a reimage of the node makes it anew"):
+            await nodes.boot()
+
+    play(story)
+
+
+def test_what_an_earlier_start_left_in_tmp_is_gone_and_its_files_stay(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        (up.root / "shared/file").touch()
+        (nodes.pool("nodes/a/tmp") / "old").touch()
+        await nodes.boot()
+        assert (up.root / "shared/file").exists()
+        assert list(nodes.pool("nodes/a/tmp").iterdir()) == []
+        assert nodes.lost == [], "the first start was shut down"
+
+    play(story)
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_sent_to_the_agent_and_ends_with_its_code(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        assert await nodes.run("exit 7", environment={"WORD": "a b"}) == Exit(7)
+        (request,) = nodes.requests
+        assert (request["scope"], request["program"], request["directory"]) == ("s", ["exit", "7"], TASK)
+        assert request["root"] == up.root_inside
+        assert request["environment"] == {**up.environment, "WORD": "a b"}
+        assert (up.root / TASK / "wd").is_dir()
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("command", "failure", "message"),
+    [
+        ("fail CommandProgramNotFound", "CommandProgramNotFound", "as asked"),
+        ("echo 'open", "CommandLaunchFailed", "echo 'open: No closing quotation"),
+        ("", "CommandProgramNotFound", "the command line is empty"),
+    ],
+)
+def test_a_run_that_does_not_start_has_batchs_code(play: Play, command: str, failure: str, message: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot()
+        end = await nodes.run(command)
+        assert (end.code, end.failure) == (None, failure)
+        assert end.message.startswith(message)
+
+    play(story)
+
+
+def test_a_directory_that_leads_out_of_the_node_is_not_prepared(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        (up.root / "workitems/job").symlink_to("/etc")
+        assert (await nodes.run("exit 0"))[:2] == (None, "ResourceDirectoryCreateFailed")
+        assert nodes.requests == []
+
+    play(story)
+
+
+def test_elevated_commands_run_as_the_user_and_that_is_told_once(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        for _ in range(2):
+            assert await nodes.run("exit 0", elevated=True) == Exit(0)
+        line = f"a: elevated commands run as {up.environment['USER']} here"
+        assert [record.getMessage() for record in caplog.records] == [line]
+
+    play(story)
+
+
+def test_a_scope_that_has_ended_starts_nothing_more(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot()
+        run = asyncio.ensure_future(nodes.run("wait"))
+        await reached(lambda: nodes.requests)
+        await nodes.machine.end("a", "s", 3.0)
+        assert await run == Exit(143)
+        assert (nodes.requests[-1]["op"], nodes.requests[-1]["grace"]) == ("end", 3.0)
+        assert await nodes.run("exit 0") == Exit(None, "TaskEnded", "the task ended before its command started")
+        await nodes.machine.end("none", "s")
+
+    play(story)
+
+
+def test_a_mapped_image_gives_its_programs_after_the_stand_ins(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    shutil.copy("/bin/true", tmp_path / "env/bin/python")
+
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        await nodes.run("exit 0", image="train", environment={"PATH": f"/mine:{nodes.pool('bin')}:/usr/bin"})
+        run = next(request for request in nodes.requests if request["op"] == "run")
+        assert run["environment"]["PATH"] == f"{nodes.pool('bin')}:{tmp_path}/env/bin:/mine:/usr/bin"
+        exposed = [request["path"] for request in nodes.requests if request["op"] == "expose"]
+        assert str(tmp_path / "env") in exposed, "a node has its own /tmp"
+        await nodes.run("exit 0", image="train")
+        assert [request["op"] for request in nodes.requests].count("expose") == len(exposed)
+        assert up.environment["PATH"].startswith(str(nodes.pool("bin")))
+
+    play(story, images={"train": str(tmp_path / "env")})
+
+
+def test_a_mapped_environment_that_is_gone_fails_the_task(play: Play, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot()
+        end = await nodes.run("exit 0", image="train")
+        assert (end.code, end.failure) == (None, "ContainerInvalidImage")
+        assert str(tmp_path / "none") in end.message
+
+    play(story, images={"train": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("options", "stays", "program"),
+    [
+        ("", False, ["entry", "exit", "4"]),
+        ("--entrypoint=mine", False, ["mine", "exit", "4"]),
+        ("--entrypoint=''", False, ["exit", "4"]),
+        ("", True, ["exit", "4"]),
+    ],
+)
+def test_the_entry_point_of_a_mapped_image_comes_before_the_command(
+    play: Play, tmp_path: Path, options: str, stays: bool, program: list[str]
+) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    shutil.copy("/bin/true", tmp_path / "env/bin/python")
+
+    async def story(nodes: Nodes) -> None:
+        mapped_images.map_image(nodes.data_dir, "train", tmp_path / "env", entrypoint="entry")
+        await nodes.boot()
+        await nodes.run("exit 4", image="train", container=Container("train", options), stays=stays)
+        assert nodes.requests[-1]["program"] == program
+
+    play(story, images={"train": str(tmp_path / "env")})
+
+
+def test_a_run_on_a_node_that_is_not_up_is_lost(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        with pytest.raises(NodeLost, match="a: no such node is up"):
+            await nodes.run("exit 0")
+        await nodes.boot()
+        run = asyncio.ensure_future(nodes.run("wait"))
+        await reached(lambda: nodes.requests)
+        nodes.agents.started[-1].kill()
+        with pytest.raises(NodeLost, match="a: the node died"):
+            await run
+        await reached(lambda: nodes.lost)
+        assert nodes.lost == ["a"]
+        assert nodes.containers.left[-1] == "a"
+
+    play(story)
+
+
+def test_the_processes_of_a_plain_node_that_died_are_killed_by_its_marker(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[str] = []
+    monkeypatch.setattr(marked_processes, "kill", killed.append)
+
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot()
+        nodes.agents.started[-1].kill()
+        await reached(lambda: nodes.lost)
+        assert killed == [f"{MARKER}={up.root}"]
+        await nodes.boot()
+        await nodes.machine.shutdown("a")
+        assert len(killed) == 1, "an agent that is asked to end ends them itself"
+
+    play(story, PLAIN)
+
+
+# --- containers -----------------------------------------------------------------------------------------------------
+
+UNMAPPED = Containers(("train", "mapped"))
+
+
+def test_a_node_with_containers_has_its_images_its_address_and_its_key(play: Play, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot(containers=UNMAPPED)
+        assert nodes.containers.joined == [("a", ["train"])]
+        assert (up.isolation, up.address) == ("docker", "10.7.0.4")
+        assert (up.root / "home/_azbatch/.ssh/authorized_keys").exists()
+        resolver = nodes.pool("nodes/a/resolv.conf")
+        assert resolver.read_text() == "nameserver 10.0.0.1\n"
+        assert [str(resolver), "/etc/resolv.conf", False] in nodes.agents.started[0].boot["binds"]
+
+    play(story, images={"mapped": str(tmp_path)})
+
+
+def test_a_node_whose_images_are_all_mapped_needs_no_engine(play: Play, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot("a", containers=Containers(("mapped",)))
+        await nodes.boot("b")
+        assert nodes.containers.joined == []
+        await nodes.boot("c", containers=Containers())
+        assert nodes.containers.joined == [("c", [])]
+
+    play(story, images={"mapped": str(tmp_path)})
+
+
+def test_an_image_that_is_not_mapped_runs_in_a_container_with_the_tasks_variables(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot(containers=UNMAPPED)
+        container = Container("train", "-v $AZ_BATCH_DIR:/x -e A=$none")
+        end = await nodes.run("", image="train", container=container, environment={"AZ_BATCH_DIR": "/d"})
+        assert end == Exit(5)
+        (run,) = nodes.containers.runs
+        assert run.container is not None and run.container.options == "-v /d:/x -e A=$none"
+        assert nodes.requests == []
+        nodes.containers.prepared = Exit(None, "ContainerInvalidImage", "no")
+        assert await nodes.run("exit 0", image="train", container=Container("train")) == nodes.containers.prepared
+
+    play(story)
+
+
+def test_a_node_that_loses_its_container_dies(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot(containers=UNMAPPED)
+        nodes.containers.on_lost()
+        await reached(lambda: nodes.lost)
+        await nodes.boot(containers=UNMAPPED)
+        nodes.containers.exit = NodeLost("gone")
+        with pytest.raises(NodeLost, match="gone"):
+            await nodes.run("exit 0", image="train", container=Container("train"))
+        assert nodes.lost == ["a", "a"]
+
+    play(story)
+
+
+def test_an_image_without_an_engine_fails_the_task_with_the_reason(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        nodes.containers.answers = False
+        await nodes.boot(containers=UNMAPPED)
+        end = await nodes.run("exit 0", image="train", container=Container("train"))
+        assert (end.code, end.failure) == (None, "ContainerInvalidImage")
+        assert "no engine answers" in end.message
+        nodes.containers.answers = True
+        with pytest.raises(NodeLost, match="a Docker Engine answers now; the node boots again to have it"):
+            await nodes.run("exit 0", image="train", container=Container("train"))
+        await reached(lambda: nodes.lost)
+
+    play(story)
+
+
+def test_an_image_on_a_node_without_containers_fails_the_task(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        nodes.containers.missing = ""
+        await nodes.boot()
+        end = await nodes.run("exit 0", image="train", container=Container("train"))
+        assert "the pool's nodes came up without it" in end.message
+
+    play(story)
+
+
+# --- cleaning up ----------------------------------------------------------------------------------------------------
+
+
+def test_a_removed_node_leaves_no_directory(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        up = await nodes.boot("a")
+        await nodes.boot("b")
+        await nodes.machine.remove("a")
+        assert not up.root.exists()
+        assert not nodes.pool("nodes/a").exists()
+        assert (nodes.data_dir / "nodes/pool/b").exists()
+        with pytest.raises(NodeLost):
+            await nodes.run("exit 0")
+
+    play(story)
+
+
+def test_directories_without_a_record_are_deleted_and_no_others(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot("a")
+        for name in ("nodes/pool/old", "nodes/gone/a", "machine/pool/nodes/old", "machine/gone/bin", "mnt/pool", "x"):
+            (nodes.data_dir / name).mkdir(parents=True, exist_ok=True)
+        (nodes.data_dir / "nodes/file").touch()
+        await nodes.machine.sweep({"pool": ["a"]})
+        left = {path.relative_to(nodes.data_dir).as_posix() for path in nodes.data_dir.glob("*/*")}
+        assert left == {"nodes/pool", "machine/pool"}
+        assert [path.name for path in (nodes.data_dir / "nodes/pool").iterdir()] == ["a"]
+        assert [path.name for path in nodes.pool("nodes").iterdir()] == ["a"]
+        assert (nodes.data_dir / "x").exists()
+
+    play(story)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a*", "a?", "a["])
+def test_a_text_that_is_no_id_names_no_directory(play: Play, name: str) -> None:
+    async def story(nodes: Nodes) -> None:
+        with pytest.raises(ValueError, match="not an id"):
+            await nodes.machine.remove(name)
+
+    play(story)
+
+
+def test_a_login_leads_to_the_address_of_the_node(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.boot()
+        login = nodes.machine.login("a")
+        assert login.ssh[-2:] == (str(nodes.pool("peers")), "127.77.1.2")
+        assert login.relay[-1].endswith("relay.py")
+        with pytest.raises(NodeLost):
+            nodes.machine.login("b")
+
+    play(story)
+
+
+def test_an_endpoint_of_a_node_is_open_while_it_is_up(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.77.1.2", 0))
+            port = probe.getsockname()[1]
+        await nodes.boot(forwards=(Forward(port, 1),))
+        socket.create_connection(("127.77.1.2", port)).close()
+        await nodes.machine.shutdown("a")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.77.1.2", port))
+
+    play(story)
+
+
+def test_plain_nodes_are_told_with_the_reason_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", "process")
+    machine = asyncio.run(open_machine(tmp_path / "data", {}.get))
+    assert machine.plain_nodes == "BATCHTRAIN_EMULATOR_ISOLATION=process"
+    assert machine.plain_nodes_remedy == "unset the variable, then `batchtrain emulator stop`, and run again"
+    assert f"{machine.plain_nodes}; {machine.plain_nodes_remedy}" in caplog.text
+
+
+@pytest.mark.parametrize(("uid", "tries"), [(0, [False, True]), (1000, [True])])
+def test_a_kernel_is_tried_without_a_user_namespace_only_by_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int, tries: list[bool]
+) -> None:
+    tried: list[bool] = []
+
+    def probe(data_dir: Path, user_namespace: bool) -> str:
+        tried.append(user_namespace)
+        return "no"
+
+    monkeypatch.setattr(process, "_probe", probe)
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    monkeypatch.delenv("BATCHTRAIN_EMULATOR_ISOLATION", raising=False)
+    plain = process._isolation(tmp_path)
+    assert (plain.kind, plain.reason, tried) == ("process", "the kernel refuses namespaces: no", tries)
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", "namespaces")
+    with pytest.raises(OSError, match="but this kernel refuses them: no"):
+        process._isolation(tmp_path)
+    monkeypatch.setattr(process, "_probe", lambda data_dir, user_namespace: "" if user_namespace else "no")
+    assert process._isolation(tmp_path) == Isolation("namespaces", user_namespace=True)
+
+
+def test_a_visible_environment_has_its_interpreters_and_installation(tmp_path: Path) -> None:
+    for name in ("env/bin", "installed/bin", "between"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "installed/bin/python3").touch()
+    (tmp_path / "between/python").symlink_to("../installed/bin/python3")
+    (tmp_path / "env/bin/python").symlink_to(tmp_path / "between/python")
+    pool = process._Pool(tmp_path / "data", "pool")
+    paths = {Path(path).relative_to(tmp_path).as_posix() for path in pool.visible_paths_of(tmp_path / "env")}
+    assert paths == {"env", "env/bin", "between", "installed/bin", "installed"}
+    assert pool.visible_paths_of("/usr") == []
+
+
+def test_the_message_of_an_agent_is_json_with_its_length() -> None:
+    async def story() -> None:
+        reader = asyncio.StreamReader()
+        body = json.dumps({"event": "up"}).encode()
+        reader.feed_data(len(body).to_bytes(4, "big") + body)
+        assert await process._receive(reader) == {"event": "up"}
+
+    asyncio.run(story())
