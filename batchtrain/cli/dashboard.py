@@ -103,7 +103,7 @@ class RunPage:
                     self._starts = False
 
     def _started(self) -> tuple[str, str]:
-        """The address of a new dashboard, and the fragment that signs in. It goes on after the run, so that its page
+        """The address of a new dashboard, and the fragment that signs in. It continues after the run, so that its page
         shows the record."""
         from batchtrain.cli.children import PROGRAM
 

@@ -1,7 +1,7 @@
 """A task of a run as its directory has it, while it runs and afterwards: output, curves, ranks, and a search.
 
 The process that records a run writes its directory while the tasks run. The same files hold the end, so a page that
-reads them goes on without a break when the job is deleted.
+reads them continues without a break when the job is deleted.
 """
 
 from __future__ import annotations
