@@ -76,7 +76,7 @@ export function ranks(data, ended, now, to) {
           h(
             "p",
             { class: "quiet" },
-            `The ${data.rows.length} ranks that matter most of ${count(data.count)}, and all by node. The leader fills its tile.`,
+            `The ${data.rows.length} ranks that matter most of ${count(data.count)}, and all ranks by node.`,
           ),
           heat(data, to),
         ]
