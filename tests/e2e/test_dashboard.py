@@ -557,7 +557,7 @@ def test_nothing_of_a_hostile_run_becomes_markup_on_any_of_its_pages(chromium: A
     with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
         page = signed_in(chromium, running)
         dialogs: list[Any] = []
-        page.on("dialog", dialogs.append)
+        page.on("dialog", lambda dialog: dialogs.append(dialog))
         for view in ("", "ranks", "output", "curves", "files", "configuration"):
             page.goto(f"{running.url}/runs/{GANG}?view={view}")
             page.wait_for_selector("main[data-ready]")
