@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,17 +83,18 @@ def _ready(server: Served, stack: contextlib.ExitStack | None) -> None:
 class RunPage:
     """Prints where a run can be watched: its page in a dashboard that is open, or in one that it starts."""
 
-    def __init__(self, runs: Path, *, starts: bool, stack: contextlib.ExitStack) -> None:
+    def __init__(self, runs: Path, tell: Callable[[Event], None], *, starts: bool, stack: contextlib.ExitStack) -> None:
         """starts: whether to open a page in the browser."""
-        self._runs, self._starts, self._stack = runs, starts, stack
+        self._runs, self._tell, self._starts, self._stack = runs, tell, starts, stack
 
     def tell(self, event: Event) -> None:
-        """Take an event of the run."""
+        """Pass an event on; print the address of a run that begins."""
+        self._tell(event)
         if isinstance(event, RunRecorded):
-            from batchtrain.dashboard.note import noted
+            from batchtrain.dashboard.note import address_of
 
             fragment = ""
-            url = noted(self._runs)
+            url = address_of(self._runs)
             if self._starts and not url:
                 url, fragment = self._started()
             if url:
@@ -103,7 +105,7 @@ class RunPage:
                     self._starts = False
 
     def _started(self) -> tuple[str, str]:
-        """The address of a new dashboard, and the fragment that signs in. It goes on after the run, so that its page
+        """The address of a new dashboard, and the fragment that signs in. It continues after the run, so that its page
         shows the record."""
         from batchtrain.cli.children import PROGRAM
 

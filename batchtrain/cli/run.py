@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
     from batchtrain.records import Task
-    from batchtrain.records.events import Event
 
 
 NAMED = 20
@@ -90,19 +89,13 @@ def command(
             results_last(block) as tell,
             bar() as progress,
         ):
-            page = RunPage(origin.root, starts=dashboard, stack=stack)
-
-            def tell_both(event: Event) -> None:
-                tell(event)
-                page.tell(event)
-
             if lacks := "; ".join(filter(None, lost_isolation(client.account))):
                 say(lacks)
             _say_what_is_made(config.recipe)
             outcome = run(
                 client,
                 config.recipe,
-                tell=tell_both,
+                tell=RunPage(origin.root, tell, starts=dashboard, stack=stack).tell,
                 timeout=timeout,
                 keep=keep,
                 reuse=reuse,

@@ -122,7 +122,7 @@ def _answering(row: Document, connection: Connection, budget: Budget) -> Callabl
 
 def _patiently(read: Callable[[], Any], connection: Connection, budget: Budget, cost: int) -> Any:
     budget.spend(cost)
-    with retry.counted() as count:
+    with retry.answer_count() as count:
         try:
             with retry.until(time.monotonic() + PATIENCE, lambda _: None):  # the page shows it, not the terminal
                 return read()

@@ -60,7 +60,7 @@ class DocumentTopic:
         self._news: News | None = None
 
     def read(self) -> int:
-        with retry.counted() as count:
+        with retry.answer_count() as count:
             body = msgspec.json.encode(self._read())
         self._news = News(f"{zlib.crc32(body):08x}", body)
         return max(self._cost, count.answers)

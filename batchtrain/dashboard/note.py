@@ -34,7 +34,7 @@ class Note:
                 self._path.unlink()
 
 
-def noted(runs: Path) -> str:
+def address_of(runs: Path) -> str:
     """The address of a dashboard that shows the runs of a directory; empty if none answers."""
     try:
         url = (runs / FILE).read_text()

@@ -1,7 +1,7 @@
 """A task of a run as its directory has it, while it runs and afterwards: output, curves, ranks, and a search.
 
 The process that records a run writes its directory while the tasks run. The same files hold the end, so a page that
-reads them goes on without a break when the job is deleted.
+reads them continues without a break when the job is deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.dashboard import search
-from batchtrain.dashboard.numbers import Paces, Series, add, drawn, newest, ranks_document, seen_in, values_of
+from batchtrain.dashboard.figures import Paces, Series, add, curves_of, newest, ranks_document, seen_in, values_of
 from batchtrain.dashboard.output import Output, part
 from batchtrain.errors import NotFound
 from batchtrain.records import Point
@@ -56,7 +56,7 @@ class RunTask(NamedTuple):
 
     def search(self, file: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
         """Where a text is in a file of its logs."""
-        return search.found(self.size(file), functools.partial(self.read, file), text, rank=rank, skip=skip)
+        return search.matches(self.size(file), functools.partial(self.read, file), text, rank=rank, skip=skip)
 
     def output(self, file: str) -> Output:
         """The topic of a file of its logs."""
@@ -108,7 +108,7 @@ def curves_in(path: Path) -> dict[str, Any]:
         {name: {key: continued(values) for key, values in lines.items()} for name, lines in kind.items()}
         for kind in kinds
     )
-    return {**drawn(series), **drawn(system, system=True)}
+    return {**curves_of(series), **curves_of(system, system=True)}
 
 
 def recent_points(path: Path) -> tuple[Point, ...]:

@@ -20,7 +20,7 @@ ROWS = 1000
 """Positions in one answer."""
 
 
-def found(size: int, read: Read, text: str, *, rank: int | None = None, skip: int = 0) -> dict[str, Any]:
+def matches(size: int, read: Read, text: str, *, rank: int | None = None, skip: int = 0) -> dict[str, Any]:
     """The number of matches, and the positions of their lines from the one with the number `skip` on. Letters match in
     either case if they are ASCII. rank: only in lines of this rank."""
     needle = text.encode()[: LONGEST * 4].lower()

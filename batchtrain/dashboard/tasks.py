@@ -11,7 +11,7 @@ from azure.batch import BatchClient
 
 from batchtrain.client import diagnose
 from batchtrain.dashboard import search
-from batchtrain.dashboard.numbers import Numbers
+from batchtrain.dashboard.figures import Numbers
 from batchtrain.dashboard.output import Numbered, Output, part
 from batchtrain.metrics.extract import Pattern, patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS
@@ -147,7 +147,7 @@ class TaskOutputs:
 
     def search(self, path: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
         """Where a text is in a file."""
-        return search.found(self._size(path), functools.partial(self._read, path), text, rank=rank, skip=skip)
+        return search.matches(self._size(path), functools.partial(self._read, path), text, rank=rank, skip=skip)
 
     def files(self) -> list[dict[str, Any]]:
         """The files of the task on the node of its primary."""

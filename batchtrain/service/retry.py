@@ -281,7 +281,7 @@ ANSWERS = Answers()
 
 
 class Count:
-    """The answers of the service inside a `counted` block."""
+    """The answers of the service inside an `answer_count` block."""
 
     answers = 0
 
@@ -290,7 +290,7 @@ _COUNT: ContextVar[Count | None] = ContextVar("_COUNT", default=None)
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[Count]:
+def answer_count() -> Iterator[Count]:
     """Count the answers to the requests of this block."""
     count = Count()
     token = _COUNT.set(count)

@@ -40,7 +40,7 @@ from batchtrain.dashboard.app import STATIC
 from batchtrain.dashboard.board import Board, Viewer
 from batchtrain.dashboard.budget import Budget
 from batchtrain.dashboard.connection import Connection
-from batchtrain.dashboard.numbers import columns
+from batchtrain.dashboard.figures import columns
 from batchtrain.dashboard.reading import topic
 from batchtrain.runs import compare, directory
 from batchtrain.service import watch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 
 from batchtrain.client.client import connect
@@ -220,6 +222,37 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, batchtrain: Any) -
         taken.listen()
         error = batchtrain("dashboard", "--no-open", "--port", str(taken.getsockname()[1]), code=2).stderr
     assert "`--port 0` takes a free one" in error
+
+
+def test_a_run_opens_its_page_in_a_dashboard_that_outlives_it(tmp_path: Path, batchtrain: Any) -> None:
+    (tmp_path / "pool.yaml").write_text(ONE_NODE)
+    task = {"id": "train", "command": "echo hello"}
+    jobs = {"job_specifications": [{"id": "digits", "auto_complete": True, "tasks": [task]}]}
+    (tmp_path / "jobs.yaml").write_text(json.dumps(jobs))
+    browser_ = tmp_path / "browser"
+    browser_.write_text(f'#!/bin/sh\nfile="$1"; cp "${{file#file://}}" {tmp_path}/opened\n')
+    browser_.chmod(0o700)
+    ran = batchtrain("run", str(tmp_path), "--local", "--dashboard", environment={"BROWSER": f"{browser_} %s"})
+    (link,) = re.findall(r"^watch it at (\S+)$", ran.stderr, flags=re.M)
+    url, name, token = re.fullmatch(r"(http://[^/]+)/runs/([^#]+)#token=(.+)", link).groups()  # type: ignore[union-attr]
+    try:
+        assert link in (tmp_path / "opened").read_text()
+        headers = {"Authorization": f"Bearer {token}"}
+        with urlopen(Request(f"{url}/api/v1/runs/{name}", headers=headers)) as answer:
+            assert json.load(answer)["state"] == "completed"
+        second = batchtrain("run", str(tmp_path), "--local")
+        assert f"watch it at {url}/runs/" in second.stderr and token not in second.stderr
+    finally:
+        port = int(url.rpartition(":")[2])
+        (process,) = (row for row in psutil.process_iter() if listens(row, port))
+        process.send_signal(2)
+        process.wait()
+
+
+def listens(process: psutil.Process, port: int) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(row.laddr.port == port and row.status == "LISTEN" for row in process.net_connections("tcp"))
+    return False
 
 
 # --- the pages ------------------------------------------------------------------------------------------------------
@@ -500,6 +533,39 @@ def test_what_a_task_prints_stays_text(chromium: Any, running: Dashboard) -> Non
     assert page.evaluate("document.querySelectorAll('.log script, .log img').length") == 0
     assert "\x1b" not in page.inner_text(".log") and "52;c" not in page.inner_text(".log")
     page.context.close()
+
+
+@pytest.mark.browser
+def test_nothing_of_a_hostile_run_becomes_markup_on_any_of_its_pages(chromium: Any, tmp_path: Path) -> None:
+    dashboards.record_gang(tmp_path, GANG, 2, hung=1, steps=22)
+    run, evil = tmp_path / GANG, "<img src=x onerror=document.title='owned'>"
+    record = json.loads((run / "run.json").read_text())
+    failure = {"message": evil, "cause": evil, "task": "digits/train", "finding": {"rule": evil, "evidence": evil}}
+    named = {"job": evil, "state": "failed", "failure": failure, "settings": {evil: evil}, "command": [evil]}
+    (run / "run.json").write_text(json.dumps({**record, **named, "summary": {evil: {"last": 1, "best": 1}}}))
+    ranks = json.loads((run / "metrics/train.ranks.json").read_text())
+    for rank in ranks["ranks"]:
+        rank.update(node=evil, last=evil)
+    (run / "metrics/train.ranks.json").write_text(json.dumps({**ranks, "progress": {"unit": evil, "at": 1, "of": 2}}))
+    with (run / "metrics/train.jsonl").open("a") as file:
+        file.writelines(json.dumps({"step": step, evil: step}) + "\n" for step in (1, 2))
+        file.write(json.dumps({"node": evil, "t": 1, "cpu_percent": 5}) + "\n")
+    (run / "logs/train/stderr.txt").write_text(evil + HOSTILE)
+    (run / "outputs/train" / evil.replace("/", "-")).write_text(evil)
+    (run / "config").mkdir()
+    (run / "config/plan.json").write_text(json.dumps({"id": evil}))
+    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
+        page = signed_in(chromium, running)
+        dialogs: list[Any] = []
+        page.on("dialog", lambda dialog: dialogs.append(dialog))
+        for view in ("", "ranks", "output", "curves", "files", "configuration"):
+            page.goto(f"{running.url}/runs/{GANG}?view={view}")
+            page.wait_for_selector("main[data-ready]")
+            page.wait_for_selector("text=onerror" if view != "curves" else ".charts canvas")
+            assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0, view
+            assert "owned" not in page.title().split("<")[0], view
+        assert dialogs == []
+        page.context.close()
 
 
 @pytest.mark.browser

@@ -309,6 +309,17 @@ def test_a_cause_is_told_of_a_result_of_failure_or_an_exit_code(
     assert (client.get(TASK)["cause"] is not None) is told
 
 
+def test_the_requests_for_a_cause_count_in_the_budget_when_it_is_read(service: Service, tmp_path: Path) -> None:
+    failed_task(service)
+    budget = Budget(lambda: 0.0, burst=100.0)
+    with dashboard(tmp_path, FAR, budget=budget) as client:
+        client.get(TASK)
+        assert budget._left == 100.0 - len(service.asked) and len(service.asked) > 3
+        before = budget._left
+        client.get(TASK)
+        assert budget._left == before - 1
+
+
 def test_a_running_task_has_no_cause_and_a_waiting_one_no_nodes(client: Client, service: Service) -> None:
     failed_task(service)
     service.documents[TASK]["state"] = "running"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.dashboard.numbers import MOST_POINTS, Numbers, columns, thinned
+from batchtrain.dashboard.figures import MOST_POINTS, Numbers, columns, thinned
 from batchtrain.dashboard.output import (
     AT_MOST,
     BLOCK,
@@ -368,7 +368,7 @@ def test_a_point_without_a_time_has_the_time_when_it_was_read(monkeypatch: pytes
 
 
 def test_there_are_at_most_so_many_curves_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchtrain.dashboard.numbers.MOST_SERIES", 2)
+    monkeypatch.setattr("batchtrain.dashboard.figures.MOST_SERIES", 2)
     monkeypatch.setattr("batchtrain.metrics.stream.MOST_RANKS", 2)
     numbers = Numbers()
     numbers.take_own(0, [point(step=1, a=1), point(step=1, b=1), point(step=1, c=1), point(step=2, a=2)])
@@ -378,7 +378,7 @@ def test_there_are_at_most_so_many_curves_and_ranks(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_curve_that_grows_is_thinned_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchtrain.dashboard.numbers.KEPT_POINTS", 10)
+    monkeypatch.setattr("batchtrain.dashboard.figures.KEPT_POINTS", 10)
     numbers = Numbers()
     numbers.take_own(0, [point(step=step, loss=step) for step in range(10)])
     assert len(numbers.metrics()["loss"]["0"]["step"]) == 10

@@ -18,7 +18,7 @@ def reader(content: bytes) -> Callable[[int, int], bytes]:
 
 
 def found(content: bytes, text: str, **more: Any) -> dict[str, Any]:
-    return search.found(len(content), reader(content), text, **more)
+    return search.matches(len(content), reader(content), text, **more)
 
 
 @pytest.mark.parametrize("block", [14, 15, 16, 17, 23, 31, 1000])

@@ -15,7 +15,7 @@ from batchtrain.dashboard.app import application
 from batchtrain.dashboard.board import Board
 from batchtrain.dashboard.budget import Budget, Unlimited
 from batchtrain.dashboard.guard import Guard, Keys
-from batchtrain.dashboard.note import FILE, Note, noted
+from batchtrain.dashboard.note import FILE, Note, address_of
 from batchtrain.dashboard.serve import Options, Served
 from batchtrain.errors import UsageError
 from tests.unit.dashboard.asking import FAR, NEAR
@@ -145,15 +145,15 @@ def test_a_dashboard_tells_where_it_shows_the_runs_of_a_directory_while_it_answe
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         note = Note(tmp_path, url)
         note.write()
-        assert noted(tmp_path) == url
-    assert noted(tmp_path) == ""
+        assert address_of(tmp_path) == url
+    assert address_of(tmp_path) == ""
     note.erase()
     assert not (tmp_path / FILE).exists()
 
 
 def test_a_note_of_another_machine_or_of_another_dashboard_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("http://example.org:80")
-    assert noted(tmp_path) == ""
+    assert address_of(tmp_path) == ""
     Note(tmp_path, "http://127.0.0.1:1").erase()
     assert (tmp_path / FILE).exists()
 

@@ -362,14 +362,12 @@ class Chart {
   describe(keys, series) {
     const shown = this.lines.filter((line) => !line.edge && !line.faint);
     this.last.textContent = shown.length ? number(shown[0].last) : "";
-    this.canvas.setAttribute(
-      "aria-label",
-      `${this.metric}: ${shown.map((line) => `${line.name} from ${number(line.first)} to ${number(line.last)}`).join("; ")}`,
-    );
+    this.canvas.setAttribute("aria-label", `${this.metric}: ${shown.map(span).join("; ")}`);
     const undefined_ = keys.reduce((sum, key) => sum + (series[key].undefined?.length ?? 0), 0);
     const first = keys.flatMap((key) => series[key].undefined ?? [])[0];
+    const times = undefined_ === 1 ? "once" : `${undefined_} times`;
     this.undefined.textContent = undefined_
-      ? `▲ NaN or infinite ${undefined_ === 1 ? "once" : `${undefined_} times`}${first[0] === null ? "" : `, first at step ${first[0]}`}`
+      ? `▲ NaN or infinite ${times}${first[0] === null ? "" : `, first at step ${first[0]}`}`
       : "";
     this.keys.replaceChildren(
       ...shown.map((line) => {
@@ -390,6 +388,8 @@ class Chart {
     if (this.plot && this.plot.width !== this.width()) this.plot.setSize({ width: this.width(), height: HEIGHT });
   }
 }
+
+const span = (line) => `${line.name} from ${number(line.first)} to ${number(line.last)}`;
 
 /** The lines that draw one series: itself, smoothed with its raw values behind it, or a mean with a band. */
 function drawnLines(key, columns, options, at, names, lines) {

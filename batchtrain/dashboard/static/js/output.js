@@ -153,7 +153,8 @@ class OutputView {
 export const outputView = (context, base, file) =>
   context.component(`output ${base} ${file}`, () => new OutputView(context, base, file));
 
-/** `subject`: base, name, state, failed, cause (a text of the line that proves it, and the rank that printed it), ranks, files, raw (of a file). */
+/** `subject`: base, name, state, failed, cause (a text of the line that proves it, and its rank), ranks,
+ * files, raw (of a file). */
 export function output(context, subject) {
   const { query } = context,
     file = chosenFile(context, subject.failed, subject.files),

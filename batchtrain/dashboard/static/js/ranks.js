@@ -76,7 +76,7 @@ export function ranks(data, ended, now, to) {
           h(
             "p",
             { class: "quiet" },
-            `Above are the ${data.rows.length} ranks that matter most of ${count(data.count)}. A full tile is as far as the leader.`,
+            `The ${data.rows.length} ranks that matter most of ${count(data.count)}, and all ranks by node.`,
           ),
           heat(data, to),
         ]

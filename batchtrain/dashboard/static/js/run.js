@@ -75,8 +75,7 @@ export const page = {
     if (!task) return topics;
     const at = `${base(context)}${path("tasks", task)}`;
     topics.ranks = `${at}/ranks`;
-    if (view(context) === "output")
-      topics.log = `${at}/logs?file=${encodeURIComponent(chosenFile(context, failed(seen), outputFiles(context, seen)))}`;
+    if (view(context) === "output") topics.log = `${at}/logs?file=${encodeURIComponent(shownFile(context, seen))}`;
     if (view(context) === "curves")
       topics.curves =
         seen.task_ids.length > 1 && !context.query.get("task") ? `${base(context)}/curves` : `${at}/metrics`;
@@ -120,9 +119,10 @@ const failed = (seen) => seen.state === "failed";
 const marked = (context) => context.data.ranks?.rows.some((each) => each.condition === "stands");
 const subjectView = (context) => {
   const seen = context.data.run;
-  const file = chosenFile(context, failed(seen), outputFiles(context, seen));
-  return outputView(context, `${base(context)}${path("tasks", taskOf(context))}`, file);
+  return outputView(context, `${base(context)}${path("tasks", taskOf(context))}`, shownFile(context, seen));
 };
+
+const shownFile = (context, seen) => chosenFile(context, failed(seen), outputFiles(context, seen));
 
 /** The files with the output of the task of a run that has ended. */
 const outputFiles = (context, seen) =>
@@ -383,7 +383,8 @@ function bands(seen) {
                   right_ = attempt.ended ? share(attempt.ended) : over(seen) ? 100 : share(new Date().toISOString());
                 const how = attempt.ended_by || (over(seen) ? "" : "running");
                 const look = { completed: "good", "": over(seen) ? "idle" : "run" }[attempt.reason] ?? "bad";
-                const text = `attempt ${attempt.attempt}: ${duration(attempt.seconds ?? lasted(attempt.started))}, ${how}`;
+                const time = duration(attempt.seconds ?? lasted(attempt.started)),
+                  text = `attempt ${attempt.attempt}: ${time}, ${how}`;
                 return h("span", {
                   class: `block ${look}`,
                   role: "img",

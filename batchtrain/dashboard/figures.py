@@ -92,7 +92,7 @@ class Numbers:
 
     def metrics(self) -> dict[str, Any]:
         """The curves, by metric and rank, or by metric and node."""
-        return {**drawn(self._series), **drawn(self._system, system=True)}
+        return {**curves_of(self._series), **curves_of(self._system, system=True)}
 
     def ranks(self) -> dict[str, Any]:
         """The ranks of the task, those that matter first."""
@@ -200,7 +200,7 @@ def add(series: Series, point: Point, now: float) -> None:
             values[:] = thinned(values, KEPT_POINTS // 2)
 
 
-def drawn(series: Series, *, system: bool = False) -> dict[str, dict[str, Any]]:
+def curves_of(series: Series, *, system: bool = False) -> dict[str, dict[str, Any]]:
     """The curves by metric and name; those of many ranks as a band. system: they are of nodes."""
     return {
         name: {key: columns(values, system=system) for key, values in tuple(lines.items())}
