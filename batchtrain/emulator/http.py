@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from batchtrain.emulator import (
+    arm_applications,
     blob_store,
     checks,
     control,
@@ -131,6 +132,11 @@ class Application:
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
         if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
+        if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":
+            query_pairs = dict(wire.query_pairs(request.query))
+            package = arm_applications.uploaded(request.raw_path, query_pairs, self.key)
+            await arm_applications.files(self.driver.world).keep(*package, _parts(receive))
+            return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
             return await self.control.answer(

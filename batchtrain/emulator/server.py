@@ -368,6 +368,7 @@ def clock() -> int:
 def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     from batchtrain.emulator.machine import host_load, packages
     from batchtrain.emulator.pace import PACES
+    from batchtrain.emulator.package_files import PackageFolder
     from batchtrain.emulator.world import Quotas, World
 
     data_dir = settings.data_dir.absolute()
@@ -384,6 +385,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         host_load.Gauge(data_dir),
         PACES[settings.pace],
         settings.allocation,
+        PackageFolder(data_dir),
     )
 
 

@@ -90,6 +90,11 @@ def seconds(ticks: int) -> int:
     return (ticks - wire.UNIX_EPOCH) // wire.SECOND
 
 
+def digest(text: str) -> str:
+    """Sixteen hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16].upper()
+
+
 def derived(key: str, purpose: bytes) -> bytes:
     """A key for one purpose. It does not reveal the account's key."""
     return hmac.new(base64.b64decode(key), purpose, hashlib.sha256).digest()
