@@ -26,6 +26,7 @@ from batchtrain.emulator import (
     query,
     resource_manager,
     routes,
+    sign_in,
     tokens,
     versions,
     wire,
@@ -130,6 +131,12 @@ class Application:
         if request.raw_path == identity.PATH:
             parameters = dict(wire.query_pairs(request.query))
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
+        if sign_in.is_path(request.raw_path):
+            return sign_in.answer(request.verb, request.raw_path, await _body(receive),
+                                  self.control.identity.account, self.key, request.base, self._now())  # fmt: skip
+        if request.raw_path.startswith(sign_in.NODES):
+            return sign_in.of_node(request.raw_path, request.headers, dict(wire.query_pairs(request.query)),
+                                   self.control.identity.account, self.key, self._now())  # fmt: skip
         if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":

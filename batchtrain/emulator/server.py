@@ -251,6 +251,7 @@ async def _serve(
 ) -> None:
     """Serve until the end, and close everything that was opened."""
     # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.
+    from batchtrain.emulator import sign_in
     from batchtrain.emulator.alarms import Alarms
     from batchtrain.emulator.blob_store import BlobStore
     from batchtrain.emulator.clock import Clock
@@ -277,6 +278,7 @@ async def _serve(
         alarms = Alarms(Clock(clock, _reading(store)))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
+        world.identity_authority = partial(sign_in.node_authority, endpoint, key)
         driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
             with _writing(data_dir):

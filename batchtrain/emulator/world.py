@@ -119,6 +119,8 @@ class World:
         package_files: PackageFiles | None = None,
     ) -> None:
         self.package_files = package_files
+        self.identity_authority: Callable[[str], str] | None = None
+        """The address at which the nodes of a pool get tokens of the pool's identities."""
         self.allocation = allocation
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
