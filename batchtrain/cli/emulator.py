@@ -192,13 +192,34 @@ def status(data_dir: str | None) -> int:
 
 @command.command()
 @_data_dir
-def env(data_dir: str | None) -> None:
+@click.option(
+    "--entra",
+    is_flag=True,
+    help="Also print the tenant, the application with its secret, a file with a federated token, and the authority.",
+)
+def env(data_dir: str | None, entra: bool) -> None:
     """Print the account as shell variables: after `eval "$(batchtrain emulator env)"`, `az batch` uses it.
 
-    IDENTITY_ENDPOINT and IDENTITY_HEADER are included, so DefaultAzureCredential gets tokens from the emulator.
+    IDENTITY_ENDPOINT and IDENTITY_HEADER are included, so DefaultAzureCredential gets tokens from the emulator. With
+    --entra, ClientSecretCredential and WorkloadIdentityCredential do, too; give them `disable_instance_discovery=True`.
     """
-    variables = _running(data_dir).environment
+    running = _running(data_dir)
+    variables = running.environment
+    if entra:
+        variables = variables | _entra(running)
     show(dict(variables), "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
+
+
+def _entra(running: Status) -> dict[str, str]:
+    """The variables of a sign-in as with Microsoft Entra ID. Writes the file of the federated token."""
+    from batchtrain.emulator import server, sign_in
+    from batchtrain.emulator.mapped_images import write_atomically
+
+    if not running.endpoint.startswith("https:"):
+        raise UsageError("sign-in libraries take an https authority only; start the emulator with --https")
+    token_file = running.data_dir / "federated-token"
+    write_atomically(token_file, sign_in.assertion(running.key, running.account, server.clock()))
+    return sign_in.variables(running.endpoint, running.key, str(token_file))
 
 
 @command.command()

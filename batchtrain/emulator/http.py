@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from batchtrain.emulator import (
+    arm_applications,
     blob_store,
     checks,
     control,
@@ -25,6 +26,7 @@ from batchtrain.emulator import (
     query,
     resource_manager,
     routes,
+    sign_in,
     tokens,
     versions,
     wire,
@@ -129,8 +131,19 @@ class Application:
         if request.raw_path == identity.PATH:
             parameters = dict(wire.query_pairs(request.query))
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
+        if sign_in.is_path(request.raw_path):
+            return sign_in.answer(request.verb, request.raw_path, await _body(receive),
+                                  self.control.identity.account, self.key, request.base, self._now())  # fmt: skip
+        if request.raw_path.startswith(sign_in.NODES):
+            return sign_in.of_node(request.raw_path, request.headers, dict(wire.query_pairs(request.query)),
+                                   self.control.identity.account, self.key, self._now())  # fmt: skip
         if request.raw_path.startswith(wire.BLOB_STORE) and self.driver.blob_store is not None:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
+        if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":
+            query_pairs = dict(wire.query_pairs(request.query))
+            package = arm_applications.uploaded(request.raw_path, query_pairs, self.key)
+            await arm_applications.files(self.driver.world).keep(*package, _parts(receive))
+            return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
             self._authenticate(request, 0.0)
             return await self.control.answer(

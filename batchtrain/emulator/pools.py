@@ -227,7 +227,7 @@ def put_pool(world: World, call: Call, entry: PoolEntry, identity: Document | No
     if (frozen := sorted(changed.difference(ALWAYS_CHANGEABLE))) and entry.nodes:
         raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
     entry.record.logins = {**entry.record.logins, **logins}
-    _put_scale(world, call, entry, scale, {name: int(document.get(name, 0)) for name in TARGETS})
+    put_scale(world, call, entry, {**scale, **{name: int(document.get(name, 0)) for name in TARGETS}})
     if changed:
         scale_properties = {name: value for name, value in entry.record.spec.items() if name in SCALE}
         _respecified(world, call, entry, {**spec, **scale_properties}, 200)
@@ -236,20 +236,25 @@ def put_pool(world: World, call: Call, entry: PoolEntry, identity: Document | No
 SCALE = ("enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval", "resizeTimeout")
 
 
-def _put_scale(world: World, call: Call, entry: PoolEntry, scale: Document, targets: dict[str, int]) -> None:
+def put_scale(world: World, call: Call, entry: PoolEntry, scale: Document) -> None:
+    """Give a pool the scale settings of a request. Targets that are not given are kept."""
+    former_targets = dict(zip(TARGETS, (entry.record.target_dedicated, entry.record.target_spot), strict=True))
+    targets = {name: scale.get(name, number) for name, number in former_targets.items()}
+
     def carry_out(operation: Callable[[World, Call], Reply], document: Document) -> None:
         operation(world, call._replace(path=(entry.key,), body=msgspec.json.encode(document)))
 
     former = entry.record.spec
-    if scale["enableAutoScale"]:
+    if scale.get("enableAutoScale"):
         autoscaling = {name: scale[name] for name in SCALE[1:3] if name in scale}
         if not former["enableAutoScale"] or any(former.get(name) != value for name, value in autoscaling.items()):
             carry_out(autoscale.enable, autoscaling)
         return
     if former["enableAutoScale"]:
         carry_out(autoscale.disable, {})
-    if targets != dict(zip(TARGETS, (entry.record.target_dedicated, entry.record.target_spot), strict=True)):
-        carry_out(resize_pool, {**targets, "resizeTimeout": scale["resizeTimeout"]})
+    if targets != former_targets:
+        timeout = scale.get("resizeTimeout", former["resizeTimeout"])
+        carry_out(resize_pool, {**targets, "resizeTimeout": timeout})
 
 
 def replace_pool_properties(world: World, call: Call) -> Reply:

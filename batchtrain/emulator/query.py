@@ -56,7 +56,8 @@ class Filters(NamedTuple):
 SETS: Mapping[str, str] = {"text": "startswith eq ne ge gt le lt", "order": "eq ne ge gt le lt", "same": "eq ne"}
 
 
-def _filters(model: str, text: str) -> Filters:
+def filters(model: str, text: str) -> Filters:
+    """The filters of a list: names with one of SETS. model: gives the types of the names; empty for any type."""
     pairs = (pair.partition(":")[::2] for pair in text.split())
     return Filters(model, {name: frozenset(SETS.get(some, some.replace(",", " ")).split()) for name, some in pairs})
 
@@ -68,27 +69,27 @@ _JOB = (
 )
 
 FILTERS: Mapping[str, Filters] = {
-    "pools": _filters("BatchPool",
+    "pools": filters("BatchPool",
         "id:text state:same stateTransitionTime:order allocationState:eq allocationStateTransitionTime:order"
         " creationTime:order enableAutoScale:same lastModified:order vmSize:same enableInterNodeCommunication:same"),
-    "nodes": _filters("BatchNode", f"state:same stateTransitionTime:order lastBootTime:order allocationTime:order"
+    "nodes": filters("BatchNode", f"state:same stateTransitionTime:order lastBootTime:order allocationTime:order"
         f" {_RUN.replace('INFO', 'startTaskInfo')}"),
-    "jobs": _filters("BatchJob", f"id:text {_JOB}"),
-    "jobsofschedule": _filters("BatchJob", _JOB),
-    "tasks": _filters("BatchTask",
+    "jobs": filters("BatchJob", f"id:text {_JOB}"),
+    "jobsofschedule": filters("BatchJob", _JOB),
+    "tasks": filters("BatchTask",
         "id:text state:same stateTransitionTime:order creationTime:order lastModifiedTime:order"
         " executionInfo/startTime:order executionInfo/endTime:order executionInfo/exitCode:order"
         " executionInfo/result:same"),
-    "jobschedules": _filters("BatchJobSchedule",
+    "jobschedules": filters("BatchJobSchedule",
         "id:text state:same stateTransitionTime:order creationTime:order lastModified:order"
         " executionInfo/endTime:order schedule/doNotRunUntil:order schedule/doNotRunAfter:order"),
-    "jobpreparationandreleasetaskstatuslist": _filters("BatchJobPreparationAndReleaseTaskStatus",
+    "jobpreparationandreleasetaskstatuslist": filters("BatchJobPreparationAndReleaseTaskStatus",
         f"poolId:same nodeId:same {_RUN.replace('INFO', 'jobPreparationTaskExecutionInfo')}"
         f" {_RUN.replace('INFO', 'jobReleaseTaskExecutionInfo')}"),
-    "files": _filters("BatchNodeFile", "name:startswith"),
-    "supportedimages": _filters("BatchSupportedImage", "osType:same verificationType:same nodeAgentSKUId:same"),
-    "poolnodecounts": _filters("BatchPoolNodeCounts", "poolId:eq"),
-    "poolusagemetrics": _filters("BatchPoolUsageMetrics", "poolId:startswith,eq,ge,gt,le,lt"),
+    "files": filters("BatchNodeFile", "name:startswith"),
+    "supportedimages": filters("BatchSupportedImage", "osType:same verificationType:same nodeAgentSKUId:same"),
+    "poolnodecounts": filters("BatchPoolNodeCounts", "poolId:eq"),
+    "poolusagemetrics": filters("BatchPoolUsageMetrics", "poolId:startswith,eq,ge,gt,le,lt"),
 }  # fmt: skip
 """The filters of each list, as on the page "OData filters in Azure Batch"; others are refused."""
 ALIASES: Mapping[str, str] = {"lastModifiedTime": "lastModified"}
@@ -253,7 +254,7 @@ class _Parser:
 
     def typed(self, path: str, kind: str, value: Any) -> Any:
         """A literal of the property's type; enum values in the case of the answers."""
-        field = models.field_at(self.filters.model, path) if self.filters else None
+        field = models.field_at(self.filters.model, path) if self.filters and self.filters.model else None
         if field is None or value is None:
             return value
         literal_kind = LITERALS.get(field.kind, "text")
@@ -463,14 +464,18 @@ def number(token: str) -> int:
 
 def page_size(call: Call, limit: int = MAX_PAGE) -> int:
     """`maxresults`, or the largest page size. Raises Fault 400 if it is out of range."""
-    text = call.query.get("maxresults", "")
+    return min(most_results(call.query.get("maxresults", "")) or limit, limit)
+
+
+def most_results(text: str) -> int:
+    """The number in `maxresults`; 0 if it is empty. Raises Fault 400 if it is out of range."""
     if not text:
-        return limit
+        return 0
     if not is_whole(text) or not 1 <= int(text) <= MAX_PAGE:
         low = text.lstrip("-").isdecimal() and int(text[:MAX_DIGITS]) < 1
         reason = "MaxResults cannot be less than 1" if low else f"The value must be between 1 and {MAX_PAGE}."
         raise _invalid("maxresults", text, reason)
-    return min(int(text), limit)
+    return int(text)
 
 
 def next_link(call: Call, token: str) -> str:

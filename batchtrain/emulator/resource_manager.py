@@ -13,7 +13,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from batchtrain.emulator import models, pools, quotas, tokens, wire
+from batchtrain.catalog import sizes
+from batchtrain.emulator import arm_applications, autoscale, models, pools, query, quotas, tokens, wire
 from batchtrain.emulator.documents import pool_document
 from batchtrain.emulator.faults import Fault, NeedsToken
 from batchtrain.emulator.indexes import PoolEntry
@@ -23,7 +24,7 @@ from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 
 Document = dict[str, Any]
 
-PREFIX = "/subscriptions"
+PREFIXES = ("/subscriptions", "/providers")
 VERSIONS: Mapping[str, int] = {
     "2022-10-01": 16,
     "2023-05-01": 17,
@@ -31,6 +32,7 @@ VERSIONS: Mapping[str, int] = {
     "2024-02-01": 19,
     "2024-07-01": 20,
     "2025-06-01": 21,
+    "2026-10-01": 22,
 }
 """API version -> the revision of the service's tables that it corresponds to."""
 RENAMED = {
@@ -40,8 +42,8 @@ RENAMED = {
     "dynamicVnetAssignmentScope": "dynamicVNetAssignmentScope",
 }
 """Properties with another spelling in the service's own requests, at any depth."""
-KEPT = ("displayName", "vmSize", "networkConfiguration", "taskSlotsPerNode", "taskSchedulingPolicy", "userAccounts",
-        "metadata", "startTask", "mountConfiguration", "targetNodeCommunicationMode", "upgradePolicy",
+KEPT = ("displayName", "vmSize", "vmSkuProfile", "networkConfiguration", "taskSlotsPerNode", "taskSchedulingPolicy",
+        "userAccounts", "metadata", "startTask", "mountConfiguration", "targetNodeCommunicationMode", "upgradePolicy",
         "resourceTags")  # fmt: skip
 SHOWN = (*KEPT, "currentDedicatedNodes", "currentLowPriorityNodes", "creationTime", "lastModified",
          "allocationStateTransitionTime", "autoScaleRun", "currentNodeCommunicationMode")  # fmt: skip
@@ -50,12 +52,12 @@ WORDS = {word.lower(): word for word in (
     "Allow", "Admin", "BatchManaged", "Classic", "Default", "Deny", "DockerCompatible", "CriCompatible", "Job",
     "NoPublicIPAddresses", "NonAdmin", "None", "Pack", "Pool", "Premium_LRS", "ReadOnly", "ReadWrite", "Resizing",
     "Simplified", "Spread", "StandardSSD_LRS", "Standard_LRS", "Steady", "Stopping", "TCP", "Task", "UDP",
-    "UserManaged", "ContainerImageDefault", "TaskWorkingDirectory",
+    "UserManaged", "ContainerImageDefault", "TaskWorkingDirectory", "LowestPrice", "CapacityOptimized", "Prioritized",
 )}  # fmt: skip
 """Enumeration values, which Resource Manager capitalizes."""
-ENUMERATED = ("access", "caching", "elevationLevel", "nodeFillType", "protocol", "provision", "scope", "type",
-              "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode", "workingDirectory",
-              "dynamicVnetAssignmentScope")  # fmt: skip
+ENUMERATED = ("access", "allocationStrategy", "caching", "elevationLevel", "nodeFillType", "protocol", "provision",
+              "scope", "type", "storageAccountType", "targetNodeCommunicationMode", "currentNodeCommunicationMode",
+              "workingDirectory", "dynamicVnetAssignmentScope")  # fmt: skip
 """The properties with these values."""
 OPAQUE = ("resourceTags", "settings", "protectedSettings")
 """Objects whose names are the user's."""
@@ -136,6 +138,7 @@ class Properties(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     applicationLicenses: Any = None
     displayName: Any = None
     vmSize: Any = None
+    vmSkuProfile: Any = None
     networkConfiguration: Any = None
     taskSlotsPerNode: Any = None
     taskSchedulingPolicy: Any = None
@@ -181,11 +184,15 @@ class Request(NamedTuple):
     body: bytes
     base: str
     now: int
+    version: str = ""
+    """Of the package that the path names."""
+    raw_path: str = ""
+    """The whole path; `path` is the id of the account while the request is carried out."""
 
 
 def is_path(raw_path: str) -> bool:
     """Whether a path belongs to Resource Manager: no path of the service starts so."""
-    return raw_path == PREFIX or raw_path.startswith(f"{PREFIX}/")
+    return any(raw_path == prefix or raw_path.startswith(f"{prefix}/") for prefix in PREFIXES)
 
 
 def check_token(account: Account, verb: str, headers: Mapping[str, str], now: int) -> None:
@@ -195,15 +202,16 @@ def check_token(account: Account, verb: str, headers: Mapping[str, str], now: in
 
 def answer(world: World, account: Account, arm_request: Request) -> Reply:
     """Carry out a request. Raises Fault."""
-    for verb, path, operation in ROUTES:
+    for verb, path, operation, parameters in ROUTES:
         if verb == arm_request.verb and (match := path.fullmatch(arm_request.path)):
-            groups = {name: unquote(value) for name, value in match.groupdict().items()}
+            groups = {name: unquote(value) for name, value in match.groupdict().items() if value is not None}
             if groups.get("account", account.name).lower() != account.name.lower():
                 raise Fault("ResourceNotFound", f"The Batch account '{groups['account']}' was not found.")
-            revision = _revision(arm_request)
-            return operation(
-                world, account, arm_request._replace(path=groups.get("id", "")), groups.get("pool", ""), revision
+            revision = _revision(arm_request, parameters)
+            here = arm_request._replace(
+                path=groups.get("id", ""), version=groups.get("version", ""), raw_path=arm_request.path
             )
+            return operation(world, account, here, groups.get("name", ""), revision)
     text = f"The emulator's Resource Manager does not have {arm_request.verb} {arm_request.path}."
     raise Fault("NotImplementedByEmulator", text)
 
@@ -218,12 +226,12 @@ def refusal(fault: Fault) -> Reply:
     return Reply(fault.status, {"error": {"code": code, "message": f"{fault.text}{details}"}}, headers)
 
 
-def _revision(arm_request: Request) -> int:
+def _revision(arm_request: Request, parameters: tuple[str, ...]) -> int:
     version = arm_request.query.get("api-version", "")
     if version not in VERSIONS:
         reason = f"The API version '{version}' is not supported. Use one of {', '.join(VERSIONS)}."
         raise Fault("InvalidQueryParameterValue", f"One of the query parameters is invalid. {reason}")
-    if others := set(arm_request.query) - {"api-version"}:
+    if others := set(arm_request.query) - {"api-version", *parameters}:
         raise Fault("NotImplementedByEmulator", f"The emulator's Resource Manager does not take {', '.join(others)}.")
     return VERSIONS[version]
 
@@ -232,7 +240,7 @@ def _revision(arm_request: Request) -> int:
 
 
 def _list_accounts(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    group = f"{PREFIX}/{tokens.TENANT}/resourceGroups/emulator"
+    group = f"{PREFIXES[0]}/{tokens.TENANT}/resourceGroups/emulator"
     where = arm_request._replace(path=f"{group}/providers/Microsoft.Batch/batchAccounts/{account.name}")
     answer_of_account = _get_account(world, account, where, "", revision)
     return Reply(200, {"value": [answer_of_account.document]})
@@ -264,6 +272,92 @@ def _get_account(world: World, account: Account, arm_request: Request, _: str, r
     return Reply(200, {"id": arm_request.path, "name": account.name, **kind, "properties": properties})
 
 
+def _put_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    """PUT and PATCH of the account: it exists, and its settings are those with which the emulator was started."""
+    return _get_account(world, account, arm_request, "", revision)
+
+
+def _delete_account(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    raise Fault(
+        "OperationInvalidForCurrentState", "The emulator cannot delete its account: `batchtrain emulator stop`."
+    )
+
+
+def _regenerate_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    text = "The emulator has one key, which its clients on this machine read from a file. It cannot be regenerated."
+    raise Fault("OperationInvalidForCurrentState", text)
+
+
+def _nothing(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    """A list of what the emulator does not have: private endpoints, perimeters, detectors."""
+    return Reply(200, {"value": []})
+
+
+def _not_found(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    raise Fault("ResourceNotFound", f"The emulator's account has no resource '{name}'.")
+
+
+def _sync_keys(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    return Reply(204)
+
+
+def _list_operations(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    """GET operations: one of each route, by its type of resource."""
+    names = dict.fromkeys(_operation_name(verb, path.pattern) for verb, path, *_ in ROUTES)
+    return Reply(200, {"value": [{"name": name, "isDataAction": False} for name in names]})
+
+
+def _operation_name(verb: str, pattern: str) -> str:
+    kinds = re.findall(r"/([A-Za-z]+)(?=/|$)", pattern.replace(_ACCOUNT, "/batchAccounts").replace("(?:", ""))
+    action = {"GET": "read", "DELETE": "delete", "POST": "action"}.get(verb, "write")
+    return "/".join(["Microsoft.Batch", *dict.fromkeys(kinds), action])
+
+
+def _location_quotas(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    return Reply(200, {"accountQuota": 1})
+
+
+def _sizes(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    """The VM sizes of the tables that are not retired, as Batch lists those of a region."""
+    value = [_size(size) for size in sizes.SIZES if not sizes.gone(size)]
+    condition = query.parse_filter(arm_request.query["$filter"]) if arm_request.query.get("$filter") else None
+    return _page(arm_request, [size for size in value if condition is None or condition(size)])
+
+
+def _size(size: sizes.VmSize) -> Document:
+    has = {"vCPUs": size.cores, "vCPUsAvailable": size.cores, "MemoryGB": size.memory_gib, "GPUs": size.gpus,
+           "RdmaEnabled": bool(size.rdma)}  # fmt: skip
+    document: Document = {
+        "name": size.name,
+        "familyName": f"standard{size.family.replace(' ', '')}Family",
+        "capabilities": [{"name": name, "value": str(value)} for name, value in has.items() if value],
+    }
+    return document | ({"batchSupportEndOfLife": f"{size.retired}T00:00:00Z"} if size.retired else {})
+
+
+def _check_name(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    name = str(models.decode(arm_request.body).get("name", ""))
+    if not re.fullmatch(r"[a-z0-9]{3,24}", name):
+        message = "The account name must contain 3 to 24 lowercase letters or numbers."
+        return Reply(200, {"nameAvailable": False, "reason": "Invalid", "message": message})
+    if name == account.name.lower():
+        message = f"An account named '{name}' is already in use."
+        return Reply(200, {"nameAvailable": False, "reason": "AlreadyExists", "message": message})
+    return Reply(200, {"nameAvailable": True})
+
+
+def _page(arm_request: Request, value: list[Document]) -> Reply:
+    """One page of a list: `maxresults` entries after `$skiptoken`."""
+    most = query.most_results(arm_request.query.get("maxresults", "")) or query.MAX_PAGE
+    start = query.number(arm_request.query.get("$skiptoken", ""))
+    document: Document = {"value": value[start : start + most]}
+    if start + most < len(value):
+        parameters = {**arm_request.query, "$skiptoken": str(start + most)}
+        pairs = "&".join(f"{quote(name, safe='$-')}={quote(text, safe='')}" for name, text in parameters.items())
+        document["nextLink"] = f"{arm_request.base}{arm_request.raw_path}?{pairs}"
+    return Reply(200, document)
+
+
 def _limit(most: int | None) -> int:
     """No limit is shown as a large number, because programs compare it."""
     return quotas.MOST if most is None else most
@@ -278,13 +372,8 @@ def _list_keys(world: World, account: Account, arm_request: Request, _: str, rev
 
 
 def _put_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    try:
-        pool_body = msgspec.json.decode(arm_request.body, type=PoolBody)
-    except msgspec.DecodeError as error:
-        raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
-    body = msgspec.json.encode({"id": pool_id, **request(pool_body.properties)})
-    headers = {name: arm_request.headers[name] for name in ("if-match",) if name in arm_request.headers}
-    call = Call((), {}, headers, body, "/pools", arm_request.base, arm_request.now, revision, signed_by=tokens.TOKEN)
+    pool_body = _body(arm_request)
+    call = _call(arm_request, (), {"id": pool_id, **request(pool_body.properties)}, revision)
     entry = world.pools.get(pool_id.lower())
     if entry is None:
         pools.create_pool(world, call, _identity(pool_body.identity))
@@ -300,8 +389,131 @@ def _get_pool(world: World, account: Account, arm_request: Request, pool_id: str
 
 
 def _list_pools(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    entries = sorted(world.pools.values(), key=lambda entry: entry.record.seq)
-    return Reply(200, {"value": [shown(entry, arm_request, revision) for entry in entries]})
+    """Only texts and times of a filter are compared; `properties/scaleSettings/autoScale` compares with null."""
+    entries = sorted(world.pools.values(), key=lambda entry: entry.record.id)
+    documents = [shown(entry, arm_request, revision) for entry in entries]
+    if text := arm_request.query.get("$filter"):
+        condition = query.parse_filter(text, POOL_FILTERS)
+        documents = [document for document in documents if condition(document)]
+    if names := [name.strip() for name in arm_request.query.get("$select", "").split(",") if name.strip()]:
+        documents = [_selected(document, names) for document in documents]
+    return _page(arm_request, documents)
+
+
+_SCALE_NAMES = "properties/scaleSettings/autoScale properties/scaleSettings/fixedScale"
+_TIMES = ("allocationStateTransitionTime", "creationTime", "provisioningStateTransitionTime", "lastModified")
+_STATES = ("allocationState", "provisioningState", "vmSize", "interNodeCommunication")
+POOL_FILTERS = query.filters("", f"name:text {_SCALE_NAMES.replace(' ', ':same ')}:same "
+                             + " ".join([*(f"properties/{name}:order" for name in _TIMES),
+                                         *(f"properties/{name}:same" for name in _STATES)]))  # fmt: skip
+"""The properties by which pools can be listed (azure-rest-api-specs, Pool.tsp)."""
+
+
+def _selected(document: Document, names: list[str]) -> Document:
+    """The named properties of a pool, and those that identify it."""
+    wanted = {name.removeprefix("properties/").partition("/")[0] for name in names}
+    properties = {name: value for name, value in document["properties"].items() if name in wanted}
+    return {**document, "properties": properties}
+
+
+SERVICE_NAMES = {
+    **{name: name for name in KEPT},
+    "deploymentConfiguration": "virtualMachineConfiguration",
+    "interNodeCommunication": "enableInterNodeCommunication",
+    "applicationPackages": "applicationPackageReferences",
+}
+"""Property of a pool here -> the one of the service's own request."""
+
+
+def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+    """PATCH changes the given properties only."""
+    entry, pool_body, given = world.pool(pool_id), _body(arm_request), models.decode(arm_request.body)
+    names = given.get("properties") or {}
+    service_request = request(pool_body.properties)
+    changed = [SERVICE_NAMES[name] for name in names if name in SERVICE_NAMES]
+    call = _call(arm_request, (pool_id,), {name: service_request[name] for name in changed if name in service_request},
+                 revision)  # fmt: skip
+    call.check(entry.record)
+    if changed:
+        pools.update_pool(world, call)
+    if "scaleSettings" in names:
+        pools.put_scale(world, call, entry, service_request)
+    if "identity" in given:
+        entry.record.spec = {**entry.record.spec, "identity": _identity(pool_body.identity)}
+        world.stamp(entry.record, arm_request.now)
+        world.save_pool(entry)
+    return _pool(entry, arm_request, revision)
+
+
+def _disable_autoscale(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+    autoscale.disable(world, _call(arm_request, (pool_id,), None, revision))
+    return _pool(world.pool(pool_id), arm_request, revision)
+
+
+def _stop_resize(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+    pools.stop_pool_resize(world, _call(arm_request, (pool_id,), None, revision))
+    return _pool(world.pool(pool_id), arm_request, revision)
+
+
+def _body(arm_request: Request) -> PoolBody:
+    try:
+        return msgspec.json.decode(arm_request.body, type=PoolBody)
+    except msgspec.DecodeError as error:
+        raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
+
+
+def _call(arm_request: Request, path: tuple[str, ...], document: Document | None, revision: int) -> Call:
+    """The service's own request in place of one of Resource Manager."""
+    body = b"" if document is None else msgspec.json.encode(document)
+    headers = {name: arm_request.headers[name] for name in ("if-match",) if name in arm_request.headers}
+    where = "/".join(("/pools", *path))
+    return Call(path, {}, headers, body, where, arm_request.base, arm_request.now, revision, signed_by=tokens.TOKEN)
+
+
+# Applications --------------------------------------------------------------------------------------------------------
+
+
+def _list_applications(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    return arm_applications.listed(world, arm_request.path)
+
+
+def _get_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.shown(world, arm_request.path, name)
+
+
+def _put_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.put(world, arm_request.path, name, arm_request.body)
+
+
+def _patch_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    arm_applications.found(world, name)
+    return _put_application(world, account, arm_request, name, revision)
+
+
+def _delete_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.delete(world, name)
+
+
+def _list_packages(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.listed_packages(world, arm_request.path, name)
+
+
+def _get_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.shown_package(world, arm_request.path, name, arm_request.version)
+
+
+def _put_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.put_package(
+        world, arm_request.path, name, arm_request.version, account.key, arm_request.base, arm_request.now
+    )
+
+
+def _delete_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.delete_package(world, name, arm_request.version)
+
+
+def _activate(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
+    return arm_applications.activate(world, arm_request.path, name, arm_request.version)
 
 
 def _delete_pool(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
@@ -310,19 +522,19 @@ def _delete_pool(world: World, account: Account, arm_request: Request, pool_id: 
     if entry is None:
         return Reply(204)
     if entry.record.state != "deleting":
-        pools.delete_pool(
-            world, Call((pool_id,), {}, {}, b"", "/pools", arm_request.base, arm_request.now, signed_by=tokens.TOKEN)
-        )
+        pools.delete_pool(world, _call(arm_request, (pool_id,), None, revision))
     return _going_on(arm_request, entry.record.id)
 
 
-def _deletion(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
+def _deletion(world: World, account: Account, arm_request: Request, operation: str, revision: int) -> Reply:
+    pool_id = operation.removeprefix("delete-").rpartition("-")[0]
     return _going_on(arm_request, pool_id) if pool_id.lower() in world.pools else Reply(200)
 
 
 def _going_on(arm_request: Request, pool_id: str) -> Reply:
     version = arm_request.query["api-version"]
-    where = f"{arm_request.base}{quote(arm_request.path)}/poolOperationResults/{quote(pool_id)}?api-version={version}"
+    operation = f"delete-{pool_id}-{tokens.digest(pool_id)}"
+    where = f"{arm_request.base}{quote(arm_request.path)}/poolOperationResults/{quote(operation)}?api-version={version}"
     return Reply(202, headers={"Location": where, "Retry-After": POLL_SECONDS})
 
 
@@ -398,7 +610,7 @@ def shown(entry: PoolEntry, arm_request: Request, revision: int) -> Document:
         ],
     }
     where = f"{arm_request.path}/pools/{entry.record.id}"
-    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": entry.record.etag}
+    kind = {"type": "Microsoft.Batch/batchAccounts/pools", "etag": _etag(entry)}
     return {"id": where, "name": entry.record.id, **kind, **_identity_shown(pool), "properties": _spelled(properties)}
 
 
@@ -442,17 +654,58 @@ def _spelled(value: Any, name: str = "") -> Any:
 Operation = Callable[[World, Account, Request, str, int], Reply]
 
 
-def _route(verb: str, path: str, operation: Operation) -> tuple[str, re.Pattern[str], Operation]:
-    return verb, re.compile(path, re.IGNORECASE), operation
+Route = tuple[str, re.Pattern[str], Operation, tuple[str, ...]]
 
 
-ROUTES = (
+def _route(verb: str, path: str, operation: Operation, *parameters: str) -> Route:
+    """parameters: of the query, besides `api-version`."""
+    return verb, re.compile(path, re.IGNORECASE), operation, parameters
+
+
+_POOL, _APPLICATION = f"{_ACCOUNT}/pools/(?P<name>[^/]+)", f"{_ACCOUNT}/applications/(?P<name>[^/]+)"
+_PACKAGE = f"{_APPLICATION}/versions/(?P<version>[^/]+)"
+_LOCATION = r"/subscriptions/[^/]+/providers/Microsoft\.Batch/locations/[^/]+"
+_PAGES = ("maxresults", "$skiptoken")
+_ABSENT = ("privateLinkResources", "privateEndpointConnections", "networkSecurityPerimeterConfigurations", "detectors")
+"""Kinds of resources of which the emulator's account has none."""
+
+
+ROUTES: tuple[Route, ...] = (
+    _route("GET", r"/providers/Microsoft\.Batch/operations", _list_operations),
     _route("GET", _ACCOUNTS, _list_accounts),
     _route("GET", _ACCOUNT, _get_account),
+    _route("PUT", _ACCOUNT, _put_account),
+    _route("PATCH", _ACCOUNT, _put_account),
+    _route("DELETE", _ACCOUNT, _delete_account),
     _route("POST", f"{_ACCOUNT}/listKeys", _list_keys),
-    _route("GET", f"{_ACCOUNT}/pools", _list_pools),
-    _route("PUT", f"{_ACCOUNT}/pools/(?P<pool>[^/]+)", _put_pool),
-    _route("GET", f"{_ACCOUNT}/pools/(?P<pool>[^/]+)", _get_pool),
-    _route("DELETE", f"{_ACCOUNT}/pools/(?P<pool>[^/]+)", _delete_pool),
-    _route("GET", f"{_ACCOUNT}/poolOperationResults/(?P<pool>[^/]+)", _deletion),
+    _route("POST", f"{_ACCOUNT}/regenerateKeys", _regenerate_keys),
+    _route("POST", f"{_ACCOUNT}/syncAutoStorageKeys", _sync_keys),
+    _route("GET", f"{_ACCOUNT}/outboundNetworkDependenciesEndpoints", _nothing),
+    _route("GET", f"{_ACCOUNT}/pools", _list_pools, *_PAGES, "$filter", "$select"),
+    _route("PUT", _POOL, _put_pool),
+    _route("PATCH", _POOL, _patch_pool),
+    _route("GET", _POOL, _get_pool),
+    _route("DELETE", _POOL, _delete_pool),
+    _route("POST", f"{_POOL}/disableAutoScale", _disable_autoscale),
+    _route("POST", f"{_POOL}/stopResize", _stop_resize),
+    _route("GET", f"{_ACCOUNT}/poolOperationResults/(?P<name>[^/]+)", _deletion),
+    _route("GET", f"{_ACCOUNT}/applications", _list_applications, *_PAGES),
+    _route("GET", _APPLICATION, _get_application),
+    _route("PUT", _APPLICATION, _put_application),
+    _route("PATCH", _APPLICATION, _patch_application),
+    _route("DELETE", _APPLICATION, _delete_application),
+    _route("GET", f"{_APPLICATION}/versions", _list_packages, *_PAGES),
+    _route("GET", _PACKAGE, _get_package),
+    _route("PUT", _PACKAGE, _put_package),
+    _route("DELETE", _PACKAGE, _delete_package),
+    _route("POST", f"{_PACKAGE}/activate", _activate),
+    _route("GET", f"{_LOCATION}/quotas", _location_quotas),
+    _route("GET", f"{_LOCATION}/virtualMachineSkus", _sizes, *_PAGES, "$filter"),
+    _route("POST", f"{_LOCATION}/checkNameAvailability", _check_name),
+    *(_route("GET", f"{_ACCOUNT}/{kind}", _nothing, *_PAGES) for kind in _ABSENT),
+    *(
+        _route(verb, f"{_ACCOUNT}/{kind}/(?P<name>[^/]+)(?:/reconcile)?", _not_found)
+        for kind in _ABSENT
+        for verb in ("GET", "PATCH", "DELETE", "POST")
+    ),
 )

@@ -253,6 +253,7 @@ async def _serve(
 ) -> None:
     """Serve until the end, and close everything that was opened."""
     # Not at the top of the file: asking for the status or stopping an emulator needs none of these imports.
+    from batchtrain.emulator import sign_in
     from batchtrain.emulator.alarms import Alarms
     from batchtrain.emulator.blob_store import BlobStore
     from batchtrain.emulator.clock import Clock
@@ -279,6 +280,7 @@ async def _serve(
         alarms = Alarms(Clock(clock, _reading(store)))
         machine = RoutingMachine(await (open_machine or _process_machine)(data_dir), SimulatedMachine(alarms, data_dir))
         world = _world(settings, endpoint, store.meta("seed", secrets.token_hex(16)))
+        world.identity_authority = partial(sign_in.node_authority, endpoint, key)
         driver = Driver(world, store, machine, alarms, BlobStore(data_dir, key))
         try:
             with _writing(data_dir):
@@ -369,6 +371,7 @@ def clock() -> int:
 def _world(settings: Settings, endpoint: str, seed: str) -> Any:
     from batchtrain.emulator.machine import host_load, packages
     from batchtrain.emulator.pace import PACES
+    from batchtrain.emulator.package_files import PackageFolder
     from batchtrain.emulator.world import Quotas, World
 
     data_dir = settings.data_dir.absolute()
@@ -385,6 +388,7 @@ def _world(settings: Settings, endpoint: str, seed: str) -> Any:
         host_load.Gauge(data_dir),
         PACES[settings.pace],
         settings.allocation,
+        PackageFolder(data_dir),
     )
 
 

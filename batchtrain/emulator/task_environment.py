@@ -206,8 +206,16 @@ def _node(world: World, entry: PoolEntry, node: Node) -> dict[str, str]:
         "AZ_BATCH_NODE_STARTUP_WORKING_DIR": f"{node.root_inside}/{START_DIRECTORY}/wd",
         "AZ_BATCH_NODE_MOUNTS_DIR": f"{node.root_inside}/fsmounts",
         "AZ_BATCH_TASK_RESERVED_EPHEMERAL_DISK_SPACE_BYTES": "1000000000",
+        **_identity(world, entry),
         **applications.environment(world, _references(entry.record.spec), node.root_inside),
     }
+
+
+def _identity(world: World, entry: PoolEntry) -> dict[str, str]:
+    """Where azure-identity finds the managed identity, if the pool has one. A node has no 169.254.169.254."""
+    if not entry.record.spec.get("identity") or world.identity_authority is None:
+        return {}
+    return {"AZURE_POD_IDENTITY_AUTHORITY_HOST": world.identity_authority(entry.record.id)}
 
 
 def _references(spec: Document) -> list[Document]:

@@ -90,6 +90,17 @@ def seconds(ticks: int) -> int:
     return (ticks - wire.UNIX_EPOCH) // wire.SECOND
 
 
+def digest(text: str) -> str:
+    """Sixteen hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16].upper()
+
+
+def guid(text: str) -> str:
+    """A GUID that stands for a text."""
+    digits = hashlib.sha256(text.encode()).hexdigest()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
+
+
 def derived(key: str, purpose: bytes) -> bytes:
     """A key for one purpose. It does not reveal the account's key."""
     return hmac.new(base64.b64decode(key), purpose, hashlib.sha256).digest()

@@ -21,7 +21,7 @@ from batchtrain.emulator.autoscale_samples import Load, Numbers
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import JobEntry, PoolEntry, ScheduleEntry
 from batchtrain.emulator.injection import Injections
-from batchtrain.emulator.interface import Size
+from batchtrain.emulator.interface import PackageFiles, Size
 from batchtrain.emulator.pace import PACES, Pace
 from batchtrain.emulator.task_table import Shelf
 
@@ -116,7 +116,11 @@ class World:
         load: Callable[[], Load] = Load,
         pace: Pace = PACES["instant"],
         allocation: str = BATCH_SERVICE,
+        package_files: PackageFiles | None = None,
     ) -> None:
+        self.package_files = package_files
+        self.identity_authority: Callable[[str], str] | None = None
+        """The address at which the nodes of a pool get tokens of the pool's identities."""
         self.allocation = allocation
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load

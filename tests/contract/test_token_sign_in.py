@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.batch import BatchClient
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from azure.identity import ClientSecretCredential, ManagedIdentityCredential, WorkloadIdentityCredential
 
 from batchtrain.client import local
 from batchtrain.config.types import Secret
-from batchtrain.emulator import server, steering, tokens, wire
+from batchtrain.emulator import server, sign_in, steering, tokens, wire
 from batchtrain.emulator.server import Emulator, Settings
 from batchtrain.errors import NotAllowed, Unreachable, UsageError
 from batchtrain.service import connect as signing
@@ -219,3 +221,42 @@ def test_an_emulator_process_over_https_is_found_and_stopped(tmp_path: Path, cer
     assert started.endpoint.startswith("https://")
     assert found == started
     assert stopped
+
+
+@pytest.fixture
+def entra(tmp_path: Path) -> Iterator[Emulator]:
+    """An emulator with its own certificate, whose sign-in service the libraries of Azure can use."""
+    with Emulator(Settings(tmp_path / "entra", port=0, https=True), FakeMachine.open) as emulator:
+        yield emulator
+
+
+def in_pools(emulator: Emulator, credential: Any) -> list[str]:
+    with BatchClient(emulator.endpoint, credential, connection_verify=emulator.status.certificate) as client:
+        return [pool.id for pool in client.list_pools()]
+
+
+def test_a_program_signs_in_with_a_client_secret_or_a_federated_token(entra: Emulator, tmp_path: Path) -> None:
+    token_file = tmp_path / "federated-token"
+    token_file.write_text(sign_in.assertion(entra.key, entra.account, server.clock()))
+    values = sign_in.variables(entra.endpoint, entra.key, str(token_file))
+    who: dict[str, Any] = {"tenant_id": values["AZURE_TENANT_ID"], "client_id": values["AZURE_CLIENT_ID"]}
+    options: dict[str, Any] = {
+        "authority": values["AZURE_AUTHORITY_HOST"],
+        "disable_instance_discovery": True,
+        "connection_verify": entra.status.certificate,
+    }
+    secret = ClientSecretCredential(**who, client_secret=values["AZURE_CLIENT_SECRET"], **options)
+    assert in_pools(entra, secret) == []
+    federated = WorkloadIdentityCredential(**who, token_file_path=values["AZURE_FEDERATED_TOKEN_FILE"], **options)
+    assert in_pools(entra, federated) == []
+    with pytest.raises(ClientAuthenticationError, match="AADSTS7000215"):
+        ClientSecretCredential(**who, client_secret="wrong", **options).get_token(f"{wire.AUDIENCE}.default")
+
+
+def test_a_task_signs_in_with_the_identity_of_its_pool(entra: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDENTITY_ENDPOINT", "IDENTITY_HEADER", "MSI_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    host = sign_in.node_authority(entra.endpoint, entra.key, "pool")
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)
+    credential = ManagedIdentityCredential(connection_verify=entra.status.certificate)
+    assert in_pools(entra, credential) == []

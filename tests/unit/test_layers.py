@@ -178,7 +178,7 @@ EMULATOR = "batchtrain.emulator."
 EDGE = frozenset(
     {
         "__main__", "alarms", "blob_store", "certificates", "connections", "control", "drive", "examine", "files",
-        "http", "logfile", "machine", "mapped_images", "own_catalog", "pytest_plugin", "routes",
+        "http", "logfile", "machine", "mapped_images", "own_catalog", "package_files", "pytest_plugin", "routes",
         "server", "steering", "store", "testing", "trust",
     }
 )  # fmt: skip

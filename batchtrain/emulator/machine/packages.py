@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import stat
 import zipfile
 from pathlib import Path
 
-from batchtrain.emulator.interface import NodeUnfit, Package
+from batchtrain.emulator.interface import DEFAULT, NodeUnfit, Package
 from batchtrain.emulator.machine.rooted_path import RootedPath
+from batchtrain.emulator.package_files import FOLDER, NAME
 from batchtrain.emulator.world import Application
-
-FOLDER = "applications"
-"""In the data directory: `applications/ID/VERSION.zip`."""
-DEFAULT = "default"
-"""A file beside the packages with the version for references without one. A single version needs none."""
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Pattern of an application or a version; other names are ignored."""
 
 
 def installed(data_dir: Path) -> tuple[Application, ...]:

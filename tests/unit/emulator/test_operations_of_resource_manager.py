@@ -1,0 +1,213 @@
+"""Every operation that azure-mgmt-batch 19 calls: none answers 501. The paths and successes are those of its source."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from batchtrain.emulator import arm_applications, resource_manager, wire
+from batchtrain.emulator.faults import Fault
+from batchtrain.emulator.machine import packages
+from batchtrain.emulator.package_files import PackageFolder
+from batchtrain.emulator.reply import Reply
+from batchtrain.emulator.resource_manager import Account, Request
+from tests.emulation import BASE, START, Stage
+
+KEY = "c2VjcmV0"
+ACCOUNT = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts/batchtrain"
+LOCATION = "/subscriptions/s/providers/Microsoft.Batch/locations/eastus"
+POOL: dict[str, Any] = {
+    "vmSize": "STANDARD_D2_V3",
+    "deploymentConfiguration": {
+        "virtualMachineConfiguration": {
+            "imageReference": {
+                "publisher": "microsoft-dsvm",
+                "offer": "ubuntu-hpc",
+                "sku": "2204",
+                "version": "latest",
+            },
+            "nodeAgentSkuId": "batch.node.ubuntu 22.04",
+        }
+    },
+    "scaleSettings": {"fixedScale": {"targetDedicatedNodes": 0}},
+}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    stage = Stage()
+    stage.world.package_files = PackageFolder(tmp_path)
+    stage.world.applications = lambda: packages.installed(tmp_path)
+    return stage
+
+
+def ask(stage: Stage, verb: str, path: str, body: object = None, **query: str) -> Reply:
+    content = b"" if body is None else msgspec.json.encode(body)
+    query = {"api-version": "2025-06-01", **{(f"${name}" if name in ("filter", "select") else name): value
+                                             for name, value in query.items()}}  # fmt: skip
+    request = Request(verb, path, query, {}, content, BASE, START)
+    try:
+        return resource_manager.answer(stage.world, Account("batchtrain", KEY, "host"), request)
+    except Fault as fault:
+        return resource_manager.refusal(fault)
+
+
+def made(stage: Stage, name: str = "p", **more: object) -> Reply:
+    reply = ask(stage, "PUT", f"{ACCOUNT}/pools/{name}", {"properties": {**POOL, **more}})
+    stage.settle()
+    return reply
+
+
+OPERATIONS: list[tuple[str, str, int]] = [
+    ("GET", "/providers/Microsoft.Batch/operations", 200),
+    ("GET", "/subscriptions/s/providers/Microsoft.Batch/batchAccounts", 200),
+    ("GET", "/subscriptions/s/resourceGroups/g/providers/Microsoft.Batch/batchAccounts", 200),
+    ("GET", ACCOUNT, 200),
+    ("PUT", ACCOUNT, 200),
+    ("PATCH", ACCOUNT, 200),
+    ("DELETE", ACCOUNT, 409),
+    ("POST", f"{ACCOUNT}/listKeys", 200),
+    ("POST", f"{ACCOUNT}/regenerateKeys", 409),
+    ("POST", f"{ACCOUNT}/syncAutoStorageKeys", 204),
+    ("GET", f"{ACCOUNT}/outboundNetworkDependenciesEndpoints", 200),
+    ("GET", f"{ACCOUNT}/detectors", 200),
+    ("GET", f"{ACCOUNT}/detectors/d", 404),
+    ("GET", f"{ACCOUNT}/pools", 200),
+    ("GET", f"{ACCOUNT}/pools/p", 200),
+    ("PUT", f"{ACCOUNT}/pools/p", 200),
+    ("PATCH", f"{ACCOUNT}/pools/p", 200),
+    ("POST", f"{ACCOUNT}/pools/p/disableAutoScale", 200),
+    ("POST", f"{ACCOUNT}/pools/p/stopResize", 409),
+    ("DELETE", f"{ACCOUNT}/pools/p", 202),
+    ("GET", f"{ACCOUNT}/applications", 200),
+    ("GET", f"{ACCOUNT}/applications/a", 200),
+    ("PUT", f"{ACCOUNT}/applications/b", 200),
+    ("PATCH", f"{ACCOUNT}/applications/a", 200),
+    ("DELETE", f"{ACCOUNT}/applications/none", 204),
+    ("DELETE", f"{ACCOUNT}/applications/a", 200),
+    ("GET", f"{ACCOUNT}/applications/a/versions", 200),
+    ("PUT", f"{ACCOUNT}/applications/a/versions/1", 200),
+    ("GET", f"{ACCOUNT}/applications/a/versions/1", 404),
+    ("POST", f"{ACCOUNT}/applications/a/versions/1/activate", 409),
+    ("DELETE", f"{ACCOUNT}/applications/a/versions/1", 204),
+    ("GET", f"{ACCOUNT}/privateLinkResources", 200),
+    ("GET", f"{ACCOUNT}/privateLinkResources/x", 404),
+    ("GET", f"{ACCOUNT}/privateEndpointConnections", 200),
+    ("GET", f"{ACCOUNT}/privateEndpointConnections/x", 404),
+    ("PATCH", f"{ACCOUNT}/privateEndpointConnections/x", 404),
+    ("DELETE", f"{ACCOUNT}/privateEndpointConnections/x", 404),
+    ("GET", f"{ACCOUNT}/networkSecurityPerimeterConfigurations", 200),
+    ("GET", f"{ACCOUNT}/networkSecurityPerimeterConfigurations/x", 404),
+    ("POST", f"{ACCOUNT}/networkSecurityPerimeterConfigurations/x/reconcile", 404),
+    ("GET", f"{LOCATION}/quotas", 200),
+    ("GET", f"{LOCATION}/virtualMachineSkus", 200),
+    ("POST", f"{LOCATION}/checkNameAvailability", 200),
+]
+
+
+@pytest.mark.parametrize(("verb", "path", "status"), OPERATIONS)
+def test_every_operation_is_answered(stage: Stage, verb: str, path: str, status: int) -> None:
+    made(stage)
+    ask(stage, "PUT", f"{ACCOUNT}/applications/a", {})
+    body = {"properties": POOL} if "/pools/" in path and verb == "PUT" else {}
+    reply = ask(stage, verb, path, None if verb in ("GET", "DELETE") else body)
+    assert reply.status == status, reply.document
+
+
+def test_a_patch_changes_the_given_properties_only(stage: Stage) -> None:
+    made(stage, displayName="d", metadata=[{"name": "a", "value": "b"}])
+    formula = {"formula": "$TargetDedicatedNodes = 0;"}
+    body = {"properties": {"metadata": [], "scaleSettings": {"autoScale": formula}}}
+    shown = ask(stage, "PATCH", f"{ACCOUNT}/pools/p", body).document["properties"]  # type: ignore[index]
+    assert (shown["displayName"], shown["metadata"]) == ("d", [])
+    assert shown["scaleSettings"]["autoScale"]["formula"] == formula["formula"]
+    back = ask(stage, "POST", f"{ACCOUNT}/pools/p/disableAutoScale").document
+    assert "fixedScale" in back["properties"]["scaleSettings"]  # type: ignore[index]
+
+
+def test_a_patch_gives_a_pool_its_identities(stage: Stage) -> None:
+    """Terraform and batchtrain itself send `identity` alone."""
+    made(stage)
+    identity = {"type": "UserAssigned", "userAssignedIdentities": {"/i": {}}}
+    shown = ask(stage, "PATCH", f"{ACCOUNT}/pools/p", {"identity": identity}).document
+    assert shown["identity"] == identity  # type: ignore[index]
+
+
+def test_pools_are_listed_by_filter_selection_and_page(stage: Stage) -> None:
+    """azure-rest-api-specs, Pool.tsp (078c5af2)."""
+    for name in ("a1", "a2", "b"):
+        made(stage, name)
+    by_filter = ask(stage, "GET", f"{ACCOUNT}/pools", filter="startswith(name,'a') and properties/vmSize eq 'x'")
+    assert by_filter.document == {"value": []}
+    page = ask(stage, "GET", f"{ACCOUNT}/pools", filter="startswith(name,'a')", select="properties/vmSize",
+               maxresults="1").document  # fmt: skip
+    assert page is not None and "skiptoken=1" in page["nextLink"]
+    assert [(pool["name"], list(pool["properties"])) for pool in page["value"]] == [("a1", ["vmSize"])]
+    refused = ask(stage, "GET", f"{ACCOUNT}/pools", filter="properties/displayName eq 'x'")
+    assert refused.status == 400
+
+
+def test_the_etag_of_a_pool_is_weak(stage: Stage) -> None:
+    """PoolDelete.json of azure-rest-api-specs (2f8b389b), and azure-sdk-for-java."""
+    reply = made(stage)
+    assert reply.headers["ETag"] == reply.document["etag"] == f'W/"{stage.world.pool("p").record.etag}"'  # type: ignore[index]
+
+
+def test_a_deletion_is_polled_below_pool_operation_results(stage: Stage) -> None:
+    made(stage)
+    reply = ask(stage, "DELETE", f"{ACCOUNT}/pools/p")
+    assert reply.headers["Location"].startswith(f"{BASE}{ACCOUNT}/poolOperationResults/delete-p-")
+    stage.settle()
+    where = reply.headers["Location"].removeprefix(BASE).partition("?")[0]
+    assert ask(stage, "GET", where).status == 200
+
+
+def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) -> None:
+    ask(stage, "PUT", f"{ACCOUNT}/applications/solver", {"properties": {"displayName": "A solver"}})
+    where = f"{ACCOUNT}/applications/solver/versions/1.0"
+    package = ask(stage, "PUT", where, {}).document
+    assert package is not None and package["properties"]["state"] == "Pending"
+    link = package["properties"]["storageUrl"].removeprefix(BASE)
+    path, _, text = link.partition("?")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("run", "x")
+
+    async def content() -> AsyncIterator[bytes]:
+        yield archive.getvalue()
+
+    names = arm_applications.uploaded(path, dict(wire.query_pairs(text)), KEY)
+    asyncio.run(arm_applications.files(stage.world).keep(*names, content()))
+    assert ask(stage, "POST", f"{where}/activate", {"format": "zip"}).document["properties"]["state"] == "Active"  # type: ignore[index]
+    ask(stage, "PATCH", f"{ACCOUNT}/applications/solver", {"properties": {"defaultVersion": "1.0"}})
+    (application,) = packages.installed(tmp_path)
+    assert (application.id, application.versions, application.default) == ("solver", ("1.0",), "1.0")
+    shown = ask(stage, "GET", f"{ACCOUNT}/applications/solver").document
+    assert shown["properties"] == {"allowUpdates": True, "displayName": "A solver", "defaultVersion": "1.0"}  # type: ignore[index]
+    assert ask(stage, "DELETE", f"{ACCOUNT}/applications/solver").status == 409
+    assert [ask(stage, "DELETE", path).status for path in (where, f"{ACCOUNT}/applications/solver")] == [200, 200]
+
+
+def test_a_link_with_a_wrong_signature_takes_no_package() -> None:
+    with pytest.raises(Fault, match="AuthorizationFailure"):
+        arm_applications.uploaded(f"{arm_applications.UPLOADS}solver/1.0", {"sig": "x"}, KEY)
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "%2e%2e", ""])
+def test_a_name_that_leads_elsewhere_makes_no_application(stage: Stage, tmp_path: Path, name: str) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    ask(stage, "PUT", f"{ACCOUNT}/applications/{name}", {})
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("name", "reason"), [("UPPER", "Invalid"), ("batchtrain", "AlreadyExists"), ("fresh", None)])
+def test_the_name_of_an_account_is_checked(stage: Stage, name: str, reason: str | None) -> None:
+    reply = ask(stage, "POST", f"{LOCATION}/checkNameAvailability", {"name": name, "type": "Microsoft.Batch"})
+    assert (reply.document["nameAvailable"], reply.document.get("reason")) == (reason is None, reason)  # type: ignore[index,union-attr]

@@ -1,0 +1,122 @@
+"""Sign-in as with Microsoft Entra ID. Sources: learn v2-oauth2-client-creds-grant-flow; azure-identity 1.27, msal 1.39.
+The numbers of errors are from memory, except 70011; clients must not depend on them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from batchtrain.emulator import sign_in, task_environment, tokens, wire
+from batchtrain.emulator.faults import Fault
+from tests.emulation import BASE, START, Stage
+
+KEY = base64.b64encode(b"secret").decode()
+TOKEN = f"/{tokens.TENANT}/oauth2/v2.0/token"
+FORM = {
+    "grant_type": "client_credentials",
+    "client_id": sign_in.CLIENT,
+    "client_secret": sign_in.secret(KEY),
+    "scope": "https://batch.core.windows.net//.default",
+}
+ASSERTED = {"client_secret": None, "client_assertion_type": sign_in.ASSERTION}
+
+
+def ask(verb: str, path: str, form: dict[str, str] | None = None, now: int = START) -> Any:
+    return sign_in.answer(verb, path, urlencode(form or {}).encode(), "batchtrain", KEY, BASE, now)
+
+
+def signed(**change: str | None) -> Any:
+    return ask("POST", TOKEN, {name: value for name, value in {**FORM, **change}.items() if value is not None})
+
+
+def accepted_by_batch(token: str) -> None:
+    tokens.check("batchtrain", KEY, "POST", {"authorization": f"Bearer {token}"}, tokens.BATCH, START)
+
+
+def test_a_secret_gives_a_token_for_batch() -> None:
+    reply = signed()
+    assert (reply.status, reply.document["token_type"], reply.document["expires_in"]) == (200, "Bearer", 3600)
+    accepted_by_batch(reply.document["access_token"])
+
+
+def test_a_federated_assertion_gives_one_too() -> None:
+    reply = signed(**ASSERTED, client_assertion=sign_in.assertion(KEY, "batchtrain", START))
+    accepted_by_batch(reply.document["access_token"])
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "error", "number"),
+    [
+        ({"client_secret": "wrong"}, 401, "invalid_client", 7000215),
+        ({"client_secret": None}, 401, "invalid_client", 7000216),
+        ({**ASSERTED, "client_assertion": "a.b.c"}, 401, "invalid_client", 700213),
+        (
+            {**ASSERTED, "client_assertion": tokens.issue(KEY, "batchtrain", wire.AUDIENCE, START)},
+            401,
+            "invalid_client",
+            700213,
+        ),
+        ({"client_id": "other"}, 400, "unauthorized_client", 700016),
+        ({"scope": "https://batch.core.windows.net/"}, 400, "invalid_scope", 70011),
+        ({"scope": "https://example.org/.default"}, 400, "invalid_resource", 500011),
+        ({"grant_type": "password"}, 400, "unsupported_grant_type", 70003),
+    ],
+)
+def test_a_refusal_has_the_form_that_msal_reads(
+    change: dict[str, str | None], status: int, error: str, number: int
+) -> None:
+    reply = signed(**change)
+    assert (reply.status, reply.document["error"], reply.document["error_codes"]) == (status, error, [number])
+    assert reply.document["error_description"].startswith(f"AADSTS{number}: ")
+    assert {"timestamp", "trace_id", "correlation_id"} <= reply.document.keys()
+
+
+def test_discovery_names_both_endpoints() -> None:
+    """msal needs both of every authority, and reads the issuer only of others than Entra's."""
+    reply = ask("GET", f"/{tokens.TENANT}/v2.0/.well-known/openid-configuration")
+    assert reply.document["token_endpoint"] == f"{BASE}{TOKEN}"
+    assert reply.document["authorization_endpoint"].startswith(f"{BASE}/{tokens.TENANT}/")
+    assert ask("GET", "/nowhere/v2.0/.well-known/openid-configuration").document["error_codes"] == [90002]
+
+
+@pytest.mark.parametrize("path", ["/pools", "/pools/p", "/jobs/v2.0", "/jobs/j/tasks", "/subscriptions/s"])
+def test_no_path_of_the_service_is_one_of_the_sign_in(path: str) -> None:
+    assert not sign_in.is_path(path)
+
+
+# Managed identities of nodes -----------------------------------------------------------------------------------------
+
+
+def of_node(pool: str = "p", metadata: str = "true", **query: str) -> Any:
+    path = sign_in.node_authority("", KEY, pool) + sign_in.IMDS_PATH
+    return sign_in.of_node(path, {"metadata": metadata}, query, "batchtrain", KEY, START)
+
+
+def test_a_node_gets_a_token_of_its_pools_identity() -> None:
+    document = of_node(resource=wire.AUDIENCE).document
+    accepted_by_batch(document["access_token"])
+    assert int(document["expires_on"]) == tokens.seconds(START) + 3600
+
+
+def test_a_node_must_say_that_it_means_the_metadata_service() -> None:
+    assert of_node(resource=wire.AUDIENCE, metadata="").status == 400
+
+
+def test_another_pools_address_gives_no_token() -> None:
+    path = sign_in.node_authority("", KEY, "p").replace("/p/", "/q/") + sign_in.IMDS_PATH
+    with pytest.raises(Fault, match="ResourceNotFound"):
+        sign_in.of_node(path, {"metadata": "true"}, {"resource": wire.AUDIENCE}, "batchtrain", KEY, START)
+
+
+@pytest.mark.parametrize("identity", [None, {"type": "UserAssigned", "userAssignedIdentities": [{"resourceId": "/i"}]}])
+def test_only_tasks_of_a_pool_with_an_identity_have_its_address(identity: object) -> None:
+    stage = Stage()
+    (node,) = stage.pool(1)
+    stage.world.identity_authority = "http://h/{}".format
+    entry = stage.world.pools["pool"]
+    entry.record.spec = {**entry.record.spec, **({"identity": identity} if identity else {})}
+    environment = task_environment._node(stage.world, entry, node)
+    assert environment.get("AZURE_POD_IDENTITY_AUTHORITY_HOST") == ("http://h/pool" if identity else None)
