@@ -89,7 +89,7 @@ def command(
     source = directory or options.configdir or "."
     if scripts.is_script(directory):
         config = scripts.load(source, wish)
-        origin = options.origin()._replace(files=scripts.files_of(config.recipe))
+        origin = options.origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
     else:
         wish.refuse(source)
         config = options.load(directory, needs=("pool_specification", "job_specifications"))

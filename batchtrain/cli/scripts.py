@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from batchtrain.scripts.detection import Undecided
     from batchtrain.scripts.recipe import Prepared
 
+FILE = "batchtrain.yaml"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes of a script. Default: 1."),
@@ -121,8 +122,9 @@ def _choose(undecided: Undecided) -> str:
     return answer
 
 
-def files_of(recipe: Recipe) -> Mapping[str, bytes]:
-    """The files that the recipe would have, for the record of its run."""
-    from batchtrain.config.saving import rendered
+def text_of(recipe: Recipe) -> str:
+    """The text of batchtrain.yaml for a recipe."""
+    from batchtrain.config import saving
+    from batchtrain.config.source_directory import SCHEMAS
 
-    return {f"{name}.yaml": rendered(block).encode() for name, block in recipe.files.items()}
+    return saving.whole(recipe.files, f"{SCHEMAS}/{FILE.removesuffix('.yaml')}.json")

@@ -104,7 +104,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_configuration_says_what_is_expected(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"expected pool\.yaml and jobs\.yaml"):
+    with pytest.raises(UsageError, match=r"expected batchtrain\.yaml, or pool\.yaml and jobs\.yaml"):
         load(tmp_path)
 
 
