@@ -405,7 +405,14 @@ class Reading:
 
     def override(self, settings: Mapping[str, str]) -> None:
         """Apply the values of the command line, which override the files."""
-        for name, text in settings.items():
+        pool, jobs = (
+            self.sections[name].data if name in self.sections else None
+            for name in ("pool_specification", "job_specifications")
+        )
+        long_names = (
+            (long, text) for name, text in settings.items() for long in override.long_paths(name, pool, jobs) or (name,)
+        )
+        for name, text in long_names:
             words = read_path(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:

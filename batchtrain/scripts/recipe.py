@@ -23,7 +23,7 @@ from batchtrain.scripts import detection, environment, imports
 from batchtrain.scripts.detection import Choice
 
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
-TASK = "train"
+POOL, TASK = "pool_specification", "train"
 OURS = ("ranks/**", ".batchtrain*", "**/__pycache__/**")
 """Files of the launch in the working directory, which are no results."""
 
@@ -139,18 +139,19 @@ def prepare(
 
 def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str) -> Recipe:
     name = wish.name or re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-")[:64] or "script"
+    launcher, kind = detection.block_of(choice, wish.processes_per_node), "low_priority" if wish.spot else "dedicated"
     task = Task(
         id=TASK,
         command=" ".join((f"python -u {SHARED}/{shlex.quote(path.name)}", *map(shlex.quote, wish.arguments))),
         docker_image=image,
         source=".",
         link_source=True,
-        multi_instance=new_gang(wish.nodes, detection.block_of(choice, wish.processes_per_node)),
-        results=Results(include=("**",), exclude=OURS),
+        multi_instance=replace(new_gang(wish.nodes, launcher), num_instances=f"{POOL}_vm_count_{kind}"),
+        results=Results(include=("**",), exclude=OURS, from_="all" if choice.name == detection.NONE else "primary"),
     )
     job = Job(id=name, auto_complete=True, tasks=(task,))
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)
-    count = VmCount(low_priority=wish.nodes) if wish.spot else VmCount(dedicated=wish.nodes)
+    count = VmCount(**{kind: wish.nodes})
     return Recipe(directory=str(directory), pool=replace(pool, vm_count=count), jobs=(job,))
 
 

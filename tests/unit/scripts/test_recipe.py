@@ -31,7 +31,7 @@ def test_a_script_becomes_a_recipe_with_its_directory_as_source(train: Path) -> 
     task = task_of(recipe)
     assert task.command == "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --name 'a b'"
     assert (recipe.directory, task.source, task.link_source) == (str(train.parent), ".", True)
-    assert task.multi_instance.num_instances == "2"
+    assert task.multi_instance.num_instances == "pool_specification_vm_count_low_priority"
     assert task.multi_instance.pytorch.processes_per_node == "8"
     assert task.docker_image == "example/script:pytorch-gpu"
     assert recipe.pool is not None
