@@ -60,7 +60,7 @@ def command(
     if existing := next(load.configuration_files(path.parent), None):
         raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(path.parent))}` runs it")
     wish = scripts.Options(nodes, processes_per_node, gpus_per_node, size, spot, framework, arguments)
-    prepared = scripts.prepare(str(path), wish)
+    prepared = scripts.prepare(str(path), wish, in_image=True)
     for warning in prepared.recipe.warnings:
         say(str(warning))
     target.write_text(scripts.text_of(prepared.recipe), encoding="utf-8")

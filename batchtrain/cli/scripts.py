@@ -84,13 +84,19 @@ def load(path: str, wish: Options) -> Loaded:
     recipe = prepared.recipe
     for warning in recipe.warnings:
         say(str(warning))
-    if is_for_emulator(settings().local):
+    if not is_for_emulator(settings().local):
+        if prepared.image:
+            say(
+                f"the image {prepared.image} must be in its registry: `batchtrain init {path}` writes the recipe, and"
+                " `batchtrain images build DIR --push` builds and pushes the image"
+            )
+    else:
         environment.make(recipe, prepared.image, prepared.packages, say)
     return Loaded(recipe, recipe.warnings)
 
 
-def prepare(path: str, wish: Options) -> Prepared:
-    """The recipe of a script; says what was understood."""
+def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepared:
+    """The recipe of a script; says what was understood. in_image: whether it runs in an image; by default as needed."""
     from batchtrain.scripts import recipe
 
     options = settings()
@@ -108,6 +114,7 @@ def prepare(path: str, wish: Options) -> Prepared:
         ignore=options.ignore,
         files=options.files,
         local=options.local,
+        in_image=in_image,
         choose=_choose if sys.stdin is not None and sys.stdin.isatty() else None,
     )
     choice = prepared.choice

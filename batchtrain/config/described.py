@@ -37,6 +37,8 @@ R = TypeVar("R")
 
 VM_SIZE = "STANDARD_D4S_V5"
 """The size of a new pool if `compute` and `instance_type` name none: 4 cores, no GPU."""
+IMAGE = PlatformImage(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404")
+"""The VM image of a new pool."""
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 CURATED = "mcr.microsoft.com/azureml/curated"
 """Where the images of Azure ML's curated environments are."""
@@ -230,9 +232,7 @@ def new_pool(compute: str | Pool | None, size: str | None, job: Job, instances: 
         return compute
     named = compute is not None and not _SIZE.fullmatch(compute)
     (task,) = job.tasks
-    image = PlatformImage(
-        publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404", native=task.docker_image is not None
-    )
+    image = msgspec.structs.replace(IMAGE, native=task.docker_image is not None)
     return Pool(
         id=str(compute) if named else job.id,
         vm_size=size or (VM_SIZE if named or compute is None else str(compute)),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,9 @@ OF_CONDA = frozenset({"pip", "python", "cpuonly", "cudatoolkit", "pytorch-cuda",
 """Packages of conda that are not packages of Python."""
 NAMES_OF_CONDA = {"pytorch": "torch"}
 """Packages that have another name on PyPI."""
+
+
+_NEEDS_FILES = re.compile(r"--?(?:r|requirement|e|editable|c|constraint)\b|\.{0,2}/|\.$")
 
 
 class Package(NamedTuple):
@@ -72,6 +76,19 @@ class SourcePackages(NamedTuple):
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `uv pip install`, run in the directory: paths of requirements.txt are relative to it."""
         return ("-r", REQUIREMENTS) if self.file == REQUIREMENTS else self.lines
+
+    def words(self) -> tuple[str, ...]:
+        """The arguments of pip where the files of the source are not. Raises PlanError for a line that needs them."""
+        words: list[str] = []
+        for package in self.packages:
+            if _NEEDS_FILES.match(package.text):
+                raise PlanError(
+                    f"{self.path}:{package.line} has `{package.text}`, and the files of the source are not there when"
+                    " the packages are installed; write the packages themselves"
+                )
+            is_option = package.text.startswith("-")
+            words += shlex.split(package.text) if is_option else [re.sub(r"\s", "", package.text)]
+        return tuple(words)
 
     @property
     def shown(self) -> str:

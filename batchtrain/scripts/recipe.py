@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from batchtrain.config import catalog_file, load, source_packages
-from batchtrain.config.described import VM_SIZE, new_gang, new_pool, suggesting, valid
+from batchtrain.config import catalog_file, load, source_packages, user_settings
+from batchtrain.config.described import IMAGE, VM_SIZE, new_gang, new_pool, suggesting, valid
 from batchtrain.config.source_packages import SourcePackages
-from batchtrain.config.types import Job, Recipe, Results, Task, VmCount
+from batchtrain.config.types import AdditionalNodePrep, Job, PrepCommands, Recipe, Results, Task, VmCount
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.containers import recipe_images
-from batchtrain.containers.environments import ENVIRONMENTS
+from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.errors import Problem, UsageError
-from batchtrain.scripts import detection, environment, imports
+from batchtrain.scripts import detection, environment, imports, on_nodes
 from batchtrain.scripts.detection import Choice
 
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
@@ -108,10 +108,12 @@ def prepare(
     ignore: Iterable[str] = (),
     files: Mapping[str, str] | None = None,
     local: bool | None = None,
+    in_image: bool | None = None,
     choose: Callable[[detection.Undecided], str] | None = None,
 ) -> Prepared:
-    """Read a script and make its recipe; changes nothing. files: the credentials, if they are elsewhere. choose: asks
-    the user which of several frameworks is meant."""
+    """Read a script and make its recipe; changes nothing. files: the credentials, if they are elsewhere. in_image:
+    whether the script runs in an image; by default on the emulator, and where the user has a registry. choose: asks the
+    user which of several frameworks is meant."""
     if wish.framework and wish.framework not in detection.NAMES:
         raise UsageError(f"there is no framework {wish.framework}; choose one of {', '.join(detection.NAMES)}")
     read_script = imports.read(path)
@@ -130,6 +132,8 @@ def prepare(
     image = recipe_images.script_image(build, packages, gpus=gpus)
     remarks = tuple(_unlisted(read_script, listed, choice, build))
     written = _recipe(path, directory, wish, choice, image)
+    if not (is_for_emulator(local) or user_settings.load().registry if in_image is None else in_image):
+        written = _without_image(written, *recipe_images.environment_of(image), packages, gpus=gpus)
     recipe = valid(
         written, str(path), files=_credentials(directory, files or {}), settings=settings, ignore=ignore,
         remarks=remarks, local=local,
@@ -153,6 +157,28 @@ def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str)
     pool = new_pool(None, wish.size or VM_SIZE, job, wish.nodes)
     count = VmCount(**{kind: wish.nodes})
     return Recipe(directory=str(directory), pool=replace(pool, vm_count=count), jobs=(job,))
+
+
+def _without_image(
+    recipe: Recipe, name: str, spec: Environment, packages: tuple[SourcePackages, ...], *, gpus: bool
+) -> Recipe:
+    """The recipe with an environment that the start task of each node makes, in place of its image."""
+    assert recipe.pool is not None
+    bin_directory = f"{on_nodes.prefix(name, spec, packages)}/bin"
+    (job,), pool = recipe.jobs, recipe.pool
+    (task,) = job.tasks
+    gang = task.multi_instance
+    if gang is not None and gang.mpi is not None:
+        gang = replace(gang, mpi=replace(gang.mpi, executable_path=f"{bin_directory}/mpiexec"))
+    task = replace(task, docker_image=None, command=f"{bin_directory}/{task.command}", multi_instance=gang)
+    lines = "\n".join(on_nodes.commands(name, spec, packages, gpus=gpus))
+    image = replace(IMAGE, native=False)
+    pool = replace(
+        pool,
+        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(lines,))),
+        vm_configuration=replace(pool.vm_configuration, platform_image=image),
+    )
+    return replace(recipe, pool=pool, jobs=(replace(job, tasks=(task,)),))
 
 
 def _has_gpus(directory: Path, size: str) -> bool:

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 import batchtrain as bt
-from batchtrain.config.source_packages import digest, of_recipe
-from batchtrain.errors import UsageError
+from batchtrain.config import user_settings
+from batchtrain.config.source_packages import READY, digest, of_recipe
+from batchtrain.containers.environments import TORCH_INDEX
+from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.scripts.recipe import Wish, prepare
 
 
@@ -27,7 +29,8 @@ def task_of(recipe: bt.Recipe) -> Any:
 
 
 def test_a_script_becomes_a_recipe_with_its_directory_as_source(train: Path) -> None:
-    recipe = bt.script(train, nodes=2, gpus_per_node=8, size="ND96isr_H100_v5", spot=True, arguments=["--name", "a b"])
+    wish = Wish(2, 8, "ND96isr_H100_v5", spot=True, arguments=["--name", "a b"])
+    recipe = prepare(train, wish, local=True).recipe
     task = task_of(recipe)
     assert task.command == "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --name 'a b'"
     assert (recipe.directory, task.source, task.link_source) == (str(train.parent), ".", True)
@@ -48,14 +51,14 @@ def test_a_script_is_saved_as_files_that_load_as_the_same_recipe(train: Path, tm
 
 def test_a_list_with_the_framework_is_the_whole_environment(train: Path) -> None:
     (train.parent / "requirements.txt").write_text("torch==2.13.0\n", encoding="utf-8")
-    prepared = prepare(train, Wish())
+    prepared = prepare(train, Wish(), local=True)
     assert prepared.image == f"example/script:base-cpu-{digest(prepared.packages)}"
     assert of_recipe(prepared.recipe, prepared.image) == prepared.packages
 
 
 def test_another_list_is_added_to_the_packages_of_the_framework(train: Path) -> None:
     (train.parent / "requirements.txt").write_text("rich\n", encoding="utf-8")
-    prepared = prepare(train, Wish())
+    prepared = prepare(train, Wish(), local=True)
     assert prepared.image == f"example/script:pytorch-cpu-{digest(prepared.packages)}"
 
 
@@ -91,3 +94,48 @@ def test_what_cannot_be_launched_is_refused(text: str, words: dict[str, Any], me
     train.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=message):
         bt.script(train, **words)
+
+
+def test_with_a_registry_the_image_is_there(train: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_settings, "load", lambda: user_settings.UserSettings(registry="my.azurecr.io/team"))
+    assert task_of(bt.script(train)).docker_image == "my.azurecr.io/team/script:pytorch-cpu"
+
+
+def test_without_a_registry_the_start_task_makes_the_environment_of_the_command(train: Path) -> None:
+    (train.parent / "requirements.txt").write_text("rich >= 13\n", encoding="utf-8")
+    recipe = bt.script(train, nodes=2)
+    task = task_of(recipe)
+    assert task.docker_image is None
+    assert recipe.pool is not None
+    (lines,) = recipe.pool.additional_node_prep.commands.post
+    prefix = task.command.partition("/bin/python")[0]
+    assert prefix.startswith("$AZ_BATCH_NODE_SHARED_DIR/batchtrain/pytorch-")
+    assert f"\"{prefix}/bin/pip\" install --quiet --extra-index-url {TORCH_INDEX} 'rich>=13'" in lines
+    assert lines.startswith(f'if [ ! -e "{prefix}/{READY}" ]; then\n')
+
+
+def test_a_node_with_gpus_takes_the_builds_of_pypi(train: Path) -> None:
+    recipe = bt.script(train, size="Standard_NC24ads_A100_v4")
+    assert recipe.pool is not None
+    assert TORCH_INDEX not in recipe.pool.additional_node_prep.commands.post[0]
+
+
+def test_mpi_starts_from_the_environment_of_the_nodes(train: Path) -> None:
+    train.write_text("from mpi4py import MPI\n", encoding="utf-8")
+    path = task_of(bt.script(train, nodes=2)).multi_instance.mpi.executable_path
+    assert path.startswith("$AZ_BATCH_NODE_SHARED_DIR/batchtrain/mpich-")
+    assert path.endswith("/bin/mpiexec")
+
+
+@pytest.mark.parametrize(
+    ("module", "requirements", "message"),
+    [
+        ("deepspeed", "", "the environment deepspeed needs builds that a node does not make; name the registry"),
+        ("torch", "-r more.txt", r"requirements\.txt:1 has `-r more\.txt`, and the files of the source are not there"),
+    ],
+)
+def test_what_a_start_task_cannot_install_is_refused(module: str, requirements: str, message: str, train: Path) -> None:
+    train.write_text(f"import {module}\n", encoding="utf-8")
+    (train.parent / "requirements.txt").write_text(f"{requirements}\n", encoding="utf-8")
+    with pytest.raises(BatchtrainError, match=message):
+        bt.script(train)
