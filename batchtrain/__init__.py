@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from batchtrain.functions.gangs import Returned, gang
     from batchtrain.plan.types import Plan
     from batchtrain.runs.finished import Comparison, Result, Run, Runs
+    from batchtrain.scripts.recipe import script
 
 _BLOCKS = ("Accelerate", "DeepSpeed", "Horovod", "Jax", "Mxnet", "PyTorch", "Ray", "TensorFlow")
 """Types of the blocks of `multi_instance`, whose classes end with `Block`."""
@@ -69,6 +70,7 @@ _HOMES = {
     "Pools": "batchtrain.client.pools",
     **dict.fromkeys(("Returned", "gang"), "batchtrain.functions.gangs"),
     "Plan": "batchtrain.plan.types",
+    "script": "batchtrain.scripts.recipe",
     **dict.fromkeys(("Comparison", "Result", "Run", "Runs"), "batchtrain.runs.finished"),
     "Recipe": "batchtrain.config.types",
     **dict.fromkeys(("AlreadyExists", "BatchtrainError", "ConfigError", "Differs", "LimitReached", "NotAllowed",
@@ -81,7 +83,7 @@ __all__ = [
     "Horovod", "Jax", "Job", "Jobs", "LimitReached", "Mpi", "MpiDistribution", "Mxnet", "NotAllowed", "NotFound",
     "Plan", "PlanError", "Pools", "PyTorch", "PyTorchDistribution", "QuotaReached", "Ray", "Recipe", "Result",
     "Returned", "Run", "Runs", "ServiceError", "TaskFailed", "TasksRefused", "TensorFlow", "TensorFlowDistribution",
-    "TimedOut", "Unreachable", "UsageError", "__version__", "aio", "command", "connect", "gang", "load",
+    "TimedOut", "Unreachable", "UsageError", "__version__", "aio", "command", "connect", "gang", "load", "script",
 ]  # fmt: skip
 
 

@@ -75,7 +75,10 @@ def _with(words: str, option: str) -> str:
     if not option or option.split()[0] in parts or "--help" in parts:
         return words
     verb = WORDS_LAST.match(words)
-    return f"{verb['verb']}{option}{words[verb.end() :]}" if verb else f"{words}{option}"
+    if verb:
+        return f"{verb['verb']}{option}{words[verb.end() :]}"
+    before, dashes, arguments = words.partition(" -- ")  # what follows is for the script
+    return f"{before}{option}{dashes}{arguments}"
 
 
 def for_cell(text: str, target: str) -> str:

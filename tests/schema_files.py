@@ -13,6 +13,7 @@ import msgspec
 from batchtrain.config import reference, schema, types
 from batchtrain.config.dialect import OLD_SECTIONS
 from batchtrain.config.editor import as_loaded
+from batchtrain.config.load import WHOLE
 from tests import reference_page
 from tests.environments import ROOT
 
@@ -35,9 +36,26 @@ def file_schema(name: str) -> dict[str, Any]:
     return {**head, "$defs": definitions}
 
 
+def whole_schema() -> dict[str, Any]:
+    """The schema of batchtrain.yaml: the sections of all files but the credentials, by reference to their schemas."""
+    sections: dict[str, Any] = {}
+    for name, kind in schema.FILES.items():
+        if name != "credentials":
+            top = file_schema(name)["$defs"][kind.__name__]["properties"]
+            sections |= {key: {"$ref": f"{name}.json#/$defs/{kind.__name__}/properties/{key}"} for key in top}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"batchtrain {WHOLE}.yaml",
+        "type": "object",
+        "properties": sections,
+        "additionalProperties": False,
+    }
+
+
 def rendered(name: str) -> bytes:
     """The schema of one file as committed: indented by two, with a newline at the end."""
-    return msgspec.json.format(msgspec.json.encode(file_schema(name)), indent=2) + b"\n"
+    document = whole_schema() if name == WHOLE else file_schema(name)
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def _or_nothing(definition: dict[str, Any]) -> None:
@@ -100,7 +118,7 @@ def _older(today: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    for name in schema.FILES:
+    for name in (*schema.FILES, WHOLE):
         (ROOT / "schemas" / f"{name}.json").write_bytes(rendered(name))
 
 

@@ -9,7 +9,8 @@ import click
 
 from batchtrain.cli.options import global_options
 
-if sys.stdout is not None and sys.stdout.isatty():
+IS_RICH = sys.stdout is not None and sys.stdout.isatty()
+if IS_RICH:
     from rich_click import RichCommand as _Command
     from rich_click import RichGroup as _Group
 else:
@@ -17,12 +18,90 @@ else:
     from click import Group as _Group  # type: ignore[assignment]
 
 
+_STOP = "`batchtrain jobs term JOB` ends a job, `batchtrain emulator stop` the embedded Azure Batch."
+_LIST = "`batchtrain jobs list` lists the jobs, `batchtrain pool list` the pools, `batchtrain runs list` past runs."
+FIRST_WORDS = {
+    "attach": "`batchtrain jobs watch JOB` shows a running job until it ends.",
+    "cancel": _STOP,
+    "exec": "`batchtrain jobs exec JOB COMMAND` runs a command in a running task.",
+    "kill": _STOP,
+    "launch": "`batchtrain run train.py` runs a script, `batchtrain run DIR` a recipe.",
+    "list": _LIST,
+    "logs": "`batchtrain jobs logs JOB` prints the output of a task, with --follow as it grows.",
+    "ls": _LIST,
+    "ps": _LIST,
+    "ssh": "`batchtrain pool ssh POOL` opens a shell on a node.",
+    "status": "`batchtrain jobs show JOB` shows a job; `batchtrain jobs list` lists all.",
+    "stop": _STOP,
+    "submit": "`batchtrain run train.py` runs a script to its end; `batchtrain jobs add` adds the jobs of a recipe.",
+    "train": "`batchtrain run train.py` runs a script, `batchtrain run DIR` a recipe.",
+}
+"""Commands that people type first, with the commands that do it here."""
+SHARED = "The options of all commands, such as --local and --set: --help-all"
+WIDEST_EXAMPLE = 76
+
+
 class Command(_Command):
-    """A command with the global options behind its own."""
+    """A command with the global options behind its own. Its help shows its own, and examples of the documentation."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.params += global_options()
+        self._shared = global_options()
+        self.params += self._shared
+        self.params.append(
+            click.Option(
+                ("--help-all",), is_flag=True, is_eager=True, expose_value=False, callback=_help_all,
+                help="Show this message with the options of all commands.",
+            )
+        )  # fmt: skip
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The help; while it is made, the shared options are hidden."""
+        is_whole = ctx.meta.get(_WHOLE, False)
+        for option in self._shared:
+            option.hidden = not is_whole
+        try:
+            lines = [*_examples(ctx.command_path), *(() if is_whole else (SHARED,))]
+            self.epilog = "\n\n".join(lines) if IS_RICH else "\b\n" + "\n".join(lines)
+            return super().get_help(ctx)
+        finally:
+            for option in self._shared:
+                option.hidden = False
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The whole first sentence."""
+        return super().get_short_help_str(1000)
+
+
+_WHOLE = "batchtrain.help_all"
+
+
+def _help_all(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_WHOLE] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+def _examples(path: str) -> list[str]:
+    """Commands of this name in the blocks of the documentation, which tests run: the shortest and the longest."""
+    from batchtrain.shipped import shipped  # only for help
+
+    words = " ".join(("batchtrain", *path.split()[1:]))
+    lines: dict[str, None] = {}
+    for page in sorted(shipped("docs").glob("*/*.md")):
+        in_block = False
+        for line in page.read_text(encoding="utf-8").splitlines():
+            in_block = line == "```sh" or (in_block and line != "```")
+            if (
+                in_block
+                and line.startswith(words)
+                and line[len(words) : len(words) + 1] in ("", " ")
+                and line[-1] != "\\"
+            ):
+                lines[line.partition("  #")[0].strip()] = None
+    by_length = sorted((line for line in lines if line != words and len(line) < WIDEST_EXAMPLE), key=len) or list(lines)
+    return [f"  {line}" for line in dict.fromkeys((*by_length[:1], *by_length[-1:]))]
 
 
 class Group(_Group):
@@ -36,6 +115,10 @@ class Group(_Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if ctx.parent is None and args[0] in FIRST_WORDS:
+                raise click.UsageError(
+                    f"No such command '{args[0]}'. {FIRST_WORDS[args[0]]}", error.ctx or ctx
+                ) from None
             if not args[0].startswith("-") and (answer := _of_shipyard(ctx, args)):
                 raise click.UsageError(f"No such command '{args[0]}'. {answer}", error.ctx or ctx) from None
             import difflib  # only for a misspelt word

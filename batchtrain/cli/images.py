@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +12,7 @@ import click
 
 from batchtrain.cli import shipped_recipes
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import say, settings
+from batchtrain.cli.options import duration, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, remote
 from batchtrain.errors import PlanError, UsageError
@@ -53,6 +55,15 @@ class EnvironmentRow(NamedTuple):
     ready: bool
 
 
+class MadeRow(NamedTuple):
+    """A local environment that was made."""
+
+    environment: str
+    megabytes: int
+    unused_days: float
+    prefix: str
+
+
 class CheckRow(NamedTuple):
     """A row of the table of checks."""
 
@@ -93,21 +104,36 @@ def list_(bases: bool) -> None:
 @click.option("--build-arg", "arguments", multiple=True, metavar="A=B", help="A build argument for every build.")
 @click.option("--network", default="", metavar="NET", help="Network of the build commands, such as host.")
 @click.option("--pull", is_flag=True, help="Pull the base again.")
-def build(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool) -> None:
-    """Build an image of docker/ with its base images, the image of a RECIPE, or a DIRECTORY with a Dockerfile."""
+@click.option("--push", is_flag=True, help="Push the image to the registry of its name.")
+def build(
+    name: str, on: str, base: str, tag: str, arguments: tuple[str, ...], network: str, pull: bool, push: bool
+) -> None:
+    """Build an image of docker/ with its base images, the image of a RECIPE, or a DIRECTORY with a Dockerfile.
+
+    The image of a recipe also gets the packages that its source lists.
+    """
+    from batchtrain.config.image_names import server_of
     from batchtrain.containers import build as building
     from batchtrain.containers import engine
+    from batchtrain.containers import mirror as mirroring
 
     for build in arguments:
         if "=" not in build:
             raise UsageError(f"--build-arg {build}: write NAME=VALUE")
     steps = _steps(name, on, base, tag, arguments)
-    result = building.run(engine.find(), steps, say, network=network, fresh=pull)
+    docker = engine.find()
+    result = building.run(docker, steps, say, network=network, fresh=pull)
+    if push:
+        logins = mirroring.logins(_registries(), os.environ, server_of(result.image))
+        with mirroring.signed_in(docker, logins) as session:
+            say(f"pushing {result.image}")
+            session.follow("push", result.image)
     show(result, f"{result.image}: {result.id}, {result.size / 1e9:.2f} GB")
 
 
 def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) -> tuple[Step, ...]:
     """The builds for NAME: an image, a recipe or a directory. Raises UsageError."""
+    from batchtrain.config import source_packages
     from batchtrain.containers import images, recipe_images
 
     directory = Path(name)
@@ -118,13 +144,17 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     recipe = None if name in images.IMAGES else shipped_recipes.directory_or_none(name)
     if recipe is None:
         return images.chain(name, shipped("docker"), on=on or images.CPU, base=base, tag=tag, arguments=arguments)
-    image = shipped_recipes.image_of(recipe, settings().quietly(recipe))
-    origin = recipe_images.behind(image)
+    config = settings().quietly(recipe)
+    image = shipped_recipes.image_of(recipe, config)
+    origin, packages = recipe_images.behind(image), source_packages.of_recipe(config, image)
+    last_tag = "" if packages else tag or image
     if "/" in origin.build:
-        return (images.Step(shipped("recipes") / origin.build, tag or image, base, arguments),)
-    return images.chain(
-        origin.build, shipped("docker"), on=on or origin.on, base=base, tag=tag or image, arguments=arguments
-    )
+        last_tag = last_tag or f"{image}-base"
+        steps: tuple[Step, ...] = (images.Step(shipped("recipes") / origin.build, last_tag, base, arguments),)
+    else:
+        home, on = shipped("docker"), on or origin.on
+        steps = images.chain(origin.build, home, on=on, base=base, tag=last_tag, arguments=arguments)
+    return (*steps, *images.with_packages(steps[-1], packages, tag or image, arguments))
 
 
 @command.command("env")
@@ -158,6 +188,48 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
         mapped_images.map_image(data, image, environment.prefix)
         say(f"{image} is mapped to the environment {environment.name}")
     show(EnvironmentRow(image, environment.name, str(environment.prefix), environment.ready), str(environment.prefix))
+
+
+@command.command()
+def environments() -> None:
+    """List the local environments that were made, with their sizes and the days since their last use."""
+    from batchtrain.client.local import emulator_directory
+    from batchtrain.containers import make_environment
+
+    home = make_environment.home(emulator_directory(), os.environ)
+    show_rows([_made(prefix) for prefix in make_environment.made(home)])
+
+
+def _made(prefix: Path) -> MadeRow:
+    from batchtrain.containers import make_environment
+
+    days = (time.time() - make_environment.last_use(prefix)) / 86400
+    return MadeRow(prefix.name, make_environment.megabytes(prefix), round(days, 1), str(prefix))
+
+
+@command.command()
+@click.option(
+    "--older-than", "age", callback=duration, default="30d", show_default=True, metavar="TIME",
+    help="Time since the last use.",
+)  # fmt: skip
+def prune(age: float) -> None:
+    """Delete the local environments that were not used for some time. They are made again when they are needed."""
+    from batchtrain.client.local import emulator_directory
+    from batchtrain.containers import make_environment
+    from batchtrain.emulator import mapped_images
+
+    data = emulator_directory()
+    home = make_environment.home(data, os.environ)
+    old = [prefix for prefix in make_environment.made(home) if time.time() - make_environment.last_use(prefix) > age]
+    rows = [_made(prefix) for prefix in old]
+    if old:
+        settings().confirm(f"Delete {', '.join(prefix.name for prefix in old)} in {home}?")
+    for image, mapping in mapped_images.list_images(data).items():
+        if mapping.prefix in old:
+            mapped_images.unmap(data, image)
+    for prefix in old:
+        shutil.rmtree(prefix)
+    show_rows(rows)
 
 
 @command.command()

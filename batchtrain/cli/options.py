@@ -408,7 +408,8 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
         "is_flag": True, "default": None, "help": "Run on the embedded Azure Batch of this machine.",
         "callback": _store("local")}),
     ("", ("--set", "values"), {
-        "multiple": True, "metavar": "A.B=C", "help": "Override a value of the files (BATCHTRAIN_SET: one per line).",
+        "multiple": True, "metavar": "A.B=C",
+        "help": "Override a value of the files, such as nodes=4 (BATCHTRAIN_SET: one per line).",
         "callback": _store("values")}),
     ("IGNORE", ("--ignore",), {
         "multiple": True, "metavar": "CHECK", "help": "Silence a check by name.", "callback": _store("ignore"),
@@ -428,7 +429,7 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-def global_options(*, variables: bool = False) -> list[click.Parameter]:
+def global_options(*, variables: bool = False) -> list[click.Option]:
     """The global options of a command. Only the root reads the variables, so that an option wins in every position."""
     return [
         click.Option(words, expose_value=False, envvar=f"BATCHTRAIN_{name}" if variables and name else None, **more)

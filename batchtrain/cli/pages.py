@@ -6,13 +6,14 @@ import difflib
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from batchtrain.cli.app import GROUPS, member
-from batchtrain.cli.help import Command
+from batchtrain.cli.help import FIRST_WORDS, Command
 from batchtrain.cli.options import say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import NotFound
@@ -56,9 +57,7 @@ def command(topic: str | None) -> None:
         show({"topic": name, "text": text}, text)
         return
     if name not in paths:
-        near = difflib.get_close_matches(name, paths, n=1, cutoff=0.4)
-        hint = f"did you mean `batchtrain help {near[0]}`?" if near else "`batchtrain help` lists the pages"
-        raise NotFound(f"no page is called {name}; {hint}")
+        raise NotFound(f"no page is called {name}; {_instead(name, paths)}")
     text = _at(paths[name].read_text(encoding="utf-8"), anchor)
     if name in GROUPS:
         say(f"the page {name}; `batchtrain {name} --help` describes the command")
@@ -66,6 +65,28 @@ def command(topic: str | None) -> None:
         show({"topic": name, "text": text}, text.rstrip("\n"))
     else:
         _leaf(text)
+
+
+def _instead(word: str, paths: Mapping[str, Path]) -> str:
+    """What to read in place of a page that does not exist."""
+    if word in FIRST_WORDS:
+        return FIRST_WORDS[word]
+    if near := difflib.get_close_matches(word, paths, n=1, cutoff=0.75):
+        return f"did you mean `batchtrain help {near[0]}`?"
+    counts = {name: _mentions(path, word) for name, path in paths.items()}
+    best = max(counts, key=lambda name: counts[name])
+    if any(counts[best][1:]):
+        return f"`batchtrain help {best}` is about it"
+    near = difflib.get_close_matches(word, paths, n=1, cutoff=0.4)
+    return f"did you mean `batchtrain help {near[0]}`?" if near else "`batchtrain help` lists the pages"
+
+
+def _mentions(path: Path, word: str) -> tuple[bool, int, int]:
+    """Whether a page explains a word, and how often it has the word: in its headings and bold words, and anywhere."""
+    text = path.read_text(encoding="utf-8")
+    pattern = rf"(?i)(?<![\w-]){re.escape(word)}(?![\w-])"
+    heads = len(re.findall(pattern, "\n".join(re.findall(r"^#+ .*|\*\*.*?\*\*", text, re.M))))
+    return path.parent.name != "reference" and heads > 0, heads, len(re.findall(pattern, text))
 
 
 def pages() -> dict[str, Path]:

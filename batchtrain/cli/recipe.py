@@ -15,6 +15,7 @@ from batchtrain.cli.help import Group
 from batchtrain.cli.options import completed, directories, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.config import projects
+from batchtrain.config.source_directory import SCHEMAS
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
 
@@ -122,7 +123,7 @@ def _following(directory: str, runs_here: bool) -> tuple[str, ...]:
 
 def _copy(recipe: Path, target: Path) -> None:
     shutil.copytree(recipe, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(shipped("schemas"), target / ".schemas", dirs_exist_ok=True)
+    shutil.copytree(shipped("schemas"), target / SCHEMAS, dirs_exist_ok=True)
     for file in (target / "config").glob("*.yaml"):  # so that editors find the schemas from the new directory
         text = file.read_text(encoding="utf-8")
         file.write_text(text.replace("../../../schemas", "../.schemas"), encoding="utf-8")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchtrain.cli import live, options
+from batchtrain.cli import live, options, scripts
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
@@ -32,7 +32,9 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 
 
 @click.command("run", cls=Command)
-@options.directory
+@click.argument("directory", metavar="[DIR|SCRIPT]", required=False, shell_complete=options.directories)
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
+@scripts.options
 @click.option(
     "--timeout",
     type=float,
@@ -50,6 +52,13 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
 def command(
     directory: str | None,
+    arguments: tuple[str, ...],
+    nodes: int | None,
+    processes_per_node: int | None,
+    gpus_per_node: int | None,
+    size: str | None,
+    spot: bool,
+    framework: str | None,
     timeout: float | None,
     keep: bool,
     reuse: bool,
@@ -60,6 +69,9 @@ def command(
     resume: str | None,
 ) -> None:
     """Create the pool and the jobs, show the output, fetch the results, delete everything, and exit with the result.
+
+    SCRIPT is a Python script without a recipe, such as train.py; its options say how many nodes and processes it gets,
+    and its ARGUMENTS come after --.
 
     Results are the files below `output` in the working directory of each task, or what its `results` say. At
     --max-price or --max-duration the tasks are terminated, the results are fetched, and the exit code is 7.
@@ -76,9 +88,15 @@ def command(
     from batchtrain.runs.directory import find
 
     options = settings()
-    config = options.load(directory, needs=("pool_specification", "job_specifications"))
+    wish = scripts.Options(nodes, processes_per_node, gpus_per_node, size, spot, framework, arguments)
     source = directory or options.configdir or "."
-    origin = options.origin(source)
+    if scripts.is_script(directory):
+        config = scripts.load(source, wish)
+        origin = options.origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
+    else:
+        wish.refuse(source)
+        config = options.load(directory, needs=("pool_specification", "job_specifications"))
+        origin = options.origin(source)
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
@@ -107,7 +125,7 @@ def command(
             _report(outcome)
             if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
                 say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
-                say(f"  {_again(source, '--reuse')}")
+                say(f"  {_again(source, *wish.words, '--reuse', arguments=arguments)}")
         if outcome.failure is not None:
             reason = _raised(config.recipe, outcome.failure)
             options.rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
@@ -119,11 +137,11 @@ def command(
             _stop_emulator(client)
 
 
-def _again(source: str, *options: str) -> str:
+def _again(source: str, *options: str, arguments: Sequence[str] = ()) -> str:
     """The command that repeats the run; `say` adds the target."""
     words = ["batchtrain", "run", source, *options]
     words += [word for path, value in settings().values.items() for word in ("--set", f"{path}={value}")]
-    return shlex.join(words)
+    return shlex.join([*words, *(("--", *arguments) if arguments else ())])
 
 
 def _raised(recipe: Recipe, failure: TaskFailed) -> str:

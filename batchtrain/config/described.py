@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from batchtrain.config import catalog_file, saving, schema, yaml_text
+from batchtrain.config import catalog_file, saving, schema, user_settings, yaml_text
 from batchtrain.config.load import examine
 from batchtrain.config.types import (
     GlobalResources,
@@ -37,6 +37,8 @@ R = TypeVar("R")
 
 VM_SIZE = "STANDARD_D4S_V5"
 """The size of a new pool if `compute` and `instance_type` name none: 4 cores, no GPU."""
+IMAGE = PlatformImage(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404")
+"""The VM image of a new pool."""
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 CURATED = "mcr.microsoft.com/azureml/curated"
 """Where the images of Azure ML's curated environments are."""
@@ -147,7 +149,13 @@ def command(
         max_wall_time=_span(timeout) if timeout else None,
         tasks=(task,),
     )
-    return _valid(job, _pool(compute, instance_type, job, count), ignore, _default_size(compute, instance_type), local)
+    return valid(
+        Recipe(directory=str(Path.cwd()), pool=new_pool(compute, instance_type, job, count), jobs=(job,)),
+        "command",
+        ignore=ignore,
+        remarks=_default_size(compute, instance_type),
+        local=local,
+    )
 
 
 def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | None:
@@ -203,6 +211,11 @@ def _image(name: str) -> str:
 def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstance | None:
     if distribution is None:
         return MultiInstance(num_instances=instances) if instances > 1 else None
+    return new_gang(instances, distribution)
+
+
+def new_gang(instances: int, distribution: MpiBlock | Nodes) -> MultiInstance:
+    """The block that launches a command on several nodes."""
     gang = MultiInstance(num_instances=instances)
     name = "mpi" if isinstance(distribution, MpiBlock) else distribution.name
     if name in gang.__struct_fields__:
@@ -213,14 +226,13 @@ def _gang(instances: int, distribution: MpiBlock | Nodes | None) -> MultiInstanc
 # --- the pool -------------------------------------------------------------------------------------------------------
 
 
-def _pool(compute: str | Pool | None, size: str | None, job: Job, instances: int) -> Pool:
+def new_pool(compute: str | Pool | None, size: str | None, job: Job, instances: int) -> Pool:
+    """The pool for a job of one task. compute: a VM size, or the id of a pool with nodes of a size."""
     if isinstance(compute, Pool):
         return compute
     named = compute is not None and not _SIZE.fullmatch(compute)
     (task,) = job.tasks
-    image = PlatformImage(
-        publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404", native=task.docker_image is not None
-    )
+    image = msgspec.structs.replace(IMAGE, native=task.docker_image is not None)
     return Pool(
         id=str(compute) if named else job.id,
         vm_size=size or (VM_SIZE if named or compute is None else str(compute)),
@@ -237,23 +249,40 @@ def _default_size(compute: str | Pool | None, size: str | None) -> Iterator[Prob
         yield Problem("default-size", text, "command", level="warning")
 
 
-def _valid(job: Job, pool: Pool, ignore: Iterable[str], remarks: Iterable[Problem], local: bool | None) -> Recipe:
-    """The recipe as loaded from its own files. remarks: further warnings. Raises ConfigError with every problem."""
-    images = tuple(task.docker_image for task in job.tasks if task.docker_image)
-    here = Path.cwd()
-    written = Recipe(directory=str(here), resources=GlobalResources(docker_images=images), pool=pool, jobs=(job,))
-    files = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
-    is_local = is_for_emulator(local)
-    examined = examine(here, files, ignore=ignore, catalog=catalog_file.load(here), local=is_local)
-    problems = (*map(_without_line, examined.problems), *remarks)
+def valid(
+    recipe: Recipe,
+    origin: str,
+    *,
+    files: Mapping[str, bytes] | None = None,
+    settings: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+    remarks: Iterable[Problem] = (),
+    local: bool | None = None,
+) -> Recipe:
+    """A recipe that was made in Python, as it is loaded from its own files. Raises ConfigError with every problem.
+
+    origin: what the problems are about. files: further files, with the credentials. settings: values that override, by
+    path. remarks: further warnings.
+    """
+    images = tuple(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image)
+    folder = Path(recipe.directory)
+    written = msgspec.structs.replace(recipe, resources=GlobalResources(docker_images=images))
+    texts = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
+    examined = examine(
+        folder, {**texts, **(files or {})}, settings=settings, ignore=ignore, catalog=catalog_file.load(folder),
+        local=is_for_emulator(local), registry=user_settings.load().registry,
+    )  # fmt: skip
+    problems = (*(_without_line(problem, origin, texts) for problem in examined.problems), *remarks)
     if not examined.valid:
         raise ConfigError(problems)
     return msgspec.structs.replace(examined.recipe, warnings=problems)
 
 
-def _without_line(problem: Problem) -> Problem:
+def _without_line(problem: Problem, origin: str, texts: Collection[str]) -> Problem:
     """Removes the lines of problems, because the files do not exist; the path gives the position."""
-    return problem._replace(file="command", line=0, column=0, end_line=0, end_column=0, source="", fix="")
+    if problem.file not in texts:
+        return problem
+    return problem._replace(file=origin, line=0, column=0, end_line=0, end_column=0, source="", fix="")
 
 
 # --- how it is launched ---------------------------------------------------------------------------------------------

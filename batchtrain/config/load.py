@@ -27,6 +27,8 @@ from batchtrain.config.unfilled import CREDENTIALS, filled_in, placeholders, sta
 from batchtrain.errors import ConfigError, Problem, UsageError
 
 NAMES = ("credentials", "config", "pool", "jobs")
+WHOLE = "batchtrain"
+"""The file that has all sections but the credentials, in place of the other files."""
 SUFFIXES = (".yaml", ".yml", ".json")
 MISSING = {
     "pool_specification": "there is no pool: a pool.yaml with `pool_specification` is missing",
@@ -224,15 +226,33 @@ def find(directory: str | Path, replacements: Mapping[str, str] | None = None) -
     folder = Path(directory)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; give a recipe directory or its config directory")
-    for candidate in (folder, folder / "config"):
-        if any(_files(candidate, NAMES)):
-            return candidate
+    candidates = [candidate for candidate in (folder, folder / "config") if any(_files(candidate, (WHOLE, *NAMES)))]
+    if candidates:
+        _refuse_both(candidates)
+        return candidates[0]
     if replacements:
         return folder
     raise UsageError(
-        f"{folder} holds no configuration: expected pool.yaml and jobs.yaml there or in {folder / 'config'};"
-        " `batchtrain recipe new NAME DIR` makes one"
+        f"{folder} holds no configuration: expected batchtrain.yaml, or pool.yaml and jobs.yaml, there or in"
+        f" {folder / 'config'}; `batchtrain init SCRIPT` makes one for a script, and `batchtrain recipe new NAME DIR`"
+        " copies one"
     )
+
+
+def configuration_files(folder: Path) -> Iterator[Path]:
+    """The files of a recipe in a directory, without its credentials."""
+    return (file for file in _files(folder, (WHOLE, *NAMES)) if file.stem != "credentials")
+
+
+def _refuse_both(folders: Iterable[Path]) -> None:
+    """Raise UsageError for batchtrain.yaml beside a file that it replaces."""
+    files = [file for folder in folders for file in configuration_files(folder)]
+    whole, others = [file for file in files if file.stem == WHOLE], [file for file in files if file.stem != WHOLE]
+    if whole and others:
+        raise UsageError(
+            f"{whole[0]} is a whole recipe, and {others[0]} is a part of one; move the sections into one of them, and"
+            " remove the other"
+        )
 
 
 def read(folder: Path, replacements: Mapping[str, str] | None = None) -> dict[str, bytes]:
@@ -243,7 +263,7 @@ def read(folder: Path, replacements: Mapping[str, str] | None = None) -> dict[st
     new_files = replacements or {}
     files = [
         *_chosen(new_files),
-        *_files(folder, (*(name for name in NAMES if name not in new_files), *ELSEWHERE_FILES)),
+        *_files(folder, (WHOLE, *(name for name in NAMES if name not in new_files), *ELSEWHERE_FILES)),
     ]
     contents = {}
     for file in files:
@@ -355,6 +375,9 @@ class Reading:
             word = "" if hidden else key
             flaw = Flaw((key,), "unknown-key", message, word=word, known=names, taken=present, hidden=hidden)
             self._tell(yaml, flaw)
+        elif name == "credentials" and Path(yaml.file).stem == WHOLE:
+            text = "accounts and secrets stand in a credentials.yaml beside this file, so that this file can be shared"
+            self._tell(yaml, Flaw((key,), "elsewhere", text))
         elif name in self.sections:
             other = self.sections[name].document.file
             self._tell(yaml, Flaw((key,), "duplicate-key", f"`{key}` is also in {other}"))
@@ -382,7 +405,14 @@ class Reading:
 
     def override(self, settings: Mapping[str, str]) -> None:
         """Apply the values of the command line, which override the files."""
-        for name, text in settings.items():
+        pool, jobs = (
+            self.sections[name].data if name in self.sections else None
+            for name in ("pool_specification", "job_specifications")
+        )
+        long_names = (
+            (long, text) for name, text in settings.items() for long in override.long_paths(name, pool, jobs) or (name,)
+        )
+        for name, text in long_names:
             words = read_path(name)
             head = OLD_SECTIONS.get(str(words[0]), str(words[0])) if words else ""
             if head not in schema.SECTIONS or len(words) < 2:

@@ -31,6 +31,39 @@ def whole_path(words: Path) -> Path | None:
     return next((path for end in ends if (path := schema.property_path(end))), None)
 
 
+_POOL, _TASK = "pool_specification", "job_specifications[0].tasks[0]"
+_COUNTS = ("dedicated", "low_priority")
+_SHORT = {
+    "command": (f"{_TASK}.command",),
+    "image": (f"{_TASK}.docker_image", "global_resources.docker_images[0]"),
+    "job": ("job_specifications[0].id",),
+    "pool": (f"{_POOL}.id",),
+    "size": (f"{_POOL}.vm_size",),
+    "source": (f"{_TASK}.source",),
+}
+SHORT_WORDS = ("nodes", "processes_per_node", *_SHORT)
+"""Names of values of a recipe with one task, in place of their paths."""
+
+
+def long_paths(word: str, pool: Any, jobs: Any) -> tuple[str, ...]:
+    """The paths of the values that a short word sets, in the data of the sections; empty if the recipe has not exactly
+    one task, or if it is no short word."""
+    tasks = [task for job in jobs or () if isinstance(job, dict) for task in job.get("tasks") or ()]
+    if len(tasks) != 1 or not isinstance(tasks[0], dict):
+        return ()
+    gang = tasks[0].get("multi_instance")
+    blocks = [name for name, block in gang.items() if isinstance(block, dict)] if isinstance(gang, dict) else []
+    if word == "processes_per_node":
+        return tuple(f"{_TASK}.multi_instance.{name}.{word}" for name in blocks)
+    if word != "nodes":
+        return _SHORT.get(word, ())
+    count = pool.get("vm_count") if isinstance(pool, dict) else None
+    counts = [name for name in _COUNTS if isinstance(count, dict) and str(count.get(name, "0")) not in ("", "0")]
+    is_number = isinstance(gang, dict) and str(gang.get("num_instances", "")).isdecimal()
+    instances = (f"{_TASK}.multi_instance.num_instances",) if is_number else ()
+    return (f"{_POOL}.vm_count.{(counts or _COUNTS)[0]}", *instances)
+
+
 def _key_length(words: Sequence[str | int], fields: tuple[str, ...], data: Any) -> int:
     """The number of words that form one key: an existing key, or all words before the first known property."""
     most = next((number for number, word in enumerate(words) if isinstance(word, int)), len(words)) or 1

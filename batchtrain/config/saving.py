@@ -19,6 +19,13 @@ def rendered(block: Block) -> str:
     return HEAD.format(about=about) + yaml_text.document(block)
 
 
+def whole(files: Mapping[str, Block], schema: str) -> str:
+    """The text of batchtrain.yaml, with the sections of all files. schema: the path of its schema, for editors."""
+    parts = "".join(yaml_text.document(block) for block in files.values())
+    about = "A whole recipe in one file; accounts and secrets stand in a credentials.yaml beside it."
+    return f"# yaml-language-server: $schema={schema}\n{HEAD.format(about=about)}{parts}"
+
+
 def write(directory: str | Path, files: Mapping[str, Block]) -> None:
     """Write the files, by name without suffix. Raises UsageError for a file with another content."""
     target = Path(directory)

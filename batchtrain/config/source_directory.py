@@ -23,7 +23,11 @@ from batchtrain.errors import PlanError
 if TYPE_CHECKING:
     from batchtrain.launchers.launch import File
 
-CACHES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store", PROJECT_FILE})
+SCHEMAS = ".schemas"
+"""The directory of the schemas beside a recipe, for editors."""
+CACHES = frozenset(
+    {"__pycache__", ".git", ".ipynb_checkpoints", ".venv", ".mypy_cache", ".DS_Store", SCHEMAS, PROJECT_FILE}
+)
 """Names that are left out without mention."""
 _KEYS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 CREDENTIALS = (
@@ -246,6 +250,11 @@ def _above(folder: Path) -> tuple[_Ignores, ...]:
     )
 
 
+def _is_run(entry: os.DirEntry[str]) -> bool:
+    """Whether a directory is that of an earlier run, which is no part of the program."""
+    return Path(entry.path, "run.json").is_file() and Path(entry.path, "config").is_dir()
+
+
 class _Walk:
     """The files below a source one by one, so that a huge tree is abandoned early. Does not descend into links and
     directories that are left out. Does not recurse, however deep the tree is."""
@@ -271,7 +280,8 @@ class _Walk:
                     if self._leaves_out(name, entry.name, rules):
                         continue
                     if is_folder:
-                        waiting.append((name, rules))
+                        if not _is_run(entry):
+                            waiting.append((name, rules))
                     elif entry.is_file():
                         yield name, entry
 

@@ -1,18 +1,54 @@
-"""The Python packages that the source of a recipe lists for itself: requirements.txt, or pyproject.toml without one."""
+"""The Python packages that the source of a recipe lists for itself: by its script (PEP 723), requirements.txt,
+pyproject.toml or environment.yml, in this order."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from batchtrain.config.types import Recipe
+from batchtrain.config import document
+from batchtrain.config.types import Recipe, Task
 from batchtrain.errors import PlanError
+from batchtrain.launchers import python
 
 READY = ".ready"
 """The file that marks a finished local environment; it contains the digest of the packages of a source in it."""
-REQUIREMENTS, PROJECT = "requirements.txt", "pyproject.toml"
+REQUIREMENTS, PROJECT, CONDA = "requirements.txt", "pyproject.toml", "environment.yml"
+OF_CONDA = frozenset({"pip", "python", "cpuonly", "cudatoolkit", "pytorch-cuda", "cuda-toolkit"})
+"""Packages of conda that are not packages of Python."""
+NAMES_OF_CONDA = {"pytorch": "torch"}
+"""Packages that have another name on PyPI."""
+
+
+_NEEDS_FILES = re.compile(r"--?(?:r|requirement|e|editable|c|constraint)\b|\.{0,2}/|\.$")
+
+
+class Package(NamedTuple):
+    """One line of a list of packages."""
+
+    text: str
+    """The requirement, or an option of pip."""
+    line: int
+
+    @property
+    def name(self) -> str:
+        """The normalized name (PEP 503); empty for an option or a URL."""
+        return re.sub(r"[-_.]+", "-", self._written_name).lower()
+
+    @property
+    def versions(self) -> str:
+        """The versions and the extras; empty if any will do."""
+        return re.sub(r"\s", "", self.text[len(self._written_name) :].partition(";")[0])
+
+    @property
+    def _written_name(self) -> str:
+        match = re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*(?!\S*[:/])", self.text)
+        return match[0] if match else ""
 
 
 class SourcePackages(NamedTuple):
@@ -21,17 +57,38 @@ class SourcePackages(NamedTuple):
     directory: Path
     file: str
     """The name of the file that lists them."""
-    lines: tuple[str, ...]
-    """Requirements, as pip reads them in a file; without comments."""
+    packages: tuple[Package, ...]
 
     @property
     def path(self) -> Path:
         return self.directory / self.file
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """Requirements, as pip reads them in a file; without comments."""
+        return tuple(package.text for package in self.packages)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(package.name for package in self.packages)
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `uv pip install`, run in the directory: paths of requirements.txt are relative to it."""
         return ("-r", REQUIREMENTS) if self.file == REQUIREMENTS else self.lines
+
+    def words(self) -> tuple[str, ...]:
+        """The arguments of pip where the files of the source are not. Raises PlanError for a line that needs them."""
+        words: list[str] = []
+        for package in self.packages:
+            if _NEEDS_FILES.match(package.text):
+                raise PlanError(
+                    f"{self.path}:{package.line} has `{package.text}`, and the files of the source are not there when"
+                    " the packages are installed; write the packages themselves"
+                )
+            is_option = package.text.startswith("-")
+            words += shlex.split(package.text) if is_option else [re.sub(r"\s", "", package.text)]
+        return tuple(words)
 
     @property
     def shown(self) -> str:
@@ -42,9 +99,18 @@ class SourcePackages(NamedTuple):
 def of_recipe(recipe: Recipe, image: str) -> tuple[SourcePackages, ...]:
     """The packages for the tasks of a recipe in an image. Raises PlanError for a file that cannot be read."""
     tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
-    sources = {task.source: None for task in tasks if task.source and task.docker_image == image}
-    package_lists = (_of_directory(Path(recipe.directory, source).resolve()) for source in sources)
-    return tuple(packages for packages in package_lists if packages.lines)
+    sources = {(task.source, _script(task)): None for task in tasks if task.source and task.docker_image == image}
+    package_lists = (of_directory(Path(recipe.directory, source).resolve(), script) for source, script in sources)
+    return tuple({packages.path: packages for packages in package_lists if packages.packages}.values())
+
+
+def of_directory(directory: Path, script: str = "") -> SourcePackages:
+    """The packages of a source, and of its script. Raises PlanError for a file that cannot be read, and for two that
+    disagree about the versions of a package."""
+    package_lists = [packages for name in (script, *_READERS) if (packages := _listed(directory, name)) is not None]
+    for one, other in itertools.combinations(package_lists, 2):
+        _compare(one, other)
+    return package_lists[0] if package_lists else SourcePackages(directory, REQUIREMENTS, ())
 
 
 def digest(package_lists: Iterable[SourcePackages]) -> str:
@@ -59,23 +125,122 @@ def lacks(prefix: Path, package_lists: tuple[SourcePackages, ...]) -> bool:
     return bool(package_lists) and ready.exists() and ready.read_text(encoding="utf-8") != digest(package_lists)
 
 
-def _of_directory(directory: Path) -> SourcePackages:
-    name = REQUIREMENTS if (directory / REQUIREMENTS).exists() else PROJECT
+def _script(task: Task) -> str:
+    """The Python script of the source that the command of a task starts; empty if it starts another program."""
+    name = python.script(task.command or "").removeprefix("$AZ_BATCH_TASK_SHARED_DIR/")
+    return name if name.endswith(".py") and not Path(name).is_absolute() else ""
+
+
+def _listed(directory: Path, name: str) -> SourcePackages | None:
+    """The packages that a file lists; None if it has no list."""
+    if not name or not (directory / name).is_file():
+        return None
     try:
-        text = (directory / name).read_text(encoding="utf-8")
-        lines = _dependencies(text) if name == PROJECT else [line.partition(" #")[0] for line in text.splitlines()]
-    except FileNotFoundError:
-        return SourcePackages(directory, name, ())
+        packages = _READERS.get(name, _of_script)((directory / name).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise PlanError(f"{directory / name} cannot be read: {error}") from None
-    stripped = (line.strip() for line in lines)
-    return SourcePackages(directory, name, tuple(line for line in stripped if line and not line.startswith("#")))
+    return SourcePackages(directory, name, tuple(packages)) if packages else None
 
 
-def _dependencies(text: str) -> list[str]:
+def _compare(one: SourcePackages, other: SourcePackages) -> None:
+    """Raise PlanError if two lists have different versions of a package."""
+    named = {package.name: package for package in other.packages if package.name}
+    for package in one.packages:
+        twin = named.get(package.name)
+        if twin is not None and package.versions and twin.versions and package.versions != twin.versions:
+            raise PlanError(
+                f"{one.path}:{package.line} asks for `{package.text}`, and {other.path}:{twin.line} for"
+                f" `{twin.text}`; write the same in both, or remove one of the lines"
+            )
+
+
+def _of_requirements(text: str) -> list[Package]:
+    lines = ((number, line.partition(" #")[0].strip()) for number, line in enumerate(text.splitlines(), 1))
+    return [Package(line, number) for number, line in lines if line and not line.startswith("#")]
+
+
+def _of_project(text: str) -> list[Package]:
+    return _at_lines(_tomli(text).get("project", {}), "project.dependencies", text)
+
+
+_BLOCK = re.compile(r"^# /// script$\s(?P<content>(?:^#(?: .*)?$\s?)+?)^# ///$", re.MULTILINE)
+"""The inline metadata of a script, as PEP 723 defines it; it must be the only one."""
+
+
+def _of_script(text: str) -> list[Package]:
+    blocks = list(_BLOCK.finditer(text))
+    if len(blocks) > 1:
+        raise ValueError("it has two `# /// script` blocks; a script has one (PEP 723)")
+    if not blocks:
+        return []
+    content = "\n".join(line[2:] for line in blocks[0]["content"].splitlines())
+    before = text[: blocks[0].start("content")].count("\n")
+    return [package._replace(line=package.line + before) for package in _of_metadata(content)]
+
+
+def _of_metadata(content: str) -> list[Package]:
+    return _at_lines(_tomli(content), "dependencies", content)
+
+
+def _tomli(text: str) -> Mapping[str, Any]:
     import tomli  # Python has it as tomllib from 3.11 on; needed only for a source with this file
 
-    dependencies: Any = tomli.loads(text).get("project", {}).get("dependencies", [])
+    return tomli.loads(text)
+
+
+def _at_lines(table: Mapping[str, Any], name: str, text: str) -> list[Package]:
+    dependencies: Any = table.get("dependencies", [])
     if not isinstance(dependencies, list):
-        raise ValueError("`project.dependencies` is not a list")
-    return [str(dependency) for dependency in dependencies]
+        raise ValueError(f"`{name}` is not a list")
+    lines = text.splitlines()
+
+    def line_of(dependency: str) -> int:
+        return next((number for number, line in enumerate(lines, 1) if dependency in line), 1)
+
+    return [Package(str(dependency), line_of(str(dependency))) for dependency in dependencies]
+
+
+def _of_conda(text: str) -> list[Package]:
+    yaml, problems = document.parse(CONDA, text.encode())
+    if problems:
+        raise ValueError(f"line {problems[0].line}: {problems[0].message}")
+    dependencies: Any = yaml.data.get("dependencies", []) if isinstance(yaml.data, dict) else None
+    if not isinstance(dependencies, list):
+        raise ValueError("`dependencies` is not a list")
+    return [
+        Package(requirement, yaml.position(path)[0])
+        for path, dependency in _each(dependencies)
+        if (requirement := dependency if len(path) > 2 else _as_pip(dependency))
+    ]
+
+
+def _each(dependencies: list[Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The packages of conda, and those of its `pip` list, with their paths."""
+    for number, dependency in enumerate(dependencies):
+        if isinstance(dependency, str):
+            yield ("dependencies", number), dependency
+        elif isinstance(dependency, dict):
+            yield from (
+                (("dependencies", number, "pip", index), str(requirement))
+                for index, requirement in enumerate(dependency.get("pip") or ())
+            )
+
+
+def _as_pip(dependency: str) -> str:
+    """A package of conda as a requirement of pip; empty for one that is not a package of Python."""
+    name, _, versions = re.sub(r"\s", "", dependency.rpartition("::")[2]).partition("=")
+    if re.fullmatch(r"[A-Za-z0-9._-]+", name) is None:  # `numpy>=2`: an order of versions, as pip writes it
+        return dependency.rpartition("::")[2]
+    if name in OF_CONDA:
+        return ""
+    name = NAMES_OF_CONDA.get(name, name)
+    exact = versions.startswith("=")
+    version = versions.lstrip("=").partition("=")[0]  # without the build
+    return f"{name}=={version}{'' if exact or '*' in version else '.*'}" if version else name
+
+
+_READERS: Mapping[str, Callable[[str], list[Package]]] = {
+    REQUIREMENTS: _of_requirements,
+    PROJECT: _of_project,
+    CONDA: _of_conda,
+}

@@ -9,6 +9,8 @@ import re
 
 OURS = ".batchtrain"
 """The directory of the launcher's files in a task's directory."""
+LINKED = ".batchtrain-linked"
+"""A file in the working directory that is newer than the linked files of the source, and older than the results."""
 RESERVED = frozenset({"wd", "certs", "stdout.txt", "stderr.txt", "fileuploadout.txt", "fileuploaderr.txt", OURS})
 """Names in a task's directory that are reserved for Batch and the launcher."""
 

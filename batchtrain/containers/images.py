@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from batchtrain.config.source_packages import SourcePackages
 from batchtrain.containers.environments import ENVIRONMENTS
 from batchtrain.errors import UsageError
+from batchtrain.shipped import shipped
 
 CPU = "cpu"
 NGC = "ngc-tf1"
@@ -143,6 +145,15 @@ def chain(
     before = chain(image.parent, home, on=on, base=base, arguments=arguments) if image.parent else ()
     first = before[-1].tag if before else base or BASES[on].image
     return (*before, Step(home / image.directory, tag or f"batchtrain/{name}:{on}", first, image.on[on] + arguments))
+
+
+def with_packages(
+    base: Step, package_lists: Iterable[SourcePackages], tag: str, arguments: tuple[str, ...]
+) -> Iterator[Step]:
+    """The build that adds the packages of a source to an image; none without packages. Raises UsageError."""
+    words = [word for packages in package_lists for word in packages.words()]
+    if words:
+        yield Step(shipped("docker") / "packages", tag, base.tag, (f"PACKAGES={' '.join(words)}", *arguments))
 
 
 def _known(name: str) -> Image:

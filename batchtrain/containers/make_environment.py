@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import os
@@ -80,6 +81,21 @@ class Intended(NamedTuple):
         )
 
 
+def made(home: Path) -> list[Path]:
+    """The environments in a directory."""
+    return sorted(ready.parent for ready in home.glob(f"*/{READY}"))
+
+
+def last_use(prefix: Path) -> float:
+    """When an environment was made, or used for a script."""
+    return (prefix / READY).stat().st_mtime
+
+
+def megabytes(prefix: Path) -> int:
+    """The size of an environment on disk."""
+    return sum(path.lstat().st_size for path in prefix.rglob("*")) // 10**6
+
+
 def _minutes(count: int) -> str:
     return "a minute" if count == 1 else f"{count} minutes"
 
@@ -132,7 +148,10 @@ def make(plan: Intended, say: Say) -> None:
 
     say: receives a message about each step. Raises NotMade.
     """
-    if not plan.ready:
+    if plan.ready:
+        with contextlib.suppress(OSError):  # an environment of another user, or that of batchtrain itself
+            os.utime(plan.prefix / READY)
+    else:
         _require(plan)
         with _alone(plan):
             if not plan.ready:  # another process may have made it meanwhile

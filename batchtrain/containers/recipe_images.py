@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from batchtrain.config.image_names import EXAMPLE
+from batchtrain.config.source_packages import SourcePackages, digest
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
-from batchtrain.containers.images import CPU
+from batchtrain.containers.images import BASES, CPU, IMAGES
 from batchtrain.errors import UsageError
 
 
@@ -52,9 +54,39 @@ RECIPE_IMAGES: Mapping[str, RecipeImage] = {
 """The images by the last part of their name, which is the same in every registry."""
 
 
+ENVIRONMENTS_OF = {"base": "python", "accelerate": "pytorch"}
+"""The environments of images of docker/ that have another name."""
+
+
+def _of_scripts() -> Mapping[str, RecipeImage]:
+    """For each image of docker/ that may run a bare script: on CPUs, and on GPUs where it has such a base."""
+    return {
+        f"script:{name}-{'cpu' if on == CPU else 'gpu'}": RecipeImage(name, on, environment)
+        for name, image in IMAGES.items()
+        if (environment := ENVIRONMENTS_OF.get(name, name)) in ENVIRONMENTS
+        for on in tuple(BASES)[::-1]
+        if on in image.on
+    }
+
+
+SCRIPT_IMAGES = _of_scripts()
+"""The images of bare scripts, by the last part of their name without the packages that the script lists."""
+
+
+def script_image(build: str, package_lists: Iterable[SourcePackages], *, gpus: bool) -> str:
+    """The name of the image for a bare script: that of docker/, with the packages that the script lists."""
+    kind = "gpu" if gpus and f"script:{build}-gpu" in SCRIPT_IMAGES else "cpu"
+    return "-".join(filter(None, (f"{EXAMPLE}script:{build}-{kind}", digest(package_lists))))
+
+
+def _entry(image: str) -> RecipeImage | None:
+    name = image.rpartition("/")[2]
+    return RECIPE_IMAGES.get(name) or SCRIPT_IMAGES.get(name) or SCRIPT_IMAGES.get(name.rpartition("-")[0])
+
+
 def behind(image: str) -> RecipeImage:
     """The entry for an image of a recipe, in any registry. Raises UsageError for another image."""
-    entry = RECIPE_IMAGES.get(image.rpartition("/")[2])
+    entry = _entry(image)
     if entry is None:
         raise UsageError(
             f"{image} is not an image of a recipe of batchtrain. Use an environment of your own in its place:"
@@ -67,8 +99,8 @@ def behind(image: str) -> RecipeImage:
 def environment_of(image: str, directory: str = "DIR", *, lists_packages: bool = False) -> tuple[str, Environment]:
     """The local environment for an image of the recipe in a directory, with its name. lists_packages: whether the
     source lists packages, so that any image can have an environment. Raises UsageError if there is none."""
-    if lists_packages and image.rpartition("/")[2] not in RECIPE_IMAGES:
-        return "own", Environment((), megabytes=50)
+    if lists_packages and _entry(image) is None:
+        return "own", ENVIRONMENTS["python"]
     name = behind(image).environment
     if not name:
         raise UsageError(

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from batchtrain.frameworks.base import Variable, says
+from batchtrain.frameworks.base import Scripts, Variable, says
 from batchtrain.frameworks.pytorch import ENVIRONMENT, Torch
 
 
@@ -26,6 +26,13 @@ class AccelerateBlock(Torch, frozen=True, kw_only=True):
     ] = None  # fmt: skip
     name: ClassVar[str] = "accelerate"
     source: ClassVar[str] = "Accelerate: utils/launch.py"
+    scripts: ClassVar[Scripts] = Scripts(
+        imports=("accelerate", "transformers", "trl", "peft"),
+        level=1,
+        image="accelerate",
+        packages=("torch", "accelerate"),
+        spawns=("accelerate.notebook_launcher", "accelerate.debug_launcher"),
+    )
     commands: ClassVar[tuple[str, ...]] = (r"accelerate\s+launch",)
     modules: ClassVar[tuple[str, ...]] = (r"accelerate\.commands\.\w+",)
     passed_on: ClassVar[tuple[str, ...]] = ("backend", "mixed_precision", "gradient_accumulation_steps")

@@ -172,6 +172,25 @@ class FrameworkRule(NamedTuple):
     source: str
 
 
+class Scripts(NamedTuple):
+    """The bare scripts that a framework launches, and where they run."""
+
+    imports: tuple[str, ...] = ()
+    """Modules whose import means the framework."""
+    weak_imports: tuple[str, ...] = ()
+    """Modules that mean it if the imports mean no other framework."""
+    level: int = 0
+    """How far it is above the frameworks of level 0: the imports of the highest level decide."""
+    image: str = ""
+    """The image of docker/, which also has a local environment."""
+    image_for: str = ""
+    """If there is an image for each framework below, whose name follows: the default one."""
+    spawns: tuple[str, ...] = ()
+    """Functions that start the processes of a training themselves."""
+    packages: tuple[str, ...] = ()
+    """Packages of PyPI that bring the framework: a list with one of them needs nothing else."""
+
+
 # --- a block --------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +264,8 @@ class Nodes(Block, frozen=True, kw_only=True):
     """Whether its processes on several nodes exchange data through NCCL if there are GPUs."""
     waits: ClassVar[bool] = False
     """Whether its interpreter waits for all other processes when it ends, even after an exception."""
+    scripts: ClassVar[Scripts] = Scripts()
+    """Which bare scripts are launched by this block."""
     script: ClassVar[str] = "train.py ..."
     """The arguments of `python` in a command that needs no launcher of its own."""
     commands: ClassVar[tuple[str, ...]] = ()

@@ -6,7 +6,7 @@ variables as torch.distributed); measured with DeepSpeed 0.19 on CPUs.
 
 from typing import Annotated, ClassVar, Literal
 
-from batchtrain.frameworks.base import SOCKETS, Variable, says
+from batchtrain.frameworks.base import SOCKETS, Scripts, Variable, says
 from batchtrain.frameworks.pytorch import BACKEND, CPU, MEETING, Torch
 
 
@@ -26,6 +26,7 @@ class DeepSpeedBlock(Torch, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "deepspeed"
     source: ClassVar[str] = "DeepSpeed: init_distributed"
+    scripts: ClassVar[Scripts] = Scripts(imports=("deepspeed",), level=2, image="deepspeed")
     commands: ClassVar[tuple[str, ...]] = ("deepspeed",)
     modules: ClassVar[tuple[str, ...]] = (r"deepspeed(?:\.launcher\.\w+)?",)
     passed_on: ClassVar[tuple[str, ...]] = ("backend", "accelerator")

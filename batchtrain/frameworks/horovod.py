@@ -15,6 +15,7 @@ from batchtrain.frameworks.base import (
     BlockFault,
     Nodes,
     OverMpi,
+    Scripts,
     Text,
     Variable,
     says,
@@ -42,6 +43,9 @@ class HorovodBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "horovod"
     source: ClassVar[str] = "Horovod: gloo_run.py"
+    scripts: ClassVar[Scripts] = Scripts(
+        imports=("horovod",), level=2, image="horovod", image_for="pytorch", spawns=("horovod.run",)
+    )
     commands: ClassVar[tuple[str, ...]] = ("horovodrun",)
     modules: ClassVar[tuple[str, ...]] = (r"horovod\.runner\S*",)
     ranks: ClassVar[tuple[str, ...]] = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK")

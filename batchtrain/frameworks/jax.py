@@ -5,7 +5,7 @@ Source: JAX, Multi-process programming (jax.distributed.initialize and its clust
 
 from typing import ClassVar
 
-from batchtrain.frameworks.base import SOCKETS, Nodes, Variable
+from batchtrain.frameworks.base import SOCKETS, Nodes, Scripts, Variable
 
 
 class JaxBlock(Nodes, frozen=True, kw_only=True):
@@ -13,6 +13,7 @@ class JaxBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "jax"
     source: ClassVar[str] = "JAX: jax.distributed.initialize"
+    scripts: ClassVar[Scripts] = Scripts(imports=("jax", "flax", "optax"), image="jax", packages=("jax",))
     waits: ClassVar[bool] = True
     variables: ClassVar[tuple[Variable, ...]] = (
         Variable("JAX_COORDINATOR_ADDRESS", "the primary's address and a free port",

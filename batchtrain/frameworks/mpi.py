@@ -4,9 +4,9 @@ Sources: Batch Shipyard's table of options; for current sizes Azure's "Set up Me
 (setup-mpi) and azhpc-images. docs/explanation/untested-on-azure.md lists what is untested.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
-from batchtrain.frameworks.base import LAUNCH, Block, Fabric, Text, says
+from batchtrain.frameworks.base import LAUNCH, Block, Fabric, Scripts, Text, says
 
 
 class Settings(NamedTuple):
@@ -231,6 +231,8 @@ class MpiBlock(Block, frozen=True, kw_only=True):
             example="nvidia-smi -L | wc -l",
         ),
     ] = None
+
+    scripts: ClassVar[Scripts] = Scripts(imports=("mpi4py",), image="mpich")
 
     @property
     def mpi(self) -> Mpi:

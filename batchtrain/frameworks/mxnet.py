@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from batchtrain.frameworks.base import LAUNCH, BlockFault, FrameworkRule, Nodes, Role, Text, Variable, says
+from batchtrain.frameworks.base import LAUNCH, BlockFault, FrameworkRule, Nodes, Role, Scripts, Text, Variable, says
 
 _RENDEZVOUS = re.compile(r"(?:(?P<interface>[^:\s]+):)?(?P<address>[^:\s]+):(?P<port>[0-9]{1,5})")
 KVSTORE = r"--kv[-_]?store[=\s]+[\"']?(\w+)"
@@ -59,6 +59,7 @@ class MxnetBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "mxnet"
     source: ClassVar[str] = "ps-lite: DMLC_*"
+    scripts: ClassVar[Scripts] = Scripts(imports=("mxnet",), image="mxnet")
     nccl: ClassVar[bool] = False
     waits: ClassVar[bool] = True
     variables: ClassVar[tuple[Variable, ...]] = (

@@ -18,6 +18,7 @@ from batchtrain.frameworks.base import (
     Nodes,
     Role,
     Runner,
+    Scripts,
     Variable,
     says,
 )
@@ -107,6 +108,12 @@ class PyTorchBlock(Torch, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "pytorch"
     source: ClassVar[str] = "PyTorch: env:// initialization, torchrun"
+    scripts: ClassVar[Scripts] = Scripts(
+        imports=("torch", "lightning", "pytorch_lightning"),
+        image="pytorch",
+        packages=("torch", "lightning"),
+        spawns=("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"),
+    )
     passed_on: ClassVar[tuple[str, ...]] = ("launcher", "rendezvous", "max_restarts", "min_instances", "backend")
     variables: ClassVar[tuple[Variable, ...]] = ENVIRONMENT
     rules: ClassVar[tuple[FrameworkRule, ...]] = (

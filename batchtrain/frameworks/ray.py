@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar
 
-from batchtrain.frameworks.base import COMMAND, SOCKETS, BlockFault, FrameworkRule, Nodes, Role, Runner, Variable
+from batchtrain.frameworks.base import (
+    COMMAND,
+    SOCKETS,
+    BlockFault,
+    FrameworkRule,
+    Nodes,
+    Role,
+    Runner,
+    Scripts,
+    Variable,
+)
 
 _OWN_CLUSTER = re.compile(r"(?<![\w./-])ray\s+(start|up|submit|stop)\b")
 _START = Runner("ray", "ray.scripts.scripts", ("start", "$BATCHTRAIN_RAY", ">/dev/null"), takes_command=False)
@@ -34,6 +44,7 @@ class RayBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "ray"
     source: ClassVar[str] = "Ray: ray start, RAY_ADDRESS"
+    scripts: ClassVar[Scripts] = Scripts(imports=("ray",), level=2, image="ray", packages=("ray",))
     each: ClassVar[int | str] = "nproc"
     why_each: ClassVar[str] = "the tasks of Ray share the cores of the node"
     variables: ClassVar[tuple[Variable, ...]] = (

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from batchtrain.frameworks.base import COMMAND, BlockFault, FrameworkRule, Nodes, Role, Variable, says
+from batchtrain.frameworks.base import COMMAND, BlockFault, FrameworkRule, Nodes, Role, Scripts, Variable, says
 
 _CONFIG = Variable(
     "TF_CONFIG", "the cluster's addresses, and this process's role and number",
@@ -74,6 +74,9 @@ class TensorFlowBlock(Nodes, frozen=True, kw_only=True):
 
     name: ClassVar[str] = "tensorflow"
     source: ClassVar[str] = "TensorFlow: TF_CONFIG"
+    scripts: ClassVar[Scripts] = Scripts(
+        imports=("tensorflow",), weak_imports=("keras",), image="tensorflow", packages=("tensorflow", "tensorflow-cpu")
+    )
     variables: ClassVar[tuple[Variable, ...]] = (_CONFIG,)
     passed_on: ClassVar[tuple[str, ...]] = ("mode",)
     rules: ClassVar[tuple[FrameworkRule, ...]] = (

@@ -67,6 +67,14 @@ def interpreter(command: str) -> str:
     return words[0][0] if words and _is_python(words[0][0]) else ""
 
 
+def script(command: str) -> str:
+    """The script that a command starts with Python, as written but without quotes; empty for any other command."""
+    words = _first_words(command)
+    index = _script(words) if words and _is_python(words[0][0]) else None
+    word = words[index][0].strip("\"'") if index is not None and index < len(words) else ""
+    return "" if word in _ENDS_OPTIONS else word
+
+
 def _first_words(command: str) -> tuple[tuple[str, int], ...]:
     return tuple(islice(shell.first_words(command), MOST_OPTIONS))
 

@@ -84,8 +84,9 @@ def _former(frame: Frame, task: Task, shape: Shape, digests: list[tuple[str, str
     source, command and number of nodes."""
     gang = task.multi_instance
     former_gang = gang and _FormerGang(*(getattr(gang, name) for name in _FormerGang.__struct_fields__))
+    former_task = _FormerTask(*(getattr(task, name) for name in _FormerTask.__struct_fields__))
     training = msgspec.structs.replace(
-        task, multi_instance=former_gang, id=None, display_name=None, checkpoint=None, max_task_retries=None,
+        former_task, multi_instance=former_gang, id=None, display_name=None, checkpoint=None, max_task_retries=None,
         max_wall_time=None,
         retention_time=None, depends_on=(), depends_on_range=None, task_factory=None,
     )  # fmt: skip
@@ -96,3 +97,7 @@ _FormerGang = msgspec.defstruct(
     "_FormerGang", [(name, Any) for name in MultiInstance.__struct_fields__ if name != "framework"]
 )
 """A multi-instance task with the properties of that time."""
+_FormerTask = msgspec.defstruct(
+    "_FormerTask", [(name, Any) for name in Task.__struct_fields__ if name != "link_source"]
+)
+"""A task with the properties of that time."""

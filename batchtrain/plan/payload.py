@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from batchtrain.config import travel
+from batchtrain.config.task_paths import LINKED
 from batchtrain.errors import PlanError
+from batchtrain.launchers import shell
 from batchtrain.plan import wire
 
 ARCHIVE = ".batchtrain-files.tar.gz"
@@ -63,6 +65,18 @@ def through_storage(url: wire.Text, name: str, *, everywhere: bool) -> Carrier:
         resource_files=(wire.ResourceFile(http_url=url, file_path=name),),
         unpack=f'tar -xzf "{directory}/{name}" -C "$AZ_BATCH_TASK_SHARED_DIR"',
         forget=":",
+    )
+
+
+def linked(names: Iterable[str]) -> str:
+    """The part of a script that links files of the source into the working directory, in the first attempt."""
+    tops = sorted({name.split("/", 1)[0] for name in names})
+    return shell.block(
+        "The files of the source, where the program starts. Directories are real, so that it can write to them:",
+        f'if [ ! -e "$AZ_BATCH_TASK_WORKING_DIR/{LINKED}" ]; then',
+        *(f'  cp -rs -- "$AZ_BATCH_TASK_SHARED_DIR"/{shell.word(top)} "$AZ_BATCH_TASK_WORKING_DIR"' for top in tops),
+        f'  : >"$AZ_BATCH_TASK_WORKING_DIR/{LINKED}"',
+        "fi",
     )
 
 

@@ -304,6 +304,12 @@ def _launch(frame: Frame, task: Task, way: _Way, where: str) -> Launch:
         task_launch = _launched(frame, task, way)
     except PlanError as error:
         raise PlanError(f"{where}: {error}") from None
+    if task.link_source:
+        links = payload.linked(file.name for file in _source(frame, task).files)
+        if task.multi_instance:
+            task_launch = task_launch._replace(coordination=f"{links}\n\n{task_launch.coordination}")
+        else:
+            task_launch = task_launch._replace(application=f"{links}\n\n{task_launch.application}")
     if way.image is not None:
         task_launch = task_launch._replace(files=(*task_launch.files, apptainer.script(way.image)))
     if way.moved:

@@ -15,6 +15,7 @@ import msgspec
 from azure.batch import BatchClient
 from msgspec.structs import replace
 
+from batchtrain.config.task_paths import LINKED
 from batchtrain.config.types import Results, bytes_of
 from batchtrain.errors import NotAllowed, NotFound, ServiceError, Unreachable
 from batchtrain.metrics.stream import RECORDS
@@ -125,10 +126,14 @@ def select(
     """Choose among the files of a task. everything: also files beyond `max_size`. Logs have no limit."""
     names, room = LocalNames(), bytes_of(results.max_size)
     selected_files, over = [], []
-    for part, file in files:
+    file_list = tuple(files)
+    links = {part.name: file.modified for part, file in file_list if file.path == f"wd/{LINKED}" and file.modified}
+    for part, file in file_list:
         target = destination(task_id, results, part, file.path)
         if not target or not (logs or target.startswith("outputs/")):
             continue
+        if target.startswith("outputs/") and part.name in links and file.modified and file.modified <= links[part.name]:
+            continue  # a file of the source
         if target.startswith("outputs/") and not everything:
             if file.size > room:
                 over.append((part, file))

@@ -61,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "runtime",
         "service",
     },
+    "scripts": {"client", "config", "containers", "emulator", "errors", "frameworks"},
     "dashboard": {
         "catalog",
         "client",
@@ -90,13 +91,14 @@ ALLOWED: dict[str, set[str]] = {
         "plan",
         "records",
         "runs",
+        "scripts",
         "service",
         "shipped",
         "storage",
         "version",
     },
     "aio": {"client", "service"},
-    "__init__": {"aio", "client", "config", "errors", "frameworks", "functions", "plan", "runs", "version"},
+    "__init__": {"aio", "client", "config", "errors", "frameworks", "functions", "plan", "runs", "scripts", "version"},
 }
 """What each part may import of ours beside itself. Emulator and client share only the wire."""
 

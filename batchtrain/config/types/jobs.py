@@ -448,6 +448,9 @@ class Task(TaskSettings, frozen=True, kw_only=True):
         "Directory, relative to this file, that is copied to AZ_BATCH_TASK_SHARED_DIR of every instance, without what"
         " `.gitignore` and `.batchtrainignore` name.",
         "batchtrain: files of the task")] = None
+    link_source: Annotated[bool, says(
+        "Also link the files of `source` into the working directory of every instance, so that the program finds them"
+        " by relative paths.", "batchtrain: launch")] = False
     multi_instance: Annotated[MultiInstance | None, says("Run on several nodes at once.")] = None
     checkpoint: Annotated[Checkpoint | None, says("Keep checkpoints on a shared volume.")] = None
     task_factory: Annotated[TaskFactory | None, says("Generate many tasks from this one.")] = None

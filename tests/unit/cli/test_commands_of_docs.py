@@ -74,7 +74,7 @@ def test_every_command_line_of_a_page_has_a_command_and_options_that_exist(page:
     assert [text for text in wrong if text] == []
 
 
-@pytest.mark.parametrize("line", ["jobs nosuch", "jobs list --nosuch", "run a b c"])
+@pytest.mark.parametrize("line", ["jobs nosuch", "jobs list --nosuch", "runs show a b c"])
 def test_a_line_that_the_command_line_refuses_is_noticed(line: str) -> None:
     assert refusal(line.split())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -10,8 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 from batchtrain.cli.app import root
+from batchtrain.cli.options import Settings
 from batchtrain.config import load
+from batchtrain.config.source_packages import READY
+from batchtrain.containers import build as building
+from batchtrain.containers import engine
+from batchtrain.containers.build import Built
+from batchtrain.containers.images import Step
+from batchtrain.emulator.mapped_images import list_images, map_image
 from batchtrain.errors import ConfigError, UsageError
+from batchtrain.scripts.recipe import Wish, prepare
 from batchtrain.shipped import shipped
 
 
@@ -38,3 +48,48 @@ def test_a_large_source_does_not_matter_to_the_image_of_a_recipe(
 def test_a_large_source_does_not_matter_to_the_environment_of_a_recipe(recipe: Path) -> None:
     shown = CliRunner().invoke(root, ["images", "env", str(recipe), "--dry-run"])
     assert (shown.exception, shown.exit_code) == (None, 0)
+
+
+def test_the_image_of_a_script_is_that_of_its_framework_with_its_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\n", encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("rich >= 13\n", encoding="utf-8")
+    prepared = prepare(script, Wish(), local=True)
+    prepared.recipe.save(tmp_path)
+    steps = _steps_of(tmp_path, monkeypatch)
+    assert [step.directory.name for step in steps] == ["base", "openmpi", "pytorch", "packages"]
+    assert (steps[-1].base, steps[-1].tag) == (steps[-2].tag, prepared.image)
+    assert steps[-1].arguments == ("PACKAGES=rich>=13",)
+
+
+def _steps_of(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """The builds for the image of a recipe."""
+    steps: list[Step] = []
+
+    def run(_docker: object, some: tuple[Step, ...], _say: object, **_: object) -> Built:
+        steps.extend(some)
+        return Built(some[-1].tag, "", 0)
+
+    monkeypatch.setattr(engine, "find", lambda: None)
+    monkeypatch.setattr(building, "run", run)
+    built = CliRunner().invoke(root, ["images", "build", str(directory)], catch_exceptions=False)
+    assert built.exit_code == 0
+    return steps
+
+
+def test_environments_that_are_not_used_are_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(tmp_path))
+    for name in ("old", "new"):
+        (tmp_path / "environments" / name).mkdir(parents=True)
+        (tmp_path / "environments" / name / READY).touch()
+        map_image(tmp_path, f"example/{name}", tmp_path / "environments" / name)
+    os.utime(tmp_path / "environments" / "old" / READY, (0, 0))
+    invoke = CliRunner().invoke
+    listed = invoke(root, ["images", "environments", "-o", "json"], obj=Settings(), catch_exceptions=False)
+    assert [row["environment"] for row in json.loads(listed.stdout)] == ["new", "old"]
+    pruned = invoke(root, ["images", "prune", "-y", "-o", "json"], obj=Settings(), catch_exceptions=False)
+    assert [row["environment"] for row in json.loads(pruned.stdout)] == ["old"]
+    assert [path.name for path in (tmp_path / "environments").iterdir()] == ["new"]
+    assert list(list_images(tmp_path)) == ["example/new"]

@@ -104,7 +104,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_configuration_says_what_is_expected(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"expected pool\.yaml and jobs\.yaml"):
+    with pytest.raises(UsageError, match=r"expected batchtrain\.yaml, or pool\.yaml and jobs\.yaml"):
         load(tmp_path)
 
 
@@ -301,7 +301,6 @@ def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> N
         ("tasks[1].command", "job_specifications[0].tasks[1].command"),
         ("pool.vm_count.low_priority", "pool_specification.vm_count.low_priority"),
         ("docker_image", "job_specifications[0].tasks[0].docker_image"),
-        ("nodes", "pool_specification.vm_count"),
     ],
 )
 def test_half_the_path_of_a_setting_is_answered_with_the_whole(half: str, whole: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from batchtrain.config import judge, masking, reference, schema
+from batchtrain.config.load import WHOLE
 from batchtrain.config.types import RENAMED
 from tests import reference_page, schema_files
 from tests.property_examples import EXAMPLES
@@ -25,7 +26,7 @@ FILES = sorted(
 )
 
 
-@pytest.mark.parametrize("name", schema.FILES)
+@pytest.mark.parametrize("name", [*schema.FILES, WHOLE])
 def test_a_committed_schema_is_generated_from_the_types(name: str) -> None:
     stale = "run `python -m tests.schema_files`"
     assert (ROOT / "schemas" / f"{name}.json").read_bytes() == schema_files.rendered(name), stale

@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.source_packages import digest, of_recipe
+from batchtrain.config.source_packages import Package, digest, of_recipe
 from batchtrain.errors import PlanError
 from tests.unit.plan.jobs import recipe
 
 IMAGE = "example/train"
 
 
-def listed(home: Path, image: str = IMAGE, **files: str) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+def listed(
+    home: Path, image: str = IMAGE, command: str = "true", **files: str
+) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     (home / "src").mkdir(exist_ok=True)
     for name, text in files.items():
         (home / "src" / name.replace("__", ".")).write_text(text, encoding="utf-8")
-    mine = recipe(task={"docker_image": IMAGE, "source": "src"}, directory=str(home))
+    mine = recipe(task={"docker_image": IMAGE, "source": "src", "command": command}, directory=str(home))
     return [(packages.file, packages.lines, packages.arguments) for packages in of_recipe(mine, image)]
 
 
@@ -45,3 +47,60 @@ def test_a_source_that_lists_nothing_needs_nothing(tmp_path: Path, files: dict[s
 def test_a_project_file_that_cannot_be_read_is_an_error_with_its_path(tmp_path: Path, text: str) -> None:
     with pytest.raises(PlanError, match=r"src/pyproject\.toml cannot be read: "):
         listed(tmp_path, pyproject__toml=text)
+
+
+STARTS = "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3"
+INLINE = '# /// script\n# dependencies = [\n#   "rich>=13",\n# ]\n# ///\nimport rich\n'
+
+
+def test_the_script_of_the_command_lists_its_packages_itself(tmp_path: Path) -> None:
+    files = {"train__py": INLINE, "requirements__txt": "numpy\n"}
+    assert listed(tmp_path, command=STARTS, **files) == [("train.py", ("rich>=13",), ("rich>=13",))]
+    assert listed(tmp_path, command="python other.py", **files) == [
+        ("requirements.txt", ("numpy",), ("-r", "requirements.txt"))
+    ]
+
+
+def test_two_blocks_in_a_script_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"src/train\.py cannot be read: it has two"):
+        listed(tmp_path, command=STARTS, train__py=INLINE * 2)
+
+
+def test_an_environment_of_conda_is_read_as_packages_of_pip(tmp_path: Path) -> None:
+    text = """
+name: mine
+channels: [pytorch]
+dependencies:
+- python=3.11
+- pytorch=2.13
+- conda-forge::numpy==2.4.6
+- scikit-learn
+- rich>=13
+- scipy=1.17.0=py311_0
+- pip
+- pip:
+  - transformers==5.23.0
+"""
+    lines = (
+        "torch==2.13.*", "numpy==2.4.6", "scikit-learn", "rich>=13", "scipy==1.17.0.*", "transformers==5.23.0",
+    )  # fmt: skip
+    assert listed(tmp_path, environment__yml=text) == [("environment.yml", lines, lines)]
+
+
+def test_two_files_with_other_versions_of_a_package_are_an_error_with_both_places(tmp_path: Path) -> None:
+    files = {
+        "requirements__txt": "numpy\nScikit_Learn==1.9.1\n",
+        "pyproject__toml": "[project]\ndependencies = [\n 'numpy>=1',\n 'scikit-learn==1.5.2',\n]",
+    }
+    with pytest.raises(PlanError) as error:
+        listed(tmp_path, **files)
+    assert f"{tmp_path}/src/requirements.txt:2 asks for `Scikit_Learn==1.9.1`, and" in str(error.value)
+    assert f"{tmp_path}/src/pyproject.toml:4 for `scikit-learn==1.5.2`" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("Scikit_Learn[x]>=1", "scikit-learn"), ("x @ https://a/b.whl", "x"), ("git+https://a/b", ""), ("--pre", "")],
+)
+def test_the_name_of_a_package_is_normalized(text: str, name: str) -> None:
+    assert Package(text, 1).name == name

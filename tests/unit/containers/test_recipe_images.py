@@ -8,10 +8,11 @@ import pytest
 
 from batchtrain.cli import shipped_recipes
 from batchtrain.config.load import load
+from batchtrain.config.source_packages import Package, SourcePackages, digest
 from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS
 from batchtrain.containers.images import IMAGES
-from batchtrain.containers.recipe_images import RECIPE_IMAGES, behind, environment_of
+from batchtrain.containers.recipe_images import RECIPE_IMAGES, SCRIPT_IMAGES, behind, environment_of, script_image
 from batchtrain.emulator import server
 from batchtrain.errors import UsageError
 from batchtrain.shipped import shipped
@@ -24,9 +25,9 @@ def test_the_images_of_the_table_are_those_that_recipes_name() -> None:
     }
 
 
-@pytest.mark.parametrize("name", RECIPE_IMAGES)
+@pytest.mark.parametrize("name", [*RECIPE_IMAGES, *SCRIPT_IMAGES])
 def test_each_image_can_be_built(name: str) -> None:
-    build, on, _ = RECIPE_IMAGES[name]
+    build, on, _ = {**RECIPE_IMAGES, **SCRIPT_IMAGES}[name]
     if "/" in build:
         assert (shipped("recipes") / build / "Dockerfile").is_file()
     else:
@@ -34,7 +35,7 @@ def test_each_image_can_be_built(name: str) -> None:
 
 
 def test_each_environment_stands_behind_an_image() -> None:
-    assert {one.environment for one in RECIPE_IMAGES.values()} - {""} == set(ENVIRONMENTS)
+    assert {one.environment for one in (*RECIPE_IMAGES.values(), *SCRIPT_IMAGES.values())} - {""} == set(ENVIRONMENTS)
 
 
 def test_an_image_is_known_in_each_registry() -> None:
@@ -54,3 +55,15 @@ def test_an_image_for_hardware_that_is_not_here_has_no_environment() -> None:
 def test_a_data_directory_with_nothing_but_environments_is_the_emulator_s(tmp_path: Path) -> None:
     home = make_environment.home(tmp_path / "data", {})
     assert home.name in server.OURS
+
+
+def test_the_image_of_a_script_has_the_packages_of_the_script_in_its_name() -> None:
+    packages = SourcePackages(Path("src"), "requirements.txt", (Package("rich", 1),))
+    plain, listed = script_image("pytorch", (), gpus=False), script_image("pytorch", (packages,), gpus=True)
+    assert (plain, listed) == ("example/script:pytorch-cpu", f"example/script:pytorch-gpu-{digest((packages,))}")
+    assert behind(plain).environment == behind(listed).environment == "pytorch"
+    assert (behind(plain).on, behind(listed).on) == ("cpu", "cuda13.0")
+
+
+def test_a_script_without_a_build_for_gpus_has_the_one_for_cpus() -> None:
+    assert script_image("jax", (), gpus=True) == "example/script:jax-cpu"

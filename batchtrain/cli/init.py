@@ -1,0 +1,86 @@
+"""`batchtrain init [SCRIPT]`: write a recipe in one file for a script."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from batchtrain.cli import scripts
+from batchtrain.cli.help import Command
+from batchtrain.cli.options import completed, say, settings
+from batchtrain.cli.output import show
+from batchtrain.errors import UsageError
+from batchtrain.shipped import shipped
+
+USUAL = ("train.py", "main.py")
+"""Names of the script of a directory with several."""
+
+
+class New(NamedTuple):
+    """The file, and the commands that use it."""
+
+    file: str
+    script: str
+    framework: str
+    next: tuple[str, ...]
+
+
+@click.command("init", cls=Command)
+@click.argument("script", metavar="[SCRIPT]", required=False)
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
+@scripts.options
+def command(
+    script: str | None,
+    arguments: tuple[str, ...],
+    nodes: int | None,
+    processes_per_node: int | None,
+    gpus_per_node: int | None,
+    size: str | None,
+    spot: bool,
+    framework: str | None,
+) -> None:
+    """Write batchtrain.yaml beside a script: pool, launch, image and command, found as `run SCRIPT` does.
+
+    SCRIPT is by default train.py, main.py or the only Python file of this directory. The file is a whole recipe, to be
+    changed as you like; accounts stand in a credentials.yaml beside it. Also writes its schema for editors, and the id
+    of the project.
+    """
+    from batchtrain.config import load, projects
+    from batchtrain.config.source_directory import SCHEMAS
+
+    if script and script.startswith("-"):  # the first word after --
+        arguments = (script, *arguments)
+        script = None
+    path = Path(script) if script else _script_here()
+    target = path.parent / scripts.FILE
+    if existing := next(load.configuration_files(path.parent), None):
+        raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(path.parent))}` runs it")
+    wish = scripts.Options(nodes, processes_per_node, gpus_per_node, size, spot, framework, arguments)
+    prepared = scripts.prepare(str(path), wish, in_image=True)
+    for warning in prepared.recipe.warnings:
+        say(str(warning))
+    target.write_text(scripts.text_of(prepared.recipe), encoding="utf-8")
+    shutil.copytree(shipped("schemas"), path.parent / SCHEMAS, dirs_exist_ok=True)
+    projects.write(path.parent)
+    directory = shlex.quote(str(path.parent))
+    following = (
+        f"batchtrain images env {directory}",
+        f"batchtrain run {directory} --local",
+        f"batchtrain config plan {directory}",
+    )
+    lines = (f"{target} is written. Next:", *(completed(f"  {line}") for line in following))
+    show(New(str(target), str(path), prepared.choice.name, following), "\n".join(lines))
+
+
+def _script_here() -> Path:
+    """The script of the working directory. Raises UsageError if it is not clear which one."""
+    files = sorted(Path(settings().configdir or ".").glob("*.py"))
+    usual = [file for name in USUAL for file in files if file.name == name]
+    if usual or len(files) == 1:
+        return (usual or files)[0]
+    listing = ", ".join(file.name for file in files[:10]) or "none"
+    raise UsageError(f"name the script, as in `batchtrain init train.py`; the Python files here: {listing}")

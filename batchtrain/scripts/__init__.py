@@ -1,0 +1,1 @@
+"""A bare script as a recipe: its imports, its framework, its packages and its environment."""

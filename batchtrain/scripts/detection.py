@@ -1,0 +1,109 @@
+"""Which framework a script is launched with, by what it imports. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from batchtrain.errors import UsageError
+from batchtrain.frameworks import FRAMEWORKS
+from batchtrain.frameworks.base import Nodes, Scripts
+from batchtrain.frameworks.mpi import MPIS, MpiBlock
+from batchtrain.frameworks.pytorch import PyTorchBlock
+from batchtrain.scripts.imports import Place, Script
+
+MPI, NONE = "mpi", "none"
+LAUNCHES: Mapping[str, Scripts] = {MPI: MpiBlock.scripts} | {name: kind.scripts for name, kind in FRAMEWORKS.items()}
+"""What each framework launches. The first names of the documentation are those of `--framework`."""
+NAMES = (*LAUNCHES, NONE)
+PLAIN_IMAGE = "base"
+
+
+class Choice(NamedTuple):
+    """The framework of a script."""
+
+    name: str
+    reason: str
+    """Why, in words that follow "is launched with NAME:"."""
+    image: str
+    """The image of docker/, which also has a local environment."""
+    packages: tuple[str, ...] = ()
+    """Packages that bring the framework."""
+
+
+class Undecided(UsageError):
+    """Several frameworks fit a script."""
+
+    def __init__(self, message: str, names: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
+def framework_of(script: Script, name: str = "") -> Choice:
+    """The framework of a script; `name` is the choice of the user. Raises Undecided if several fit."""
+    evidence = _evidence(script.imports)
+    if name:
+        return _chosen(name, evidence, "your choice")
+    level = max((LAUNCHES[framework].level for framework in evidence), default=0)
+    candidates = [framework for framework in evidence if LAUNCHES[framework].level == level]
+    if len(candidates) > 1:
+        places = " and ".join(f"{_at(evidence[framework])} for {framework}" for framework in candidates)
+        options = " or ".join(f"`--framework {framework}`" for framework in candidates)
+        raise Undecided(f"{script.path} fits several frameworks: {places}; choose with {options}", tuple(candidates))
+    if not candidates:
+        return _chosen(
+            NONE, evidence, "it imports no framework, so it runs once on every node with RANK and WORLD_SIZE"
+        )
+    return _chosen(candidates[0], evidence, _at(evidence[candidates[0]]))
+
+
+def block_of(choice: Choice, processes_per_node: int | None) -> MpiBlock | Nodes:
+    """The block that launches a script."""
+    if choice.name == MPI:
+        return MpiBlock(runtime=choice.image, executable_path="mpiexec", processes_per_node=processes_per_node)
+    if choice.name == NONE:
+        return PyTorchBlock(processes_per_node=processes_per_node or 1)
+    return FRAMEWORKS[choice.name](processes_per_node=processes_per_node)
+
+
+def _evidence(imports: Iterable[Place]) -> dict[str, Place]:
+    """The first import that means each framework."""
+    tops = {place.top: place for place in reversed(tuple(imports))}
+    strong = _first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})
+    return strong or _first(tops, {name: scripts.weak_imports for name, scripts in LAUNCHES.items()})
+
+
+def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
+    return {
+        framework: min((tops[name] for name in names if name in tops), key=lambda place: place.line)
+        for framework, names in modules.items()
+        if any(name in tops for name in names)
+    }
+
+
+def _chosen(name: str, evidence: Mapping[str, Place], reason: str) -> Choice:
+    if name == NONE:
+        return Choice(NONE, reason, PLAIN_IMAGE)
+    scripts = LAUNCHES[name]
+    if not scripts.image_for:
+        return Choice(name, reason, scripts.image, scripts.packages)
+    below = next((framework for framework in evidence if framework != name), scripts.image_for)
+    return Choice(name, reason, f"{scripts.image}-{below}")
+
+
+def launcher_in(script: Script) -> Place | None:
+    """The first place where a script starts the processes of the training itself."""
+    spawns = {name for scripts in LAUNCHES.values() for name in scripts.spawns}
+    patterns = (
+        *(pattern for kind in FRAMEWORKS.values() for pattern in kind.commands),
+        *(re.escape(name) for mpi in MPIS.values() for name in mpi.launchers),
+    )
+    launcher = re.compile(rf"(?:\S*/)?(?:{'|'.join(patterns)})(?!\S)")
+    calls = (place for place in script.calls if place.name in spawns)
+    programs = (place for place in script.programs if launcher.match(place.name))
+    return next(iter((*calls, *programs)), None)
+
+
+def _at(place: Place) -> str:
+    return f"{place.file.name}:{place.line} imports {place.top}"

@@ -1,0 +1,149 @@
+"""What a Python script imports and calls, itself and in what it imports from its own directory; nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from batchtrain.errors import UsageError
+
+RUNS_PROGRAMS = ("subprocess", "os")
+"""Modules whose functions start another program."""
+
+
+class Place(NamedTuple):
+    """A name in a file: of a module that is imported, or of what is called."""
+
+    name: str
+    file: Path
+    line: int
+
+    @property
+    def top(self) -> str:
+        return self.name.partition(".")[0]
+
+
+class Script(NamedTuple):
+    """What was read of a script."""
+
+    path: Path
+    imports: tuple[Place, ...]
+    """The modules from elsewhere, without those of Python itself."""
+    calls: tuple[Place, ...]
+    """The functions that are called, by their full names."""
+    programs: tuple[Place, ...]
+    """The commands of other programs that are started, as far as they are written out."""
+
+
+def read(path: Path) -> Script:
+    """Read a script. Raises UsageError for a file that cannot be read or does not compile."""
+    if path.is_dir():
+        raise UsageError(
+            f"{path} is a directory without a configuration; name the script in it, such as {path}/train.py"
+        )
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist; name a recipe directory or a Python script")
+    imports: dict[str, Place] = {}
+    calls: list[Place] = []
+    programs: list[Place] = []
+    for file, tree in _files(path):
+        for place in _imported(file, tree):
+            if not _is_local(path.parent, place.top) and place.top not in sys.stdlib_module_names:
+                imports.setdefault(place.name, place)
+        for name, call in _called(tree):
+            calls.append(Place(name, file, call.lineno))
+            if name.partition(".")[0] in RUNS_PROGRAMS and call.args and (text := _written(call.args[0])):
+                programs.append(Place(text, file, call.lineno))
+    return Script(path, tuple(imports.values()), tuple(calls), tuple(programs))
+
+
+def _files(script: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """The script and the files of its directory that it imports, directly or not."""
+    waiting, seen = [script], {script}
+    while waiting:
+        file = waiting.pop(0)
+        tree = _parsed(file)
+        yield file, tree
+        for place in _imported(file, tree):
+            for local in _local_files(script.parent, place.name):
+                if local not in seen:
+                    seen.add(local)
+                    waiting.append(local)
+
+
+def _parsed(file: Path) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(file.read_bytes(), str(file))
+    except SyntaxError as error:
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise UsageError(
+            f"{file}:{error.lineno or 1}: {error.msg} (Python {version}); correct the line, and repeat the command"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+
+
+def _imported(file: Path, tree: ast.Module) -> Iterator[Place]:
+    """The imports of a file, without those for type checkers. A relative one names a module of the directory."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING":
+            waiting.extend(node.orelse)
+            continue
+        waiting.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            yield from (Place(alias.name, file, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield from (
+                Place(".".join(filter(None, (module, alias.name))), file, node.lineno)
+                for alias in node.names
+                if alias.name != "*" or module
+            )
+
+
+def _is_local(directory: Path, name: str) -> bool:
+    return (directory / name).is_dir() or (directory / f"{name}.py").is_file()
+
+
+def _local_files(directory: Path, module: str) -> Iterator[Path]:
+    """The files of a module in the directory: packages on the way, and the module itself."""
+    path = directory
+    for part in module.split("."):
+        path = path / part
+        yield from (file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file())
+
+
+def _called(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of a file, with the full names of imported functions."""
+    names = _names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            head, dot, rest = ast.unparse(node.func).partition(".")
+            yield f"{names.get(head, head)}{dot}{rest}", node
+
+
+def _names(tree: ast.Module) -> dict[str, str]:
+    """What each imported name of a file stands for."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _written(argument: ast.expr) -> str:
+    """A command that is written as a text, or as a list that begins with texts; empty if it is computed."""
+    words = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
+    texts = itertools.takewhile(lambda word: isinstance(word, ast.Constant) and isinstance(word.value, str), words)
+    return " ".join(ast.literal_eval(text) for text in texts)

@@ -1,0 +1,40 @@
+"""The environment of a script on the nodes of an account without a registry: the start task of each node makes it once.
+Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from batchtrain.config.source_packages import READY, SourcePackages, digest
+from batchtrain.containers.environments import Environment, key
+from batchtrain.errors import UsageError
+
+HOME = "$AZ_BATCH_NODE_SHARED_DIR"
+
+
+def prefix(name: str, spec: Environment, packages: tuple[SourcePackages, ...]) -> str:
+    """The directory of the environment on a node, named by its content."""
+    return "-".join(filter(None, (f"{HOME}/batchtrain/{name}", key(spec, ""), digest(packages))))
+
+
+def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...], *, gpus: bool) -> Iterator[str]:
+    """The lines of the start task. gpus: take the builds of PyPI, which include CUDA. Raises UsageError for an
+    environment that needs more than packages."""
+    if spec.late or spec.horovod or spec.steps or spec.tools:
+        raise UsageError(
+            f"the environment {name} needs builds that a node does not make; name the registry of your images,"
+            " `batchtrain config set registry SERVER`, and build the image with `batchtrain images build`"
+        )
+    directory = prefix(name, spec, packages)
+    pythons = " ".join(f"python{version}" for version in spec.pythons) or "python3"
+    yield f'if [ ! -e "{directory}/{READY}" ]; then'
+    yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)"'
+    yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
+    yield f'  rm -rf "{directory}" && "$python" -m venv "{directory}"'
+    index = ("--extra-index-url", spec.extra_index) if spec.extra_index and not gpus else ()
+    for requirements in (spec.packages, *(listed.words() for listed in packages)):
+        if requirements:
+            yield f'  "{directory}/bin/pip" install --quiet {shlex.join((*index, *requirements))}'
+    yield f'  : >"{directory}/{READY}"'
+    yield "fi"

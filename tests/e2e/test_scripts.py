@@ -1,0 +1,148 @@
+"""A bare script trains on two nodes by one command, and a script that cannot is refused before anything is created."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests import environments
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "scripts"
+pytestmark = [pytest.mark.process]
+
+
+class Case(NamedTuple):
+    """A script, the framework that it imports, what it leaves, and the words after its name."""
+
+    script: str
+    framework: str
+    files: frozenset[str]
+    metric: str = "loss"
+    options: tuple[str, ...] = ()
+
+
+PLAIN = Case("work.py", "none", frozenset({"n0/sum-0.txt", "n1/sum-1.txt"}))
+CASES: Mapping[str, Case] = {
+    "mpi4py": Case("train.py", "mpi", frozenset({"weights.npy"})),
+    "nanogpt": Case(
+        "train.py", "pytorch", frozenset({"out/ckpt.pt"}), options=("--processes-per-node", "2", "--", "--epochs", "8")
+    ),
+    "keras": Case("train.py", "tensorflow", frozenset({"model.keras"})),
+    "trainer": Case(
+        "finetune.py", "accelerate",
+        frozenset({"model/config.json", "model/model.safetensors", "model/training_args.bin"}),
+    ),
+}  # fmt: skip
+SLOW = [pytest.mark.slow, pytest.mark.framework]
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    """Environments are made once for all runs of the tests."""
+    return {"BATCHTRAIN_ENVIRONMENTS_DIR": str(environments.home())}
+
+
+def bare(batchtrain: Any, name: str) -> Path:
+    """The directory of a script alone."""
+    return Path(shutil.copytree(DATA / name, batchtrain.cwd / name))
+
+
+def left(batchtrain: Any) -> set[str]:
+    outputs = batchtrain.cwd / "runs" / "latest" / "outputs" / "train"
+    return {file.relative_to(outputs).as_posix() for file in outputs.rglob("*") if file.is_file()}
+
+
+def metrics(batchtrain: Any) -> set[str]:
+    lines = (batchtrain.cwd / "runs/latest/metrics/train.jsonl").read_text(encoding="utf-8").splitlines()
+    return {name for line in lines for name in json.loads(line)}
+
+
+def trained(batchtrain: Any, name: str, case: Case, environment: Mapping[str, str]) -> None:
+    script = bare(batchtrain, name) / case.script
+    words = ("run", str(script), "--nodes", "2", "--local", *case.options)
+    told = batchtrain(*words, environment=environment, timeout=900).stderr
+    assert f"is launched with {case.framework}: " in told
+    assert left(batchtrain) == case.files
+    assert case.metric in metrics(batchtrain)
+
+
+def test_a_plain_script_runs_on_both_nodes(batchtrain: Any, environment: Mapping[str, str]) -> None:
+    trained(batchtrain, "plain", PLAIN, environment)
+    sums = [int((batchtrain.cwd / "runs/latest/outputs/train" / name).read_text()) for name in PLAIN.files]
+    assert sum(sums) == sum(range(1, 101))
+
+
+@pytest.mark.mpi
+def test_a_script_with_mpi4py_trains_on_two_nodes(batchtrain: Any, environment: Mapping[str, str]) -> None:
+    trained(batchtrain, "mpi4py", CASES["mpi4py"], environment)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW) for name in CASES if name != "mpi4py"])
+def test_a_script_of_a_framework_trains_on_two_nodes(
+    name: str, batchtrain: Any, environment: Mapping[str, str]
+) -> None:
+    trained(batchtrain, name, CASES[name], environment)
+
+
+def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any) -> None:
+    script = bare(batchtrain, "plain") / "work.py"
+    batchtrain("emulator", "start")
+    shell = batchtrain("emulator", "env").stdout
+    account = dict(line.removeprefix("export ").split("=", 1) for line in shell.splitlines() if "AZURE_BATCH" in line)
+    told = batchtrain("run", str(script), "--nodes", "2", environment=account, timeout=600).stderr
+    assert "on account batchtrain" in told
+    assert left(batchtrain) == PLAIN.files
+
+
+def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: Mapping[str, str]) -> None:
+    directory = bare(batchtrain, "plain")
+    batchtrain("init", str(directory / "work.py"), "--nodes", "2")
+    batchtrain("images", "env", str(directory), environment=environment)
+    batchtrain("run", str(directory), "--local", environment=environment)
+    assert left(batchtrain) == PLAIN.files
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (\n", "train.py:1: '(' was never closed"),
+        ("import torch, mpi4py\n", "fits several frameworks"),
+        (
+            "import torch.multiprocessing as mp\nmp.spawn(main)\n",
+            "train.py:2 starts the processes",
+        ),
+        (
+            "import subprocess\nsubprocess.run(['mpirun', 'a'])\n",
+            "train.py:2 starts the processes",
+        ),
+    ],
+)
+def test_a_script_that_cannot_be_launched_is_refused_before_anything_is_created(
+    text: str, message: str, batchtrain: Any
+) -> None:
+    (batchtrain.cwd / "train.py").write_text(text, encoding="utf-8")
+    told = batchtrain("run", "train.py", "--nodes", "2", "--local", code=2).stderr
+    assert message in told
+    assert len(told.strip().splitlines()) <= 4
+    assert not batchtrain.home.exists() or not list(batchtrain.home.iterdir())
+
+
+def test_a_directory_without_a_script_is_refused(batchtrain: Any) -> None:
+    (batchtrain.cwd / "empty").mkdir()
+    assert "holds no configuration" in batchtrain("run", "empty", "--local", code=2).stderr
+    assert "nosuch.py does not exist" in batchtrain("run", "nosuch.py", "--local", code=2).stderr
+    assert "is not a Python script" in batchtrain("run", "empty", "--local", "--", "--epochs", code=2).stderr
+
+
+def test_a_package_that_does_not_exist_is_one_message(batchtrain: Any) -> None:
+    (batchtrain.cwd / "train.py").write_text("print(1)\n", encoding="utf-8")
+    (batchtrain.cwd / "requirements.txt").write_text("no-such-package-of-batchtrain==1\n", encoding="utf-8")
+    told = batchtrain("run", "train.py", "--local", code=2, timeout=300).stderr
+    assert "could not install" in told
+    assert "no-such-package-of-batchtrain" in told
+    assert batchtrain("pool", "list", "--local", "-o", "json").stdout.strip() in ("", "[]")

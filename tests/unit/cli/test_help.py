@@ -1,0 +1,61 @@
+"""What `--help`, `help WORD` and unknown commands answer."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from batchtrain.cli.app import GROUPS, root
+from batchtrain.cli.help import FIRST_WORDS, SHARED
+from batchtrain.cli.options import Settings
+from batchtrain.errors import NotFound
+from tests.unit.cli.test_commands_of_docs import refusal
+
+
+def printed(*words: str) -> str:
+    result = CliRunner().invoke(root, words, obj=Settings(), catch_exceptions=False, standalone_mode=False)
+    return result.stdout
+
+
+def test_help_shows_the_options_of_the_command_examples_and_one_line_about_the_others() -> None:
+    text = printed("recipe", "new", "--help")
+    assert "--configdir" not in text
+    assert SHARED in text
+    assert "  batchtrain recipe new " in text
+
+
+def test_help_all_shows_the_options_of_all_commands() -> None:
+    text = printed("recipe", "new", "--help-all")
+    assert "--configdir DIR" in text
+    assert SHARED not in text
+
+
+def test_first_sentences_are_whole() -> None:
+    assert "..." not in printed("jobs", "--help").partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("word", FIRST_WORDS)
+def test_a_usual_first_word_is_answered_with_commands_that_exist(word: str) -> None:
+    assert word not in GROUPS
+    with pytest.raises(click.UsageError) as error:
+        printed(word)
+    assert FIRST_WORDS[word] in error.value.message
+    for command in re.findall("`batchtrain ([^`]+)`", FIRST_WORDS[word]):
+        assert refusal(command.split()) == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("pytorch", "train-with-your-framework"),
+        ("checkpoint", "checkpoints"),
+        ("logs", "jobs logs JOB"),
+        ("infiniband", "infiniband-and-gpus"),
+    ],
+)
+def test_a_word_leads_to_the_page_about_it(word: str, page: str) -> None:
+    with pytest.raises(NotFound, match=page):
+        printed("help", word)

@@ -1,0 +1,64 @@
+"""`batchtrain init`: a recipe in one file for a script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner
+from referencing import Registry, Resource
+
+from batchtrain.cli.app import root
+from batchtrain.cli.options import Settings
+from batchtrain.config.load import load
+from batchtrain.config.projects import FILE
+from batchtrain.errors import UsageError
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text("", encoding="utf-8")
+    (tmp_path / "train.py").write_text("import torch, model\n", encoding="utf-8")
+    return tmp_path
+
+
+def init(*words: str) -> str:
+    result = CliRunner().invoke(root, ["init", *words], obj=Settings(), catch_exceptions=False, standalone_mode=False)
+    return result.stdout
+
+
+def validator(schemas: Path) -> jsonschema.Draft202012Validator:
+    """As an editor reads the schema, with those beside it."""
+    documents = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in schemas.iterdir()}
+    registry: Registry = Registry().with_resources(
+        (name, Resource.from_contents(document)) for name, document in documents.items()
+    )
+    return jsonschema.Draft202012Validator(documents["batchtrain.json"], registry=registry)
+
+
+def test_it_writes_a_recipe_that_loads_and_its_schema(here: Path) -> None:
+    printed = init("--nodes", "2", "--", "--epochs", "3")
+    assert "  batchtrain run . --local\n" in printed
+    recipe = load(here).recipe
+    (task,) = recipe.jobs[0].tasks
+    assert task.command == "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3"
+    text = (here / "batchtrain.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# yaml-language-server: $schema=.schemas/batchtrain.json\n")
+    assert [error.message for error in validator(here / ".schemas").iter_errors(yaml.safe_load(text))] == []
+    assert (here / FILE).exists()
+
+
+def test_an_existing_recipe_is_kept(here: Path) -> None:
+    (here / "pool.yaml").write_text("{}", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"pool\.yaml exists already; `batchtrain run \.` runs it"):
+        init("train.py")
+
+
+def test_without_a_usual_name_the_script_must_be_named(here: Path) -> None:
+    (here / "train.py").rename(here / "fit.py")
+    with pytest.raises(UsageError, match=r"name the script, .* the Python files here: fit\.py, model\.py"):
+        init()

@@ -1,0 +1,64 @@
+"""Short words of `--set` for a recipe with one task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import batchtrain as bt
+from batchtrain.config.override import SHORT_WORDS
+from batchtrain.errors import ConfigError
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text("import torch\n", encoding="utf-8")
+    return path
+
+
+def set_in(recipe: bt.Recipe, word: str) -> Any:
+    ((task,),) = (job.tasks for job in recipe.jobs)
+    assert recipe.pool is not None
+    assert task.multi_instance is not None
+    return {
+        "command": task.command,
+        "image": task.docker_image,
+        "job": recipe.jobs[0].id,
+        "nodes": str(recipe.pool.vm_count.dedicated),
+        "pool": recipe.pool.id,
+        "processes_per_node": task.multi_instance.launches[0][1].processes_per_node,
+        "size": recipe.pool.vm_size,
+        "source": task.source,
+    }[word]
+
+
+@pytest.mark.parametrize("word", SHORT_WORDS)
+def test_a_short_word_sets_the_value_of_its_path(word: str, script: Path) -> None:
+    texts = {"nodes": "3", "processes_per_node": "3", "size": "Standard_D8s_v5", "source": str(script.parent)}
+    value = texts.get(word, f"my-{word}")
+    assert set_in(bt.script(script, nodes=2, settings={word: value}), word) == value
+
+
+def test_nodes_of_a_spot_pool_are_spot_nodes(script: Path) -> None:
+    recipe = bt.script(script, nodes=2, spot=True, settings={"nodes": "4"})
+    assert recipe.pool is not None
+    assert (recipe.pool.vm_count.dedicated, recipe.pool.vm_count.low_priority) == (0, 4)
+
+
+def test_nodes_also_sets_a_number_of_instances(tmp_path: Path) -> None:
+    saved = bt.command("true", instances=2).save(tmp_path)
+    recipe = bt.load(saved.directory, settings={"nodes": "3"})
+    (task,) = recipe.jobs[0].tasks
+    assert task.multi_instance is not None
+    assert task.multi_instance.num_instances == "3"
+
+
+def test_in_a_recipe_with_two_tasks_the_path_must_be_whole(tmp_path: Path) -> None:
+    (tmp_path / "jobs.yaml").write_text(
+        "job_specifications: [{id: a, tasks: [{command: x}, {command: y}]}]", encoding="utf-8"
+    )
+    with pytest.raises(ConfigError, match=r"this is not the path of a property; write it as job_spec.*command=\.\.\."):
+        bt.load(tmp_path, settings={"command": "z"})
