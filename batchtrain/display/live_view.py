@@ -5,20 +5,22 @@ Every line fits the width and the number of lines never changes, so that the blo
 
 from __future__ import annotations
 
+from collections import Counter as TallyCounter
 from collections import deque
 from datetime import datetime, timezone
 from statistics import median
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
-from batchtrain.records import Counts, Node, Rank, events, node_cost, node_hours
+from batchtrain.records import Counts, Node, Rank, Rendezvous, events, node_cost, node_hours
+from batchtrain.records.gang import QUIET_SECONDS, Condition, RankState, compared, step_times
 from batchtrain.runs.curves import spark
 
 MOST_RANKS = 12
 WORST = 5
-"""Rows of ranks of a larger gang: the ones that have been quiet for longest."""
-QUIET_SECONDS = 30.0
-"""After this time without a line, a rank is called quiet."""
+"""Rows of ranks of a larger gang: the ones that matter first."""
+MOST_MOMENTS = 13
+"""Steps of a rank that are kept with their times, to compare the ranks."""
 STEPS_FOR_ETA = 5
 """The remaining time is estimated from the fifth step on, by the median of the recent ones."""
 RECENT = 50
@@ -40,6 +42,7 @@ PHASES: dict[type[events.Event], str] = {
 }
 """The phase that begins with an event."""
 READY = ("idle", "running")
+STYLES: dict[Condition, str] = {"stands": "red", "slow": "yellow", "quiet": "yellow", "waits": "dim", "": ""}
 USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a first image pull takes minutes"}
 """What usually takes how long; not said about the emulator."""
 
@@ -71,6 +74,9 @@ class View:
         self.wanted = 0
         self.counts: Counts | None = None
         self.ranks: dict[int, Rank] = {}
+        self._moments: dict[int, deque[tuple[float, int]]] = {}
+        """The last steps of each rank with the times at which it printed them."""
+        self.rendezvous = Rendezvous()
         self.failed: frozenset[int] | None = None
         """The ranks that failed, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
@@ -95,7 +101,8 @@ class View:
         elif isinstance(event, events.TasksSeen):
             self.counts = event.counts
         elif isinstance(event, events.AttemptEnded):
-            self.ranks, self.failed = {}, None
+            self.ranks, self.failed, self.rendezvous = {}, None, Rendezvous()
+            self._moments.clear()
         elif isinstance(event, events.RanksFailed):
             self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
         elif isinstance(event, events.MetricsSeen):
@@ -106,13 +113,20 @@ class View:
             self.values.pop(name, None)
             self.history.pop(name, None)
             self._sources.pop(name, None)
-        self.ranks.update((rank.number, rank) for rank in event.ranks)
+        self.rendezvous = event.rendezvous if event.rendezvous.nodes else self.rendezvous
+        for rank in event.ranks:
+            self._rank(rank)
         for point in event.points:
             for name, value in point.values.items() if not point.node else ():
                 if value is not None:
                     self._value(name, value, -1 if point.rank is None else point.rank)
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
+
+    def _rank(self, rank: Rank) -> None:
+        before, self.ranks[rank.number] = self.ranks.get(rank.number), rank
+        if rank.step is not None and (before is None or before.step != rank.step):
+            self._moments.setdefault(rank.number, deque(maxlen=MOST_MOMENTS)).append((rank.heard, rank.step))
 
     def _value(self, name: str, value: float, rank: int) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
@@ -145,10 +159,12 @@ class View:
 
     def lines(self, width: int, now: float) -> list[Line]:
         """The block: `height` lines of at most `width` columns."""
-        lines = [self._head(width, now), self._nodes(width, now), self._progress(width, now), self._numbers(width)]
+        states = self._states(now)
+        lines = [self._head(width, now), self._nodes(width, now, states), self._progress(width, states)]
+        lines.append(self._numbers(width))
         if self.expected > 1:
-            lines += self._table(width, now)
-        lines.append(self._last(width, now))
+            lines += self._table(width, now, states)
+        lines.append(self._last(width, states))
         return [_cut(line, width) for line in lines]
 
     def _head(self, width: int, now: float) -> Line:
@@ -157,14 +173,20 @@ class View:
         wait = f" {span(now - self.since)} ({usual})" if usual else ""
         return _apart(((title, "bold"),), ((f"{self.phase}{wait}", "cyan"), (f" {span(now - self.began)}", "")), width)
 
-    def _nodes(self, width: int, now: float) -> Line:
+    def _states(self, now: float) -> list[RankState]:
+        """The ranks beside each other; after a failure all have ended, and none is quiet."""
+        steps = {number: step_times(tuple(moments)) for number, moments in self._moments.items()}
+        states = compared(tuple(self.ranks.values()), steps, now)
+        return states if self.failed is None else [state._replace(condition="") for state in states]
+
+    def _nodes(self, width: int, now: float, states: list[RankState]) -> Line:
         if not self.nodes and not self.wanted:
             return ()
         ready = sum(node.state in READY for node in self.nodes)
         total = max(self.wanted, len(self.nodes))
         if width < 60:
             count = (f"{ready}/{total} nodes", "green" if ready == total else "yellow")
-            return (count, (self._spent(now), ""), *self._quiet(now))
+            return (count, (self._spent(now), ""), *_named(states))
         hours = node_hours(self.nodes, datetime.fromtimestamp(now, timezone.utc))
         right = f"{ready} of {total}" + (f"   {hours:.2f} node hours{self._spent(now)}" if hours else "")
         states: dict[str, list[str]] = {}
@@ -183,10 +205,13 @@ class View:
         cost = node_cost(self.nodes, self.price, moment) if self.price else None
         return f"   {money(cost, self.price.currency)}" if cost and self.price else ""
 
-    def _progress(self, width: int, now: float) -> Line:
+    def _progress(self, width: int, states: list[RankState]) -> Line:
+        if self.rendezvous.missing:
+            return (("waiting for the others: " if width >= 60 else "", "dim"), (_joined(self.rendezvous), "yellow"))
         if self.step is not None:
             unit, at, of = self.step
-            seconds = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA else None
+            stands = any(state.condition == "stands" for state in states)
+            seconds = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA and not stands else None
             eta = f"  ETA {span(seconds)}" if seconds is not None else ""
             name = f"{unit:<6} " if width >= 60 else ""
             text = f" {at}/{of}  {100 * at // of} %{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
@@ -226,57 +251,75 @@ class View:
         total = sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0)
         return f"{total:,.0f}" if total >= 10 else f"{total:.2g}"
 
-    def _table(self, width: int, now: float) -> list[Line]:
-        rows = sorted(self.ranks.values(), key=lambda rank: rank.number)
-        visible = rows
+    def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
+        """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
         if self.expected > MOST_RANKS:
-            visible = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST], key=lambda rank: rank.number)
-        head = "rank node    step      /s  quiet  last line" if width >= 60 else "rank  quiet  last line"
-        lines: list[Line] = [((head, "dim"),)]
-        lines += [_row(rank, now, width) for rank in visible]
+            rows = [_row(state, now, width) for state in states[:WORST]]
+        else:
+            by_number = {state.rank.number: state for state in states}
+            numbers = sorted({*range(self.expected), *by_number})
+            rows = [_row(by_number[n], now, width) if n in by_number else ((f"{n:4}", "dim"),) for n in numbers]
+        head = "rank node    step      /s  quiet  state last line" if width >= 60 else "rank  quiet  last line"
+        lines: list[Line] = [((head, "dim"),), *rows]
         return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
 
-    def _last(self, width: int, now: float) -> Line:
-        """How many ranks are fine, quiet or failed, and how old what is shown is."""
-        parts: list[Part] = []
-        if self.ranks:
-            quiet, failed = len(self._silent(now)), len(self.failed or ())
-            fine = f"{len(self.ranks) - quiet} fine" + (f", {quiet} quiet" if quiet else "")
-            if self.failed is not None:
-                ended_ranks = max(len(self.ranks) - failed, 0)
-                fine = f"{failed} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
-            of = f" of {self.expected}" if self.expected > MOST_RANKS else ""
-            name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
-            style = "red" if failed else "yellow" if quiet else "dim"
-            parts = [(f"{name}{fine}", style)]
+    def _last(self, width: int, states: list[RankState]) -> Line:
+        """Which ranks have a problem, how many are fine, and how old what is shown is."""
+        parts = self._summary(width, states)
         if self.answers is None:
-            return tuple(parts)
+            return parts
         seconds, count = self.answers
         right = f"seen {span(seconds)} ago · {count} requests/min" if width >= 60 else f"{span(seconds)} · {count}/min"
-        return _apart(tuple(parts), ((right, "dim"),), width)
+        return _apart(parts, ((right, "dim"),), width)
 
-    def _silent(self, now: float) -> list[int]:
+    def _summary(self, width: int, states: list[RankState]) -> Line:
+        if not self.ranks:
+            return ((f"no rank of {self.expected} has started", "dim"),) if self.expected > 1 and width >= 60 else ()
         if self.failed is not None:
-            return []
-        return [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
+            ended_ranks = max(len(self.ranks) - len(self.failed), 0)
+            fine = f"{len(self.failed)} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
+        else:
+            counts = TallyCounter(state.condition or "fine" for state in states)
+            fine = ", ".join(f"{counts[name]} {words}" for name, words in CONDITIONS.items() if counts[name])
+        of = f" of {self.expected}" if len(self.ranks) < self.expected else ""
+        name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
+        worst = states[0].condition if states else ""
+        return ((f"{name}{fine}", "red" if self.failed else STYLES[worst] or "dim"),)
 
-    def _quiet(self, now: float) -> Line:
-        quiet = self._silent(now)
-        if not quiet:
-            return ()
-        names = ", ".join(f"r{number}" for number in quiet[:3])
-        return ((f"  {len(quiet)} quiet: {names}{', …' if len(quiet) > 3 else ''}", "yellow"),)
+
+CONDITIONS = {"stands": "stopped", "slow": "slow", "quiet": "quiet", "waits": "waiting for them", "fine": "fine"}
+"""How the summary counts the ranks of a condition."""
+IN_ROW: dict[Condition, str] = {"stands": "stops", "slow": "slow", "quiet": "quiet", "waits": "waits", "": ""}
 
 
-def _row(rank: Rank, now: float, width: int) -> Line:
-    silent = now - rank.heard
-    style = "yellow" if silent > QUIET_SECONDS else ""
+def _joined(rendezvous: Rendezvous) -> str:
+    """Which nodes a gang waits for."""
+    missing = rendezvous.missing
+    names = ", ".join(missing[:4]) + (f" and {len(missing) - 4} others" if len(missing) > 4 else "")
+    verb = "is" if len(missing) == 1 else "are"
+    return f"{len(rendezvous.joined)} of {rendezvous.nodes} have joined; {names} {verb} missing"
+
+
+def _named(states: list[RankState]) -> Line:
+    """The ranks that have a problem, by the number of the rank."""
+    condition = states[0].condition if states else ""
+    numbers = [state.rank.number for state in states if state.condition == condition]
+    if condition in ("", "waits"):
+        return ()
+    names = ", ".join(f"r{number}" for number in numbers[:3])
+    more = ", …" if len(numbers) > 3 else ""
+    return ((f"  {len(numbers)} {CONDITIONS[condition]}: {names}{more}", STYLES[condition]),)
+
+
+def _row(state: RankState, now: float, width: int) -> Line:
+    rank, style = state.rank, STYLES[state.condition]
     step = "" if rank.step is None else str(rank.step)
     rate = "" if rank.rate is None else f"{rank.rate:,.0f}" if rank.rate >= 10 else f"{rank.rate:.2g}"
+    quiet = span(now - rank.heard)
     if width < 60:
-        return ((f"{rank.number:4} {span(silent):>6}  {rank.last}", style),)
+        return ((f"{rank.number:4} {quiet:>6}  {rank.last}", style),)
     return (
-        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {span(silent):>6}  ", style),
+        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {quiet:>6}  {IN_ROW[state.condition]:<5} ", style),
         (rank.last, style or "dim"),
     )
 

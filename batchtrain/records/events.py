@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records import Attempt, Counts, Node, Point, Rank, TrainingProgress
+from batchtrain.records import Attempt, Counts, Node, Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.rank_end import RankEnd
 
 
@@ -248,6 +248,7 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()
     progress: TrainingProgress | None = None
+    rendezvous: Rendezvous = Rendezvous()
     ended: bool = False
     """Whether they are the last of the task."""
     has_records: bool = False

@@ -1,0 +1,86 @@
+"""Which ranks of a gang stand, wait for others or are slow. Pure: the time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Literal, NamedTuple
+
+from batchtrain.records.metric import Rank
+
+QUIET_SECONDS = 30.0
+"""After this time without a line, a rank is quiet."""
+SLOW_FACTOR = 1.5
+"""A rank is slow if its step takes so many times the median of all ranks."""
+GAP_SECONDS, GAP_STEPS = 5.0, 3
+"""The others go on if one of them printed so much later than a quiet rank: seconds, and steps of the usual duration."""
+FEWEST_STEPS = 3
+"""Step times of a rank from which it is judged."""
+Condition = Literal["stands", "slow", "quiet", "waits", ""]
+_ORDER: tuple[Condition, ...] = ("stands", "slow", "quiet", "waits", "")
+
+
+class RankState(NamedTuple):
+    """A rank beside the others of its gang."""
+
+    rank: Rank
+    condition: Condition = ""
+    """`stands`: quiet and behind the others, or quiet while they went on. `waits`: quiet because another one stands.
+    `quiet`: as all others. `slow`: its steps take longer."""
+    behind: int | None = None
+    """Steps behind the leader; None without a step."""
+    step_seconds: tuple[float, ...] = ()
+    """Its last step times."""
+
+
+def step_times(moments: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """The seconds of a step between moments, each a time and the step that was reached then."""
+    pairs = pairwise(moments)
+    return tuple((t - before) / (step - last) for (before, last), (t, step) in pairs if step > last and t >= before)
+
+
+def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: float) -> list[RankState]:
+    """The ranks, those that matter first. steps: the last step times of each. now: seconds since 1970; of a gang that
+    has ended, its end."""
+    leader = max((rank.step for rank in ranks if rank.step is not None), default=None)
+    typical = {number: median(times) for number, times in steps.items() if len(times) >= FEWEST_STEPS}
+    usual = median(typical.values()) if len(typical) > 1 else None
+    regular = [rank for rank in ranks if _is_regular(rank, ranks, leader)]
+    latest = max((rank.heard for rank in regular), default=now)
+    gap = max(GAP_SECONDS, GAP_STEPS * (usual or 0.0))
+    silent = [rank for rank in regular if now - rank.heard > QUIET_SECONDS]
+    behind = {rank.number for rank in silent if leader is not None and rank.step is not None and rank.step < leader}
+    standing = behind or {rank.number for rank in silent if latest - rank.heard > gap}
+    quiet = {rank.number for rank in silent}
+
+    def condition(number: int) -> Condition:
+        if number in standing:
+            return "stands"
+        if number in quiet:
+            return "waits" if standing else "quiet"
+        is_slow = usual is not None and typical.get(number, 0.0) > SLOW_FACTOR * usual
+        return "slow" if is_slow else ""
+
+    states = [
+        RankState(
+            rank,
+            condition(rank.number),
+            None if leader is None or rank.step is None else leader - rank.step,
+            tuple(steps.get(rank.number, ())),
+        )
+        for rank in ranks
+    ]
+    return sorted(states, key=_importance)
+
+
+def _is_regular(rank: Rank, ranks: Sequence[Rank], leader: int | None) -> bool:
+    """Whether silence of a rank means something: in many programs, only rank 0 prints."""
+    if leader is not None:
+        return rank.step is not None
+    return 2 * rank.lines >= max(other.lines for other in ranks)
+
+
+def _importance(state: RankState) -> tuple[int, int, float, int]:
+    heard = state.rank.heard if state.condition == "stands" else 0.0
+    return _ORDER.index(state.condition), -(state.behind or 0), heard, state.rank.number

@@ -1,0 +1,64 @@
+"""Which ranks of a gang stand, wait or are slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from batchtrain.records import Rank
+from batchtrain.records.gang import compared, step_times
+
+NOW = 1000.0
+
+
+def ranks(*rows: tuple[int | None, float], lines: int = 50) -> tuple[Rank, ...]:
+    """Ranks with a step, and the seconds since their last line."""
+    return tuple(Rank(n, step=step, heard=NOW - quiet, lines=lines) for n, (step, quiet) in enumerate(rows))
+
+
+def conditions(rows: tuple[Rank, ...], steps: dict[int, tuple[float, ...]] | None = None) -> dict[int, str]:
+    return {state.rank.number: state.condition for state in compared(rows, steps or {}, NOW)}
+
+
+def test_ranks_that_print_are_fine() -> None:
+    assert conditions(ranks((4, 0.5), (4, 29.0))) == {0: "", 1: ""}
+
+
+def test_a_rank_that_is_behind_stands_and_the_others_wait_for_it() -> None:
+    assert conditions(ranks((41, 180.0), (40, 181.0), (41, 180.0))) == {0: "waits", 1: "stands", 2: "waits"}
+
+
+def test_of_ranks_without_steps_the_one_that_went_silent_before_the_others_stands() -> None:
+    assert conditions(ranks((None, 1.0), (None, 60.0))) == {0: "", 1: "stands"}
+    assert conditions(ranks((None, 60.0), (None, 90.0))) == {0: "waits", 1: "stands"}
+
+
+def test_ranks_that_are_all_silent_at_the_same_step_are_only_quiet() -> None:
+    assert conditions(ranks((7, 60.0), (7, 61.0))) == {0: "quiet", 1: "quiet"}
+
+
+def test_a_rank_that_prints_no_metrics_as_rank_0_does_is_not_judged() -> None:
+    first, *others = ranks((40, 1.0), (None, 300.0), (None, 300.0))
+    assert conditions((first, *others)) == {0: "", 1: "", 2: ""}
+    chatty = (Rank(0, lines=500, heard=NOW), Rank(1, lines=2, heard=NOW - 300))
+    assert conditions(chatty) == {0: "", 1: ""}
+
+
+def test_a_rank_whose_steps_take_longer_is_slow() -> None:
+    times = {0: (1.0, 1.1, 0.9), 1: (1.0, 1.0, 1.0), 2: (2.0, 1.6, 1.8)}
+    assert conditions(ranks((9, 1.0), (9, 1.0), (9, 1.0)), times) == {0: "", 1: "", 2: "slow"}
+    assert conditions(ranks((9, 1.0), (9, 1.0)), {0: (1.0, 1.0, 1.0), 1: (9.0, 9.0)}) == {0: "", 1: ""}
+
+
+def test_the_ranks_that_matter_come_first_with_the_steps_that_they_are_behind() -> None:
+    states = compared(ranks((9, 60.0), (9, 60.0), (5, 61.0), (3, 60.0)), {}, NOW)
+    assert [(state.rank.number, state.behind) for state in states] == [(3, 6), (2, 4), (0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("moments", "times"),
+    [([], ()), ([(1.0, 1)], ()), ([(1.0, 1), (3.0, 2), (9.0, 4)], (2.0, 3.0)), ([(1.0, 5), (2.0, 5), (3.0, 1)], ())],
+)
+def test_step_times_are_between_moments_that_go_on(
+    moments: list[tuple[float, float]], times: tuple[float, ...]
+) -> None:
+    assert step_times(moments) == times
