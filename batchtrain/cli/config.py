@@ -11,8 +11,8 @@ import click
 
 from batchtrain.cli import options
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import say, settings
-from batchtrain.cli.output import colored, show, show_rows
+from batchtrain.cli.options import colored, say, settings
+from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.plan import explain, plan
 from batchtrain.errors import ConfigError, Problem
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import os
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -89,13 +88,6 @@ def escaped(text: str) -> str:
         chr(unit) if unit < 128 else f"\\u{unit:04x}"
         for unit in (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
     )
-
-
-def colored(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal that accepts colours."""
-    if stream is None or not stream.isatty():
-        return False
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def plain(value: Any, *, whole: bool = False) -> Any:

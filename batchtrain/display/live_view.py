@@ -13,7 +13,7 @@ from statistics import median
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
 from batchtrain.records import Counts, Node, Rank, Rendezvous, events, node_cost, node_hours
-from batchtrain.records.gang import QUIET_SECONDS, Condition, RankState, compared, step_times
+from batchtrain.records.gang import Condition, RankState, compared, step_times
 from batchtrain.runs.curves import spark
 
 MOST_RANKS = 12
@@ -189,12 +189,12 @@ class View:
             return (count, (self._spent(now), ""), *_named(states))
         hours = node_hours(self.nodes, datetime.fromtimestamp(now, timezone.utc))
         right = f"{ready} of {total}" + (f"   {hours:.2f} node hours{self._spent(now)}" if hours else "")
-        states: dict[str, list[str]] = {}
+        by_state: dict[str, list[str]] = {}
         for number, node in enumerate(self.nodes):
             # the nodes are listed while the pool starts, and not while tasks run: idle may be out of date, ready is not
-            states.setdefault("ready" if node.state in READY else node.state, []).append(f"n{number}")
+            by_state.setdefault("ready" if node.state in READY else node.state, []).append(f"n{number}")
         parts: list[Part] = [("nodes  ", "dim")]
-        for state, names in states.items():
+        for state, names in by_state.items():
             nodes = " ".join(names) if len(names) <= 4 else f"{len(names)}"
             parts.append((f"{nodes} {state}  ", "green" if state == "ready" else "yellow"))
         return _apart(tuple(parts), ((right, ""),), width)
@@ -279,7 +279,7 @@ class View:
             ended_ranks = max(len(self.ranks) - len(self.failed), 0)
             fine = f"{len(self.failed)} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
         else:
-            counts = TallyCounter(state.condition or "fine" for state in states)
+            counts: TallyCounter[str] = TallyCounter(state.condition or "fine" for state in states)
             fine = ", ".join(f"{counts[name]} {words}" for name, words in CONDITIONS.items() if counts[name])
         of = f" of {self.expected}" if len(self.ranks) < self.expected else ""
         name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""

@@ -12,6 +12,7 @@ import pytest
 
 from batchtrain.catalog.prices import Price
 from batchtrain.cli.live import DRAW_SECONDS, _Log
+from batchtrain.cli.log_lines import LogLine
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.metrics.stream import MetricStream
@@ -227,20 +228,11 @@ def test_the_block_is_drawn_four_times_a_second_and_no_line_waits_longer_than_th
         screen.now = hundredth / 100
         log.tick()
         if hundredth % 3 == 0:
-            log.add(f"{screen.now}")
+            log.add(LogLine(f"{screen.now}"))
     log.flush()
     assert min(later - earlier for earlier, later in itertools.pairwise(screen.drawn[:-1])) >= DRAW_SECONDS
     assert len(screen.waited) == 134
     assert max(screen.waited) <= DRAW_SECONDS
-
-
-def test_a_line_after_a_pause_is_drawn_at_once() -> None:
-    screen: Any = Screen()
-    log = _Log(screen, screen.refresh, lambda: screen.now)
-    log.tick()
-    screen.now = 0.3
-    log.add("0.3")
-    assert screen.waited == [0.0]
 
 
 def test_answers_are_those_of_the_last_minute() -> None:
