@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from batchtrain.cli.options import FORMATS, TONES, Settings, colored
-from batchtrain.cli.wrapping import terminal_width, wrapped
+from batchtrain.cli.wrapping import broken, terminal_width, wrapped
 from batchtrain.display.terminal import plain_text
 from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
 from batchtrain.hints import pasted
@@ -87,7 +87,7 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
         for problem in error.problems:
             sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
             lines = [line if "|" in line else pasted(line, flags.target, flags.credentials_options) for line in tail]
-            yield from (pasted(sentence, flags.target, flags.credentials_options), *lines)
+            yield broken("\n".join((pasted(sentence, flags.target, flags.credentials_options), *lines)), sys.stderr)
     yield _red(_wrapped(f"batchtrain: {shortened(message)}"))
     if isinstance(error, TaskFailed):
         yield from _where_the_rest_is(error, flags)

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import msgspec
 
 from batchtrain.cli.options import completed, settings
+from batchtrain.cli.wrapping import broken
 from batchtrain.errors import shortened
 
 CHUNK = 1000
@@ -25,7 +26,7 @@ def show(value: Any, text: str | None = None) -> None:
     form = settings().output
     if form == "table":
         content = str(text if text is not None else value)
-        print(shortened(content if "\n" in content else completed(content)))
+        print(broken(shortened(content if "\n" in content else completed(content)), sys.stdout))
         return
     _document(_FORMS[form](plain(value)))
 
