@@ -111,7 +111,7 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
     if follow:
         _followed(client, config.recipe, directory, timeout, fail_fast, recreate)
         return
-    with registered(client, config.recipe) as register:
+    with live.block(client.account, config.recipe) as tell, registered(client, config.recipe, tell) as register:
         jobs = client.jobs.add_all(
             config.recipe, tell=tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate, register=register
         )
@@ -156,7 +156,7 @@ def list_(schedules: bool) -> None:
     if schedules:
         show_rows(client.jobs.schedules(), empty="no job schedules")
     else:
-        show_rows(client.jobs.list(), empty="no jobs")
+        show_rows(client.jobs.list(counted=True), empty="no jobs")
 
 
 @command.command("show")
@@ -191,14 +191,15 @@ def wait(job_id: str | None, timeout: float) -> None:
     is deleted.
     """
     from batchtrain.client import orphans
+    from batchtrain.client.run import watch_job
     from batchtrain.runs.directory import root_of
 
     name, client = opened(job_id)
     orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
     if orphan is not None:
         say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
-    with waiting("job", name, client):
-        job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
+    with waiting("job", name, client), live.block(client.account, None, name) as block:
+        job = watch_job(client, name, tell=block, timeout=timeout, output=False)
     if orphan is None:
         _show_ended(job)
         return

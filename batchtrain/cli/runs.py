@@ -164,8 +164,8 @@ def _shortened(words: list[str], common: set[int]) -> str:
 
 
 def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | None) -> Iterator[str]:
-    """A column for each run; a line for each value if the columns do not fit the room. Of more than two runs, long names
-    and values are cut first. -o json has all of them."""
+    """A column for each run; a line for each value if the columns do not fit the room. Of more than two runs, long
+    names and values are cut first. -o json has all of them."""
     lines = [["", *labels], *([name, *values] for name, values in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if room is not None and len(labels) > 2 and sum(widths) + 2 * len(labels) > room:

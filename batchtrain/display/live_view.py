@@ -12,7 +12,7 @@ from statistics import median
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
-from batchtrain.records import Counts, Node, Rank, Rendezvous, events, node_cost, node_hours
+from batchtrain.records import Counts, FailedBy, Node, Rank, Rendezvous, events, node_cost, node_hours
 from batchtrain.records.gang import Condition, RankState, compared, step_times
 from batchtrain.runs.curves import spark
 
@@ -41,6 +41,10 @@ PHASES: dict[type[events.Event], str] = {
     events.Deleted: "deleting",
 }
 """The phase that begins with an event."""
+FAILURE_ROWS = 3
+"""Rows of causes of failures in a job of many tasks."""
+RATE_SECONDS = 60.0
+"""The rate of tasks is that of this time."""
 READY = ("idle", "running")
 STYLES: dict[Condition, str] = {"stands": "red", "slow": "yellow", "quiet": "yellow", "waits": "dim", "": ""}
 USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a first image pull takes minutes"}
@@ -61,18 +65,26 @@ class View:
         began: float,
         *,
         ranks: int = 0,
+        many: bool = False,
         emulated: bool = False,
         recent: int = RECENT,
         price: Price | None = None,
     ) -> None:
-        """recent: the number of values of a metric that are kept for its curve."""
+        """many: whether there are several tasks, whose failures are shown by cause. recent: the number of values of a
+        metric that are kept for its curve."""
         self.price = price
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
-        self.expected, self._recent = ranks, recent
+        self.expected, self._many, self._recent = ranks, many, recent
         self.phase, self.since = "starting", began
         self.nodes: tuple[Node, ...] = ()
         self.wanted = 0
-        self.counts: Counts | None = None
+        self.jobs: dict[str, tuple[str, Counts]] = {}
+        """The pool and the counts of the tasks of each job."""
+        self.added: dict[str, tuple[int, int]] = {}
+        """The tasks of each job that were added, and the number of all, while they are added."""
+        self.failures: dict[str, tuple[FailedBy, ...]] = {}
+        self._ended: deque[tuple[float, int]] = deque()
+        """How many tasks had ended at which time, of the last RATE_SECONDS."""
         self.ranks: dict[int, Rank] = {}
         self._moments: dict[int, deque[tuple[float, int]]] = {}
         """The last steps of each rank with the times at which it printed them."""
@@ -99,7 +111,14 @@ class View:
         if isinstance(event, events.NodesSeen):
             self.wanted, self.nodes = event.target, event.nodes
         elif isinstance(event, events.TasksSeen):
-            self.counts = event.counts
+            self.jobs[event.subject] = event.pool, event.counts
+            self.added.pop(event.subject, None)
+            self._count(self.counts.ended, now)
+        elif isinstance(event, events.TaskProgress) and event.total:
+            self.added[event.subject] = event.added, event.total
+            self._count(event.added, now)
+        elif isinstance(event, events.FailuresSeen):
+            self.failures[event.subject] = event.failed_by
         elif isinstance(event, events.AttemptEnded):
             self.ranks, self.failed, self.rendezvous = {}, None, Rendezvous()
             self._moments.clear()
@@ -107,6 +126,31 @@ class View:
             self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
         elif isinstance(event, events.MetricsSeen):
             self._measured(event, now)
+
+    @property
+    def counts(self) -> Counts:
+        """The tasks of all jobs by state."""
+        return (
+            Counts(*map(sum, zip(*(counts for _, counts in self.jobs.values()), strict=True)))
+            if self.jobs
+            else Counts()
+        )
+
+    def _count(self, number: int, now: float) -> None:
+        """Note how many tasks have ended, or were added."""
+        if self._ended and self._ended[-1][1] > number:  # they were added before, and end now
+            self._ended.clear()
+        self._ended.append((now, number))
+        while len(self._ended) > 2 and self._ended[1][0] <= now - RATE_SECONDS:
+            self._ended.popleft()
+
+    @property
+    def task_rate(self) -> float | None:
+        """Tasks in a second; None as long as it is not known."""
+        if len(self._ended) < 2:
+            return None
+        (began, before), (end, after) = self._ended[0], self._ended[-1]
+        return (after - before) / (end - began) if end > began and after > before else None
 
     def _measured(self, event: events.MetricsSeen, now: float) -> None:
         for name in tuple(self.values) if event.again else event.hidden:
@@ -153,17 +197,18 @@ class View:
     @property
     def height(self) -> int:
         """The number of lines, the same from start to end."""
-        if self.expected <= 1:
-            return 5
-        return 5 + 1 + (self.expected if self.expected <= MOST_RANKS else WORST)
+        ranks = self.expected if self.expected <= MOST_RANKS else WORST
+        return 5 + 1 + ranks if self.expected > 1 else 5 + FAILURE_ROWS * self._many
 
     def lines(self, width: int, now: float) -> list[Line]:
         """The block: `height` lines of at most `width` columns."""
         states = self._states(now)
         lines = [self._head(width, now), self._nodes(width, now, states), self._progress(width, states)]
-        lines.append(self._numbers(width))
-        if self.expected > 1:
-            lines += self._table(width, now, states)
+        is_job = self.counts.total > 1 and self.step is None
+        lines.append(self._tasks(width) if is_job else self._numbers(width))
+        if self.height > 5:
+            rows = self._failures(width) if is_job or self.expected <= 1 else self._table(width, now, states)
+            lines += rows[: self.height - 5] + [()] * (self.height - 5 - len(rows))
         lines.append(self._last(width, states))
         return [_cut(line, width) for line in lines]
 
@@ -216,14 +261,42 @@ class View:
             name = f"{unit:<6} " if width >= 60 else ""
             text = f" {at}/{of}  {100 * at // of} %{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
             return ((name, "dim"), *_bar(at, of, _room(width, name + text)), (text, ""))
-        if self.counts is not None and self.counts.total > 1:
-            ended_tasks = self.counts.succeeded + self.counts.failed
-            text = f" {ended_tasks:,}/{self.counts.total:,}"
-            failed = f"  {self.counts.failed:,} failed" if self.counts.failed else ""
-            running = f"  {self.counts.running:,} running" if self.counts.running and width >= 60 else ""
-            bar = _bar(ended_tasks, self.counts.total, _room(width, "tasks  " + text + failed + running))
-            return (("tasks  ", "dim"), *bar, (text, ""), (failed, "red"), (running, ""))
+        if self.added:
+            added, total = map(sum, zip(*self.added.values(), strict=True))
+            return self._task_bar("added", added, total, width)
+        if self.counts.total > 1:
+            return self._task_bar("tasks", self.counts.ended, self.counts.total, width)
         return ()
+
+    def _task_bar(self, name: str, at: int, of: int, width: int) -> Line:
+        rate = self.task_rate if at < of else None
+        name = f"{name:<6} " if width >= 60 else ""
+        per_second = f"  {_number(rate)}/s" if rate and width >= 60 else ""
+        eta = f"  ETA {span((of - at) / rate)}" if rate else ""
+        text = f" {at:,}/{of:,}  {100 * at // of} %{per_second}{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
+        return ((name, "dim"), *_bar(at, of, _room(width, name + text)), (text, ""))
+
+    def _tasks(self, width: int) -> Line:
+        """How many tasks run, by pool, wait and failed."""
+        counts, by_pool = self.counts, TallyCounter[str]()
+        for pool, of_job in self.jobs.values():
+            by_pool[pool] += of_job.running
+        pools = ", ".join(f"{pool} {number:,}" for pool, number in by_pool.most_common(3) if pool and number)
+        running = f"{counts.running:,} running" + (f" ({pools})" if pools and width >= 60 else "")
+        causes = len({row.cause for rows in self.failures.values() for row in rows})
+        failed = f"  {counts.failed:,} failed" + (f" by {causes} cause{'s' * (causes > 1)}" if causes else "")
+        waiting = f"  {counts.active:,} waiting" if width >= 60 or not counts.failed else ""
+        return ((running, "cyan"), (waiting, "dim"), (failed if counts.failed else "", "red"))
+
+    def _failures(self, width: int) -> list[Line]:
+        """The failed tasks by cause, each with an example."""
+        rows = sorted((row for rows in self.failures.values() for row in rows), key=lambda row: -row.tasks)
+        if width < 60:
+            return [((f"{row.tasks:>6,}  ", "red"), (f"{row.cause}: {row.example}", "")) for row in rows]
+        return [
+            ((f"{row.tasks:>6,}  ", "red"), (row.cause, ""), (f"  as {row.example}: {row.message}", "dim"))
+            for row in rows
+        ]
 
     def _numbers(self, width: int) -> Line:
         names = self.names
@@ -248,8 +321,7 @@ class View:
     def _rate(self, name: str | None) -> str:
         """The rate of all ranks: the sum, if each of them prints its own."""
         rates = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
-        total = sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0)
-        return f"{total:,.0f}" if total >= 10 else f"{total:.2g}"
+        return _number(sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0))
 
     def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
         """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
@@ -260,8 +332,7 @@ class View:
             numbers = sorted({*range(self.expected), *by_number})
             rows = [_row(by_number[n], now, width) if n in by_number else ((f"{n:4}", "dim"),) for n in numbers]
         head = "rank node    step      /s  quiet  state last line" if width >= 60 else "rank  quiet  last line"
-        lines: list[Line] = [((head, "dim"),), *rows]
-        return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
+        return [((head, "dim"),), *rows]
 
     def _last(self, width: int, states: list[RankState]) -> Line:
         """Which ranks have a problem, how many are fine, and how old what is shown is."""
@@ -274,6 +345,8 @@ class View:
 
     def _summary(self, width: int, states: list[RankState]) -> Line:
         if not self.ranks:
+            if self.jobs or self.added:
+                return ()
             return ((f"no rank of {self.expected} has started", "dim"),) if self.expected > 1 and width >= 60 else ()
         if self.failed is not None:
             ended_ranks = max(len(self.ranks) - len(self.failed), 0)
@@ -314,7 +387,7 @@ def _named(states: list[RankState]) -> Line:
 def _row(state: RankState, now: float, width: int) -> Line:
     rank, style = state.rank, STYLES[state.condition]
     step = "" if rank.step is None else str(rank.step)
-    rate = "" if rank.rate is None else f"{rank.rate:,.0f}" if rank.rate >= 10 else f"{rank.rate:.2g}"
+    rate = "" if rank.rate is None else _number(rank.rate)
     quiet = span(now - rank.heard)
     if width < 60:
         return ((f"{rank.number:4} {quiet:>6}  {rank.last}", style),)
@@ -322,6 +395,10 @@ def _row(state: RankState, now: float, width: int) -> Line:
         (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {quiet:>6}  {IN_ROW[state.condition]:<5} ", style),
         (rank.last, style or "dim"),
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def span(seconds: float) -> str:

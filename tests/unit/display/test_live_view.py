@@ -16,8 +16,17 @@ from batchtrain.cli.log_lines import LogLine
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.metrics.stream import MetricStream
-from batchtrain.records import Node
-from batchtrain.records.events import AttemptEnded, NodesSeen, PoolWaits, RanksFailed, Stdout, TasksSeen
+from batchtrain.records import FailedBy, Node
+from batchtrain.records.events import (
+    AttemptEnded,
+    FailuresSeen,
+    NodesSeen,
+    PoolWaits,
+    RanksFailed,
+    Stdout,
+    TaskProgress,
+    TasksSeen,
+)
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.curves import spark
 from batchtrain.service.retry import Answers
@@ -124,9 +133,32 @@ def test_a_large_gang_shows_the_ranks_that_matter_first() -> None:
 
 
 def test_a_job_of_many_tasks_shows_their_counts() -> None:
-    view = View("sweep", "emulator", BEGAN)
-    view.note(TasksSeen("sweep", counts=Counts(15, 5, 38, 2)), BEGAN + 1)
-    assert shown(view, 80, BEGAN + 2)[2] == "tasks  ████████████████████░░░░░░░░░░ 40/60  2 failed  5 running"
+    view = View("sweep", "emulator", BEGAN, many=True)
+    view.note(TasksSeen("sweep", counts=Counts(35, 5, 18, 2), pool="two"), BEGAN + 1)
+    view.note(TasksSeen("sweep", counts=Counts(15, 5, 38, 2), pool="two"), BEGAN + 11)
+    causes = FailedBy("exit code 3", 1, "t7", "task sweep/t7 failed"), FailedBy("DiskFull", 1, "t9")
+    view.note(FailuresSeen("sweep", failed_by=causes), BEGAN + 11)
+    assert shown(view, 80, BEGAN + 12)[2:7] == [
+        "tasks  ████████████████████░░░░░░░░░░ 40/60  66 %  2/s  ETA 10s",
+        "5 running (two 5)  15 waiting  2 failed by 2 causes",
+        "     1  exit code 3  as t7: task sweep/t7 failed",
+        "     1  DiskFull  as t9:",
+        "",
+    ]
+    assert shown(view, 40, BEGAN + 12)[2:5] == [
+        "█████████████████░░░░░░░░░ 66 %  ETA 10s",
+        "5 running  2 failed by 2 causes",
+        "     1  exit code 3: t7",
+    ]
+
+
+def test_a_job_whose_tasks_are_added_shows_how_far_that_is() -> None:
+    view = View("sweep", "emulator", BEGAN, many=True)
+    for seconds, number in ((1, 500), (3, 1500)):
+        view.note(TaskProgress("sweep", "added", added=number, total=2000), BEGAN + seconds)
+    assert shown(view, 80, BEGAN + 4)[2] == "added  ██████████████████████░░░░░░░░ 1,500/2,000  75 %  500/s  ETA 1s"
+    view.note(TasksSeen("sweep", counts=Counts(1990, 10)), BEGAN + 5)
+    assert shown(view, 80, BEGAN + 6)[2] == "tasks  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/2,000  0 %"
 
 
 def test_the_remaining_time_comes_from_the_fifth_step_on() -> None:
