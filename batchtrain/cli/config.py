@@ -11,9 +11,10 @@ import click
 
 from batchtrain.cli import options
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import say, settings
-from batchtrain.cli.output import colored, show, show_rows
+from batchtrain.cli.options import colored, say, settings
+from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.plan import explain, plan
+from batchtrain.cli.wrapping import broken
 from batchtrain.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -104,9 +105,9 @@ def _report(source: Path, files: Collection[str], config: Examined) -> None:
     if not config.valid:
         raise ConfigError(config.problems)
     for warning in config.problems:
-        print(warning.rendered(color=colored(sys.stdout)))
+        print(broken(warning.rendered(color=colored(sys.stdout)), sys.stdout))
     read = ", ".join(Path(file).name for file in files)
-    print(f"{source} is valid ({read})")
+    print(broken(f"{source} is valid ({read})", sys.stdout))
 
 
 @command.command("show")

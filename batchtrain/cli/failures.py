@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from batchtrain.cli.options import FORMATS, Settings
-from batchtrain.cli.wrapping import terminal_width, wrapped
+from batchtrain.cli.options import FORMATS, TONES, Settings, colored
+from batchtrain.cli.wrapping import broken, terminal_width, wrapped
 from batchtrain.display.terminal import plain_text
 from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
 from batchtrain.hints import pasted
@@ -84,13 +84,11 @@ def _of_the_machine(error: OSError) -> str:
 
 def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator[str]:
     if isinstance(error, ConfigError):
-        from batchtrain.cli.output import colored
-
         for problem in error.problems:
             sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
             lines = [line if "|" in line else pasted(line, flags.target, flags.credentials_options) for line in tail]
-            yield from (pasted(sentence, flags.target, flags.credentials_options), *lines)
-    yield _wrapped(f"batchtrain: {shortened(message)}")
+            yield broken("\n".join((pasted(sentence, flags.target, flags.credentials_options), *lines)), sys.stderr)
+    yield _red(_wrapped(f"batchtrain: {shortened(message)}"))
     if isinstance(error, TaskFailed):
         yield from _where_the_rest_is(error, flags)
     if isinstance(error, BatchtrainError) and error.finding:
@@ -111,6 +109,10 @@ def _where_the_rest_is(error: TaskFailed, options: Settings) -> Iterator[str]:
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
     yield _wrapped(pasted(f"the rest: {command}", options.target, options.credentials_options))
+
+
+def _red(text: str) -> str:
+    return f"\x1b[{TONES['failure']}m{text}\x1b[0m" if colored(sys.stderr) else text
 
 
 def _wrapped(text: str) -> str:

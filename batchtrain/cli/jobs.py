@@ -38,15 +38,6 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 
-def _numbers(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[int]:
-    from batchtrain.cli.log_lines import numbers
-
-    try:
-        return numbers(value) if value is not None else frozenset()
-    except ValueError:
-        raise click.BadParameter(f"`{value}` is no list of numbers; write it as 0,3 or 0-7") from None
-
-
 def _pattern(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(value) if value is not None else None
@@ -103,6 +94,7 @@ command.add_command(logins.exec_)
 @command.command()
 @options.directory
 @options.timeout(POOL_SECONDS, "Seconds to wait while the pool grows.")
+@options.ranks
 @click.option("-f", "--follow", is_flag=True, help="Show the output until the tasks have ended, and fetch the results.")
 @click.option("--recreate", is_flag=True, help="Delete the jobs first, if they exist.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first refused task instead of adding the others.")
@@ -119,7 +111,7 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
     if follow:
         _followed(client, config.recipe, directory, timeout, fail_fast, recreate)
         return
-    with registered(client, config.recipe) as register:
+    with live.block(client.account, config.recipe) as tell, registered(client, config.recipe, tell) as register:
         jobs = client.jobs.add_all(
             config.recipe, tell=tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate, register=register
         )
@@ -164,7 +156,7 @@ def list_(schedules: bool) -> None:
     if schedules:
         show_rows(client.jobs.schedules(), empty="no job schedules")
     else:
-        show_rows(client.jobs.list(), empty="no jobs")
+        show_rows(client.jobs.list(counted=True), empty="no jobs")
 
 
 @command.command("show")
@@ -199,14 +191,15 @@ def wait(job_id: str | None, timeout: float) -> None:
     is deleted.
     """
     from batchtrain.client import orphans
+    from batchtrain.client.run import watch_job
     from batchtrain.runs.directory import root_of
 
     name, client = opened(job_id)
     orphan = orphans.orphan_of(client, root_of(settings().runs_dir, os.environ), name)
     if orphan is not None:
         say(f"run {orphan.run.name} lost its process: when its tasks have ended, it is ended as `run` does")
-    with waiting("job", name, client):
-        job = client.jobs.handle(name).wait(timeout=timeout, check=False, tell=tell)
+    with waiting("job", name, client), live.block(client.account, None, name) as block:
+        job = watch_job(client, name, tell=block, timeout=timeout, output=False)
     if orphan is None:
         _show_ended(job)
         return
@@ -238,6 +231,7 @@ def _end_orphan(client: Client, orphan: Orphan) -> None:
 
 @command.command()
 @_job_id
+@options.ranks
 @options.timeout(JOB_SECONDS, "Maximum seconds to watch.")
 def watch(job_id: str | None, timeout: float) -> None:
     """Watch a job: its nodes, its ranks, its numbers and its output, until its tasks have ended. Fails if one failed.
@@ -272,9 +266,9 @@ def _show_ended(job: Job, *, logs: str = "") -> None:
 @click.option("--file", default="stdout.txt", show_default=True, help="The file, as `wd/train.log`.")
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the task has ended.")
 @click.option(
-    "--rank", "ranks", callback=_numbers, metavar="N,N", help="Only lines of these ranks, such as 0,3 or 0-7."
+    "--rank", "ranks", callback=options.numbers, metavar="N,N", help="Only lines of these ranks, such as 0,3 or 0-7."
 )
-@click.option("--node", "nodes", callback=_numbers, metavar="N,N", help="Only lines of these nodes, such as n1.")
+@click.option("--node", "nodes", callback=options.numbers, metavar="N,N", help="Only lines of these nodes, such as n1.")
 @click.option("--grep", "pattern", callback=_pattern, metavar="REGEX", help="Only lines that match.")
 @click.option("--since", callback=_since, metavar="TIME", help="Only from this time on: 10m ago, or 2027-01-31T09:00Z.")
 @click.option(
@@ -327,7 +321,7 @@ def logs(
 def _print_lines(lines: Iterator[str], selection: Selection) -> None:
     """Print the chosen lines as they come."""
     from batchtrain.cli.log_lines import read
-    from batchtrain.cli.output import colored
+    from batchtrain.cli.options import colored
 
     matches = ((line, parts) for line in lines if selection.takes(parts := read(line)))
     form, on_terminal = settings().output, sys.stdout.isatty()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
-from batchtrain.display.terminal import terminal_text
-from batchtrain.records.events import Event, Stderr, Stdout
+from batchtrain.cli.log_lines import LogLine, folded, of_event
+from batchtrain.records.events import Event, Output, Stdout
 from batchtrain.service import retry
 
 if TYPE_CHECKING:
@@ -50,22 +50,24 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
         yield options.tell
         return
     from rich.console import Console  # 60 ms, and only for a terminal
-    from rich.live import Live
 
+    from batchtrain.cli.resized_live import ResizedLive
     from batchtrain.display.subject import view_of
 
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=False)
     view = view_of(account, recipe, title)
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
-    with Live(
+    with ResizedLive(
         _Shown(view), console=console, auto_refresh=False, transient=True, redirect_stdout=to_terminal
     ) as screen, _Log(screen.console, screen.refresh).flushed() as log:  # fmt: skip
 
         def tell(event: Event) -> None:
             with log.lock:  # another thread draws the view
                 view.note(event, time.time())
-            if isinstance(event, Stderr) or (isinstance(event, Stdout) and to_terminal):
-                log.add(terminal_text(options.own_shortened(event.text)))
+            if isinstance(event, Output) and (to_terminal or not isinstance(event, Stdout)):
+                line = of_event(event)
+                if options.shows_rank(line.rank):
+                    log.add(line._replace(text=options.own_shortened(line.text)))
             else:
                 log.flush()
                 options.tell(event)
@@ -79,20 +81,20 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
 
 class _Log:
     """Lines on their way to the terminal above the block. A print draws the block again, so lines that come soon after
-    one are printed together."""
+    each other are printed together, and equal lines of several ranks once."""
 
     def __init__(
         self, console: Console, refresh: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console, self._refresh, self._clock = console, refresh, clock
-        self._lines, self.lock, self._over = list[str](), threading.Lock(), threading.Event()
+        self._lines, self.lock, self._over = list[LogLine](), threading.Lock(), threading.Event()
         self._drawn = float("-inf")
 
-    def add(self, line: str) -> None:
+    def add(self, line: LogLine) -> None:
         """A line of a task."""
         with self.lock:
             self._lines.append(line)
-            if self.delay() <= 0 or len(self._lines) >= MOST_HELD:
+            if len(self._lines) >= MOST_HELD:
                 self._draw()
 
     def flush(self) -> None:
@@ -118,7 +120,7 @@ class _Log:
         if not self._lines:
             self._refresh()
             return
-        text = Text.from_ansi("\n".join(self._lines))
+        text = Text.from_ansi("\n".join(folded(self._lines, color=options.colored(sys.stderr))))
         self._lines.clear()
         self._console.print(text, overflow="ignore", no_wrap=True, crop=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError
 from batchtrain.metrics.extract import prefix_of
 from batchtrain.records import Task
+from batchtrain.records.events import Output
 
 COLORS = (36, 33, 35, 32, 34, 31)
 """Of the prefixes of ranks, in turn."""
@@ -27,6 +28,8 @@ class LogLine(NamedTuple):
     node: int | None = None
     rank: int | None = None
     prefix: str = ""
+    task: str = ""
+    """The task, if lines of several tasks are shown."""
 
     @property
     def document(self) -> dict[str, object]:
@@ -35,17 +38,63 @@ class LogLine(NamedTuple):
 
     def on_terminal(self, *, color: bool) -> str:
         """For a terminal: safe, with its prefix in the colour of its rank."""
-        text = terminal_text(self.text)
-        if not self.prefix or not color:
-            return self.prefix + text
+        return self._after(self.prefix, color=color)
+
+    def of_ranks(self, ranks: Iterable[int], *, color: bool) -> str:
+        """For a terminal: with the ranks that printed it."""
+        return self._after(f"[{spans(ranks)}] ", color=color)
+
+    def _after(self, prefix: str, *, color: bool) -> str:
+        text, task = terminal_text(self.text), f"{self.task}: " if self.task else ""
+        if not prefix or not color:
+            return task + prefix + text
         number = self.rank if self.rank is not None else self.node or 0
-        return f"\x1b[{COLORS[number % len(COLORS)]}m{self.prefix.rstrip()}\x1b[0m {text}"
+        return f"{task}\x1b[{COLORS[number % len(COLORS)]}m{prefix.rstrip()}\x1b[0m {text}"
 
 
 def read(line: str) -> LogLine:
     """A line of a task, with or without a prefix."""
     prefix = prefix_of(line)
     return LogLine(line[len(prefix.text) :], prefix.node, prefix.rank, prefix.text)
+
+
+def of_event(event: Output) -> LogLine:
+    """The line of an event."""
+    line = event.text.removeprefix(f"{event.subject}: ")
+    return read(line)._replace(task=event.subject if line != event.text else "")
+
+
+def folded(lines: Iterable[LogLine], *, color: bool) -> Iterator[str]:
+    """Lines that came together, for a terminal. Equal lines of several ranks are one; those of each rank keep their
+    order."""
+    rows: list[tuple[LogLine, list[int]]] = []
+    last_rows: dict[tuple[str, str], int] = {}
+    ends: dict[tuple[str, int], int] = {}
+    """The row of the last line of each rank."""
+    for line in lines:
+        if line.rank is None:
+            rows.append((line, []))
+            continue
+        rank, key = (line.task, line.rank), (line.task, line.text)
+        row = last_rows.get(key, -1)
+        if row <= ends.get(rank, -1):
+            row = last_rows[key] = len(rows)
+            rows.append((line, []))
+        rows[row][1].append(line.rank)
+        ends[rank] = row
+    for line, ranks in rows:
+        yield line.of_ranks(ranks, color=color) if len(ranks) > 1 else line.on_terminal(color=color)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers as `0-3,5`."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}" if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 class Wanted(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 import click
 
@@ -61,6 +61,8 @@ class Settings:
     """The directory of the runs."""
     recipe: Recipe | None = None
     """The last recipe that was read; a failure shows none of its secrets."""
+    ranks: frozenset[int] = frozenset()
+    """The ranks whose output is printed; by default all."""
     rest: str = ""
     """Where to find the full output behind a failure message. Default: the log of the task."""
 
@@ -197,9 +199,22 @@ def service_of(client: Client) -> str:
     return "the embedded Azure Batch" if account.emulated else f"account {account.name} at {account.endpoint}"
 
 
-def say(text: str) -> None:
+Tone = Literal["success", "failure", "warning", "tool"]
+TONES: Mapping[Tone, int] = {"success": 32, "failure": 31, "warning": 33, "tool": 2}
+"""The colours of messages on a terminal, as SGR codes. The output of programs keeps its own."""
+
+
+def say(text: str, tone: Tone = "tool") -> None:
     """Print progress to stderr, so that results can be piped. Commands in it can be pasted; node ids are short."""
-    _narrate(wrapped(shortened(completed(text)), terminal_width(sys.stderr)), sys.stderr)
+    message = wrapped(shortened(completed(text)), terminal_width(sys.stderr))
+    _narrate(f"\x1b[{TONES[tone]}m{message}\x1b[0m" if colored(sys.stderr) else message, sys.stderr)
+
+
+def colored(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that accepts colours."""
+    if stream is None or not stream.isatty():
+        return False
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def completed(text: str) -> str:
@@ -230,17 +245,35 @@ def silence(stream: TextIO | None) -> None:
 def tell(event: Event) -> None:
     """Print an event as progress. The output of a task goes to the same stream it came from, unless stdout is for a
     document."""
+    from batchtrain.cli.log_lines import of_event
     from batchtrain.records.events import Detail, Observed, Output, Stdout  # `--help` has no events
 
     verbose = settings().verbose
     if isinstance(event, Observed) or (isinstance(event, Detail) and not verbose):
+        return
+    if isinstance(event, Output) and settings().ranks and not shows_rank(of_event(event).rank):
         return
     if isinstance(event, Stdout) and settings().output == "table":
         _narrate(_for(sys.stdout, event.text), sys.stdout)
     elif isinstance(event, Output):
         _narrate(_for(sys.stderr, own_shortened(event.text)), sys.stderr)
     elif settings().progress != "none":
-        say(f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}" if verbose else event.text)
+        text = f"[{time.monotonic() - STARTED:6.2f} s] {event.kind}: {event.text}" if verbose else event.text
+        say(text, _tone(event))
+
+
+def shows_rank(rank: int | None) -> bool:
+    """Whether the lines of a rank are printed; those of no rank always are."""
+    return rank is None or not settings().ranks or rank in settings().ranks
+
+
+def _tone(event: Event) -> Tone:
+    from batchtrain.records import events
+
+    if isinstance(event, (events.TaskFailure, events.JobFailed, events.ResultsFailed, events.Leftover)):
+        return "failure"
+    warnings = (events.AttemptEnded, events.ServiceUnreachable, events.QuotaWaits, events.TasksLeft)
+    return "warning" if isinstance(event, warnings) else "success" if isinstance(event, events.Results) else "tool"
 
 
 def _for(stream: TextIO | None, line: str) -> str:
@@ -270,7 +303,7 @@ def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Eve
         yield lambda event: held.append(event) if isinstance(event, Results) else tell(event)
     finally:
         for event in held:
-            say(event.text)
+            say(event.text, "success")
 
 
 @contextmanager
@@ -330,6 +363,26 @@ def seconds(_ctx: click.Context, _parameter: click.Parameter, value: float | Non
 def timeout(default: float, text: str = "Maximum seconds to wait.") -> Callable[[_Function], _Function]:
     """The option for the deadline of a wait, in seconds."""
     return click.option("--timeout", type=float, callback=seconds, default=default, show_default=True, help=text)
+
+
+def numbers(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[int]:
+    """Numbers such as 0,3 or 0-7."""
+    from batchtrain.cli.log_lines import numbers
+
+    try:
+        return numbers(value) if value is not None else frozenset()
+    except ValueError:
+        raise click.BadParameter(f"`{value}` is no list of numbers; write it as 0,3 or 0-7") from None
+
+
+def _choose_ranks(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    ctx.find_root().ensure_object(Settings).ranks = numbers(ctx, parameter, value)
+
+
+ranks = click.option(
+    "--rank", "--ranks", metavar="N,N", callback=_choose_ranks, expose_value=False,
+    help="Print only the output of these ranks, such as 0,3 or 0-7. All is recorded.",
+)  # fmt: skip
 
 
 def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import os
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 import msgspec
 
 from batchtrain.cli.options import completed, settings
+from batchtrain.cli.wrapping import broken
 from batchtrain.errors import shortened
 
 CHUNK = 1000
@@ -26,7 +26,7 @@ def show(value: Any, text: str | None = None) -> None:
     form = settings().output
     if form == "table":
         content = str(text if text is not None else value)
-        print(shortened(content if "\n" in content else completed(content)))
+        print(broken(shortened(content if "\n" in content else completed(content)), sys.stdout))
         return
     _document(_FORMS[form](plain(value)))
 
@@ -89,13 +89,6 @@ def escaped(text: str) -> str:
         chr(unit) if unit < 128 else f"\\u{unit:04x}"
         for unit in (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
     )
-
-
-def colored(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal that accepts colours."""
-    if stream is None or not stream.isatty():
-        return False
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def plain(value: Any, *, whole: bool = False) -> Any:

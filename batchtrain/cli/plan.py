@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from batchtrain.cli import options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import from_environment, say, settings
 from batchtrain.cli.output import show
+from batchtrain.cli.wrapping import broken
 from batchtrain.errors import Differs, UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     if settings().output == "table":
         for warning in plan.warnings:
             say(str(warning))
-        print(render.as_text(plan), flush=True)
+        print(broken(render.as_text(plan), sys.stdout), flush=True)
         if hour is not None:
             say(str(hour))
     else:

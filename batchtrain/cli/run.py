@@ -14,7 +14,7 @@ import click
 
 from batchtrain.cli import live, options, scripts
 from batchtrain.cli.help import Command
-from batchtrain.cli.options import duration, results_last, say, seconds, settings
+from batchtrain.cli.options import Tone, duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
 from batchtrain.errors import ServiceError, UsageError
 
@@ -47,6 +47,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 @click.option(
     "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
 )
+@options.ranks
 @click.option("--fresh", is_flag=True, help="Start anew, although there are checkpoints. They are kept.")
 @click.option("--dashboard", is_flag=True, help="Open the page of the run in the browser.")
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
@@ -169,8 +170,8 @@ def _report(outcome: Outcome) -> None:
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
         return
-    for line in _ends(outcome.tasks):
-        say(line)
+    for line, tone in _ends(outcome.tasks):
+        say(line, tone)
 
 
 def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
@@ -181,14 +182,14 @@ def task_results(outcome: Outcome) -> Iterator[dict[str, Any]]:
             yield {**plain(task), "metrics": plain(metrics.get(task.id, {})), "run": str(run.path)}
 
 
-def _ends(tasks: Sequence[Task]) -> Iterator[str]:
+def _ends(tasks: Sequence[Task]) -> Iterator[tuple[str, Tone]]:
     """How each task ended; many that succeeded are one line."""
     succeeded = [task.seconds or 0.0 for task in tasks if task.state == "completed" and not task.failed]
     for task in tasks:
         if len(succeeded) <= NAMED or task.state != "completed" or task.failed:
-            yield _ended(task)
+            yield _ended(task), "success" if task.state == "completed" and not task.failed else "failure"
     if len(succeeded) > NAMED:
-        yield f"{len(succeeded):,} tasks succeeded, in {min(succeeded):.1f} to {max(succeeded):.1f} s"
+        yield f"{len(succeeded):,} tasks succeeded, in {min(succeeded):.1f} to {max(succeeded):.1f} s", "success"
 
 
 def _ended(task: Task) -> str:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WIDEST = 40
 """Characters of a value in `runs compare`; a longer one has only the words that differ."""
+NARROWEST = 12
+"""Columns of a value of a run beside the others; with less room, each value has a line."""
 LONGEST = 4 * WIDEST
 """Most characters of the words that differ."""
 
@@ -162,9 +164,23 @@ def _shortened(words: list[str], common: set[int]) -> str:
 
 
 def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | None) -> Iterator[str]:
-    """A column for each run; a line for each value if the columns do not fit the room."""
+    """A column for each run; a line for each value if the columns do not fit the room. Of more than two runs, long
+    names and values are cut first. -o json has all of them."""
     lines = [["", *labels], *([name, *values] for name, values in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if room is not None and len(labels) > 2 and sum(widths) + 2 * len(labels) > room:
+        name_width = min(widths[0], room // 3)
+        cell_width = (room - name_width) // len(labels) - 2
+        if cell_width >= NARROWEST:
+            lines = [
+                [
+                    f"…{line[0][1 - name_width :]}" if len(line[0]) > name_width else line[0],
+                    *(_cut(cell, cell_width) for cell in line[1:]),
+                ]
+                for line in lines
+            ]
+            widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+            room = None
     if room is None or sum(widths) + 2 * len(labels) <= room:
         for line in lines:
             yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -178,6 +194,11 @@ def beside(labels: list[str], rows: list[tuple[str, list[str]]], room: int | Non
             yield from textwrap.wrap(
                 start + value, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
             )
+
+
+def _cut(text: str, width: int) -> str:
+    """A text without its middle, if it is too long."""
+    return text if len(text) <= width else f"{text[: (width - 1) // 2]}…{text[-(width // 2) :]}"
 
 
 @command.command("restore")

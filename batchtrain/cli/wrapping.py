@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -49,6 +50,22 @@ def _words(line: str, width: int) -> Iterator[tuple[str, bool, bool]]:
             yield part, False, True
         else:
             yield from ((word, False, True) for word in part.split())
+
+
+def broken(text: str, stream: TextIO | None) -> str:
+    """A text as lines of the terminal behind a stream, broken between words and indented below their first line;
+    as it is without a terminal."""
+    width = terminal_width(stream)
+    return "\n".join(part for line in text.split("\n") for part in _indented(line, width))
+
+
+def _indented(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())][: width // 2] + "  "
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
 
 
 def terminal_width(stream: TextIO | None) -> int:

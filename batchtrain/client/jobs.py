@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timezone
+
+from msgspec.structs import replace
 
 from batchtrain import records
 from batchtrain.client.job import Job
@@ -21,10 +24,14 @@ from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.records import Table
 from batchtrain.records.events import Deleted, JobKept, RecipeCopied
 from batchtrain.runs.beginnings import copied_from
+from batchtrain.runs.recording import now
 from batchtrain.service import read, submit, watch
 from batchtrain.service.deadlines import GONE_SECONDS, POOL_SECONDS
 from batchtrain.service.job_addition import AddOptions
 from batchtrain.service.register import Register
+
+MOST_COUNTED = 20
+"""The jobs of a list whose tasks are counted; Azure refuses more requests in a minute."""
 
 
 class Jobs:
@@ -128,9 +135,23 @@ class Jobs:
         """A handle on a job; sends no request until it is used."""
         return Job(self._client, job_id)
 
-    def list(self) -> Table[records.Job]:
-        """All jobs."""
-        return Table(read.jobs(self._client.batch))
+    def list(self, *, counted: bool = False) -> Table[records.Job]:
+        """All jobs. counted: with the counts and the rate of their tasks, for which the newest MOST_COUNTED jobs take a
+        request each."""
+        rows = read.jobs(self._client.batch)
+        newest = heapq.nlargest(MOST_COUNTED if counted else 0, rows, key=_creation)
+        ids = {row.id for row in newest}
+        return Table(self._counted(row) if row.id in ids else row for row in rows)
+
+    def _counted(self, row: records.Job) -> records.Job:
+        try:
+            counts = read.counts(self._client.batch, row.id)
+        except NotFound:  # deleted since it was listed
+            return row
+        end = row.ended or now()
+        seconds = (end - row.created).total_seconds() if row.created else 0.0
+        rate = round(counts.ended / seconds, 2) if seconds > 0 and counts.ended else None
+        return replace(row, rate=rate, **counts._asdict())
 
     def ended_before(self, time: datetime) -> Table[records.Job]:
         """The jobs that completed before a time, which `delete` may tidy up."""
@@ -193,3 +214,7 @@ class JobSchedule:
 def _has_gang(recipe: Recipe) -> bool:
     gangs = (task.multi_instance for job in recipe.jobs if job.auto_pool is None for task in job.tasks)
     return any(gangs)
+
+
+def _creation(job: records.Job) -> datetime:
+    return job.created or datetime.min.replace(tzinfo=timezone.utc)

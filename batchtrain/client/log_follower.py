@@ -11,11 +11,22 @@ from azure.batch import BatchClient
 from batchtrain.errors import TaskFailed
 from batchtrain.metrics.extract import patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
-from batchtrain.records import Counts, Task
-from batchtrain.records.events import Event, Output, OutputShown, RanksFailed, Stderr, Stdout, TaskFailure, TasksSeen
+from batchtrain.records import Counts, FailedBy, Task
+from batchtrain.records.events import (
+    Event,
+    FailuresSeen,
+    Output,
+    OutputShown,
+    RanksFailed,
+    Stderr,
+    Stdout,
+    TaskFailure,
+    TasksSeen,
+)
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import files, read
 from batchtrain.service.attempts import Attempts
+from batchtrain.service.statistics import cause_of
 from batchtrain.service.tasks import Glance
 
 OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
@@ -24,8 +35,9 @@ LINES_AT_ONCE = 10_000
 """Most lines of a followed file that are passed on together."""
 AGAIN_LOOKS = 12
 """A task that prints and has no file of what it measures is asked for one at every so many looks: a minute on Azure."""
-FIRST, MOST_FAILED = 4, 20
-"""Of a job with more than FEW tasks, how many are followed, and how many failures are shown."""
+FIRST, GROUPED, EXPLAINED = 4, 1000, 5
+"""Of a job with more than FEW tasks, how many are followed, how many failures are grouped by their causes, and of how
+many causes an example is read."""
 
 
 def together(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -57,7 +69,7 @@ class Followed(Protocol):
 
 class Follow:
     """Shows the output of a job's tasks: events of kind `stdout` and `stderr`. Of a job with more than FEW tasks, it
-    shows the output of the first ones while they run, and the end of stderr of the tasks that failed.
+    shows the output of the first ones while they run, and an example of each cause of failure.
     """
 
     def __init__(
@@ -68,10 +80,15 @@ class Follow:
         *,
         lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
         turns: int = 1,
+        output: bool = True,
     ) -> None:
         """lines: takes the output, to keep it: job, task, stdout or stderr, and lines. turns: of so many looks, the
-        last one reads stderr of the running tasks."""
-        self._turns, self._turn = turns, 0
+        last one reads stderr of the running tasks. output: whether the output is shown, and not only the counts and
+        the failures."""
+        self._turns, self._turn, self._output = turns, 0, output
+        self._pool: str | None = None
+        self._examples: dict[str, str] = {}
+        """The failure of an example of each cause."""
         self._batch, self._job, self._tell, self._lines = batch, job, tell, lines
         self._attempts = Attempts(batch, job.id)
         self._open: dict[str, _FollowedTask] = {}
@@ -83,16 +100,21 @@ class Follow:
     def look(self, glance: Glance) -> int:
         """Show the output since the last call; returns the number of requests that this took."""
         self._turn += 1
+        requests = 0
+        if self._pool is None and not glance.whole:
+            self._pool, requests = read.job(self._batch, self._job.id).pool, 1
         if glance.counts != self._counts:
             self._counts = glance.counts
-            self._tell(TasksSeen(self._job.id, counts=glance.counts))
+            self._tell(TasksSeen(self._job.id, counts=glance.counts, pool=self._pool or ""))
+        if not self._output:
+            return requests + self._show_failed(glance.counts.failed)
         if glance.whole:
             return self._show_running(glance.first, is_named=len(glance.first) > 1)
         if not self._large:
             self._large = True
             self._tell(OutputShown(self._job.id, _which_output(self._job.id, glance.counts.total)))
         first = [task for number, task in enumerate(glance.first) if number < FIRST or task.id in self._open]
-        return self._show_running(first, is_named=True) + self._show_failed(glance.counts.failed)
+        return requests + self._show_running(first, is_named=True) + self._show_failed(glance.counts.failed)
 
     def show_ended(self, tasks: Iterable[Task]) -> None:
         """Show the output of tasks that have ended, unless it was shown."""
@@ -139,18 +161,21 @@ class Follow:
         return requests
 
     def _show_failed(self, count: int) -> int:
-        """Show how the tasks ended that failed since the last call, up to MOST_FAILED in all."""
-        if count <= self._failures or self._failures >= MOST_FAILED:
+        """Group the failed tasks by their causes, and show an example of each; returns the number of requests."""
+        if count <= self._failures:
             return 0
         self._failures, requests = count, 1
-        for task in self._job.iter_tasks("failed", limit=MOST_FAILED):
-            if task.id not in self._closed and task.id not in self._open:
-                self._closed.add(task.id)
-                self._tell(TaskFailure(task.id, str(self._job.failure_of(task))))
+        by_cause: dict[str, list[Task]] = {}
+        for task in self._job.iter_tasks("failed", limit=GROUPED):
+            by_cause.setdefault(cause_of(task), []).append(task)
+        for cause, tasks in by_cause.items():
+            if cause not in self._examples and len(self._examples) < EXPLAINED:
+                self._examples[cause] = str(self._job.failure_of(tasks[0]))
+                self._tell(TaskFailure(tasks[0].id, self._examples[cause]))
                 requests += 2
-        if count >= MOST_FAILED:
-            listing = f"`batchtrain jobs tasks {self._job.id} --state failed` lists them"
-            self._tell(OutputShown(self._job.id, f"further failures are not shown; {listing}"))
+        groups = sorted(by_cause.items(), key=lambda group: -len(group[1]))
+        failed_by = (FailedBy(name, len(tasks), tasks[0].id, self._examples.get(name, "")) for name, tasks in groups)
+        self._tell(FailuresSeen(self._job.id, failed_by=tuple(failed_by)))
         return requests
 
 
@@ -211,6 +236,6 @@ class _FollowedTask:
 def _which_output(job_id: str, count: int) -> str:
     return (
         f"job {job_id} has {count:,} tasks: the output of the first {FIRST} and"
-        f" the first {MOST_FAILED} failures are shown;"
+        " an example of each cause of failure are shown;"
         f" `batchtrain jobs logs {job_id} --task TASK` prints the output of any task"
     )

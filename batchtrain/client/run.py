@@ -155,13 +155,14 @@ def follow(
     )
 
 
-def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS) -> Job:
-    """Show the nodes, the counts and the output of a job until its tasks have ended. Fetches and deletes nothing."""
+def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS, output: bool = True) -> Job:
+    """Show the nodes, the counts, the failures and the output of a job until its tasks have ended. Fetches and deletes
+    nothing."""
     job = client.jobs.handle(job_id)
     with contextlib.suppress(NotFound):
         watch.show_nodes(client.batch, read.job(client.batch, job_id).pool, tell)
     deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
-    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns)
+    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns, output=output)
     watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
     return job
 

@@ -5,20 +5,22 @@ Every line fits the width and the number of lines never changes, so that the blo
 
 from __future__ import annotations
 
+from collections import Counter as TallyCounter
 from collections import deque
 from datetime import datetime, timezone
 from statistics import median
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
-from batchtrain.records import Counts, Node, Rank, events, node_cost, node_hours
+from batchtrain.records import Counts, FailedBy, Node, Rank, Rendezvous, events, node_cost, node_hours
+from batchtrain.records.gang import Condition, RankState, compared, step_times
 from batchtrain.runs.curves import spark
 
 MOST_RANKS = 12
 WORST = 5
-"""Rows of ranks of a larger gang: the ones that have been quiet for longest."""
-QUIET_SECONDS = 30.0
-"""After this time without a line, a rank is called quiet."""
+"""Rows of ranks of a larger gang: the ones that matter first."""
+MOST_MOMENTS = 13
+"""Steps of a rank that are kept with their times, to compare the ranks."""
 STEPS_FOR_ETA = 5
 """The remaining time is estimated from the fifth step on, by the median of the recent ones."""
 RECENT = 50
@@ -39,7 +41,12 @@ PHASES: dict[type[events.Event], str] = {
     events.Deleted: "deleting",
 }
 """The phase that begins with an event."""
+FAILURE_ROWS = 3
+"""Rows of causes of failures in a job of many tasks."""
+RATE_SECONDS = 60.0
+"""The rate of tasks is that of this time."""
 READY = ("idle", "running")
+STYLES: dict[Condition, str] = {"stands": "red", "slow": "yellow", "quiet": "yellow", "waits": "dim", "": ""}
 USUAL = {"waiting for nodes": "usually 3 to 10 min on Azure", "starting": "a first image pull takes minutes"}
 """What usually takes how long; not said about the emulator."""
 
@@ -58,19 +65,30 @@ class View:
         began: float,
         *,
         ranks: int = 0,
+        many: bool = False,
         emulated: bool = False,
         recent: int = RECENT,
         price: Price | None = None,
     ) -> None:
-        """recent: the number of values of a metric that are kept for its curve."""
+        """many: whether there are several tasks, whose failures are shown by cause. recent: the number of values of a
+        metric that are kept for its curve."""
         self.price = price
         self.title, self.target, self.began, self.emulated = title, target, began, emulated
-        self.expected, self._recent = ranks, recent
+        self.expected, self._many, self._recent = ranks, many, recent
         self.phase, self.since = "starting", began
         self.nodes: tuple[Node, ...] = ()
         self.wanted = 0
-        self.counts: Counts | None = None
+        self.jobs: dict[str, tuple[str, Counts]] = {}
+        """The pool and the counts of the tasks of each job."""
+        self.added: dict[str, tuple[int, int]] = {}
+        """The tasks of each job that were added, and the number of all, while they are added."""
+        self.failures: dict[str, tuple[FailedBy, ...]] = {}
+        self._ended: deque[tuple[float, int]] = deque()
+        """How many tasks had ended at which time, of the last RATE_SECONDS."""
         self.ranks: dict[int, Rank] = {}
+        self._moments: dict[int, deque[tuple[float, int]]] = {}
+        """The last steps of each rank with the times at which it printed them."""
+        self.rendezvous = Rendezvous()
         self.failed: frozenset[int] | None = None
         """The ranks that failed, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
@@ -93,26 +111,66 @@ class View:
         if isinstance(event, events.NodesSeen):
             self.wanted, self.nodes = event.target, event.nodes
         elif isinstance(event, events.TasksSeen):
-            self.counts = event.counts
+            self.jobs[event.subject] = event.pool, event.counts
+            self.added.pop(event.subject, None)
+            self._count(self.counts.ended, now)
+        elif isinstance(event, events.TaskProgress) and event.total:
+            self.added[event.subject] = event.added, event.total
+            self._count(event.added, now)
+        elif isinstance(event, events.FailuresSeen):
+            self.failures[event.subject] = event.failed_by
         elif isinstance(event, events.AttemptEnded):
-            self.ranks, self.failed = {}, None
+            self.ranks, self.failed, self.rendezvous = {}, None, Rendezvous()
+            self._moments.clear()
         elif isinstance(event, events.RanksFailed):
             self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
         elif isinstance(event, events.MetricsSeen):
             self._measured(event, now)
+
+    @property
+    def counts(self) -> Counts:
+        """The tasks of all jobs by state."""
+        return (
+            Counts(*map(sum, zip(*(counts for _, counts in self.jobs.values()), strict=True)))
+            if self.jobs
+            else Counts()
+        )
+
+    def _count(self, number: int, now: float) -> None:
+        """Note how many tasks have ended, or were added."""
+        if self._ended and self._ended[-1][1] > number:  # they were added before, and end now
+            self._ended.clear()
+        self._ended.append((now, number))
+        while len(self._ended) > 2 and self._ended[1][0] <= now - RATE_SECONDS:
+            self._ended.popleft()
+
+    @property
+    def task_rate(self) -> float | None:
+        """Tasks in a second; None as long as it is not known."""
+        if len(self._ended) < 2:
+            return None
+        (began, before), (end, after) = self._ended[0], self._ended[-1]
+        return (after - before) / (end - began) if end > began and after > before else None
 
     def _measured(self, event: events.MetricsSeen, now: float) -> None:
         for name in tuple(self.values) if event.again else event.hidden:
             self.values.pop(name, None)
             self.history.pop(name, None)
             self._sources.pop(name, None)
-        self.ranks.update((rank.number, rank) for rank in event.ranks)
+        self.rendezvous = event.rendezvous if event.rendezvous.nodes else self.rendezvous
+        for rank in event.ranks:
+            self._rank(rank)
         for point in event.points:
             for name, value in point.values.items() if not point.node else ():
                 if value is not None:
                     self._value(name, value, -1 if point.rank is None else point.rank)
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
+
+    def _rank(self, rank: Rank) -> None:
+        before, self.ranks[rank.number] = self.ranks.get(rank.number), rank
+        if rank.step is not None and (before is None or before.step != rank.step):
+            self._moments.setdefault(rank.number, deque(maxlen=MOST_MOMENTS)).append((rank.heard, rank.step))
 
     def _value(self, name: str, value: float, rank: int) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
@@ -139,16 +197,19 @@ class View:
     @property
     def height(self) -> int:
         """The number of lines, the same from start to end."""
-        if self.expected <= 1:
-            return 5
-        return 5 + 1 + (self.expected if self.expected <= MOST_RANKS else WORST)
+        ranks = self.expected if self.expected <= MOST_RANKS else WORST
+        return 5 + 1 + ranks if self.expected > 1 else 5 + FAILURE_ROWS * self._many
 
     def lines(self, width: int, now: float) -> list[Line]:
         """The block: `height` lines of at most `width` columns."""
-        lines = [self._head(width, now), self._nodes(width, now), self._progress(width, now), self._numbers(width)]
-        if self.expected > 1:
-            lines += self._table(width, now)
-        lines.append(self._last(width, now))
+        states = self._states(now)
+        lines = [self._head(width, now), self._nodes(width, now, states), self._progress(width, states)]
+        is_job = self.counts.total > 1 and self.step is None
+        lines.append(self._tasks(width) if is_job else self._numbers(width))
+        if self.height > 5:
+            rows = self._failures(width) if is_job or self.expected <= 1 else self._table(width, now, states)
+            lines += rows[: self.height - 5] + [()] * (self.height - 5 - len(rows))
+        lines.append(self._last(width, states))
         return [_cut(line, width) for line in lines]
 
     def _head(self, width: int, now: float) -> Line:
@@ -157,22 +218,28 @@ class View:
         wait = f" {span(now - self.since)} ({usual})" if usual else ""
         return _apart(((title, "bold"),), ((f"{self.phase}{wait}", "cyan"), (f" {span(now - self.began)}", "")), width)
 
-    def _nodes(self, width: int, now: float) -> Line:
+    def _states(self, now: float) -> list[RankState]:
+        """The ranks beside each other; after a failure all have ended, and none is quiet."""
+        steps = {number: step_times(tuple(moments)) for number, moments in self._moments.items()}
+        states = compared(tuple(self.ranks.values()), steps, now)
+        return states if self.failed is None else [state._replace(condition="") for state in states]
+
+    def _nodes(self, width: int, now: float, states: list[RankState]) -> Line:
         if not self.nodes and not self.wanted:
             return ()
         ready = sum(node.state in READY for node in self.nodes)
         total = max(self.wanted, len(self.nodes))
         if width < 60:
             count = (f"{ready}/{total} nodes", "green" if ready == total else "yellow")
-            return (count, (self._spent(now), ""), *self._quiet(now))
+            return (count, (self._spent(now), ""), *_named(states))
         hours = node_hours(self.nodes, datetime.fromtimestamp(now, timezone.utc))
         right = f"{ready} of {total}" + (f"   {hours:.2f} node hours{self._spent(now)}" if hours else "")
-        states: dict[str, list[str]] = {}
+        by_state: dict[str, list[str]] = {}
         for number, node in enumerate(self.nodes):
             # the nodes are listed while the pool starts, and not while tasks run: idle may be out of date, ready is not
-            states.setdefault("ready" if node.state in READY else node.state, []).append(f"n{number}")
+            by_state.setdefault("ready" if node.state in READY else node.state, []).append(f"n{number}")
         parts: list[Part] = [("nodes  ", "dim")]
-        for state, names in states.items():
+        for state, names in by_state.items():
             nodes = " ".join(names) if len(names) <= 4 else f"{len(names)}"
             parts.append((f"{nodes} {state}  ", "green" if state == "ready" else "yellow"))
         return _apart(tuple(parts), ((right, ""),), width)
@@ -183,22 +250,53 @@ class View:
         cost = node_cost(self.nodes, self.price, moment) if self.price else None
         return f"   {money(cost, self.price.currency)}" if cost and self.price else ""
 
-    def _progress(self, width: int, now: float) -> Line:
+    def _progress(self, width: int, states: list[RankState]) -> Line:
+        if self.rendezvous.missing:
+            return (("waiting for the others: " if width >= 60 else "", "dim"), (_joined(self.rendezvous), "yellow"))
         if self.step is not None:
             unit, at, of = self.step
-            seconds = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA else None
+            stands = any(state.condition == "stands" for state in states)
+            seconds = median(self._paces) * (of - at) if len(self._paces) >= STEPS_FOR_ETA and not stands else None
             eta = f"  ETA {span(seconds)}" if seconds is not None else ""
             name = f"{unit:<6} " if width >= 60 else ""
             text = f" {at}/{of}  {100 * at // of} %{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
             return ((name, "dim"), *_bar(at, of, _room(width, name + text)), (text, ""))
-        if self.counts is not None and self.counts.total > 1:
-            ended_tasks = self.counts.succeeded + self.counts.failed
-            text = f" {ended_tasks:,}/{self.counts.total:,}"
-            failed = f"  {self.counts.failed:,} failed" if self.counts.failed else ""
-            running = f"  {self.counts.running:,} running" if self.counts.running and width >= 60 else ""
-            bar = _bar(ended_tasks, self.counts.total, _room(width, "tasks  " + text + failed + running))
-            return (("tasks  ", "dim"), *bar, (text, ""), (failed, "red"), (running, ""))
+        if self.added:
+            added, total = map(sum, zip(*self.added.values(), strict=True))
+            return self._task_bar("added", added, total, width)
+        if self.counts.total > 1:
+            return self._task_bar("tasks", self.counts.ended, self.counts.total, width)
         return ()
+
+    def _task_bar(self, name: str, at: int, of: int, width: int) -> Line:
+        rate = self.task_rate if at < of else None
+        name = f"{name:<6} " if width >= 60 else ""
+        per_second = f"  {_number(rate)}/s" if rate and width >= 60 else ""
+        eta = f"  ETA {span((of - at) / rate)}" if rate else ""
+        text = f" {at:,}/{of:,}  {100 * at // of} %{per_second}{eta}" if width >= 60 else f" {100 * at // of} %{eta}"
+        return ((name, "dim"), *_bar(at, of, _room(width, name + text)), (text, ""))
+
+    def _tasks(self, width: int) -> Line:
+        """How many tasks run, by pool, wait and failed."""
+        counts, by_pool = self.counts, TallyCounter[str]()
+        for pool, of_job in self.jobs.values():
+            by_pool[pool] += of_job.running
+        pools = ", ".join(f"{pool} {number:,}" for pool, number in by_pool.most_common(3) if pool and number)
+        running = f"{counts.running:,} running" + (f" ({pools})" if pools and width >= 60 else "")
+        causes = len({row.cause for rows in self.failures.values() for row in rows})
+        failed = f"  {counts.failed:,} failed" + (f" by {causes} cause{'s' * (causes > 1)}" if causes else "")
+        waiting = f"  {counts.active:,} waiting" if width >= 60 or not counts.failed else ""
+        return ((running, "cyan"), (waiting, "dim"), (failed if counts.failed else "", "red"))
+
+    def _failures(self, width: int) -> list[Line]:
+        """The failed tasks by cause, each with an example."""
+        rows = sorted((row for rows in self.failures.values() for row in rows), key=lambda row: -row.tasks)
+        if width < 60:
+            return [((f"{row.tasks:>6,}  ", "red"), (f"{row.cause}: {row.example}", "")) for row in rows]
+        return [
+            ((f"{row.tasks:>6,}  ", "red"), (row.cause, ""), (f"  as {row.example}: {row.message}", "dim"))
+            for row in rows
+        ]
 
     def _numbers(self, width: int) -> Line:
         names = self.names
@@ -223,62 +321,84 @@ class View:
     def _rate(self, name: str | None) -> str:
         """The rate of all ranks: the sum, if each of them prints its own."""
         rates = [rank.rate for rank in self.ranks.values() if rank.rate is not None]
-        total = sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0)
-        return f"{total:,.0f}" if total >= 10 else f"{total:.2g}"
+        return _number(sum(rates) if len(rates) > 1 else self.values.get(name or "", 0.0))
 
-    def _table(self, width: int, now: float) -> list[Line]:
-        rows = sorted(self.ranks.values(), key=lambda rank: rank.number)
-        visible = rows
+    def _table(self, width: int, now: float, states: list[RankState]) -> list[Line]:
+        """A row for each rank, also for one that has not started; of a large gang, those that matter first."""
         if self.expected > MOST_RANKS:
-            visible = sorted(sorted(rows, key=lambda rank: rank.heard)[:WORST], key=lambda rank: rank.number)
-        head = "rank node    step      /s  quiet  last line" if width >= 60 else "rank  quiet  last line"
-        lines: list[Line] = [((head, "dim"),)]
-        lines += [_row(rank, now, width) for rank in visible]
-        return lines[: self.height - 5] + [()] * (self.height - 5 - len(lines))
+            rows = [_row(state, now, width) for state in states[:WORST]]
+        else:
+            by_number = {state.rank.number: state for state in states}
+            numbers = sorted({*range(self.expected), *by_number})
+            rows = [_row(by_number[n], now, width) if n in by_number else ((f"{n:4}", "dim"),) for n in numbers]
+        head = "rank node    step      /s  quiet  state last line" if width >= 60 else "rank  quiet  last line"
+        return [((head, "dim"),), *rows]
 
-    def _last(self, width: int, now: float) -> Line:
-        """How many ranks are fine, quiet or failed, and how old what is shown is."""
-        parts: list[Part] = []
-        if self.ranks:
-            quiet, failed = len(self._silent(now)), len(self.failed or ())
-            fine = f"{len(self.ranks) - quiet} fine" + (f", {quiet} quiet" if quiet else "")
-            if self.failed is not None:
-                ended_ranks = max(len(self.ranks) - failed, 0)
-                fine = f"{failed} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
-            of = f" of {self.expected}" if self.expected > MOST_RANKS else ""
-            name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
-            style = "red" if failed else "yellow" if quiet else "dim"
-            parts = [(f"{name}{fine}", style)]
+    def _last(self, width: int, states: list[RankState]) -> Line:
+        """Which ranks have a problem, how many are fine, and how old what is shown is."""
+        parts = self._summary(width, states)
         if self.answers is None:
-            return tuple(parts)
+            return parts
         seconds, count = self.answers
         right = f"seen {span(seconds)} ago · {count} requests/min" if width >= 60 else f"{span(seconds)} · {count}/min"
-        return _apart(tuple(parts), ((right, "dim"),), width)
+        return _apart(parts, ((right, "dim"),), width)
 
-    def _silent(self, now: float) -> list[int]:
+    def _summary(self, width: int, states: list[RankState]) -> Line:
+        if not self.ranks:
+            if self.jobs or self.added:
+                return ()
+            return ((f"no rank of {self.expected} has started", "dim"),) if self.expected > 1 and width >= 60 else ()
         if self.failed is not None:
-            return []
-        return [rank.number for rank in self.ranks.values() if now - rank.heard > QUIET_SECONDS]
+            ended_ranks = max(len(self.ranks) - len(self.failed), 0)
+            fine = f"{len(self.failed)} failed" + (f", {ended_ranks} ended" if ended_ranks else "")
+        else:
+            counts: TallyCounter[str] = TallyCounter(state.condition or "fine" for state in states)
+            fine = ", ".join(f"{counts[name]} {words}" for name, words in CONDITIONS.items() if counts[name])
+        of = f" of {self.expected}" if len(self.ranks) < self.expected else ""
+        name = f"{len(self.ranks)}{of} rank{'s' if len(self.ranks) != 1 or of else ''}: " if width >= 60 else ""
+        worst = states[0].condition if states else ""
+        return ((f"{name}{fine}", "red" if self.failed else STYLES[worst] or "dim"),)
 
-    def _quiet(self, now: float) -> Line:
-        quiet = self._silent(now)
-        if not quiet:
-            return ()
-        names = ", ".join(f"r{number}" for number in quiet[:3])
-        return ((f"  {len(quiet)} quiet: {names}{', …' if len(quiet) > 3 else ''}", "yellow"),)
+
+CONDITIONS = {"stands": "stopped", "slow": "slow", "quiet": "quiet", "waits": "waiting for them", "fine": "fine"}
+"""How the summary counts the ranks of a condition."""
+IN_ROW: dict[Condition, str] = {"stands": "stops", "slow": "slow", "quiet": "quiet", "waits": "waits", "": ""}
 
 
-def _row(rank: Rank, now: float, width: int) -> Line:
-    silent = now - rank.heard
-    style = "yellow" if silent > QUIET_SECONDS else ""
+def _joined(rendezvous: Rendezvous) -> str:
+    """Which nodes a gang waits for."""
+    missing = rendezvous.missing
+    names = ", ".join(missing[:4]) + (f" and {len(missing) - 4} others" if len(missing) > 4 else "")
+    verb = "is" if len(missing) == 1 else "are"
+    return f"{len(rendezvous.joined)} of {rendezvous.nodes} have joined; {names} {verb} missing"
+
+
+def _named(states: list[RankState]) -> Line:
+    """The ranks that have a problem, by the number of the rank."""
+    condition = states[0].condition if states else ""
+    numbers = [state.rank.number for state in states if state.condition == condition]
+    if condition in ("", "waits"):
+        return ()
+    names = ", ".join(f"r{number}" for number in numbers[:3])
+    more = ", …" if len(numbers) > 3 else ""
+    return ((f"  {len(numbers)} {CONDITIONS[condition]}: {names}{more}", STYLES[condition]),)
+
+
+def _row(state: RankState, now: float, width: int) -> Line:
+    rank, style = state.rank, STYLES[state.condition]
     step = "" if rank.step is None else str(rank.step)
-    rate = "" if rank.rate is None else f"{rank.rate:,.0f}" if rank.rate >= 10 else f"{rank.rate:.2g}"
+    rate = "" if rank.rate is None else _number(rank.rate)
+    quiet = span(now - rank.heard)
     if width < 60:
-        return ((f"{rank.number:4} {span(silent):>6}  {rank.last}", style),)
+        return ((f"{rank.number:4} {quiet:>6}  {rank.last}", style),)
     return (
-        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {span(silent):>6}  ", style),
+        (f"{rank.number:4} {rank.node:<4} {step:>7} {rate:>7} {quiet:>6}  {IN_ROW[state.condition]:<5} ", style),
         (rank.last, style or "dim"),
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def span(seconds: float) -> str:

@@ -19,13 +19,16 @@ def view_of(account: Account, recipe: Recipe | None, title: str = "", *, recent:
     recent: the number of values of a metric for its curve.
     """
     target = "emulator" if account.emulated else f"Azure {account.name}"
-    ranks, price = SHOWN_RANKS, None
+    ranks, price, many = SHOWN_RANKS, None, False
     if recipe is not None:
         pool, jobs, ranks = recipe.pool, recipe.jobs, _ranks(recipe)
+        many = any(task.task_factory for job in jobs for task in job.tasks) or sum(len(job.tasks) for job in jobs) > 1
         title = " ".join(job.id for job in jobs[:2]) or (pool.id if pool else "")
         target = f"pool {pool.id} · {target}" if pool and jobs else target
         price = price_of(recipe, account.region)
-    return View(title, target, time.time(), ranks=ranks, emulated=account.emulated, recent=recent, price=price)
+    return View(
+        title, target, time.time(), ranks=ranks, many=many, emulated=account.emulated, recent=recent, price=price
+    )
 
 
 def _ranks(recipe: Recipe) -> int:

@@ -17,7 +17,7 @@ import msgspec
 from batchtrain.metrics.extract import Extractor, Pattern, prefix_of, printed, split
 from batchtrain.metrics.point import of_json
 from batchtrain.metrics.summary import OWN_RATES, TOTAL_RATES
-from batchtrain.records import Point, Rank, TrainingProgress
+from batchtrain.records import Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.events import MetricsSeen
 
 RECORDS = "wd/ranks/stream.jsonl"
@@ -35,7 +35,7 @@ _TOTAL = re.compile(
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of `RECORDS`. Without a `line` it is a sign of life of a node."""
+    """A line of `RECORDS`. Without a `line` it is the start of a rank, or a sign of life of a node."""
 
     time: float = 0.0
     """Seconds since 1970 by the clock of its node, or by one clock if signs of life have no node; 0 if the node has no
@@ -47,6 +47,8 @@ class Line(msgspec.Struct, frozen=True):
     file: str = ""
     """stdout, stderr, or metrics: a line of $BATCHTRAIN_METRICS."""
     line: str = ""
+    nodes: int = 0
+    """The number of nodes of the gang, in the record of a node that has joined it."""
     skipped: int = 0
     """Lines that were not written because too many of the same form came."""
 
@@ -80,6 +82,8 @@ class MetricStream:
         self._progress: dict[int | None, TrainingProgress] = {}
         self.has_records = False
         """Whether the ranks of a gang are read; then its merged output is not."""
+        self._rendezvous: dict[str, int] = {}
+        """The nodes that have joined the gang, each with the number of all."""
         self._skipped = self._refused = 0
         self._first_refused = ""
         self._measured: set[str] = set()
@@ -101,6 +105,7 @@ class MetricStream:
         """The task runs on another node now: the ranks and the clocks of the nodes before are gone."""
         self.ranks.clear()
         self._progress.clear()
+        self._rendezvous.clear()
         self._behind.clear()
 
     def records(self, lines: Sequence[str], now: float) -> Batch:
@@ -118,6 +123,10 @@ class MetricStream:
             self._skipped += line.skipped
             if line.time and (line.node in self._behind or len(self._behind) < MOST_RANKS):
                 self._behind[line.node] = min(self._behind.get(line.node, math.inf), now - line.time)
+            if line.nodes and len(self._rendezvous) < MOST_RANKS:
+                self._rendezvous[line.node], self.has_news = line.nodes, True
+            if line.rank is not None and not (line.line or line.file):
+                self._see(line.rank, line.node, "", line.time or now, line.attempt)
             if line.line:
                 yield from self._of_line(line, now)
 
@@ -214,6 +223,7 @@ class MetricStream:
             hidden=batch.hidden,
             ranks=self.seen(),
             progress=self.progress,
+            rendezvous=Rendezvous(tuple(self._rendezvous), max(self._rendezvous.values(), default=0)),
             ended=ended,
             has_records=self.has_records,
             notes=self.notes if ended else (),

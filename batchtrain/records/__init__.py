@@ -2,15 +2,16 @@
 
 from batchtrain.records.attempt import Attempt, AttemptEvent
 from batchtrain.records.failure import Detail, Failure
-from batchtrain.records.jobs import Counts, Job, JobSchedule
-from batchtrain.records.metric import Metric, Point, Rank, RanksRecord, TrainingProgress
+from batchtrain.records.jobs import Counts, FailedBy, Job, JobSchedule
+from batchtrain.records.metric import Metric, Point, Rank, RanksRecord, Rendezvous, TrainingProgress
 from batchtrain.records.pools import Endpoint, Image, Node, Pool, RecentTask, node_cost, node_hours, nodes_called
 from batchtrain.records.rows import MOST_ROWS, Table, aligned, cells, columns, shown
 from batchtrain.records.tasks import File, Task, TaskNode, TaskRequest
 
 __all__ = [
-    "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "Failure", "File", "Image", "Job",
-    "JobSchedule", "Metric", "Node", "Point", "Pool", "Rank", "RanksRecord", "RecentTask", "Table", "Task",
+    "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "FailedBy", "Failure", "File", "Image",
+    "Job", "JobSchedule", "Metric", "Node", "Point", "Pool", "Rank", "RanksRecord", "RecentTask", "Rendezvous", "Table",
+    "Task",
     "TaskNode", "TaskRequest", "TrainingProgress", "aligned", "cells", "columns", "node_cost", "node_hours",
     "nodes_called", "shown",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from batchtrain.records import Attempt, Counts, Node, Point, Rank, TrainingProgress
+from batchtrain.records import Attempt, Counts, FailedBy, Node, Point, Rank, Rendezvous, TrainingProgress
 from batchtrain.records.rank_end import RankEnd
 
 
@@ -64,9 +64,11 @@ class TasksAdded(Detail, frozen=True):
 
 
 class TaskProgress(Event, frozen=True):
-    """Tasks of a large job that were added so far."""
+    """Tasks of a large job that were added so far; `total` is None if it is not known."""
 
     kind = "task.progress"
+    added: int = 0
+    total: int | None = None
 
 
 class TasksLeft(Event, frozen=True):
@@ -199,6 +201,15 @@ class TasksSeen(Observed, frozen=True):
 
     kind = "tasks.seen"
     counts: Counts = Counts()
+    pool: str = ""
+    """The pool of the job, if it is known."""
+
+
+class FailuresSeen(Observed, frozen=True):
+    """The failed tasks of a job by cause, the most frequent first."""
+
+    kind = "failures.seen"
+    failed_by: tuple[FailedBy, ...] = ()
 
 
 class AttemptSeen(Observed, frozen=True):
@@ -255,6 +266,7 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()
     progress: TrainingProgress | None = None
+    rendezvous: Rendezvous = Rendezvous()
     ended: bool = False
     """Whether they are the last of the task."""
     has_records: bool = False

@@ -14,7 +14,7 @@ class Job(Record, frozen=True):
 
     title = "job"
     columns: ClassVar[tuple[str, ...]] = (
-        "id", "state", "pool", "created", "ended", "reason", "active", "running", "succeeded", "failed",
+        "id", "state", "pool", "done", "rate", "created", "ended", "reason", "active", "running", "succeeded", "failed",
     )  # fmt: skip
 
     id: str
@@ -29,11 +29,20 @@ class Job(Record, frozen=True):
     running: int | None = None
     succeeded: int | None = None
     failed: int | None = None
+    rate: float | None = None
+    """Tasks that ended in a second, from its creation to its end or to now."""
     failure: Failure = Failure()
     """Why the service could not schedule it."""
     wall_clock: float | None = None
     """Its limit of run time in seconds; None without one."""
     metadata: tuple[dict[str, str], ...] = ()
+
+    @property
+    def done(self) -> str:
+        """The tasks that have ended, of all."""
+        counts = (self.active, self.running, self.succeeded, self.failed)
+        numbers = [number for number in counts if number is not None]
+        return f"{numbers[2] + numbers[3]}/{sum(numbers)}" if len(numbers) == len(counts) else ""
 
 
 class JobSchedule(Record, frozen=True):
@@ -51,6 +60,16 @@ class JobSchedule(Record, frozen=True):
     metadata: tuple[dict[str, str], ...] = ()
 
 
+class FailedBy(NamedTuple):
+    """The tasks that failed for the same cause."""
+
+    cause: str
+    tasks: int
+    example: str
+    message: str = ""
+    """The failure of the example."""
+
+
 class Counts(NamedTuple):
     """The numbers of tasks by state; the service updates them some seconds late."""
 
@@ -58,6 +77,11 @@ class Counts(NamedTuple):
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+
+    @property
+    def ended(self) -> int:
+        """The tasks that have ended."""
+        return self.succeeded + self.failed
 
     @property
     def open(self) -> int:

@@ -55,6 +55,18 @@ class Rank(msgspec.Struct, frozen=True):
     """Images or samples per second."""
 
 
+class Rendezvous(msgspec.Struct, frozen=True):
+    """The nodes of a gang that have joined it, and the number of its nodes. n0 is the primary."""
+
+    joined: tuple[str, ...] = ()
+    nodes: int = 0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The nodes that the others wait for."""
+        return tuple(name for name in (f"n{number}" for number in range(self.nodes)) if name not in self.joined)
+
+
 class TrainingProgress(msgspec.Struct, frozen=True):
     """How far a training is, as `step 3/10`."""
 

@@ -161,18 +161,22 @@ bt_use_ssh() { # [PORT]
 # anything starts.
 bt_wait_for_hosts() { # [EXPECTATION]...
   local -A missing=()
-  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left found=0
+  local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left found=0 index
   local deadline=$((SECONDS + seconds))
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:$(($# == 0))}"; do missing[$host]='no answer'; done
   [ "${#missing[@]}" -gt 0 ] || return 0
+  [ -n "${missing[${hosts[0]}]-}" ] || bt_joined 0 "${#hosts[@]}"
   exec 7< <(for host in "${!missing[@]}"; do bt_knock "$host" "$deadline" "$@" & done)
   while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
     read -r -t "$left" -u 7 host answer || break
     case $answer in
       preflight:*) bt_say "$answer" && found=$((found + 1)) ;;
       ?*) missing[$host]=$answer ;;
-      *) unset "missing[$host]" ;;
+      *)
+        unset "missing[$host]"
+        for index in "${!hosts[@]}"; do [ "${hosts[index]}" != "$host" ] || bt_joined "$index" "${#hosts[@]}"; done
+        ;;
     esac
   done
   exec 7<&-
@@ -184,6 +188,12 @@ bt_wait_for_hosts() { # [EXPECTATION]...
 }
 
 bt_unfit="nothing was started: the nodes have faults (\`preflight: false\` in multi_instance skips this check)"
+
+# Tells a client that follows stream.jsonl that a node has joined the gang.
+bt_joined() { # INDEX COUNT
+  local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks
+  { mkdir -p "$folder" && printf '{"node": "n%s", "nodes": %s}\n' "$1" "$2" >>"$folder/stream.jsonl"; } 2>/dev/null || :
+}
 
 bt_silence() { # SECONDS REASON...
   local reason seconds=$1

@@ -205,7 +205,9 @@ copy() { # STREAM
 write_lines() {
   export LC_ALL=C
   # shellcheck disable=SC2016,SC2086 # for the inner shell; a command with its options
-  exec $new_session sh -c 'pipe=$1; shift; "$@" <"$pipe" >"${pipe%.pipe}"; rm -f "$pipe"' - "$pipe" \
+  exec $new_session sh -c 'pipe=$1 rank=$2; shift 2
+    { case $pipe in *.stdout.*) echo "{\"rank\": $rank, \"time\": $(date +%s)}" ;; esac; "$@" <"$pipe"; } >"${pipe%.pipe}"
+    rm -f "$pipe"' - "$pipe" "$rank" \
     $BATCHTRAIN_AWK -v head="\"rank\": $rank, \"file\": \"$stream\"" -f "${record%/ranks/*}/lines.awk"
 }
 

@@ -197,7 +197,8 @@ class JobAddition:
         failure: BatchtrainError | None = None
         try:
             for progress in submission.add(self._missing(steps, comparison)):
-                yield TaskProgress(self._job_id, progress._replace(equal=comparison.equal).text(total))
+                text = progress._replace(equal=comparison.equal).text(total)
+                yield TaskProgress(self._job_id, text, progress.added_tasks + comparison.equal, total)
         except (BatchtrainError, KeyboardInterrupt) as error:
             if isinstance(error, (ServiceError, KeyboardInterrupt)):
                 yield TasksLeft(self._job_id, self._left(submission.added + comparison.equal, total))

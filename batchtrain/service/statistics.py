@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from batchtrain.records import Counts, Task
+from batchtrain.records import Counts, FailedBy, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.service.failed import MEANINGS
 from batchtrain.service.tasks import count_of
@@ -32,16 +32,6 @@ class SlowTask(NamedTuple):
     task: str
     seconds: float
     node: str
-
-
-class FailedBy(NamedTuple):
-    """The tasks that failed for the same cause."""
-
-    cause: str
-    tasks: int
-    example: str
-    message: str = ""
-    """The failure of the example."""
 
 
 class Stats(NamedTuple):

@@ -109,6 +109,7 @@ class Session:
             words = f" ({self.last_words()})" if self.last_words() else ""
             self.primary.fail(Failure(time.time(), "{}: {}{}".format(self, message["error"], words), 1))
         else:
+            self.primary.stream.joined(self.index, len(self.primary.sessions))
             self.primary.on_joined()
 
     def on_say(self, message: "Message") -> None:
@@ -231,6 +232,7 @@ class Primary:
         self.loop.on(signal.SIGCHLD, lambda _: self.on_children())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.loop.on(number, self.on_signal)
+        self.stream.open()
         for session in self.sessions:
             session.connect()
         self.loop.later(self.spec.barrier, self.on_barrier)

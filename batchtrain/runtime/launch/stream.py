@@ -5,6 +5,7 @@ line (batchtrain/metrics/stream.py reads it; lines.awk writes the same for the s
 complete, but end at their limit, and a client cannot follow those of a thousand ranks.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -69,18 +70,27 @@ class Stream:
         self.waiting = bytearray()
         self.beaten = 0.0
 
+    def open(self) -> None:
+        """Make the file before the first node joins."""
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def joined(self, node: int, nodes: int) -> None:
+        """A node has joined the gang, which has so many."""
+        self.write({"node": f"n{node}", "nodes": nodes})
+        self.flush()
+
     def begin(self, gang: Gang) -> None:
-        """Make the file before the first process prints."""
-        number = attempt()
+        """All nodes have joined; the processes start."""
+        number, now = attempt(), time.time()
         for process in gang.processes:
             fields = {"rank": rank_of(process), "node": f"n{process.node.index}", "attempt": number}
             self.fields[process.id] = {name: value for name, value in fields.items() if value is not None}
-        try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError:
-            return
-        self.turn()
+            if "rank" in self.fields[process.id]:
+                self.write(dict(self.fields[process.id], time=round(now, 3)))
+        if self.fd >= 0:
+            self.turn()
 
     def printed(self, process: int, stream: int, data: bytes) -> None:
         self.take(process, STREAMS[stream], data)

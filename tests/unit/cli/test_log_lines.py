@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 
 import pytest
 
-from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted, numbers, read
+from batchtrain.cli.log_lines import EVERYTHING, Selection, Wanted, folded, numbers, of_event, read, spans
 from batchtrain.errors import UsageError
 from batchtrain.records import Task
+from batchtrain.records.events import Stdout
 
 LINES = (
     "[0:0] step 1 loss 2.0",
@@ -90,3 +91,29 @@ def test_numbers_are_lists_and_ranges(text: str, found: set[int]) -> None:
 def test_what_is_no_list_of_numbers_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         numbers(text)
+
+
+def shown(*lines: str) -> list[str]:
+    return list(folded(map(read, lines), color=False))
+
+
+def test_equal_lines_of_several_ranks_are_one_line() -> None:
+    assert shown("[0:0] step 1", "[1:2] step 1", "[0:1] step 1", "[1:3] step 2") == ["[0-2] step 1", "[1:3] step 2"]
+
+
+def test_the_lines_of_each_rank_keep_their_order_when_they_are_folded() -> None:
+    assert shown("[0:0] a", "[0:0] b", "[0:1] b", "[0:1] a") == ["[0:0] a", "[0-1] b", "[0:1] a"]
+    assert shown("[0:0] a", "[0:0] a", "[0:1] a") == ["[0:0] a", "[0-1] a"]
+
+
+def test_lines_without_a_rank_are_not_folded() -> None:
+    assert shown("a", "a", "[0:1] a") == ["a", "a", "[0:1] a"]
+
+
+def test_lines_of_several_tasks_are_folded_by_task() -> None:
+    events = [Stdout(task, f"{task}: [0:{rank}] a") for task in ("t1", "t2") for rank in (0, 1)]
+    assert list(folded(map(of_event, events), color=False)) == ["t1: [0-1] a", "t2: [0-1] a"]
+
+
+def test_spans_are_the_shortest_text_of_numbers() -> None:
+    assert spans([5, 0, 1, 2, 7]) == "0-2,5,7"

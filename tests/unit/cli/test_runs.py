@@ -20,6 +20,15 @@ def test_a_word_that_only_one_of_three_lacks_is_shown() -> None:
     assert [("--fast" in value) for value in around(values)] == [True, False, True]
 
 
+def test_three_runs_have_one_line_for_each_property() -> None:
+    rows = [("job_specifications[0].tasks[0].command", [f"python train.py --rate {n} --more words" for n in range(3)])]
+    lines = list(beside(["A", "B", "C"], rows, 80))
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split()[0].endswith(".tasks[0].command")
+    assert [line.strip() for line in beside(["A", "B", "C"], rows, 40)].count("A  python train.py --rate 0 --more") == 1
+
+
 @pytest.mark.parametrize("room", [80, 40])
 def test_no_word_of_a_comparison_is_broken(room: int) -> None:
     name = "job_specifications[0].tasks[0].multi_instance.mpi.processes_per_node"

@@ -12,11 +12,21 @@ import pytest
 
 from batchtrain.catalog.prices import Price
 from batchtrain.cli.live import DRAW_SECONDS, _Log
+from batchtrain.cli.log_lines import LogLine
 from batchtrain.display.live_view import View, span
 from batchtrain.display.terminal import terminal_text
 from batchtrain.metrics.stream import MetricStream
-from batchtrain.records import Node
-from batchtrain.records.events import AttemptEnded, NodesSeen, PoolWaits, RanksFailed, Stdout, TasksSeen
+from batchtrain.records import FailedBy, Node
+from batchtrain.records.events import (
+    AttemptEnded,
+    FailuresSeen,
+    NodesSeen,
+    PoolWaits,
+    RanksFailed,
+    Stdout,
+    TaskProgress,
+    TasksSeen,
+)
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.runs.curves import spark
 from batchtrain.service.retry import Answers
@@ -38,15 +48,15 @@ def printer(view: View) -> Callable[[str, float], None]:
     return printed
 
 
-def trained(ranks: int = 3, steps: int = 12) -> View:
-    """A view of a training that has printed some steps; its last rank has been quiet for a while."""
+def trained(ranks: int = 3, steps: int = 12, stops: int = 3) -> View:
+    """A view of a training that has printed some steps; its last rank prints none from the step `stops` on."""
     view = View("digits", "pool gpu2 · Azure westeurope", BEGAN, ranks=ranks)
     nodes = tuple(Node(f"tvmps_{number}", "running", "", allocated=ALLOCATED) for number in range(2))
     view.note(NodesSeen("gpu2", target=2, nodes=nodes), BEGAN + 60)
     printed = printer(view)
     for step in range(1, steps + 1):
         for rank in range(ranks):
-            if rank < ranks - 1 or step < 3:
+            if rank < ranks - 1 or step < stops:
                 line = f"[{rank * 2 // ranks}:{rank}] step {step}/30 loss {2.0 / step:.4f} 303.0 images/sec"
                 printed(line, BEGAN + 60 + 10 * step)
     view.answers = 2.0, 18
@@ -61,13 +71,13 @@ def test_the_block_at_80_columns() -> None:
     assert shown(trained(), 80, BEGAN + 185) == [
         "digits · pool gpu2 · Azure westeurope                              running 3m05s",
         "nodes  n0 n1 ready                                      2 of 2   0.10 node hours",
-        "step   ████████████░░░░░░░░░░░░░░░░░░ 12/30  40 %  ETA 3m00s",
+        "step   ██░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 2/30  6 %",
         "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁                                            909 images/s",
-        "rank node    step      /s  quiet  last line",
-        "   0 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
-        "   1 n0        12     303     5s  step 12/30 loss 0.1667 303.0 images/sec",
-        "   2 n1         2     303  1m45s  step 2/30 loss 1.0000 303.0 images/sec",
-        "3 ranks: 2 fine, 1 quiet                           seen 2s ago · 18 requests/min",
+        "rank node    step      /s  quiet  state last line",
+        "   0 n0        12     303     5s        step 12/30 loss 0.1667 303.0 images/sec",
+        "   1 n0        12     303     5s        step 12/30 loss 0.1667 303.0 images/sec",
+        "   2 n1         2     303  1m45s  stops step 2/30 loss 1.0000 303.0 images/sec",
+        "3 ranks: 1 stopped, 2 fine                         seen 2s ago · 18 requests/min",
     ]
 
 
@@ -82,14 +92,14 @@ def test_with_a_price_the_block_shows_what_the_nodes_have_cost() -> None:
 def test_the_block_at_40_columns() -> None:
     assert shown(trained(), 40, BEGAN + 185) == [
         "digits                     running 3m05s",
-        "2/2 nodes  1 quiet: r2",
-        "█████████░░░░░░░░░░░░░░░ 40 %  ETA 3m00s",
+        "2/2 nodes  1 stopped: r2",
+        "██░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 6 %",
         "loss 0.1667 █▄▃▂▂▂▁▁▁▁▁▁    909 images/s",
         "rank  quiet  last line",
         "   0     5s  step 12/30 loss 0.1667 303…",
         "   1     5s  step 12/30 loss 0.1667 303…",
         "   2  1m45s  step 2/30 loss 1.0000 303.…",
-        "2 fine, 1 quiet              2s · 18/min",
+        "1 stopped, 2 fine            2s · 18/min",
     ]
 
 
@@ -112,25 +122,75 @@ def test_ranks_that_failed_are_not_called_fine() -> None:
     assert shown(view, 80, BEGAN + 400)[-1].startswith("4 ranks: 1 failed, 3 ended  ")
     view.note(AttemptEnded("train", "it starts again"), BEGAN + 188)
     printer(view)("[0:0] step 1/30 loss 2", BEGAN + 190)
-    assert shown(view, 80, BEGAN + 191)[-1].startswith("1 rank: 1 fine  ")
+    assert shown(view, 80, BEGAN + 191)[-1].startswith("1 of 4 ranks: 1 fine  ")
 
 
-def test_a_large_gang_shows_the_quietest_ranks() -> None:
+def test_a_large_gang_shows_the_ranks_that_matter_first() -> None:
     rows = shown(trained(64), 80, BEGAN + 185)
     assert len(rows) == 11
-    assert rows[-1].startswith("64 of 64 ranks: 63 fine, 1 quiet  ")
-    assert any(row.startswith("  63 ") for row in rows)
+    assert rows[-1].startswith("64 ranks: 1 stopped, 63 fine  ")
+    assert rows[5].startswith("  63 n1         2 ")
 
 
 def test_a_job_of_many_tasks_shows_their_counts() -> None:
-    view = View("sweep", "emulator", BEGAN)
-    view.note(TasksSeen("sweep", counts=Counts(15, 5, 38, 2)), BEGAN + 1)
-    assert shown(view, 80, BEGAN + 2)[2] == "tasks  ████████████████████░░░░░░░░░░ 40/60  2 failed  5 running"
+    view = View("sweep", "emulator", BEGAN, many=True)
+    view.note(TasksSeen("sweep", counts=Counts(35, 5, 18, 2), pool="two"), BEGAN + 1)
+    view.note(TasksSeen("sweep", counts=Counts(15, 5, 38, 2), pool="two"), BEGAN + 11)
+    causes = FailedBy("exit code 3", 1, "t7", "task sweep/t7 failed"), FailedBy("DiskFull", 1, "t9")
+    view.note(FailuresSeen("sweep", failed_by=causes), BEGAN + 11)
+    assert shown(view, 80, BEGAN + 12)[2:7] == [
+        "tasks  ████████████████████░░░░░░░░░░ 40/60  66 %  2/s  ETA 10s",
+        "5 running (two 5)  15 waiting  2 failed by 2 causes",
+        "     1  exit code 3  as t7: task sweep/t7 failed",
+        "     1  DiskFull  as t9:",
+        "",
+    ]
+    assert shown(view, 40, BEGAN + 12)[2:5] == [
+        "█████████████████░░░░░░░░░ 66 %  ETA 10s",
+        "5 running  2 failed by 2 causes",
+        "     1  exit code 3: t7",
+    ]
+
+
+def test_a_job_whose_tasks_are_added_shows_how_far_that_is() -> None:
+    view = View("sweep", "emulator", BEGAN, many=True)
+    for seconds, number in ((1, 500), (3, 1500)):
+        view.note(TaskProgress("sweep", "added", added=number, total=2000), BEGAN + seconds)
+    assert shown(view, 80, BEGAN + 4)[2] == "added  ██████████████████████░░░░░░░░ 1,500/2,000  75 %  500/s  ETA 1s"
+    view.note(TasksSeen("sweep", counts=Counts(1990, 10)), BEGAN + 5)
+    assert shown(view, 80, BEGAN + 6)[2] == "tasks  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/2,000  0 %"
 
 
 def test_the_remaining_time_comes_from_the_fifth_step_on() -> None:
-    assert "ETA" not in shown(trained(steps=5), 80, BEGAN + 200)[2]
-    assert "ETA" in shown(trained(steps=6), 80, BEGAN + 200)[2]
+    assert "ETA" not in shown(trained(steps=5, stops=99), 80, BEGAN + 125)[2]
+    assert "ETA" in shown(trained(steps=6, stops=99), 80, BEGAN + 125)[2]
+
+
+def test_a_training_with_a_rank_that_stands_has_no_remaining_time() -> None:
+    assert "ETA" not in shown(trained(steps=12, stops=8), 80, BEGAN + 185)[2]
+
+
+def test_the_others_of_a_hang_wait_for_the_rank_that_stands() -> None:
+    rows = shown(trained(4, stops=11), 80, BEGAN + 400)
+    assert [row[34:39].strip() for row in rows[5:9]] == ["waits", "waits", "waits", "stops"]
+    assert rows[-1].startswith("4 ranks: 1 stopped, 3 waiting for them  ")
+
+
+def test_the_ranks_have_rows_before_they_start_and_the_block_names_the_nodes_that_are_missing() -> None:
+    view = View("digits", "emulator", BEGAN, ranks=4, emulated=True)
+    stream = MetricStream()
+    joined = [json.dumps({"node": node, "nodes": 3}) for node in ("n0", "n2")]
+    view.note(stream.event("job", "train", stream.records(joined, BEGAN + 1)), BEGAN + 1)
+    rows = shown(view, 80, BEGAN + 2)
+    assert rows[2] == "waiting for the others: 2 of 3 have joined; n1 is missing"
+    assert [row.strip() for row in rows[5:9]] == ["0", "1", "2", "3"]
+    assert rows[-1] == "no rank of 4 has started"
+    started = [json.dumps({"node": "n1", "nodes": 3}), json.dumps({"rank": 3, "node": "n1", "time": BEGAN + 3})]
+    view.note(stream.event("job", "train", stream.records(started, BEGAN + 3)), BEGAN + 3)
+    rows = shown(view, 80, BEGAN + 4)
+    assert rows[2] == ""
+    assert rows[8].split() == ["3", "n1", "1s"]
+    assert rows[-1] == "1 of 4 ranks: 1 fine"
 
 
 def test_a_wait_says_what_usually_takes_how_long_but_not_of_the_emulator() -> None:
@@ -200,20 +260,11 @@ def test_the_block_is_drawn_four_times_a_second_and_no_line_waits_longer_than_th
         screen.now = hundredth / 100
         log.tick()
         if hundredth % 3 == 0:
-            log.add(f"{screen.now}")
+            log.add(LogLine(f"{screen.now}"))
     log.flush()
     assert min(later - earlier for earlier, later in itertools.pairwise(screen.drawn[:-1])) >= DRAW_SECONDS
     assert len(screen.waited) == 134
     assert max(screen.waited) <= DRAW_SECONDS
-
-
-def test_a_line_after_a_pause_is_drawn_at_once() -> None:
-    screen: Any = Screen()
-    log = _Log(screen, screen.refresh, lambda: screen.now)
-    log.tick()
-    screen.now = 0.3
-    log.add("0.3")
-    assert screen.waited == [0.0]
 
 
 def test_answers_are_those_of_the_last_minute() -> None:

@@ -17,11 +17,11 @@ import pytest
 from azure.batch import BatchClient
 
 from batchtrain.client import log_follower
-from batchtrain.client.log_follower import AGAIN_LOOKS, FIRST, MOST_FAILED, OUTPUT, Follow
+from batchtrain.client.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
 from batchtrain.errors import NotFound, TimedOut, UsageError
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Counts, Task
-from batchtrain.records.events import Event, MetricsSeen, RanksFailed, Stdout
+from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files, read, retry, tasks, watch
 from batchtrain.service.answers import TaskAnswer
@@ -267,22 +267,24 @@ class Job:
 
     id = "j"
 
-    def __init__(self, failed: int) -> None:
-        self.failed = failed
+    def __init__(self, failed: int, causes: int) -> None:
+        self.failed, self.causes = failed, causes
 
     def iter_tasks(self, state: str, *, limit: int) -> Iterator[Any]:
         assert state == "failed"
-        return read.tasks(client(Service(100, ended=100, failed=self.failed)), "j", where=tasks.FAILED, limit=limit)
+        for number in range(min(self.failed, limit)):
+            yield Task(f"t{number}", "completed", "failure", exit_code=number % self.causes)
 
     def failure_of(self, task: Any) -> str:
         return f"why {task.id} failed"
 
 
-def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, causes: int = 1, **options: bool) -> list[Event]:
     said: list[Event] = []
-    job: Any = Job(0)
+    job: Any = Job(0, causes)
+    monkeypatch.setattr(read, "job", lambda *_: SimpleNamespace(pool="p"))
     service: Any = None
-    follow = Follow(service, job, said.append)
+    follow = Follow(service, job, said.append, **options)
     monkeypatch.setattr(Follow, "_show", lambda self, task, named: said.append(Stdout(task.id, "")) or 1)
     for count in failed:
         job.failed = count
@@ -290,18 +292,33 @@ def shown(failed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> list[Even
     return [event for event in said if event.kind != "tasks.seen"]
 
 
-def test_of_a_large_job_the_first_tasks_and_the_failed_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def grouped(said: list[Event]) -> list[tuple[str, int, str, str]]:
+    """The causes of the last event about failures."""
+    rows = [event.failed_by for event in said if isinstance(event, FailuresSeen)][-1]
+    return [tuple(row) for row in rows]
+
+
+def test_of_a_large_job_the_first_tasks_and_an_example_of_each_cause_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((0,), monkeypatch)
-    assert said[0].text.startswith(f"job j has 100 tasks: the output of the first {FIRST} and the first")
+    assert said[0].text.startswith(f"job j has 100 tasks: the output of the first {FIRST} and an example of each cause")
     assert [event.subject for event in said if event.kind == "stdout"] == [f"t{number}" for number in range(FIRST)]
-    failed = [event for event in shown((6, 8), monkeypatch) if event.kind == "task.failed"]
-    assert [event.text for event in failed] == [f"why t{number} failed" for number in range(8)]
+    said = shown((6, 9), monkeypatch, causes=2)
+    assert [event.text for event in said if event.kind == "task.failed"] == ["why t0 failed", "why t1 failed"]
+    assert grouped(said) == [
+        ("exit code 0", 5, "t0", "why t0 failed"),
+        ("exit code 1", 4, "t1", "why t1 failed"),
+    ]
 
 
-def test_after_many_failures_no_further_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = shown((30, 40), monkeypatch)
-    assert sum(event.kind == "task.failed" for event in said) == MOST_FAILED
-    assert sum("further failures" in event.text for event in said) == 1
+def test_of_many_causes_few_examples_are_read_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown((30,), monkeypatch, causes=EXPLAINED + 3)
+    assert sum(event.kind == "task.failed" for event in said) == EXPLAINED
+    assert len(grouped(said)) == EXPLAINED + 3
+
+
+def test_without_the_output_the_counts_and_the_failures_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shown((6,), monkeypatch, output=False)
+    assert [event.kind for event in said] == ["task.failed", "failures.seen"]
 
 
 def test_the_filter_of_an_unknown_state_names_the_states() -> None:
