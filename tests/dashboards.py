@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -240,10 +241,23 @@ def record_gang(root: Path, name: str, ranks: int, *, hung: int, steps: int = 60
             use = {"cpu_percent": 60 + 9 * math.sin(second + number), "gpu_percent": 90.0, "memory_gib": 11.5}
             points.append({"t": BEGUN + second, "node": f"n{number}", **use})
     _write_lines(folder / "metrics/train.jsonl", points)
+    _write_lines(folder / "attempts.jsonl", _attempts())
     document = {"ranks": states, "progress": {"unit": "step", "at": steps - 20, "of": 120}}
     (folder / "metrics/train.ranks.json").write_text(json.dumps(document))
     (folder / "logs/train/stdout.txt").write_text("".join(lines))
     (folder / "logs/train/stderr.txt").write_text(COLOURS)
+
+
+def _attempts() -> Iterator[dict[str, Any]]:
+    """A preemption, a failure, and the last attempt."""
+    reasons = [("preempted", 2, 18, None), ("exit code", 20, 31, 1), ("", 33, 68, None)]
+    for number, (reason, start, end, code) in enumerate(reasons, 1):
+        times = {"started": _time(start), "ended": _time(end), "checkpoint": f"step-{10 * number - 10}"}
+        yield {"task": "train", "number": number, "nodes": ["n0"], "reason": reason, "exit_code": code, **times}
+
+
+def _time(second: float) -> str:
+    return datetime.fromtimestamp(BEGUN + second, timezone.utc).isoformat()
 
 
 COLOURS = (

@@ -38,6 +38,7 @@ PAGES = {
     "failed": "/jobs/digits/tasks/broken",
     "runs": f"/runs?id={FIRST}&id={SECOND}",
     "run": f"/runs/{FIRST}",
+    "attempts": f"/runs/{GANG}",
     "ranks": f"/runs/{GANG}?view=ranks",
     "output": f"/runs/{GANG}?view=output&find=step+40",
     "colours": f"/runs/{GANG}?view=output&file=stderr.txt",

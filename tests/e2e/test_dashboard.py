@@ -489,16 +489,38 @@ def test_styles_of_a_terminal_are_shown_and_what_turns_a_line_is_written_out(chr
 
 @pytest.mark.browser
 def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_the_pointer(
-    chromium: Any, running: Dashboard
+    chromium: Any, tmp_path: Path
 ) -> None:
-    page = signed_in(chromium, running)
-    page.goto(f"{running.url}/runs/{FIRST}?view=curves")
-    page.wait_for_selector(".charts canvas")
-    page.hover(".charts .u-over >> nth=0", position={"x": 5, "y": 20})
-    page.wait_for_function("document.querySelectorAll('.keys .number').length >= 2")
-    texts = page.eval_on_selector_all(".keys .number", "nodes => nodes.map(node => node.textContent.trim())")
-    assert texts[0].startswith("2.") and len(set(texts[:2])) == 2
-    page.context.close()
+    dashboards.record(tmp_path, FIRST, loss=0.09)
+    with dashboards.dashboard({"HOME": str(tmp_path)}, runs=tmp_path) as running:
+        page = signed_in(chromium, running, viewport={"width": 1280, "height": 900})
+        page.goto(f"{running.url}/runs/{FIRST}?view=curves")
+        page.wait_for_selector(".charts canvas >> nth=1")
+        values = "() => [...document.querySelectorAll('.keys .number')].map(node => Number(node.textContent))"
+
+        def pointed() -> Any:
+            area = page.locator(".u-over").nth(0).bounding_box()
+            page.mouse.move(area["x"] + area["width"] / 2, area["y"] + 30)
+            page.mouse.move(area["x"] + 1, area["y"] + 40)
+            page.wait_for_timeout(50)  # uPlot draws the pointer in a frame
+            return page.evaluate(values)
+
+        area = page.locator(".u-over").nth(0).bounding_box()
+        loss, accuracy = first = pointed()
+        assert loss > 2 and accuracy == pytest.approx(1 - loss / 3, abs=1e-3)
+        page.mouse.move(area["x"] + area["width"] * 0.5, area["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(area["x"] + area["width"] * 0.8, area["y"] + 50, steps=5)
+        page.mouse.up()
+        zoomed = pointed()
+        assert zoomed[0] < 1
+        with (tmp_path / FIRST / "metrics/train.jsonl").open("a") as file:
+            file.write(json.dumps({"t": 1795420061.0, "rank": 0, "step": 61, "loss": 7.5, "accuracy": 0.1}) + "\n")
+        page.wait_for_selector("figcaption >> text=7.5")
+        assert pointed() == zoomed
+        page.dblclick(".u-over >> nth=0")
+        assert pointed() == first
+        page.context.close()
 
 
 @pytest.mark.browser

@@ -202,7 +202,7 @@ class Group {
     const chosen = this.name === "system" ? { x: "time", smooth: 0, log: false } : options;
     for (const metric of metrics.slice(0, MOST_CHARTS)) {
       if (!this.charts.has(metric)) {
-        const chart = new Chart(uPlot, metric, this.name);
+        const chart = new Chart(uPlot, metric, this);
         this.charts.set(metric, chart);
         this.grid.append(chart.node);
       }
@@ -289,7 +289,7 @@ class Chart {
         cursor: {
           points: { size: 6 },
           drag: { x: true, y: false },
-          sync: { key: `${this.group} ${x}`, scales: ["x", null] },
+          sync: { key: `${this.group.name} ${x}`, scales: ["x", null] },
         },
         scales: {
           x: { time: x === "time", range: (_, low, high) => apart(low, high, x === "time" ? 30 : 1) },
@@ -328,8 +328,9 @@ class Chart {
     this.plot.over.addEventListener("dblclick", () => this.zoom(false));
   }
 
+  /** The charts of a group zoom together. */
   zoom(on) {
-    this.zoomed = on;
+    for (const chart of this.group.charts.values()) chart.zoomed = on;
   }
 
   /** Values under the pointer of any chart of the group; without one, the last. */
