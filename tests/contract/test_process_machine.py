@@ -22,6 +22,7 @@ from batchtrain.emulator.interface import Download, Exit, NodeLost, Run
 from batchtrain.emulator.machine import marked_processes, process
 from batchtrain.emulator.machine.agent import descendants
 from batchtrain.emulator.machine.process import open_machine
+from tests import needs
 from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, tell
 from tests.waiting import until
 
@@ -57,17 +58,7 @@ def namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     try:
         asyncio.run(open_machine(tmp_path / "probe", {}.get))
     except OSError as error:
-        if _kernel_has_namespaces():
-            raise
-        pytest.skip(str(error))
-
-
-def _kernel_has_namespaces() -> bool:
-    """Whether another program gets them: a fault of the agent must not skip its own tests."""
-    options = ["--map-root-user", "--mount", "--uts", "--ipc", "--pid", "--fork"]
-    mounts = "mount -t tmpfs none /tmp && mount -t proc proc /proc"
-    program = shutil.which("unshare")
-    return program is not None and subprocess.run([program, *options, "sh", "-c", mounts]).returncode == 0
+        needs.namespaces(str(error))
 
 
 @pytest.fixture
