@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,6 +36,17 @@ def program(name: str) -> str:
             pytest.fail(missing)
         pytest.skip(missing)
     return found
+
+
+def namespaces(refusal: str) -> None:
+    """Skips the test of a node's namespaces for this reason; fails it if another program gets them: a fault of the
+    agent must not skip its own tests."""
+    options = ["--map-root-user", "--mount", "--uts", "--ipc", "--pid", "--fork"]
+    mounts = "mount -t tmpfs none /tmp && mount -t proc proc /proc"
+    unshare = shutil.which("unshare")
+    if unshare is not None and subprocess.run([unshare, *options, "sh", "-c", mounts]).returncode == 0:
+        pytest.fail(refusal)
+    pytest.skip(refusal)
 
 
 def mpis(names: Iterable[str]) -> list[Any]:

@@ -39,7 +39,7 @@ class Clock:
     def __call__(self) -> int:
         now = self.machine_time()
         reading = self._reading
-        extra = 0 if reading.mode == "real" else int((now - reading.at) * (reading.times - 1))
+        extra = int((now - reading.at) * (reading.times - 1))
         self._last = max(self._last, now + reading.shift + extra)
         return self._last
 

@@ -16,6 +16,7 @@ from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import Container, Exit, Mount, NodeSpec, Run
 from batchtrain.emulator.machine import process
 from batchtrain.emulator.machine.process import ProcessMachine, open_machine
+from tests import needs
 from tests.contract.nodes_on_this_machine import TASK
 
 pytestmark = pytest.mark.process
@@ -96,14 +97,14 @@ def pools(request: pytest.FixtureRequest) -> Iterator[Pools]:
         patch.setenv("DOCKER_HOST", "unix:///no/engine")
         if user_namespace:
             if reason := process._probe(Path(directory), user_namespace=True):
-                pytest.skip(reason)
+                needs.namespaces(reason)
             patch.setattr(process, "_isolation", lambda _: process.Isolation("namespaces", user_namespace=True))
         patch.setenv("BATCHTRAIN_EMULATOR_ISOLATION", "namespaces")
         patch.setenv("ACCOUNT_KEY", SECRET)
         try:
             found = Pools(Path(directory) / "data")
         except OSError as error:
-            pytest.skip(str(error))
+            needs.namespaces(str(error))
         yield found
         found.close()
 

@@ -22,6 +22,7 @@ from batchtrain.emulator.interface import Download, Exit, NodeLost, Run
 from batchtrain.emulator.machine import marked_processes, process
 from batchtrain.emulator.machine.agent import descendants
 from batchtrain.emulator.machine.process import open_machine
+from tests import needs
 from tests.contract.nodes_on_this_machine import SCOPE, TASK, Nodes, address, alive, tell
 from tests.waiting import until
 
@@ -57,7 +58,7 @@ def namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     try:
         asyncio.run(open_machine(tmp_path / "probe", {}.get))
     except OSError as error:
-        pytest.skip(str(error))
+        needs.namespaces(str(error))
 
 
 @pytest.fixture

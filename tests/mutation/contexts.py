@@ -21,17 +21,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutation"
 CHILDREN = {
-    "batchtrain/emulator/machine/agent.py": "tests/contract/test_process_machine.py",
-    "batchtrain/emulator/machine/ssh.py": "tests/contract/test_multi_instance.py",
-    "batchtrain/emulator/server.py": "tests/contract/test_emulator_process.py",
-    "batchtrain/connections.py": "tests/contract/test_emulator_process.py",
-    "batchtrain/emulator/certificates.py": "tests/contract/test_https_and_identity.py",
-}
+    "batchtrain/emulator/machine/agent.py": (
+        "tests/contract/test_process_machine.py", "tests/contract/test_a_nodes_view.py",
+    ),
+    "batchtrain/emulator/machine/ssh.py": ("tests/contract/test_multi_instance.py",),
+    "batchtrain/emulator/server.py": ("tests/contract/test_emulator_process.py",),
+    "batchtrain/connections.py": ("tests/contract/test_emulator_process.py",),
+    "batchtrain/emulator/certificates.py": ("tests/contract/test_https_and_identity.py",),
+}  # fmt: skip
 """Modules that run in processes of their own, where coverage does not see them, and the tests that start those."""
 
 
 UNIT = "tests/unit"
-JUDGES = {"emulator": (UNIT, *sorted(set(CHILDREN.values())))}
+JUDGES = {"emulator": (UNIT, *sorted({file for files in CHILDREN.values() for file in files}))}
 """The tests of a folder of the package, by default those of the units: the nodes of the emulator are processes, and no
 unit test starts one."""
 
@@ -64,10 +66,10 @@ def measure(area: str, tests: Iterable[str]) -> dict[str, dict[int, set[str]]]:
     written.write_text(json.dumps(Index(package, measured)), encoding="utf-8")
     written.replace(CACHE / "index.json")
     found = _tests_by_line(ROOT / "batchtrain" / area, {file: measured[file][1] for file in files})
-    for module, file in CHILDREN.items():
+    for module, starters in CHILDREN.items():
         lines = found.get(module, {})
         starting = {
-            test for other in found.values() for tests in other.values() for test in tests if _file(test) == file
+            test for other in found.values() for tests in other.values() for test in tests if _file(test) in starters
         }.union(*lines.values())  # the module's own tests may fork, too
         for line in range(1, len((ROOT / module).read_text(encoding="utf-8").splitlines()) + 1):
             lines[line] = lines.get(line) or starting
