@@ -397,6 +397,16 @@ def duration(_ctx: click.Context, _parameter: click.Parameter, value: str | None
     return length
 
 
+def _idle_time(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    duration(ctx, parameter, value)
+    return value
+
+
+idle = click.option(
+    "--idle", callback=_idle_time, metavar="TIME", help="No nodes after this time without a task, such as 30m."
+)
+
+
 def _store(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value is None or value == () or value is False:

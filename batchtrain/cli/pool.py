@@ -10,7 +10,7 @@ import click
 from batchtrain.cli import diagnose, live, logins, options
 from batchtrain.cli.completion import ids
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import registered, settings, tell, waiting
+from batchtrain.cli.options import registered, say, settings, tell, waiting
 from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from batchtrain.records import Pool
 
 
-LEAST_IDLE = 300.0
 _pool_id = click.argument("pool_id", required=False, shell_complete=ids("pools"))
 
 
@@ -39,48 +38,28 @@ command.add_command(logins.forward)
 @options.directory
 @click.option("--no-wait", is_flag=True, help="Do not wait until the nodes are ready.")
 @options.timeout(POOL_SECONDS)
-@click.option(
-    "--idle-to-zero",
-    callback=options.duration,
-    metavar="TIME",
-    help="No nodes after this time without a task, such as 30m.",
-)
-def add(directory: str | None, no_wait: bool, timeout: float, idle_to_zero: float | None) -> None:
+@options.idle
+def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) -> None:
     """Create the pool of pool.yaml and wait until its nodes are ready for tasks.
 
-    With --idle-to-zero an autoscale formula removes all nodes after a time without a task; a new task brings them back.
+    With --idle an autoscale formula removes all nodes after a time without a task; a new task brings them back.
     """
+    from batchtrain.client.idling import costs_while_idle, with_idle_timeout
+
     config = settings().load(directory, needs=("pool_specification",))
-    assert config.recipe.pool is not None
-    if idle_to_zero is not None:
-        config = _idling(config, idle_to_zero)
+    if idle is not None:
+        config = config._replace(recipe=with_idle_timeout(config.recipe, idle))
     assert config.recipe.pool is not None
     client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
     with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as register:
         pool = client.pools.add(config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=register)
     show(pool, _size(pool))
+    if remark := costs_while_idle(config.recipe.pool):
+        say(remark)
 
 
 def _size(pool: Pool) -> str:
     return f"pool {pool.id} has {pool.nodes} node{'s' if pool.nodes != 1 else ''} ({pool.allocation})"
-
-
-def _idling(config: Loaded, idle: float) -> Loaded:
-    """The recipe with a formula that removes the nodes of its pool after so many seconds without a task."""
-    from msgspec.structs import replace
-
-    from batchtrain.config.types import Autoscale
-    from batchtrain.plan.autoscale import idle_to_zero
-
-    pool = config.recipe.pool
-    assert pool is not None
-    if pool.autoscale is not None:
-        raise UsageError(f"pool {pool.id} has `autoscale` already; remove it, or leave out --idle-to-zero")
-    if idle < LEAST_IDLE:
-        raise UsageError("--idle-to-zero takes at least 5m, because Azure evaluates a formula every 5 minutes")
-    autoscale = Autoscale(evaluation_interval="00:05:00", formula=idle_to_zero(pool.vm_count, idle))
-    recipe = replace(config.recipe, pool=replace(pool, autoscale=autoscale))
-    return config._replace(recipe=recipe)
 
 
 @command.command()

@@ -43,6 +43,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 )
 @click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
+@options.idle
 @click.option("--max-price", type=click.FloatRange(min=0, min_open=True), metavar="AMOUNT", help=MAX_PRICE)
 @click.option(
     "--max-duration", callback=duration, metavar="TIME", help="End the run after this time, such as 90m or 2h."
@@ -63,6 +64,7 @@ def command(
     timeout: float | None,
     keep: bool,
     reuse: bool,
+    idle: str | None,
     max_price: float | None,
     max_duration: float | None,
     fresh: bool,
@@ -80,8 +82,11 @@ def command(
     if (keep or reuse) and max_price is not None:
         kept_by = "--keep" if keep else "--reuse"
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
+    if idle is not None and not reuse:
+        raise UsageError("--idle is for a pool that stands; give --reuse, too")
     from batchtrain.cli.dashboard import RunPage
     from batchtrain.cli.progress import bar
+    from batchtrain.client.idling import with_idle_timeout
     from batchtrain.client.limits import Limits
     from batchtrain.client.local import lost_isolation
     from batchtrain.client.run import run
@@ -99,6 +104,7 @@ def command(
         config = options.load(directory, needs=("pool_specification", "job_specifications"))
         origin = options.origin(source)
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
+    config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
     try:

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from msgspec.structs import replace
 
 from batchtrain import records
+from batchtrain.client.idling import idles
 from batchtrain.client.job import Job
 from batchtrain.client.local import refuse
 from batchtrain.client.planning import Foreseen, gathered, pool_id_of
@@ -20,6 +21,7 @@ from batchtrain.config.unfilled import require_filled
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.job import needs_pool
+from batchtrain.plan.pool import facts_of
 from batchtrain.plan.types import Plan, PoolFacts
 from batchtrain.records import Table
 from batchtrain.records.events import Deleted, JobKept, RecipeCopied
@@ -109,6 +111,11 @@ class Jobs:
 
     def _pool_facts(self, recipe: Recipe, timeout: float, tell: Tell) -> PoolFacts:
         pool_id = pool_id_of(recipe)
+        planned = facts_of(recipe) if idles(recipe) else None
+        if planned is not None and (pool := read.pool(self._client.batch, pool_id)).autoscale:
+            # It may have no nodes now, and a task brings them back.
+            facts = read.facts_of(pool)
+            return facts._replace(dedicated=planned.dedicated, low_priority=planned.low_priority)
         if not _has_gang(recipe):
             return read.facts_of(read.pool(self._client.batch, pool_id))
         return read.facts_of(watch.pool_steady(self._client.batch, pool_id, timeout, self._client.pace, tell))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.client import logins
 from batchtrain.client.identities import refuse_identities
+from batchtrain.client.idling import enabling, idles
 from batchtrain.client.planning import Foreseen, pool_id_of
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
@@ -104,22 +105,38 @@ class Pools:
             standing = None
         if standing is None:
             return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen, register=register)
-        self._refuse_other(standing, foreseen)
+        self._refuse_other(standing, foreseen, idles=idles(recipe))
         register.note(Thing("pool", pool_id), "existing")
         tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used"))
+        if idles(recipe):
+            self._let_idle(standing, recipe, foreseen, tell)
         self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
         return self.get(pool_id)
 
-    def _refuse_other(self, standing: Pool, foreseen: Foreseen) -> None:
+    def _let_idle(self, standing: Pool, recipe: Recipe, foreseen: Foreseen, tell: Tell) -> None:
+        """Give a pool that has a formula that of the plan, which may be of another time or number of nodes; a pool of a
+        fixed size keeps its nodes."""
+        if not standing.autoscale:
+            tell(PoolReused(standing.id, f"pool {standing.id} has no idle timeout, so it keeps its nodes"))
+            return
+        living = read.living(self._client.batch, diff.wanted(foreseen.pool))
+        if any(diff.has_other_formula(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"):
+            self._client.carry_out(enabling(foreseen.pool), recipe, tell)
+        if not standing.nodes:
+            text = f"pool {standing.id} has no nodes now; the next task brings them back, within about 10 minutes"
+            tell(PoolReused(standing.id, text))
+
+    def _refuse_other(self, standing: Pool, foreseen: Foreseen, *, idles: bool) -> None:
         pool_id, living = standing.id, read.living(self._client.batch, diff.wanted(foreseen.pool))
-        compared = [diff.but_for_counts(step) for step in diff.compare(foreseen.pool, living) if step.kind == "pool"]
+        steps = [step for step in diff.compare(foreseen.pool, living) if step.kind == "pool"]
+        compared = [diff.but_for_counts(step, formula=not idles) for step in steps]
         if any(step.state == "differs" for step in compared):
             raise Differs(
                 f"pool {pool_id} exists and differs from the plan:\n{diff.as_text(compared)}\n"
                 f"To create it as planned, delete it with `batchtrain pool del {pool_id}` and run again."
             )
         planned = foreseen.facts.pool
-        if planned is not None and standing.target_dedicated + standing.target_spot == 0:
+        if planned is not None and not standing.autoscale and standing.target == 0:
             count = f"--dedicated {planned.dedicated} --spot {planned.low_priority}"
             raise PlanError(f"pool {pool_id} has no nodes; `batchtrain pool resize {pool_id} {count}` gives it some")
 

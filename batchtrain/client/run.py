@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
+from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import Job as JobSettings
@@ -84,6 +85,7 @@ def run(
     beginning: where the tasks with checkpoints begin; by default they continue the run before.
     """
     _refuse_unfit(recipe)
+    recipe = with_idle_timeout(recipe) if reuse else recipe
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     guard = Guard(limits, price_for(limits, recipe, client.account), now)

@@ -461,6 +461,7 @@ PATTERNS = {
     types.TASK_ID: "a valid id: 1 to 64 letters, digits, `-` and `_`",
     types.LINK: "a valid alias: letters and digits only",
     types.SPAN: "a time span of the form [days.]HH:MM:SS",
+    types.DURATION: "a time such as 30m, 1h30m or 2d",
 }
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from batchtrain.config.scaling import OFF_PEAK, faults, least_of, most_of, scaling_of
 from batchtrain.config.schema import dotted
+from batchtrain.config.times import duration
 from batchtrain.config.types import MOST_NODES, Job, Pool, Scenario, VmCount, seconds_of
 from batchtrain.errors import PlanError
 
@@ -21,10 +22,12 @@ TASKS = {"active_tasks": "$ActiveTasks", "pending_tasks": "$PendingTasks"}
 
 
 def formula(pool: Pool, jobs: Iterable[Job] = ()) -> str | None:
-    """The pool's formula: its own, else its scenario's; None for a pool of a fixed size.
+    """The pool's formula: its own, else its scenario's, else that of its idle timeout; None for a pool of a fixed size.
 
     Raises PlanError for limits that contradict each other.
     """
+    if pool.idle_timeout is not None and pool.autoscale is None:
+        return idle_to_zero(pool.vm_count, duration(pool.idle_timeout) or 0)
     autoscale = scaling_of(pool)
     if autoscale is None:
         return None

@@ -85,14 +85,26 @@ COUNTS = frozenset({"targetDedicatedNodes", "targetLowPriorityNodes", "resizeTim
 """The current number of nodes: it makes no other pool, and a formula sets it if the pool scales itself."""
 
 
-def but_for_counts(comparison: Compared) -> Compared:
-    """The comparison of a pool with its plan, without the number of its nodes and its variables with secrets."""
+SIZING = frozenset({"enableAutoScale", "autoScaleFormula", "autoScaleEvaluationInterval"})
+"""How a pool sizes itself."""
+
+
+def but_for_counts(comparison: Compared, *, formula: bool = True) -> Compared:
+    """The comparison of a pool with its plan, without the number of its nodes and its variables with secrets.
+
+    formula: with the formula for this number."""
+    left_out = COUNTS if formula else COUNTS | SIZING
     differences = tuple(
         difference
         for difference in comparison.differences
-        if difference.path not in COUNTS and not is_secret(_variable(difference))
+        if difference.path not in left_out and not is_secret(_variable(difference))
     )
     return comparison._replace(state=comparison.state if differences else "same", differences=differences)
+
+
+def has_other_formula(comparison: Compared) -> bool:
+    """Whether a pool sizes itself in another way than planned."""
+    return any(difference.path in SIZING for difference in comparison.differences)
 
 
 def _veiled(comparison: Compared, secrets: tuple[Secret, ...]) -> Compared:

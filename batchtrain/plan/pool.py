@@ -33,8 +33,12 @@ RESIZED: tuple[Action, tuple[str, ...]] = (
     "pool.resize",
     ("targetDedicatedNodes", "targetLowPriorityNodes", "resizeTimeout"),
 )
-SCALED: tuple[Action, tuple[str, ...]] = ("pool.autoscale", ("autoScaleFormula", "autoScaleEvaluationInterval"))
+IDLE_FIELDS = ("autoScaleFormula", "autoScaleEvaluationInterval")
+SCALED: tuple[Action, tuple[str, ...]] = ("pool.autoscale", IDLE_FIELDS)
 """How such a pool gets nodes later: the action of the step and its fields."""
+
+IDLE_LEAST = 300
+"""Seconds between two evaluations of the formula of an idle timeout: the fewest that the service takes."""
 
 
 def plan(recipe: Recipe) -> Plan:
@@ -72,9 +76,10 @@ def specification(recipe: Recipe) -> wire.PoolSpecification:
 
 
 def facts_of(recipe: Recipe) -> PoolFacts | None:
-    """The pool after its creation. Returns None without a pool, and for an autoscale pool."""
+    """The pool after its creation. Returns None without a pool, and for an autoscale pool, but not for an idle timeout:
+    such a pool has all its nodes or none, and a waiting task brings them."""
     pool = recipe.pool
-    if pool is None or autoscale.formula(pool, recipe.jobs) is not None:
+    if pool is None or (pool.autoscale is not None and autoscale.formula(pool, recipe.jobs) is not None):
         return None
     count, inter_node = pool.vm_count, pool.inter_node_communication_enabled
     size = pool.vm_size.upper()
@@ -132,7 +137,11 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
 
 
 def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
-    """What the word `to_zero` stands for."""
+    """What the word `to_zero` and an idle timeout stand for."""
+    if pool.idle_timeout is not None and pool.autoscale is None:
+        nodes = f"all {pool.vm_count.dedicated + pool.vm_count.low_priority} nodes, or none"
+        because = f"`idle_timeout` removes the nodes after {pool.idle_timeout} without a task; a task brings them back"
+        return (Implicit("autoScaleFormula", nodes, because, "idle-timeout", "pool_specification.idle_timeout"),)
     if pool.autoscale != "to_zero":
         return ()
     nodes = (
@@ -160,6 +169,8 @@ def _resize_timeout(pool: Pool, *, scales: bool) -> tuple[str | None, tuple[Impl
 
 
 def _interval(pool: Pool) -> str | None:
+    if pool.autoscale is None:
+        return wire_times.duration("00:05:00")
     scaling = scaling_of(pool)
     return wire_times.duration(scaling.evaluation_interval) if scaling and scaling.evaluation_interval else None
 

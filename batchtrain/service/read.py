@@ -37,9 +37,9 @@ PAGE = 1000
 """The largest page of the service."""
 POOL = (
     "id,state,allocationState,vmSize,currentDedicatedNodes,targetDedicatedNodes,currentLowPriorityNodes,"
-    "targetLowPriorityNodes,enableInterNodeCommunication,taskSlotsPerNode,resizeErrors"
+    "targetLowPriorityNodes,enableInterNodeCommunication,taskSlotsPerNode,resizeErrors,enableAutoScale"
 )
-EXAMINED_POOL = f"{POOL},enableAutoScale,autoScaleRun"
+EXAMINED_POOL = f"{POOL},autoScaleRun"
 NODE = "id,state,ipAddress,startTaskInfo,errors,allocationTime,isDedicated"
 LOST_NODE = f"{NODE},lastBootTime,stateTransitionTime"
 WORKING_NODE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -70,9 +71,32 @@ def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe
     assert batchtrain("jobs", "show", "j", "--local").stdout  # it is not ours to delete
     batchtrain("jobs", "del", "j", "--local", "-y")
 
+    batchtrain("pool", "del", "p", "--local", "-y")
+    assert "pool p has no `idle_timeout`" in batchtrain("pool", "add", str(recipe), "--local").stderr
+    assert "it keeps its nodes" in batchtrain("run", str(recipe), "--local", "--reuse").stderr
     batchtrain("pool", "resize", "p", "--dedicated", "0", "--spot", "0", "--local")
     said = batchtrain("run", str(recipe), "--local", "--reuse", code=2).stderr
     assert "batchtrain pool resize p --dedicated 1 --spot 1 --local" in said
+
+
+@pytest.mark.slow
+def test_a_pool_that_stands_has_no_nodes_after_its_idle_time_and_the_next_run_brings_them_back(
+    batchtrain: Shell, recipe: Path
+) -> None:
+    batchtrain("run", str(recipe), "--local", "--reuse", "--idle", "5m")
+    batchtrain("emulator", "clock", "--step")
+    assert standing(batchtrain) == 2
+    batchtrain("emulator", "clock", "--advance", "00:15:00")
+    assert standing(batchtrain) == 0
+    batchtrain("emulator", "clock", "--scale", "300")
+    again = batchtrain("run", str(recipe), "--local", "--reuse", "--idle", "10m")
+    assert "pool p has no nodes now" in again.stderr
+    assert again.stdout.splitlines() == ["first"]
+
+
+def standing(batchtrain: Shell) -> int:
+    [pool] = json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout)
+    return int(pool["dedicated"]) + int(pool["spot"])
 
 
 @pytest.mark.slow

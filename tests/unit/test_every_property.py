@@ -698,6 +698,7 @@ ROWS: dict[str, Row] = {
         },
     ),
     f"{POOL}.autoscale.formula": Row("$TargetDedicatedNodes = 7;"),
+    f"{POOL}.idle_timeout": Row("40m", shown="lookback = TimeInterval_Minute * 40;"),
     f"{POOL}.autoscale.scenario.sample_lookback_interval": Row("00:20:00", instead="00:30:00"),
     f"{POOL}.autoscale.scenario.bias_last_sample": Row(False, instead=True),
     f"{POOL}.autoscale.scenario.bias_node_type": Row("low_priority", instead="dedicated"),

@@ -8,6 +8,7 @@ from batchtrain.config.check.spans import HOUR, MINUTE, length
 from batchtrain.config.check.subject import POOL, VM, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, INFO, JOBS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.times import duration
 from batchtrain.config.types import Scenario
 
 SLOTS_A_CORE = 4
@@ -76,6 +77,17 @@ def _resize_timeout(subject: Subject) -> Found:
 
 
 # --- scaling --------------------------------------------------------------------------------------------------------
+
+
+def _idle_timeout(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool is None or pool.idle_timeout is None:
+        return
+    if pool.autoscale is not None:
+        yield (*POOL, "idle_timeout"), "`autoscale` decides when the pool has nodes; remove one of them"
+    elif not 5 * MINUTE <= (duration(pool.idle_timeout) or 0) <= 168 * HOUR:
+        reason = "is not between 5 minutes, the shortest time between two evaluations of a formula, and 7 days"
+        yield (*POOL, "idle_timeout"), f"`{pool.idle_timeout}` {reason}"
 
 
 def _autoscale_kind(subject: Subject) -> Found:
@@ -260,6 +272,8 @@ RULES = (
     Rule("autoscale-both", WARNING, READS, "A pool scales by a formula or by a scenario.", _SCALING, _autoscale_both),
     Rule("autoscale-interval", ERROR, READS, "A formula is evaluated every 5 minutes to 7 days.",
          "azure-batch 15.1, autoScaleEvaluationInterval", _autoscale_interval),
+    Rule("idle-timeout", ERROR, READS, "A pool without `autoscale` may have an idle timeout of 5m to 7d.", _SCALING,
+         _idle_timeout),
     Rule("autoscale-formula", ERROR, READS, "A formula is well formed, 8 KB and 100 statements at most.", _SCALING,
          _autoscale_formula),
     Rule("autoscale-count", INFO, READS, "A fixed number of nodes and a formula are not both given.",

@@ -17,6 +17,8 @@ TASK_ID = r"^([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_-]{0,64}\{.{1,900})$(?!\n)"
 """An id, or with braces the ids of a factory."""
 LINK = r"^[A-Za-z0-9]+$(?!\n)"
 SPAN = r"^([0-9]{1,6}\.)?[0-9]{1,3}:[0-9]{1,2}:[0-9]{1,2}$(?!\n)"
+DURATION = r"^(?=[0-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$(?!\n)"
+"""A time such as `30m` or `1h30m`; `batchtrain.config.times.duration` reads it."""
 IGNORED = "batchtrain: warning `gone`"
 """The wire field of a property that has no effect."""
 TASK_FILES = "batchtrain: error `task-file-input`"
@@ -25,6 +27,7 @@ TASK_FILES = "batchtrain: error `task-file-input`"
 Id = Annotated[str, Meta(pattern=ID)]
 TaskId = Annotated[str, Meta(pattern=TASK_ID)]
 Span = Annotated[str, Meta(pattern=SPAN)]
+Duration = Annotated[str, Meta(pattern=DURATION)]
 Retries = Annotated[int, Meta(ge=-1)]
 DisplayName = Annotated[str, Meta(max_length=meaning.LONGEST_DISPLAY_NAME)]
 Slots = Annotated[int, Meta(ge=1, le=meaning.MOST_SLOTS)]

@@ -11,6 +11,7 @@ from batchtrain.config.types.base import (
     ApplicationPackage,
     Block,
     DisplayName,
+    Duration,
     Id,
     InputData,
     Percentage,
@@ -504,6 +505,9 @@ class Pool(Block, frozen=True, kw_only=True):
     autoscale: Annotated[Autoscale | Literal["to_zero"] | None, says(
         "Autoscale: the number of nodes follows the work. The word `to_zero`: as many nodes as the work needs, at most"
         " `vm_count`, and none without work.", FORMULA)] = None
+    idle_timeout: Annotated[Duration | None, says(
+        "Time without a task after which the pool has no nodes, at least 5 minutes; a new task brings all of them back."
+        " Default: the nodes stay. `run --reuse` sets 30m.", FORMULA, example="30m")] = None
     additional_node_prep: Annotated[AdditionalNodePrep, says(
         "Your own preparation, which runs as root when a node joins.")] = AdditionalNodePrep()
     resource_files: Annotated[tuple[ResourceFile, ...], says("Files for the start task's working directory.")] = ()

@@ -1,0 +1,53 @@
+"""Pools that stand: their nodes leave when nothing runs, and come back with the next task."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from batchtrain.config.times import duration
+from batchtrain.config.types import Pool, Recipe
+from batchtrain.errors import UsageError
+from batchtrain.plan.pool import IDLE_FIELDS, IDLE_LEAST
+from batchtrain.plan.step import Step
+from batchtrain.plan.types import Plan
+
+DEFAULT = "30m"
+"""The idle timeout of a pool that `run --reuse` creates."""
+
+
+def with_idle_timeout(recipe: Recipe, timeout: str | None = None) -> Recipe:
+    """The recipe whose pool has this idle timeout; without one, the default unless the pool file sizes the pool.
+
+    Raises UsageError for a time that is too short, and for a pool with `autoscale`.
+    """
+    pool = recipe.pool
+    if pool is None or (timeout is None and (pool.autoscale is not None or pool.idle_timeout is not None)):
+        return recipe
+    if pool.autoscale is not None:
+        raise UsageError(f"pool {pool.id} has `autoscale`, which decides when it has nodes; leave out --idle")
+    if timeout is not None and (duration(timeout) or 0) < IDLE_LEAST:
+        raise UsageError("--idle takes at least 5m, because Azure evaluates a formula every 5 minutes")
+    return replace(recipe, pool=replace(pool, idle_timeout=timeout or DEFAULT))
+
+
+def costs_while_idle(pool: Pool | None) -> str:
+    """What to know about a pool that keeps its nodes when nothing runs; empty for any other."""
+    sized = pool is None or pool.autoscale is not None or pool.idle_timeout is not None
+    if pool is None or sized or not pool.vm_count.dedicated + pool.vm_count.low_priority:
+        return ""
+    return (
+        f"pool {pool.id} has no `idle_timeout`: it keeps its nodes when nothing runs; `--idle {DEFAULT}` or"
+        f" `idle_timeout: {DEFAULT}` in pool.yaml removes them after this time without a task"
+    )
+
+
+def idles(recipe: Recipe) -> bool:
+    """Whether the pool of the recipe has all its nodes or none, by its idle timeout."""
+    return recipe.pool is not None and recipe.pool.autoscale is None and recipe.pool.idle_timeout is not None
+
+
+def enabling(plan: Plan) -> Plan:
+    """The formula of a pool's plan as a request to a pool that exists."""
+    [step] = [step for step in plan.steps if step.action == "pool.add"]
+    fields = {name: step.document[name] for name in IDLE_FIELDS if name in step.document}
+    return Plan((Step("pool.autoscale", step.subject, fields),))
