@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import connections
+from batchtrain import connections
 from batchtrain.emulator.server import Emulator, Settings
 from tests.emulation import FakeMachine
 
