@@ -217,6 +217,11 @@ def test_the_first_failure_of_the_path_is_reported(started: Any, tmp_path: Path)
         started("tool", PATH=f"{tmp_path}/b:{tmp_path}/a")
 
 
+@pytest.mark.parametrize(("status", "code"), [(0, 0), (1 << 8, 1), (255 << 8, 255), (9, 137), (15, 143)])
+def test_an_exit_code_is_that_of_a_shell(status: int, code: int) -> None:
+    assert agent.exit_code(status) == code
+
+
 def test_a_child_that_ended_is_reaped_with_its_status() -> None:
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], {})
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)

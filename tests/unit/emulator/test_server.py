@@ -359,6 +359,15 @@ def test_a_reset_deletes_everything_and_hints_say_why_tasks_wait(running: Status
     assert server.signed("GET", running, "/pools", query)["value"] == []
 
 
+def test_what_a_reset_deleted_is_gone_after_the_next_start(data_dir: Path) -> None:
+    query = "api-version=2024-07-01.20.0"
+    with Emulator(Settings(data_dir, port=0), FakeMachine.open) as emulator:
+        server_post(emulator.status, "/pools", query, msgspec.json.encode(POOL))
+        server.reset(data_dir)
+    with Emulator(Settings(data_dir, port=0), FakeMachine.open) as emulator:
+        assert server.signed("GET", emulator.status, "/pools", query)["value"] == []
+
+
 def server_post(running: Status, path: str, query: str, body: bytes) -> None:
     """A signed request with a body of JSON."""
     from batchtrain.emulator import wire
