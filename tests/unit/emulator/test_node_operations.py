@@ -15,7 +15,7 @@ from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
 from batchtrain.emulator.reply import Call, Reply
 from batchtrain.emulator.world import World
-from tests.emulation import BASE, POOL, Stage, document
+from tests.emulation import POOL, Stage, document
 
 Operation = Callable[[World, Call], Reply]
 SSH = {
@@ -58,12 +58,6 @@ def test_a_reimaged_node_is_wiped_and_starts_as_new(stage: Stage) -> None:
     node_reports.node_wiped(stage.world, node.id, stage.now)
     assert kinds(stage.boot()) == [scheduler.RunStartTask]
     assert node.state == "waitingforstarttask"
-
-
-def test_the_answer_to_an_operation_names_the_node(stage: Stage) -> None:
-    (node,) = stage.pool(1)
-    reply = stage.do(nodes.reboot_node, "pool", node.id, body={})
-    assert reply.headers == {"DataServiceId": f"{BASE}/pools/pool/nodes/{node.id}"}
 
 
 def test_a_node_counts_its_tasks_and_those_that_succeeded(stage: Stage) -> None:

@@ -156,9 +156,10 @@ def test_a_deletion_is_followed_to_its_end(stage: Stage) -> None:
     with pytest.raises(Fault) as refusal:
         ask(stage, "PUT", pool(1))
     assert refusal.value.code == "PoolBeingDeleted"
-    assert other(stage, "GET", "/poolOperationResults/p").status == 202
+    operation = answer.headers["Location"].removeprefix(f"{BASE}{PATH}").partition("?")[0]
+    assert other(stage, "GET", operation).status == 202
     del stage.world.pools["p"]
-    assert other(stage, "GET", "/poolOperationResults/p").status == 200
+    assert other(stage, "GET", operation).status == 200
     assert ask(stage, "DELETE").status == 204
 
 
