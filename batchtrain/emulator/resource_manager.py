@@ -24,7 +24,7 @@ from batchtrain.emulator.world import USER_SUBSCRIPTION, World
 
 Document = dict[str, Any]
 
-PREFIXES = ("/subscriptions", "/providers")
+PREFIXES = ("/subscriptions", "/providers", "/tenants")
 VERSIONS: Mapping[str, int] = {
     "2022-10-01": 16,
     "2023-05-01": 17,
@@ -207,7 +207,7 @@ def answer(world: World, account: Account, arm_request: Request) -> Reply:
             groups = {name: unquote(value) for name, value in match.groupdict().items() if value is not None}
             if groups.get("account", account.name).lower() != account.name.lower():
                 raise Fault("ResourceNotFound", f"The Batch account '{groups['account']}' was not found.")
-            revision = _revision(arm_request, parameters)
+            revision = 0 if operation in OF_EVERY_VERSION else _revision(arm_request, parameters)
             here = arm_request._replace(
                 path=groups.get("id", ""), version=groups.get("version", ""), raw_path=arm_request.path
             )
@@ -234,6 +234,34 @@ def _revision(arm_request: Request, parameters: tuple[str, ...]) -> int:
     if others := set(arm_request.query) - {"api-version", *parameters}:
         raise Fault("NotImplementedByEmulator", f"The emulator's Resource Manager does not take {', '.join(others)}.")
     return VERSIONS[version]
+
+
+# What programs read before the account ------------------------------------------------------------------------------
+
+
+def _list_subscriptions(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    """GET /subscriptions, which `az login` reads."""
+    return Reply(200, {"value": [SUBSCRIPTION]})
+
+
+def _get_subscription(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    return Reply(200, SUBSCRIPTION)
+
+
+def _list_tenants(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
+    tenant = {"id": f"/tenants/{tokens.TENANT}", "tenantId": tokens.TENANT, "displayName": "emulator"}
+    return Reply(200, {"value": [tenant]})
+
+
+SUBSCRIPTION: Document = {
+    "id": f"/subscriptions/{tokens.TENANT}",
+    "subscriptionId": tokens.TENANT,
+    "tenantId": tokens.TENANT,
+    "displayName": "emulator",
+    "state": "Enabled",
+}
+OF_EVERY_VERSION = (_list_subscriptions, _get_subscription, _list_tenants)
+"""Operations of Resource Manager itself, which has other API versions than Batch."""
 
 
 # The account ---------------------------------------------------------------------------------------------------------
@@ -671,6 +699,9 @@ _ABSENT = ("privateLinkResources", "privateEndpointConnections", "networkSecurit
 
 
 ROUTES: tuple[Route, ...] = (
+    _route("GET", "/subscriptions", _list_subscriptions),
+    _route("GET", "/subscriptions/[^/]+", _get_subscription),
+    _route("GET", "/tenants", _list_tenants),
     _route("GET", r"/providers/Microsoft\.Batch/operations", _list_operations),
     _route("GET", _ACCOUNTS, _list_accounts),
     _route("GET", _ACCOUNT, _get_account),
