@@ -116,6 +116,9 @@ class Application:
 
     def _refusal(self, fault: Fault, request: Request, request_id: str, now: int) -> Reply:
         document = wire.error_document(fault, request.base, request_id, now)
+        if fault.property_path:
+            reason = fault.details["Reason"]
+            logger.info("%s %s: %s is refused: %s", request.verb, request.raw_path, fault.property_path, reason)
         if isinstance(fault, NeedsToken):
             challenge = f'Bearer authorization_uri="{wire.SIGN_IN}", resource_id="{wire.AUDIENCE}"'
             return Reply(fault.status, document, {"WWW-Authenticate": challenge})
