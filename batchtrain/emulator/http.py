@@ -144,7 +144,7 @@ class Application:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":
             query_pairs = dict(wire.query_pairs(request.query))
-            package = arm_applications.uploaded(request.raw_path, query_pairs, self.key)
+            package = arm_applications.package_of_link(request.raw_path, query_pairs, self.key)
             await arm_applications.files(self.driver.world).keep(*package, _parts(receive))
             return Reply(201)
         if request.raw_path.startswith(control.PREFIX):
