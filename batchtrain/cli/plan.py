@@ -33,7 +33,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
     from batchtrain.plan.marks import SHOWN, marked_plan
-    from batchtrain.plan.pool_users import dated
+    from batchtrain.plan.pool_users import with_dates
     from batchtrain.runs.beginnings import lineage_of
     from batchtrain.runs.lease import marks_here
 
@@ -43,7 +43,7 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     if exit_code:
         raise UsageError("--exit-code needs --diff; add --diff")
     recipe = config.recipe
-    plan = dated(_planned(recipe), datetime.now(timezone.utc))
+    plan = with_dates(_planned(recipe), datetime.now(timezone.utc))
     plan = marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
     hour = settings().hour_of(config.recipe)
     if settings().output == "table":

@@ -36,14 +36,14 @@ class ApplicationBody(msgspec.Struct, frozen=True):
     properties: ApplicationProperties = ApplicationProperties()
 
 
-def listed(world: World, account_id: str) -> Reply:
+def list_applications(world: World, account_id: str) -> Reply:
     """GET applications."""
     return Reply(200, {"value": [_application(world, account_id, item) for item in sorted(world.applications())]})
 
 
-def shown(world: World, account_id: str, name: str) -> Reply:
+def get_application(world: World, account_id: str, name: str) -> Reply:
     """GET an application. Raises Fault 404."""
-    return Reply(200, _application(world, account_id, found(world, name)))
+    return Reply(200, _application(world, account_id, application_of(world, name)))
 
 
 def put(world: World, account_id: str, name: str, body: bytes) -> Reply:
@@ -60,7 +60,7 @@ def put(world: World, account_id: str, name: str, body: bytes) -> Reply:
             text = f"The version {properties.defaultVersion} of {application.id} does not exist or is not active."
             raise Fault("InvalidApplicationPackageReferences", text)
         files(world).set(application.id, DEFAULT, properties.defaultVersion)
-    return shown(world, account_id, application.id)
+    return get_application(world, account_id, application.id)
 
 
 def delete(world: World, name: str) -> Reply:
@@ -77,16 +77,16 @@ def delete(world: World, name: str) -> Reply:
 # Packages ------------------------------------------------------------------------------------------------------------
 
 
-def listed_packages(world: World, account_id: str, name: str) -> Reply:
+def list_packages(world: World, account_id: str, name: str) -> Reply:
     """GET versions."""
-    application = found(world, name)
+    application = application_of(world, name)
     versions = files(world).versions(application.id)
     return Reply(200, {"value": [_package(account_id, application.id, *pair) for pair in versions.items()]})
 
 
-def shown_package(world: World, account_id: str, name: str, version: str) -> Reply:
+def get_package(world: World, account_id: str, name: str, version: str) -> Reply:
     """GET a version. Raises Fault 404."""
-    application = found(world, name)
+    application = application_of(world, name)
     versions = files(world).versions(application.id)
     if version not in versions:
         raise Fault("ResourceNotFound")
@@ -95,7 +95,7 @@ def shown_package(world: World, account_id: str, name: str, version: str) -> Rep
 
 def put_package(world: World, account_id: str, name: str, version: str, key: str, base: str, now: int) -> Reply:
     """PUT a version: its document has the link for its content."""
-    application = found(world, name)
+    application = application_of(world, name)
     files(world).announce(application.id, version)
     package = _package(account_id, application.id, version, is_active=False)
     path = f"{application.id}/{version}"
@@ -106,23 +106,23 @@ def put_package(world: World, account_id: str, name: str, version: str, key: str
 
 def activate(world: World, account_id: str, name: str, version: str) -> Reply:
     """POST activate: nodes can have the package from now on. Raises Fault 409 without content."""
-    application = found(world, name)
+    application = application_of(world, name)
     if not files(world).activate(application.id, version):
         text = f"The package {application.id} {version} has no content: upload a zip file to its storageUrl."
         raise Fault("OperationInvalidForCurrentState", text)
-    return shown_package(world, account_id, name, version)
+    return get_package(world, account_id, name, version)
 
 
 def delete_package(world: World, name: str, version: str) -> Reply:
     """DELETE a version; 204 if it does not exist."""
-    application = found(world, name)
+    application = application_of(world, name)
     if version not in files(world).versions(application.id):
         return Reply(204)
     files(world).remove_version(application.id, version)
     return Reply(200)
 
 
-def uploaded(raw_path: str, query: Mapping[str, str], key: str) -> tuple[str, str]:
+def package_of_link(raw_path: str, query: Mapping[str, str], key: str) -> tuple[str, str]:
     """The application and version whose content a link receives. Raises Fault 403 for a wrong signature."""
     path = raw_path.removeprefix(UPLOADS)
     if not hmac.compare_digest(_signature(key, path).encode(), query.get("sig", "").encode()):
@@ -135,7 +135,7 @@ def _signature(key: str, path: str) -> str:
     return tokens.derived(key, f"content of package {path}".encode()).hex()
 
 
-def found(world: World, name: str) -> Application:
+def application_of(world: World, name: str) -> Application:
     """The application of a name, ignoring case. Raises Fault 404."""
     for application in world.applications():
         if application.id.lower() == name.lower():

@@ -106,7 +106,7 @@ class Fault(Exception):
         self.details = details
         self.retry_after: float | None = None
         """Seconds for the answer's Retry-After."""
-        self.place = ""
+        self.property_path = ""
         """The full path of a refused property, for people; the service names only the property itself."""
         self.date: int | None = None
         """The Date of the answer in ticks, unless it is the machine's time."""
@@ -130,7 +130,7 @@ def invalid_property(name: str, value: object, reason: str) -> Fault:
     answers of azure-sdk-for-node)."""
     leaf = name.rpartition("/")[2].partition("[")[0]
     fault = Fault("InvalidPropertyValue", PropertyName=leaf, PropertyValue=str(value), Reason=reason)
-    fault.place = name
+    fault.property_path = name
     return fault
 
 

@@ -116,6 +116,9 @@ class Application:
 
     def _refusal(self, fault: Fault, request: Request, request_id: str, now: int) -> Reply:
         document = wire.error_document(fault, request.base, request_id, now)
+        if fault.property_path:
+            reason = fault.details["Reason"]
+            logger.info("%s %s: %s is refused: %s", request.verb, request.raw_path, fault.property_path, reason)
         if isinstance(fault, NeedsToken):
             challenge = f'Bearer authorization_uri="{wire.SIGN_IN}", resource_id="{wire.AUDIENCE}"'
             return Reply(fault.status, document, {"WWW-Authenticate": challenge})
@@ -141,7 +144,7 @@ class Application:
             return await self._of_blob_store(self.driver.blob_store, request, receive)
         if request.raw_path.startswith(arm_applications.UPLOADS) and request.verb == "PUT":
             query_pairs = dict(wire.query_pairs(request.query))
-            package = arm_applications.uploaded(request.raw_path, query_pairs, self.key)
+            package = arm_applications.package_of_link(request.raw_path, query_pairs, self.key)
             await arm_applications.files(self.driver.world).keep(*package, _parts(receive))
             return Reply(201)
         if request.raw_path.startswith(control.PREFIX):

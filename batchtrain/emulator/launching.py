@@ -162,8 +162,8 @@ def _check_pool(world: World, info: Document, *, by_schedule: bool) -> None:
         raise invalid_property(f"{path}/autoPoolIdPrefix", auto["autoPoolIdPrefix"], reason)
     pools.check(world, auto["pool"])
     if "hardwareProfile" in auto["pool"]["virtualMachineConfiguration"]:
-        place = f"{path}/pool/virtualMachineConfiguration/hardwareProfile"
-        raise invalid_property(place, "", "A pool that is made for a job cannot have it.")
+        profile_path = f"{path}/pool/virtualMachineConfiguration/hardwareProfile"
+        raise invalid_property(profile_path, "", "A pool that is made for a job cannot have it.")
     auto.setdefault("keepAlive", False)
     _mask(auto["pool"])
 

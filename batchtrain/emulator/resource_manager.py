@@ -502,11 +502,11 @@ def _call(arm_request: Request, path: tuple[str, ...], document: Document | None
 
 
 def _list_applications(world: World, account: Account, arm_request: Request, _: str, revision: int) -> Reply:
-    return arm_applications.listed(world, arm_request.path)
+    return arm_applications.list_applications(world, arm_request.path)
 
 
 def _get_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.shown(world, arm_request.path, name)
+    return arm_applications.get_application(world, arm_request.path, name)
 
 
 def _put_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
@@ -514,7 +514,7 @@ def _put_application(world: World, account: Account, arm_request: Request, name:
 
 
 def _patch_application(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    arm_applications.found(world, name)
+    arm_applications.application_of(world, name)
     return _put_application(world, account, arm_request, name, revision)
 
 
@@ -523,11 +523,11 @@ def _delete_application(world: World, account: Account, arm_request: Request, na
 
 
 def _list_packages(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.listed_packages(world, arm_request.path, name)
+    return arm_applications.list_packages(world, arm_request.path, name)
 
 
 def _get_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:
-    return arm_applications.shown_package(world, arm_request.path, name, arm_request.version)
+    return arm_applications.get_package(world, arm_request.path, name, arm_request.version)
 
 
 def _put_package(world: World, account: Account, arm_request: Request, name: str, revision: int) -> Reply:

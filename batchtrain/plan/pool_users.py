@@ -64,7 +64,7 @@ def _rdp(pool: Pool) -> wire.NodeUserCreate | None:
     )
 
 
-def dated(plan: Plan, now: datetime) -> Plan:
+def with_dates(plan: Plan, now: datetime) -> Plan:
     """The plan for display: its logins with the time at which they would end if they were created now."""
 
     def step_with_date(step: Step) -> Step:

@@ -84,10 +84,15 @@ def _exchange(sent: Any, received: Any) -> Exchange:
         received.status_code,
         headers,
         _document(getattr(sent, "content", None)),
-        _document(received.read()) if headers.get("content-type", "").startswith(_JSON) else None,
+        _document(received.read()) if _has_document(headers) else None,
     )
     text = msgspec.json.encode(masked_request(_masked(msgspec.to_builtins(exchange))))
     return msgspec.json.decode(text.replace(f"{where.scheme}://{where.netloc}".encode(), b"{base}"), type=Exchange)
+
+
+def _has_document(headers: Mapping[str, str]) -> bool:
+    """Whether an answer is a document of the service; a file of a task may be JSON, too."""
+    return headers.get("content-type", "").startswith(_JSON) and "ocp-batch-file-url" not in headers
 
 
 def _document(body: object) -> Any:

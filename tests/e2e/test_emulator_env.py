@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import stat
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +30,19 @@ def test_a_shell_that_evaluates_it_knows_the_account(batchtrain: Any) -> None:
     endpoint, account, key = shell.stdout.split()
     with BatchClient(endpoint, AzureNamedKeyCredential(account, key), retry_total=0) as client:
         assert list(client.list_pools()) == []
+
+
+def test_entra_prints_an_application_and_keeps_its_token_private(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0", "--https")
+    document = json.loads(batchtrain("emulator", "env", "--entra", "-o", "json").stdout)
+    assert document["AZURE_AUTHORITY_HOST"] == document["AZURE_BATCH_ENDPOINT"]
+    assert document["AZURE_CLIENT_SECRET"] and document["AZURE_TENANT_ID"]
+    assert stat.S_IMODE(Path(document["AZURE_FEDERATED_TOKEN_FILE"]).stat().st_mode) == 0o600
+
+
+def test_entra_needs_https(batchtrain: Any) -> None:
+    batchtrain("emulator", "start", "--port", "0")
+    assert "--https" in batchtrain("emulator", "env", "--entra", code=2).stderr
 
 
 def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:

@@ -202,7 +202,7 @@ def test_the_environment_of_a_preparation_task_is_judged_too() -> None:
     preparation = {"commandLine": "true", "environmentSettings": settings}
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         Stage().do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "p"}, "jobPreparationTask": preparation})
-    assert refusal.value.place == "jobPreparationTask/environmentSettings[0]/name"
+    assert refusal.value.property_path == "jobPreparationTask/environmentSettings[0]/name"
 
 
 # 2026-10-01: T of azure-rest-api-specs (0c0b1966) -------------------------------------------------------------------

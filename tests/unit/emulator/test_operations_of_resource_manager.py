@@ -183,7 +183,7 @@ def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) 
     async def content() -> AsyncIterator[bytes]:
         yield archive.getvalue()
 
-    names = arm_applications.uploaded(path, dict(wire.query_pairs(text)), KEY)
+    names = arm_applications.package_of_link(path, dict(wire.query_pairs(text)), KEY)
     asyncio.run(arm_applications.files(stage.world).keep(*names, content()))
     assert ask(stage, "POST", f"{where}/activate", {"format": "zip"}).document["properties"]["state"] == "Active"  # type: ignore[index]
     ask(stage, "PATCH", f"{ACCOUNT}/applications/solver", {"properties": {"defaultVersion": "1.0"}})
@@ -197,7 +197,7 @@ def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) 
 
 def test_a_link_with_a_wrong_signature_takes_no_package() -> None:
     with pytest.raises(Fault, match="AuthorizationFailure"):
-        arm_applications.uploaded(f"{arm_applications.UPLOADS}solver/1.0", {"sig": "x"}, KEY)
+        arm_applications.package_of_link(f"{arm_applications.UPLOADS}solver/1.0", {"sig": "x"}, KEY)
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "%2e%2e", ""])

@@ -329,7 +329,7 @@ def test_nothing_else_of_a_jobs_own_pool_can_be_changed_later(stage: Stage) -> N
     other = auto("job", pool={**AUTO["pool"], "vmSize": "standard_d4_v3"})  # type: ignore[dict-item]
     with pytest.raises(Fault, match="InvalidPropertyValue") as refusal:
         stage.do(jobs.update_job, "job", body=other)
-    assert refusal.value.place == "poolInfo/autoPoolSpecification/pool"
+    assert refusal.value.property_path == "poolInfo/autoPoolSpecification/pool"
 
 
 def test_keep_alive_can_be_changed_later(stage: Stage) -> None:

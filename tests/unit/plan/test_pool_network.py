@@ -9,7 +9,7 @@ import pytest
 
 from batchtrain.errors import PlanError
 from batchtrain.plan.network import access_rules
-from batchtrain.plan.pool_users import dated
+from batchtrain.plan.pool_users import with_dates
 from tests.unit.plan.pools import WINDOWS, plan, rules, sent
 
 SSH = {"username": "al", "ssh_public_key_data": "ssh-ed25519 AAAA"}
@@ -164,7 +164,7 @@ def test_a_login_ends_after_a_span_since_a_plan_has_no_clock() -> None:
 
 
 def test_a_plan_for_display_has_the_time_at_which_a_login_ends() -> None:
-    shown = dated(plan({"ssh": {**SSH, "expiry_days": 7}}), datetime(2026, 11, 21, 12, tzinfo=timezone.utc))
+    shown = with_dates(plan({"ssh": {**SSH, "expiry_days": 7}}), datetime(2026, 11, 21, 12, tzinfo=timezone.utc))
     assert shown.steps[-1].document["expiryTime"] == "2026-11-28T12:00:00Z"
 
 
