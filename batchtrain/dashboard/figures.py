@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
@@ -15,7 +14,7 @@ import msgspec
 from batchtrain.metrics.extract import Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
 from batchtrain.records import Point, Rank, TrainingProgress
-from batchtrain.records.gang import RankState, compared, step_times
+from batchtrain.records.gang import RankState, StepTimes, compared
 
 MOST_POINTS = 2000
 """Points of a curve that are sent."""
@@ -26,8 +25,6 @@ MOST_LINES = 16
 MOST_ROWS = 64
 """Ranks that are all sent with their last line; of more, the SHOWN_ROWS that matter."""
 SHOWN_ROWS = 10
-STEPS = 24
-"""Last steps of a rank whose times are kept."""
 MOST_UNDEFINED = 100
 
 Value = tuple["float | None", float, "float | None", "float | None"]
@@ -49,7 +46,7 @@ class Numbers:
         self._stream: MetricStream | None = None
         self._series: Series = {}
         self._system: Series = {}
-        self._paces = Paces()
+        self._steps = StepTimes()
 
     def forget_output(self) -> None:
         """The same for the output alone: of a gang that is read by its records, it gives no numbers."""
@@ -87,7 +84,7 @@ class Numbers:
         for name in tuple(self._series) if batch.again else batch.hidden:
             self._series.pop(name[:100], None)
         for point in batch.points:
-            self._paces.add(point, now)
+            self._steps.add(point.rank, now if point.t is None else point.t, point.step)
             add(self._system if point.node else self._series, point, now)
 
     def metrics(self) -> dict[str, Any]:
@@ -98,30 +95,8 @@ class Numbers:
         """The ranks of the task, those that matter first."""
         stream = self._stream
         ranks = stream.seen() if stream else ()
-        states = compared(ranks, self._paces.times, time.time())
+        states = compared(ranks, self._steps.times, time.time())
         return ranks_document(states, stream.progress if stream else None, newest(self._system))
-
-
-class Paces:
-    """The last step times of each rank."""
-
-    def __init__(self) -> None:
-        self._moments: dict[int, deque[tuple[float, float]]] = {}
-
-    def add(self, point: Point, now: float) -> None:
-        """Take a point; several metrics of one step count once."""
-        if point.rank is None or point.step is None:
-            return
-        moments = self._moments.setdefault(point.rank, deque(maxlen=STEPS + 1))
-        if moments and point.step < moments[-1][1]:  # it goes on from a checkpoint
-            moments.clear()
-        if not moments or point.step > moments[-1][1]:
-            moments.append((now if point.t is None else point.t, point.step))
-
-    @property
-    def times(self) -> dict[int, tuple[float, ...]]:
-        """The times by rank."""
-        return {rank: step_times(tuple(moments)) for rank, moments in tuple(self._moments.items())}
 
 
 # --- ranks ----------------------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from batchtrain.dashboard import search
-from batchtrain.dashboard.figures import Paces, Series, add, curves_of, newest, ranks_document, seen_in, values_of
+from batchtrain.dashboard.figures import Series, add, curves_of, newest, ranks_document, seen_in, values_of
 from batchtrain.dashboard.output import Output, part
 from batchtrain.errors import NotFound
 from batchtrain.records import Point
-from batchtrain.records.gang import RankState, compared
+from batchtrain.records.gang import RankState, StepTimes, compared
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
@@ -77,16 +77,16 @@ class RunTask(NamedTuple):
         """The ranks, those that matter first. Of a run that has ended, as they were at its end."""
         recorded = self.run.ranks(self.id)
         points = _CACHE.of(self.run.metrics_file(self.id), recent_points)
-        paces, system = Paces(), Series()
+        steps, system = StepTimes(), Series()
         for point in points:
-            paces.add(point, 0.0)
+            steps.add(point.rank, point.t or 0.0, point.step)
             if point.node:
                 add(system, point, 0.0)
         ranks = recorded.ranks or seen_in(points)
         if record.state == "completed":
-            states = [RankState(rank, step_seconds=paces.times.get(rank.number, ())) for rank in ranks]
+            states = [RankState(rank, step_seconds=steps.times.get(rank.number, ())) for rank in ranks]
         else:
-            states = compared(ranks, paces.times, _end(record) or max((rank.heard for rank in ranks), default=0.0))
+            states = compared(ranks, steps.times, _end(record) or max((rank.heard for rank in ranks), default=0.0))
         return ranks_document(states, recorded.progress, newest(system))
 
 

@@ -24,10 +24,10 @@ def matches(size: int, read: Read, text: str, *, rank: int | None = None, skip: 
     """The number of matches, and the positions of their lines from the one with the number `skip` on. Letters match in
     either case if they are ASCII. rank: only in lines of this rank."""
     needle = text.encode()[: LONGEST * 4].lower()
-    if not needle or "\n" in text:
+    if "\n" in text:
         raise UsageError("`find` is a text within one line")
     count, lines = 0, list[int]()
-    for line in _lines(size, read, needle, rank):
+    for line in _lines(size, read, needle, rank) if needle else ():
         if skip <= count < skip + ROWS:
             lines.append(line)
         count += 1

@@ -13,14 +13,12 @@ from statistics import median
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
 from batchtrain.records import Counts, FailedBy, Node, Rank, Rendezvous, events, node_cost, node_hours
-from batchtrain.records.gang import Condition, RankState, compared, step_times
+from batchtrain.records.gang import Condition, RankState, StepTimes, compared
 from batchtrain.runs.curves import spark
 
 MOST_RANKS = 12
 WORST = 5
 """Rows of ranks of a larger gang: the ones that matter first."""
-MOST_MOMENTS = 13
-"""Steps of a rank that are kept with their times, to compare the ranks."""
 STEPS_FOR_ETA = 5
 """The remaining time is estimated from the fifth step on, by the median of the recent ones."""
 RECENT = 50
@@ -86,8 +84,7 @@ class View:
         self._ended: deque[tuple[float, int]] = deque()
         """How many tasks had ended at which time, of the last RATE_SECONDS."""
         self.ranks: dict[int, Rank] = {}
-        self._moments: dict[int, deque[tuple[float, int]]] = {}
-        """The last steps of each rank with the times at which it printed them."""
+        self._steps = StepTimes()
         self.rendezvous = Rendezvous()
         self.failed: frozenset[int] | None = None
         """The ranks that failed, after the failure of their gang; all have ended then."""
@@ -121,7 +118,7 @@ class View:
             self.failures[event.subject] = event.failed_by
         elif isinstance(event, events.AttemptEnded):
             self.ranks, self.failed, self.rendezvous = {}, None, Rendezvous()
-            self._moments.clear()
+            self._steps = StepTimes()
         elif isinstance(event, events.RanksFailed):
             self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
         elif isinstance(event, events.MetricsSeen):
@@ -168,9 +165,8 @@ class View:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
 
     def _rank(self, rank: Rank) -> None:
-        before, self.ranks[rank.number] = self.ranks.get(rank.number), rank
-        if rank.step is not None and (before is None or before.step != rank.step):
-            self._moments.setdefault(rank.number, deque(maxlen=MOST_MOMENTS)).append((rank.heard, rank.step))
+        self.ranks[rank.number] = rank
+        self._steps.add(rank.number, rank.heard, rank.step)
 
     def _value(self, name: str, value: float, rank: int) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
@@ -220,8 +216,7 @@ class View:
 
     def _states(self, now: float) -> list[RankState]:
         """The ranks beside each other; after a failure all have ended, and none is quiet."""
-        steps = {number: step_times(tuple(moments)) for number, moments in self._moments.items()}
-        states = compared(tuple(self.ranks.values()), steps, now)
+        states = compared(tuple(self.ranks.values()), self._steps.times, now)
         return states if self.failed is None else [state._replace(condition="") for state in states]
 
     def _nodes(self, width: int, now: float, states: list[RankState]) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
@@ -15,6 +16,8 @@ SLOW_FACTOR = 1.5
 """A rank is slow if its step takes so many times the median of all ranks."""
 GAP_SECONDS, GAP_STEPS = 5.0, 3
 """The others continue if one of them printed so much later than a quiet rank: seconds, and usual step times."""
+STEPS = 24
+"""Last step times of a rank that are kept."""
 FEWEST_STEPS = 3
 """Step times of a rank from which it is judged."""
 Condition = Literal["stands", "slow", "quiet", "waits", ""]
@@ -34,10 +37,31 @@ class RankState(NamedTuple):
     """Its last step times."""
 
 
-def step_times(moments: Sequence[tuple[float, float]]) -> tuple[float, ...]:
-    """The seconds of a step between moments, each a time and the step that was reached then."""
+class StepTimes:
+    """The last step times of each rank."""
+
+    def __init__(self) -> None:
+        self._moments: dict[int, deque[tuple[float, int]]] = {}
+
+    def add(self, rank: int | None, t: float, step: int | None) -> None:
+        """A rank reached a step; several reports of one step count once."""
+        if rank is None or step is None:
+            return
+        moments = self._moments.setdefault(rank, deque(maxlen=STEPS + 1))
+        if moments and step < moments[-1][1]:  # it continues from a checkpoint
+            moments.clear()
+        if not moments or step > moments[-1][1]:
+            moments.append((t, step))
+
+    @property
+    def times(self) -> dict[int, tuple[float, ...]]:
+        """The seconds of a step by rank, the oldest first."""
+        return {rank: _between(tuple(moments)) for rank, moments in tuple(self._moments.items())}
+
+
+def _between(moments: Sequence[tuple[float, int]]) -> tuple[float, ...]:
     pairs = pairwise(moments)
-    return tuple((t - before) / (step - last) for (before, last), (t, step) in pairs if step > last and t >= before)
+    return tuple((t - before) / (step - last) for (before, last), (t, step) in pairs if t >= before)
 
 
 def compared(ranks: Sequence[Rank], steps: Mapping[int, Sequence[float]], now: float) -> list[RankState]:

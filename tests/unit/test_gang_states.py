@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from batchtrain.records import Rank
-from batchtrain.records.gang import compared, step_times
+from batchtrain.records.gang import StepTimes, compared
 
 NOW = 1000.0
 
@@ -56,9 +56,24 @@ def test_the_ranks_that_matter_come_first_with_the_steps_that_they_are_behind() 
 
 @pytest.mark.parametrize(
     ("moments", "times"),
-    [([], ()), ([(1.0, 1)], ()), ([(1.0, 1), (3.0, 2), (9.0, 4)], (2.0, 3.0)), ([(1.0, 5), (2.0, 5), (3.0, 1)], ())],
+    [([], {}), ([(1.0, 1)], {0: ()}), ([(1.0, 1), (2.0, 1), (3.0, 2), (9.0, 4)], {0: (2.0, 3.0)})],
 )
-def test_step_times_are_between_moments_that_go_on(
-    moments: list[tuple[float, float]], times: tuple[float, ...]
+def test_step_times_are_between_the_first_reports_of_steps(
+    moments: list[tuple[float, int]], times: dict[int, tuple[float, ...]]
 ) -> None:
-    assert step_times(moments) == times
+    steps = StepTimes()
+    for t, step in moments:
+        steps.add(0, t, step)
+    assert steps.times == times
+
+
+def test_step_times_begin_again_at_a_checkpoint_and_only_the_last_are_kept() -> None:
+    steps = StepTimes()
+    for at, step in enumerate((8, 9, 3, 4)):
+        steps.add(0, float(at), step)
+    assert steps.times == {0: (1.0,)}
+    for step in range(5, 99):
+        steps.add(0, float(step), step)
+    steps.add(None, 1.0, 1)
+    steps.add(1, 1.0, None)
+    assert [len(times) for times in steps.times.values()] == [24]

@@ -163,7 +163,7 @@ function which(context, seen) {
 const VIEW = {
   overview(context, seen) {
     const data = context.data.ranks,
-      text = data && !over(seen) ? warning(data) : "";
+      text = data && seen.state !== "completed" ? warning(data) : "";
     return [
       trouble(context.trouble.run),
       cause(
