@@ -115,11 +115,16 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepar
         files=options.files,
         local=options.local,
         in_image=in_image,
-        choose=_choose if sys.stdin is not None and sys.stdin.isatty() else None,
+        choose=_choose if has_terminal() else None,
     )
     choice = prepared.choice
     say(f"{path} is launched with {choice.name}: {choice.reason} (`--framework NAME` chooses another)")
     return prepared
+
+
+def has_terminal() -> bool:
+    """Whether the user can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _choose(undecided: Undecided) -> str:
