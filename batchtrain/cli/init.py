@@ -31,17 +31,10 @@ class New(NamedTuple):
 
 @click.command("init", cls=Command)
 @click.argument("script", metavar="[SCRIPT]", required=False)
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
 @scripts.options
 def command(
     script: str | None,
-    arguments: tuple[str, ...],
-    nodes: int | None,
-    processes_per_node: int | None,
-    gpus_per_node: int | None,
-    size: str | None,
-    spot: bool,
-    framework: str | None,
+    wish: scripts.Options,
 ) -> None:
     """Write batchtrain.yaml beside a script: pool, launch, image and command, found as `run SCRIPT` does.
 
@@ -53,13 +46,12 @@ def command(
     from batchtrain.config.source_directory import SCHEMAS
 
     if script and script.startswith("-"):  # the first word after --
-        arguments = (script, *arguments)
+        wish = wish._replace(arguments=(script, *wish.arguments))
         script = None
     path = Path(script) if script else _script_here()
     target = path.parent / scripts.FILE
     if existing := next(load.configuration_files(path.parent), None):
         raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(path.parent))}` runs it")
-    wish = scripts.Options(nodes, processes_per_node, gpus_per_node, size, spot, framework, arguments)
     prepared = scripts.prepare(str(path), wish, in_image=True)
     for warning in prepared.recipe.warnings:
         say(str(warning))

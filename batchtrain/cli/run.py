@@ -21,9 +21,11 @@ from batchtrain.errors import ServiceError, UsageError
 if TYPE_CHECKING:
     from batchtrain.client.client import Client
     from batchtrain.client.run import Outcome
+    from batchtrain.config.load import Loaded
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
     from batchtrain.records import Task
+    from batchtrain.runs.recording import Origin
 
 
 NAMED = 20
@@ -33,7 +35,6 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 
 @click.command("run", cls=Command)
 @click.argument("directory", metavar="[DIR|SCRIPT]", required=False, shell_complete=options.directories)
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
 @scripts.options
 @click.option(
     "--timeout",
@@ -54,13 +55,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
 @click.option("--resume", metavar="RUN", help="Continue the checkpoints of this run, also of another project.")
 def command(
     directory: str | None,
-    arguments: tuple[str, ...],
-    nodes: int | None,
-    processes_per_node: int | None,
-    gpus_per_node: int | None,
-    size: str | None,
-    spot: bool,
-    framework: str | None,
+    wish: scripts.Options,
     timeout: float | None,
     keep: bool,
     reuse: bool,
@@ -94,15 +89,8 @@ def command(
     from batchtrain.runs.directory import find
 
     options = settings()
-    wish = scripts.Options(nodes, processes_per_node, gpus_per_node, size, spot, framework, arguments)
     source = directory or options.configdir or "."
-    if scripts.is_script(directory):
-        config = scripts.load(source, wish)
-        origin = options.origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
-    else:
-        wish.refuse(source)
-        config = options.load(directory, needs=("pool_specification", "job_specifications"))
-        origin = options.origin(source)
+    config, origin = _loaded(directory, source, wish)
     beginning = Beginning(fresh, find(origin.root, resume) if resume else None)
     config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
     options.settle_copy(config.recipe)
@@ -132,7 +120,7 @@ def command(
             _report(outcome)
             if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
                 say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
-                say(f"  {_again(source, *wish.words, '--reuse', arguments=arguments)}")
+                say(f"  {_again(source, *wish.words, '--reuse', arguments=wish.arguments)}")
         if outcome.failure is not None:
             reason = _raised(config.recipe, outcome.failure)
             options.rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
@@ -142,6 +130,16 @@ def command(
     finally:
         if client.account.started and not keep:
             _stop_emulator(client)
+
+
+def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[Loaded, Origin]:
+    """The recipe of a directory or of a script, and the facts about the start of the run."""
+    options = settings()
+    if scripts.is_script(directory):
+        config = scripts.load(source, wish)
+        return config, options.origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
+    wish.refuse(source)
+    return options.load(directory, needs=("pool_specification", "job_specifications")), options.origin(source)
 
 
 def _again(source: str, *options: str, arguments: Sequence[str] = ()) -> str:

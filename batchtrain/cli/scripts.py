@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from batchtrain.scripts.recipe import Prepared
 
 FILE = "batchtrain.yaml"
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _OPTIONS = (
     click.option("--nodes", type=click.IntRange(min=1), help="Number of nodes of a script. Default: 1."),
     click.option("--processes-per-node", type=click.IntRange(min=1), help="Processes of a script on each node."),
@@ -28,13 +28,7 @@ _OPTIONS = (
     click.option("--spot", is_flag=True, help="Run a script on spot nodes."),
     click.option("--framework", metavar="NAME", help="How a script is launched. Default: by what it imports."),
 )
-
-
-def options(function: _Function) -> _Function:
-    """The options of a command that takes a script."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+_ARGUMENTS = click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]", type=click.UNPROCESSED)
 
 
 class Options(NamedTuple):
@@ -69,6 +63,19 @@ class Options(NamedTuple):
             )
 
 
+def options(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Adds the options of a script to a command, and its arguments as the last one; they are the parameter `wish`."""
+
+    @functools.wraps(function)
+    def command(**values: Any) -> int | None:
+        wish = Options(**{name: values.pop(name) for name in Options._fields})
+        return function(wish=wish, **values)
+
+    for parameter in (_ARGUMENTS, *reversed(_OPTIONS)):
+        command = parameter(command)
+    return command
+
+
 def is_script(path: str | None) -> bool:
     """Whether the user names a script, existing or not, and not a recipe."""
     return path is not None and (path.endswith(".py") or Path(path).is_file())
@@ -78,7 +85,7 @@ def load(path: str, wish: Options) -> Loaded:
     """The recipe of a script; says what was understood, and with --local makes the environment. Raises UsageError."""
     from batchtrain.config.load import Loaded
     from batchtrain.config.user_settings import is_for_emulator
-    from batchtrain.scripts import environment
+    from batchtrain.scripts import local_environment
 
     prepared = prepare(path, wish)
     recipe = prepared.recipe
@@ -91,7 +98,7 @@ def load(path: str, wish: Options) -> Loaded:
                 " `batchtrain images build DIR --push` builds and pushes the image"
             )
     else:
-        environment.make(recipe, prepared.image, prepared.packages, say)
+        local_environment.make(recipe, prepared.image, prepared.packages, say)
     return Loaded(recipe, recipe.warnings)
 
 
@@ -115,11 +122,16 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepar
         files=options.files,
         local=options.local,
         in_image=in_image,
-        choose=_choose if sys.stdin is not None and sys.stdin.isatty() else None,
+        choose=_choose if has_terminal() else None,
     )
     choice = prepared.choice
     say(f"{path} is launched with {choice.name}: {choice.reason} (`--framework NAME` chooses another)")
     return prepared
+
+
+def has_terminal() -> bool:
+    """Whether the user can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def _choose(undecided: Undecided) -> str:

@@ -119,7 +119,6 @@ def command(
     The words of Azure ML's guide: `code` is `source`; `instance_count` is `instances`; `environment` is `image`, also
     the name of a curated environment, or a mapping of environment variables; `instance_type` is the VM size of a pool
     that `compute` names; `description`, `experiment_name` and `tags` are stored with the job.
-
     Raises TypeError for an unknown keyword and ConfigError, with every problem, for what could not run.
     """
     variables = environment if isinstance(environment, Mapping) else {}
@@ -149,13 +148,8 @@ def command(
         max_wall_time=_span(timeout) if timeout else None,
         tasks=(task,),
     )
-    return valid(
-        Recipe(directory=str(Path.cwd()), pool=new_pool(compute, instance_type, job, count), jobs=(job,)),
-        "command",
-        ignore=ignore,
-        remarks=_default_size(compute, instance_type),
-        local=local,
-    )
+    recipe = Recipe(directory=str(Path.cwd()), pool=new_pool(compute, instance_type, job, count), jobs=(job,))
+    return valid(recipe, "command", ignore=ignore, remarks=_default_size(compute, instance_type), local=local)
 
 
 def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | None:

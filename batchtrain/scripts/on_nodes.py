@@ -33,7 +33,7 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
     yield f'  rm -rf "{directory}" && "$python" -m venv "{directory}"'
     index = ("--extra-index-url", spec.extra_index) if spec.extra_index and not gpus else ()
-    for requirements in (spec.packages, *(listed.words() for listed in packages)):
+    for requirements in (spec.packages, *(package_list.words() for package_list in packages)):
         if requirements:
             yield f'  "{directory}/bin/pip" install --quiet {shlex.join((*index, *requirements))}'
     yield f'  : >"{directory}/{READY}"'

@@ -19,7 +19,7 @@ from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.containers import recipe_images
 from batchtrain.containers.environments import ENVIRONMENTS, Environment
 from batchtrain.errors import Problem, UsageError
-from batchtrain.scripts import detection, environment, imports, on_nodes
+from batchtrain.scripts import detection, imports, local_environment, on_nodes
 from batchtrain.scripts.detection import Choice
 
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
@@ -85,7 +85,7 @@ def script(
     wish = Wish(nodes, each, size or "", spot, framework or "", tuple(map(str, arguments)), name or "")
     prepared = prepare(Path(path), wish, settings=settings, ignore=ignore, local=local)
     if is_for_emulator(local):
-        environment.make(prepared.recipe, prepared.image, prepared.packages, _print)
+        local_environment.make(prepared.recipe, prepared.image, prepared.packages, _print)
     return prepared.recipe
 
 
@@ -125,17 +125,17 @@ def prepare(
             raise
         choice = detection.framework_of(read_script, choose(undecided))
     directory = path.parent.resolve()
-    listed = source_packages.of_directory(directory, path.name)
-    packages = (listed,) if listed.packages else ()
-    build = detection.PLAIN_IMAGE if listed.names.intersection(choice.packages) else choice.image
+    package_list = source_packages.of_directory(directory, path.name)
+    packages = (package_list,) if package_list.packages else ()
+    build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
     gpus = _has_gpus(directory, wish.size)
     image = recipe_images.script_image(build, packages, gpus=gpus)
-    remarks = tuple(_unlisted(read_script, listed, choice, build))
-    written = _recipe(path, directory, wish, choice, image)
+    remarks = tuple(_unlisted(read_script, package_list, choice, build))
+    draft = _recipe(path, directory, wish, choice, image)
     if not (is_for_emulator(local) or user_settings.load().registry if in_image is None else in_image):
-        written = _without_image(written, *recipe_images.environment_of(image), packages, gpus=gpus)
+        draft = _without_image(draft, *recipe_images.environment_of(image), packages, gpus=gpus)
     recipe = valid(
-        written, str(path), files=_credentials(directory, files or {}), settings=settings, ignore=ignore,
+        draft, str(path), files=_credentials(directory, files or {}), settings=settings, ignore=ignore,
         remarks=remarks, local=local,
     )  # fmt: skip
     return Prepared(recipe, choice, packages)
@@ -206,17 +206,17 @@ def _refuse_launchers(script: imports.Script) -> None:
         )
 
 
-def _unlisted(script: imports.Script, listed: SourcePackages, choice: Choice, build: str) -> Iterator[Problem]:
+def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choice, build: str) -> Iterator[Problem]:
     """A warning for each import that no package brings, as far as names tell."""
     name = recipe_images.ENVIRONMENTS_OF.get(build, build)
     ready = {requirement.partition("=")[0].partition(">")[0] for requirement in ENVIRONMENTS[name].packages}
-    packages = {*listed.names, *ready, *(p for p in choice.packages if build != detection.PLAIN_IMAGE)}
+    packages = {*package_list.names, *ready, *(p for p in choice.packages if build != detection.PLAIN_IMAGE)}
     modules: set[str] = set()
     for place in script.imports:
         names = DISTRIBUTIONS.get(place.top, (place.top.replace("_", "-").lower(),))
         if place.top not in modules and not packages.intersection(names):
             modules.add(place.top)
-            where = listed.file if listed.packages else source_packages.REQUIREMENTS
+            where = package_list.file if package_list.packages else source_packages.REQUIREMENTS
             text = f"no package file names `{place.top}`, which the script imports; write `{names[0]}` into {where}"
             yield Problem("script-package", text, str(place.file), place.line, level="warning")
 

@@ -207,4 +207,4 @@ def test_a_hint_about_an_emulator_names_its_directory(batchtrain: Any, tmp_path:
 def test_every_command_takes_its_directory_alike(batchtrain: Any, tmp_path: Path) -> None:
     for words in (("run",), ("jobs", "add"), ("pool", "add"), ("config", "validate"), ("config", "plan"), ("doctor",)):
         usage = batchtrain(*words, "--help").stdout.splitlines()[0]
-        assert usage.endswith("[OPTIONS] [DIR]"), usage
+        assert usage.endswith(("[OPTIONS] [DIR]", "[OPTIONS] [DIR|SCRIPT] [-- ARGUMENTS]")), usage

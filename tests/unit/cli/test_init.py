@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 from referencing import Registry, Resource
 
+from batchtrain.cli import scripts
 from batchtrain.cli.app import root
 from batchtrain.cli.options import Settings
 from batchtrain.config.load import load
@@ -62,3 +63,13 @@ def test_without_a_usual_name_the_script_must_be_named(here: Path) -> None:
     (here / "train.py").rename(here / "fit.py")
     with pytest.raises(UsageError, match=r"name the script, .* the Python files here: fit\.py, model\.py"):
         init()
+
+
+def test_a_terminal_asks_which_of_two_frameworks_is_meant(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "train.py").write_text("import torch, mpi4py\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="choose with `--framework mpi` or `--framework pytorch`"):
+        init("train.py")
+    monkeypatch.setattr(scripts, "_choose", lambda undecided: undecided.names[0])
+    monkeypatch.setattr(scripts, "has_terminal", lambda: True)
+    init("train.py")
+    assert "runtime: mpich" in (here / "batchtrain.yaml").read_text(encoding="utf-8")
