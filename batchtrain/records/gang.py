@@ -14,7 +14,7 @@ QUIET_SECONDS = 30.0
 SLOW_FACTOR = 1.5
 """A rank is slow if its step takes so many times the median of all ranks."""
 GAP_SECONDS, GAP_STEPS = 5.0, 3
-"""The others go on if one of them printed so much later than a quiet rank: seconds, and steps of the usual duration."""
+"""The others continue if one of them printed so much later than a quiet rank: seconds, and steps of the usual time."""
 FEWEST_STEPS = 3
 """Step times of a rank from which it is judged."""
 Condition = Literal["stands", "slow", "quiet", "waits", ""]
