@@ -81,8 +81,31 @@ def _with(words: str, option: str) -> str:
     return f"{before}{option}{dashes}{arguments}"
 
 
+CALLS_WITH_NAMES = (
+    (re.compile(r"jobs list"), "client.jobs.list()"),
+    (re.compile(r"jobs show (\S+)"), 'client.jobs.get("{0}")'),
+    (re.compile(r"jobs tasks (\S+)"), 'client.jobs.get("{0}").tasks'),
+    (re.compile(r"jobs wait (\S+)"), 'client.jobs.get("{0}").wait()'),
+    (re.compile(r"jobs del (\S+)"), 'client.jobs.get("{0}").delete()'),
+    (re.compile(r"jobs fetch (\S+)"), 'client.jobs.get("{0}").result()'),
+    (re.compile(r"jobs diagnose (\S+)"), 'client.jobs.get("{0}").diagnose()'),
+    (re.compile(r"pool list"), "client.pools.list()"),
+    (re.compile(r"pool show (\S+)"), 'client.pools.get("{0}")'),
+    (re.compile(r"pool del (\S+)"), 'client.pools.delete("{0}")'),
+)
+"""Commands about things of the account, with the calls that do the same."""
+_COMMAND_OF_ACCOUNT = re.compile(r"`batchtrain ([^`]+)`")
+
+
+def _called(match: re.Match[str]) -> str:
+    for pattern, call in CALLS_WITH_NAMES:
+        if command := pattern.fullmatch(match[1]):
+            return f"`{call.format(*command.groups())}`"
+    return match[0]
+
+
 def for_cell(text: str, target: str) -> str:
-    """A message whose commands run in a cell of a notebook; those about the files of a recipe are calls of the API.
+    """A message whose commands are calls of the Python API, or run in a cell of a notebook.
 
     target: the options that reach the same account.
     """
@@ -90,6 +113,7 @@ def for_cell(text: str, target: str) -> str:
 
     for command, call in CALLS.items():
         text = text.replace(f"`batchtrain {command}`", f"`{call}`")
+    text = _COMMAND_OF_ACCOUNT.sub(_called, text)
     program = "batchtrain" if shutil.which("batchtrain") else f"{shlex.quote(sys.executable)} -m batchtrain.cli"
     return pasted(text, target, "", f"!{program}")
 

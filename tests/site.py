@@ -234,12 +234,14 @@ def take_pictures(images: Path) -> None:
     try:
         import pytest  # the site itself needs only the extra `docs`
 
-        from tests import screenshots
+        from tests import moving_picture, screenshots
     except ImportError as error:
         print(f"the committed pictures are shown: {error} (pip install -e '.[test,browser]')", file=sys.stderr)
         return
     try:
         screenshots.take(images)
+        if shutil.which("tmux"):
+            moving_picture.write(images / moving_picture.PICTURE.name)
     except pytest.skip.Exception as reason:
         print(f"the committed pictures are shown: {reason}", file=sys.stderr)
 

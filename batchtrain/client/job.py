@@ -379,7 +379,7 @@ class Job:
         """Terminate the tasks of the job. The job is not deleted."""
         submit.terminate_job(self._client.batch, self.id)
 
-    @displayed("interrupted; the deletion continues")
+    @displayed("interrupted; the deletion continues", quiet=True)
     def delete(self, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete the job with its tasks. Raises NotFound."""
         with watch.Deadline(timeout, f"the deletion of job {self.id}", tell):
@@ -387,7 +387,7 @@ class Job:
         if wait:
             self.gone(timeout=timeout, tell=tell)
 
-    @displayed("interrupted; the deletion continues")
+    @displayed("interrupted; the deletion continues", quiet=True)
     def gone(self, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of the job has finished."""
         pace, what = self._client.pace, f"job {self.id}"

@@ -296,7 +296,7 @@ class Pools:
         for node_id in node_ids:
             submit.reboot_node(self._client.batch, pool_id, node_id)
 
-    @displayed("interrupted; the deletion continues")
+    @displayed("interrupted; the deletion continues", quiet=True)
     def delete(self, pool_id: str, *, wait: bool = True, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Delete a pool with its nodes. Raises NotFound."""
         with watch.Deadline(timeout, f"the deletion of pool {pool_id}", tell):
@@ -304,7 +304,7 @@ class Pools:
         if wait:
             self.gone(pool_id, timeout=timeout, tell=tell)
 
-    @displayed("interrupted; the deletion continues")
+    @displayed("interrupted; the deletion continues", quiet=True)
     def gone(self, pool_id: str, *, timeout: float = GONE_SECONDS, tell: Tell = SHOW) -> None:
         """Wait until the deletion of a pool has finished."""
         watch.gone(lambda: self.get(pool_id), timeout, self._client.pace, f"pool {pool_id}", tell)

@@ -24,8 +24,9 @@ def SHOW(event: Event) -> None:
     """The default of `tell`: progress is shown as `connect(display=…)` says."""
 
 
-def displayed(interrupted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Shows the progress of a method, unless the caller gives `tell`. interrupted: what Ctrl-C leaves."""
+def displayed(interrupted: str, *, quiet: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Shows the progress of a method, unless the caller gives `tell`. interrupted: what Ctrl-C leaves. quiet: one
+    line is left in a notebook."""
 
     def decorated(method: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(method)
@@ -35,7 +36,7 @@ def displayed(interrupted: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             if options.get("tell", SHOW) is not SHOW or not wanted(getattr(client, "display", False)):
                 return method(*args, **options)
             subject = args[1] if len(args) > 1 else getattr(owner, "id", None) or options.get("recipe")
-            with shown(functools.partial(_view, client.account, subject), interrupted) as tell:
+            with shown(functools.partial(_view, client.account, subject), interrupted, quiet=quiet) as tell:
                 options["tell"] = tell
                 return method(*args, **options)
 

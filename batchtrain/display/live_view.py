@@ -12,7 +12,7 @@ from statistics import median
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.display.terminal import plain_text
-from batchtrain.records import Counts, FailedBy, Node, Rank, Rendezvous, events, node_cost, node_hours
+from batchtrain.records import Counts, FailedBy, Node, Point, Rank, Rendezvous, events, node_cost, node_hours
 from batchtrain.records.gang import Condition, RankState, StepTimes, compared
 from batchtrain.runs.curves import spark
 
@@ -90,7 +90,8 @@ class View:
         """The ranks that failed, after the failure of their gang; all have ended then."""
         self.step: tuple[str, int, int] | None = None
         self.values: dict[str, float] = {}
-        self.history: dict[str, deque[float]] = {}
+        self.history: dict[str, deque[tuple[float, float]]] = {}
+        """The last values of each metric with their steps; without steps, with their numbers."""
         self._sources: dict[str, int] = {}
         """The rank of each metric; -1 for the task."""
         self._paces: deque[float] = deque(maxlen=RECENT)
@@ -103,6 +104,8 @@ class View:
     def note(self, event: events.Event, now: float) -> None:
         """Take an event."""
         phase = PHASES.get(type(event))
+        if isinstance(event, events.TasksSeen) and self.phase == "starting" and event.counts.running:
+            phase = "running"
         if phase and phase != self.phase:
             self.phase, self.since = phase, now
         if isinstance(event, events.NodesSeen):
@@ -123,6 +126,11 @@ class View:
             self.failed = frozenset(end.rank for end in event.ends if end.rank is not None)
         elif isinstance(event, events.MetricsSeen):
             self._measured(event, now)
+
+    @property
+    def outcome(self) -> str:
+        """How a call ended that raised nothing: `done`, or `failed` if a task failed."""
+        return "failed" if self.counts.failed or self.failed else "done"
 
     @property
     def counts(self) -> Counts:
@@ -160,7 +168,7 @@ class View:
         for point in event.points:
             for name, value in point.values.items() if not point.node else ():
                 if value is not None:
-                    self._value(name, value, -1 if point.rank is None else point.rank)
+                    self._value(name, value, point)
         if event.progress:
             self._step(event.progress.unit, event.progress.at, event.progress.of, now)
 
@@ -168,8 +176,9 @@ class View:
         self.ranks[rank.number] = rank
         self._steps.add(rank.number, rank.heard, rank.step)
 
-    def _value(self, name: str, value: float, rank: int) -> None:
+    def _value(self, name: str, value: float, point: Point) -> None:
         """Takes the values of the lowest rank that has the metric, as the summary of a run does."""
+        rank = -1 if point.rank is None else point.rank
         lowest = self._sources.setdefault(name, rank)
         if rank > lowest:
             return
@@ -177,7 +186,9 @@ class View:
             self._sources[name] = rank
             self.history.pop(name)
         self.values[name] = value
-        self.history.setdefault(name, deque(maxlen=self._recent)).append(value)
+        curve = self.history.setdefault(name, deque(maxlen=self._recent))
+        x = point.step if point.step is not None else point.epoch
+        curve.append((x if x is not None else curve[-1][0] + 1 if curve else 0.0, value))
 
     def _step(self, unit: str, at: int, of: int, now: float) -> None:
         if self.step is None or (unit, of) != (self.step[0], self.step[2]):
@@ -302,7 +313,7 @@ class View:
             parts += [
                 (f"{name} ", "dim"),
                 (f"{self.values[name]:.4g} ", "bold"),
-                (spark(self.history[name], 12), "cyan"),
+                (spark((value for _, value in self.history[name]), 12), "cyan"),
                 ("  ", ""),
             ]
         return _apart(tuple(parts), right, width)

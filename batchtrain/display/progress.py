@@ -46,12 +46,13 @@ def wanted(display: bool | None) -> bool:
 
 
 @contextlib.contextmanager
-def shown(view: Callable[[], View], notice: str) -> Iterator[Tell]:
-    """Yield a function that shows events, until the body ends. notice: a sentence, what Ctrl-C leaves."""
+def shown(view: Callable[[], View], notice: str, *, quiet: bool = False) -> Iterator[Tell]:
+    """Yield a function that shows events, until the body ends. notice: a sentence, what Ctrl-C leaves. quiet: of a body
+    that succeeded, one line is left."""
     if not in_notebook():
         yield line
         return
-    with Card(view(), handle()).drawn(notice) as card:
+    with Card(view(), handle(), quiet=quiet).drawn(notice) as card:
         yield card
 
 
@@ -84,7 +85,8 @@ def handle() -> Draw:
 class Card:
     """A view as HTML. A thread draws it, so that a program with many lines is not slowed down."""
 
-    def __init__(self, view: View, draw: Draw, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, view: View, draw: Draw, clock: Callable[[], float] = time.time, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self._view, self._draw, self._clock = view, draw, clock
         option = " --local" if view.emulated else ""
         self._completed = functools.partial(for_cell, target=option)
@@ -109,7 +111,7 @@ class Card:
         state = "failed"
         try:
             yield self
-            state = "done"
+            state = self._view.outcome
         except KeyboardInterrupt as error:
             state = "interrupted"
             # IPython calls it in place of a traceback of all frames
@@ -131,6 +133,8 @@ class Card:
 
     def html(self, outcome: str = "") -> str:
         """The card now. outcome: how the call ended; then the output is folded."""
+        if self._quiet and outcome == "done":
+            return f'<div {markup.AS_IT_IS} style="opacity:.75">{markup.text(self.text(outcome))}</div>'
         with self._lock:
             view, now, lines = self._view, self._clock(), list(self._lines)
             took = span(now - view.began)
@@ -157,8 +161,7 @@ def _curve(view: View) -> str:
     name = next((name for name in view.names if len(view.history[name]) > 1), "")
     if not name:
         return ""
-    points = [(float(number), value) for number, value in enumerate(view.history[name])]
-    return markup.figure(f"{name} {view.values[name]:.4g}", {name: points}, CURVE_HEIGHT)
+    return markup.figure(f"{name} {view.values[name]:.4g}", {name: tuple(view.history[name])}, CURVE_HEIGHT)
 
 
 def _block(lines: list[Line]) -> str:

@@ -10,6 +10,7 @@ from batchtrain.config.types import Secret
 from batchtrain.errors import Problem
 from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import render
+from batchtrain.plan.difference import PlanDifference, difference
 from batchtrain.plan.step import Step
 from batchtrain.plan.wire import TaskCreate
 
@@ -51,6 +52,10 @@ class Plan(NamedTuple):
 
     def _repr_html_(self) -> str:
         return render.as_html(self)
+
+    def difference(self, other: Plan) -> PlanDifference:
+        """What differs in the requests and the launch texts of another plan."""
+        return difference(str(self), str(other))
 
     def joined(self, other: Plan) -> Plan:
         """The steps of this plan, then those of the other."""

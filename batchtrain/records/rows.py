@@ -16,7 +16,7 @@ MOST_ROWS = 100
 
 
 class Table(tuple[Row, ...], Generic[Row]):
-    """Rows of one kind: a tuple that prints as text and displays as HTML in a notebook."""
+    """Rows of one kind: a tuple that prints as text and displays as HTML in a notebook; both show MOST_ROWS rows."""
 
     in_words: Callable[[Iterable[Row]], Iterable[Row]] = staticmethod(iter)
     """What is shown of the rows."""
@@ -30,7 +30,8 @@ class Table(tuple[Row, ...], Generic[Row]):
     def __str__(self) -> str:
         if not self:
             return "nothing"
-        return "\n".join(aligned(list(self.in_words(self)), []))
+        more = [f"… and {len(self) - MOST_ROWS:,} more rows"] if len(self) > MOST_ROWS else []
+        return "\n".join([*aligned(list(self.in_words(self[:MOST_ROWS])), []), *more])
 
     __repr__ = __str__
 

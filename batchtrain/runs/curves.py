@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from batchtrain import markup
+from batchtrain.errors import UsageError
 
 Value = TypeVar("Value")
 
@@ -15,12 +17,30 @@ SHOWN = 24
 
 
 class Plot(NamedTuple):
-    """Figures that display as SVG in a notebook: by title, curves by name."""
+    """Figures that display as SVG in a notebook: by title, curves by name. `figure()` draws them with matplotlib."""
 
     figures: Mapping[str, Mapping[str, Sequence[markup.Point]]]
 
     def _repr_html_(self) -> str:
         return "".join(markup.figure(title, curves) for title, curves in self.figures.items()) or "<i>no curves</i>"
+
+    def figure(self) -> Any:
+        """The same curves as a figure of matplotlib, one below the other. Raises UsageError without matplotlib."""
+        try:
+            matplotlib: Any = importlib.import_module("matplotlib.figure")  # optional
+        except ImportError:
+            raise UsageError(
+                "matplotlib is not installed: `pip install matplotlib`; without it the plot displays as SVG"
+            ) from None
+        figure = matplotlib.Figure(figsize=(8, 2.6 * max(len(self.figures), 1)), layout="constrained")
+        for number, (title, curves) in enumerate(self.figures.items(), 1):
+            axes = figure.add_subplot(len(self.figures), 1, number)
+            for name, points in curves.items():
+                axes.plot([x for x, _ in points], [y for _, y in points], label=name)
+            axes.set_title(title)
+            if len(curves) > 1:
+                axes.legend()
+        return figure
 
     def __str__(self) -> str:
         lines = [

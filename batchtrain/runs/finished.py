@@ -32,7 +32,10 @@ class Lines(tuple[str, ...]):
     def __str__(self) -> str:
         return "\n".join(map(printable, self))
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        cut = max(len(self) - LAST_LINES, 0)
+        note = [f"… the last {LAST_LINES} of {len(self):,} lines; print() shows all"] if cut else []
+        return "\n".join([*note, *map(printable, self[cut:])])
 
     def _repr_html_(self) -> str:
         cut = len(self) - LAST_LINES
@@ -52,7 +55,9 @@ class Metrics(dict[str, list[Any]]):
         return [{name: _number(self[name][row]) for name in names} for row in range(count)]
 
     def __str__(self) -> str:
-        return "\n".join(aligned(self.rows(MOST_ROWS), [])) if self.rows(1) else "no metrics"
+        more = len(self.get("t", ())) - MOST_ROWS
+        note = [f"… and {more:,} more rows"] if more > 0 else []
+        return "\n".join([*aligned(self.rows(MOST_ROWS), []), *note]) if self.rows(1) else "no metrics"
 
     __repr__ = __str__
 

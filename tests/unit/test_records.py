@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import batchtrain.records
+from batchtrain.records import Table, Task
 from tests.modules import PACKAGE, files, imports, name_of, nodes
 
 OTHERS = {"emulator", "runtime", "testing.py"}
@@ -62,3 +63,10 @@ def test_only_one_module_asks_for_pools_nodes_jobs_and_tasks() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and READS.fullmatch(node.func.attr)
     ]
     assert methods == []
+
+
+def test_the_text_of_a_large_table_stays_small() -> None:
+    text = str(Table(Task(f"t{number}", "active") for number in range(20_000)))
+    assert text.endswith("… and 19,900 more rows")
+    assert len(text.splitlines()) == 102
+    assert len(text) < 10_000

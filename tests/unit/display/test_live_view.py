@@ -158,6 +158,7 @@ def test_a_job_whose_tasks_are_added_shows_how_far_that_is() -> None:
         view.note(TaskProgress("sweep", "added", added=number, total=2000), BEGAN + seconds)
     assert shown(view, 80, BEGAN + 4)[2] == "added  ██████████████████████░░░░░░░░ 1,500/2,000  75 %  500/s  ETA 1s"
     view.note(TasksSeen("sweep", counts=Counts(1990, 10)), BEGAN + 5)
+    assert shown(view, 80, BEGAN + 6)[0].split()[-2:] == ["running", "6s"]
     assert shown(view, 80, BEGAN + 6)[2] == "tasks  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 0/2,000  0 %"
 
 

@@ -13,6 +13,7 @@ from batchtrain.display import progress
 from batchtrain.display.live_view import View
 from batchtrain.errors import TaskFailed
 from batchtrain.metrics.stream import MetricStream
+from batchtrain.records import Counts
 from batchtrain.records.events import Event, PoolAdding, PoolWaits, Stderr, Stdout, TasksSeen
 from batchtrain.service.connect import Account
 
@@ -41,6 +42,31 @@ def test_a_card_draws_the_curve_of_the_main_metric() -> None:
     assert "<polyline" in shown.html()
 
 
+def test_the_curve_of_a_card_has_the_steps_on_its_axis() -> None:
+    view = View("digits", "emulator", 0.0)
+    stream = MetricStream()
+    for step in (100, 200, 400):
+        view.note(stream.event("job", "train", stream.output([f"step {step} loss {1 / step}"], float(step))), 1.0)
+    assert [x for x, _ in view.history["loss"]] == [100, 200, 400]
+
+
+def test_a_call_whose_tasks_failed_says_so_although_it_raises_nothing() -> None:
+    drawn: list[tuple[str, str]] = []
+    with card(drawn).drawn("x") as shown:
+        shown(TasksSeen("job", counts=Counts(succeeded=1, failed=2)))
+    assert drawn[-1][1].endswith("failed after 1m00s")
+
+
+def test_a_deletion_leaves_one_line() -> None:
+    drawn: list[tuple[str, str]] = []
+    view = View("digits", "emulator", 0.0)
+    quiet = progress.Card(view, lambda html, text: drawn.append((html, text)), clock=lambda: 60.0, quiet=True)
+    with quiet.drawn("x") as shown:
+        shown(PoolWaits("p", "a line"))
+    assert drawn[-1][0].endswith(">digits · emulator: done after 1m00s</div>")
+    assert "a line" not in drawn[-1][0]
+
+
 def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
     drawn: list[tuple[str, str]] = []
     with card(drawn).drawn("x") as shown:
@@ -54,9 +80,9 @@ def test_a_card_is_drawn_at_the_start_and_with_its_end() -> None:
 def test_the_commands_of_a_card_run_in_a_cell_and_reach_the_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: "/b/batchtrain")
     shown = progress.Card(View("digits", "emulator", 0.0, emulated=True), lambda html, text: None)
-    shown(PoolWaits("p", "look: `batchtrain pool show p`"))
+    shown(PoolWaits("p", "look: `batchtrain pool show p`, or `batchtrain pool ssh p n0`"))
     shown(Stderr("train", "`batchtrain pool show q`"))
-    assert "`!batchtrain pool show p --local`" in shown.html()
+    assert "`client.pools.get(&quot;p&quot;)`, or `!batchtrain pool ssh --local p n0`" in shown.html()
     assert "`batchtrain pool show q`" in shown.html()
 
 

@@ -28,6 +28,15 @@ def test_the_text_of_a_plan_is_the_same_content() -> None:
     assert HOSTILE in text
 
 
+def test_the_difference_of_two_plans_has_only_the_lines_that_differ() -> None:
+    plan, other = (plan_recipe(recipe({"tasks": [{"id": "t", "command": command}]})) for command in ("a <b>", "c"))
+    assert str(plan.difference(plan)) == "the plans are equal"
+    text = str(plan.difference(other))
+    assert any(line.startswith("- ") and "a <b>" in line for line in text.splitlines())
+    assert all(line.startswith(("- ", "+ ")) for line in text.splitlines())
+    assert "a &lt;b&gt;" in plan.difference(other)._repr_html_()
+
+
 def test_a_recipe_shows_its_pool_and_tasks_without_secrets() -> None:
     made = recipe({"tasks": [{"id": "t", "command": "curl 'https://a/b?sig=secret' '<script>'"}]})
     shown = made._repr_html_()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batchtrain.errors import UsageError
 from batchtrain.metrics.summary import Summary, throughput
 from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.runs import compare, directory, report, scaling_report
@@ -115,6 +117,19 @@ def test_a_plot_names_a_curve_unless_it_is_that_of_its_title() -> None:
     assert str(plot) == "loss: ▁█ 2\nloss t1: █▁ 1.5"
     assert repr(plot) == str(plot)
     assert (str(Plot({})), Plot({})._repr_html_()) == ("no curves", "<i>no curves</i>")
+
+
+def test_matplotlib_draws_the_curves_of_a_plot() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install matplotlib")
+    axes = Plot({"loss": {"t0": [(0, 1), (10, 2)], "t1": [(0, 2)]}, "speed": {"speed": [(0, 3)]}}).figure().axes
+    assert [drawn.get_title() for drawn in axes] == ["loss", "speed"]
+    assert [list(line.get_xdata()) for line in axes[0].lines] == [[0, 10], [0]]
+
+
+def test_a_figure_without_matplotlib_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError, match="pip install matplotlib"):
+        Plot({}).figure()
 
 
 def test_a_notebook_shows_the_last_lines_of_a_log() -> None:
