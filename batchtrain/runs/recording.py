@@ -380,6 +380,12 @@ class Recording:
         if self._unwritten is not None:
             raise self._unwritten
 
+    def detach(self) -> None:
+        """Leave the run to the service: no process records it."""
+        self._record = replace(self._record, state="detached")
+        self.run.write(self._record)
+        self.release()
+
     def release(self) -> None:
         """Leave the end of the run to another command."""
         if self._lease is not None:
@@ -552,14 +558,16 @@ def begin(
     kept_kinds: tuple[str, ...] = (),
     sources: Sources | None = None,
     blobs: source_copy.Blobs | None = None,
+    name: str = "",
 ) -> Recording:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made.
     kept_kinds: the kinds of things that the run does not delete. sources: the files of each `source`, of which a copy
-    is kept. blobs: lists the input data in storage accounts, for its digests."""
+    is kept. blobs: lists the input data in storage accounts, for its digests. name: of the run;
+    by default a new one."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
-    run = directory.make(origin.root, job.id, started := now())
+    run = directory.make(origin.root, job.id, started := now(), name)
     record = RunRecord(
         id=run.name,
         state="running",
