@@ -168,9 +168,13 @@ _UNFIT: tuple[tuple[Callable[[Job], bool], str], ...] = (
 
 def storage_link(recipe: Recipe, *, emulated: bool) -> str:
     """The storage account that receives the results. Raises UsageError without one."""
-    if link := recipe.settings.storage_account_settings:
+    return link_of(recipe.settings.storage_account_settings, tuple(recipe.credentials.storage), emulated=emulated)
+
+
+def link_of(link: str | None, links: tuple[str, ...], *, emulated: bool) -> str:
+    """This storage account, or the only one of credentials.yaml. Raises UsageError without one."""
+    if link:
         return link
-    links = tuple(recipe.credentials.storage)
     if len(links) == 1:
         return links[0]
     if links:

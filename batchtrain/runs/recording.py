@@ -43,7 +43,7 @@ from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_co
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import Cost, EventRecord, FileRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
@@ -379,6 +379,18 @@ class Recording:
             run_lease.release()
         if self._unwritten is not None:
             raise self._unwritten
+
+    def take(self, tasks: Iterable[Task], files: Iterable[FileRecord]) -> None:
+        """Record the tasks of a detached run, and their files that came from storage."""
+        tasks = tuple(tasks)
+        self.run.write_tasks(self._records(tasks))
+        self._attempts.prepare(tasks)
+        self._files = {(file.task, file.node, file.path): file for file in files}
+        self.run.write_files(self._files.values())
+        self._attempts.conclude(tasks, self._addresses)
+        self.has_fetched = True
+        if self._job_ended is not None:  # the same time for every client
+            self._numbers.at(self._job_ended.timestamp())
 
     def detach(self) -> None:
         """Leave the run to the service: no process records it."""
