@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchtrain.cli import live, options, scripts
+from batchtrain.cli import detached, live, options, scripts
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import Tone, duration, results_last, say, seconds, settings
 from batchtrain.cli.output import plain, show_rows
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 NAMED = 20
 """Tasks that succeeded and are named at the end; more are counted."""
+DETACH = "Return after the job is added: the service ends it, deletes its pool, and uploads its results to storage."
 MAX_PRICE = "End the run when its nodes have cost this, by the prices of the catalogue. The emulator counts the same."
 
 
@@ -42,6 +43,7 @@ MAX_PRICE = "End the run when its nodes have cost this, by the prices of the cat
     callback=seconds,
     help="Maximum seconds for each wait. Default: the tasks' wall-clock limits and an hour; else 24 hours.",
 )
+@click.option("--detach", is_flag=True, help=DETACH)
 @click.option("--keep", is_flag=True, help="Keep the pool and the jobs. Results are always kept, in the run directory.")
 @click.option("--reuse", is_flag=True, help="Use the existing pool, or create it, and keep it for the next run.")
 @options.idle
@@ -57,6 +59,7 @@ def command(
     directory: str | None,
     wish: scripts.Options,
     timeout: float | None,
+    detach: bool,
     keep: bool,
     reuse: bool,
     idle: str | None,
@@ -77,6 +80,8 @@ def command(
     if (keep or reuse) and max_price is not None:
         kept_by = "--keep" if keep else "--reuse"
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
+    if detach:
+        detached.refuse_others(keep=keep, reuse=reuse, timeout=timeout, fresh=fresh, resume=resume)
     if idle is not None and not reuse:
         raise UsageError("--idle is for a pool that stands; give --reuse, too")
     from batchtrain.cli.dashboard import RunPage
@@ -95,6 +100,9 @@ def command(
     config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
+    if detach:
+        detached.run(client, config.recipe, origin, Limits(max_price, max_duration))
+        return
     try:
         with (
             contextlib.ExitStack() as stack,

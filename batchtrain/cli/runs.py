@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import detached
 from batchtrain.cli.help import Group
 from batchtrain.cli.options import directories, duration, say, settings
 from batchtrain.cli.output import plain, show, show_rows
@@ -35,6 +36,9 @@ LONGEST = 4 * WIDEST
 @click.group(cls=Group)
 def command() -> None:
     """The records of past runs: numbers, logs and files. No account is needed."""
+
+
+command.add_command(detached.fetch)
 
 
 def _root() -> Path:

@@ -39,7 +39,7 @@ def remote(address: str) -> Remote:
     from batchtrain.storage import blob
 
     link, container, path = blob.place_of(address)
-    return Remote(accounts(_credentials())(link), link, container, path)
+    return Remote(accounts(credentials_here())(link), link, container, path)
 
 
 def accounts(credentials: Credentials, config: Loaded | None = None) -> Connect:
@@ -54,7 +54,8 @@ def accounts(credentials: Credentials, config: Loaded | None = None) -> Connect:
     return blob.accounts(logins, lambda: entra.credential(entra.storage_sign_in(logins), ca=ca), emulator_account)
 
 
-def _credentials() -> Credentials:
+def credentials_here() -> Credentials:
+    """The credentials of the directory of the configuration."""
     from batchtrain.config.load import load_credentials
     from batchtrain.config.types import Credentials
 

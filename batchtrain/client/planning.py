@@ -37,27 +37,35 @@ class Foreseen(NamedTuple):
 
 
 def gathered(
-    recipe: Recipe, account: Account, connect: Connect, *, pool: PoolFacts | None = None, listed: bool = True
+    recipe: Recipe,
+    account: Account,
+    connect: Connect,
+    *,
+    pool: PoolFacts | None = None,
+    listed: bool = True,
+    results: str = "",
 ) -> tuple[Facts, Sources]:
-    """Read everything that a recipe's tasks need from outside. listed: also list storage, for tasks made from files."""
+    """Read everything that a recipe's tasks need from outside. listed: also list storage, for tasks made from files.
+    results: where the service uploads what the tasks leave behind."""
     facts = Facts(
         pool=pool,
         listings=read_listings(recipe, connect) if listed else {},
         made=read_made(recipe),
         blob_store=blob_store(account),
+        results=results,
         project=project_of(recipe.directory).id,
         former=has_former(recipe.directory),
     )
     return facts, read_sources(recipe)
 
 
-def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True) -> Foreseen:
+def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True, results: str = "") -> Foreseen:
     """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
     recipe that can never run, ConfigError for its placeholders."""
     require_filled(recipe)
     refuse(recipe, account)
     pool = facts_of(recipe) if listed and needs_pool(recipe) else None
-    facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed)
+    facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed, results=results)
     return Foreseen(
         facts,
         sources,

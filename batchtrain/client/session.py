@@ -56,14 +56,19 @@ class Session:
         """The runs in BATCHTRAIN_RUNS_DIR or `runs`."""
         return Runs(root_of(None, os.environ))
 
-    def foresee(self, recipe: Recipe, *, listed: bool = True) -> Foreseen:
+    def foresee(self, recipe: Recipe, *, listed: bool = True, results: str = "") -> Foreseen:
         """The whole plan of a recipe, with its pool as it will be. Creates nothing; raises what `run` would refuse.
 
-        The emulator's storage is installed now if the recipe needs it.
+        The emulator's storage is installed now if the recipe needs it. results: `link/container` to which the service
+        uploads what the tasks leave behind.
         """
-        foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed)
+        foreseen = foresee(recipe, self.account, self.storage(recipe), listed=listed, results=results)
         is_large = any(isinstance(source, LargeSource) for source in foreseen.sources.values())
-        links = (*links_of(recipe), *((recipe.settings.storage_account_settings,) if is_large else ()))
+        links = (
+            *links_of(recipe),
+            *(results.split("/")[:1] if results else ()),
+            *((recipe.settings.storage_account_settings,) if is_large else ()),
+        )
         if self.account.home and any(link not in recipe.credentials.storage for link in links):
             self.own_storage()
         return foreseen

@@ -40,6 +40,8 @@ class Frame(NamedTuple):
     acting: bool = False
     filling: bool = False
     """What the job does with `exit_conditions`, as `exits.conditions` takes it."""
+    results: str = ""
+    """As in the facts."""
     swept: bool = False
     """Whether a factory makes the task, and all its tasks share their files."""
 
@@ -63,6 +65,7 @@ def frame(recipe: Recipe, job: Job, path: str, facts: Facts, sources: Sources) -
         facts.project or project_id(recipe.directory),
         facts.former,
         _windows(recipe),
+        results=facts.results,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 
-from batchtrain.config.types import Recipe, StorageOutput
+from batchtrain.config.types import Recipe, Results, StorageOutput, Task
 from batchtrain.plan import inputs, wire
 
 _WILD = re.compile(r"[*?\[]")
@@ -18,6 +19,48 @@ _FILE = re.compile(r"[^/]\.[A-Za-z0-9]{1,8}$")
 def outputs(recipe: Recipe, storage_outputs: tuple[StorageOutput, ...]) -> tuple[wire.OutputFile, ...]:
     """Each output of a task except those to file shares, which a check reports."""
     return tuple(file for output in storage_outputs if not output.is_file_share for file in _output(recipe, output))
+
+
+LEFT = ("../std*.txt", "ranks/**/*", ".batchtrain-lineage.json", ".batchtrain-packages.json")
+"""What a task leaves behind besides its results: its output, the records of its launch, and those of its ranks."""
+
+
+def left(recipe: Recipe, place: str, task: Task, task_id: str) -> tuple[wire.OutputFile, ...]:
+    """Everything that `run` would fetch of a task, uploaded below `tasks/ID` as it lies in the directory of the task.
+
+    place: `link/container`; without one nothing is uploaded."""
+    if not place:
+        return ()
+    link, _, container = place.partition("/")
+    url = inputs.container_link(recipe, link, container, write=True)
+    return tuple(
+        wire.OutputFile(
+            file_pattern=pattern,
+            destination=wire.OutputDestination(
+                container=wire.OutputContainer(
+                    container_url=url, path=posixpath.join("tasks", task_id, *_directory(pattern))
+                )
+            ),
+            upload_options=wire.UploadOptions(upload_condition="taskcompletion"),
+        )
+        for pattern in dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
+    )
+
+
+def _of_results(results: Results) -> Iterator[str]:
+    """The patterns of a task's results as the service takes them: a name may be a file, or everything below it."""
+    for pattern in (pattern.removeprefix("./").rstrip("/") for pattern in results.include):
+        if _WILD.search(pattern):
+            yield f"{pattern}/*" if pattern.endswith("**") else pattern
+        else:
+            yield from (pattern, f"{pattern}/**/*")
+
+
+def _directory(pattern: str) -> list[str]:
+    """The blob of a pattern that is one file; the fixed directories of one with wildcards, which the service drops."""
+    parts = posixpath.normpath(posixpath.join("wd", pattern)).split("/")
+    first_wild = next((number for number, part in enumerate(parts) if _WILD.search(part)), len(parts))
+    return parts[:first_wild]
 
 
 def _output(recipe: Recipe, output: StorageOutput) -> tuple[wire.OutputFile, ...]:

@@ -120,7 +120,8 @@ def _request(
         resource_files=inputs.resource_files(task.resource_files)
         + tuple(file for blobs in way.fetched for file in blobs.files)
         + (() if gang else carrier.resource_files),
-        output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage),
+        output_files=outputs.outputs(frame.recipe, task.output_data.azure_storage)
+        + outputs.left(frame.recipe, frame.results, task, begun.id),
         environment_settings=inputs.environment(
             task.environment_variables,
             (_gpus_seen(frame, task) if shape.container else ()) + by_line + carrier.environment + _fetched_later(task),

@@ -90,6 +90,8 @@ class Facts(NamedTuple):
     """What custom factories give, by job id and the task's number in it. Many tasks are made anew by each iteration."""
     blob_store: str = ""
     """Where the service itself keeps the files of tasks that do not fit into a request; Azure does not."""
+    results: str = ""
+    """`link/container` to which the service uploads what a task leaves behind; empty while a client fetches it."""
     project: str = ""
     """The id of the recipe's project, below which its checkpoints are; empty: derived from the path of the recipe."""
     former: bool = True

@@ -91,7 +91,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: str
     """`running`, `completed`, `failed` or `interrupted`; `fetched` if the results were fetched before the job had
-    ended; when it is read, `lost` if the process that recorded the run ended without finishing it."""
+    ended; `detached` if the service ends it without a client; when it is read, `lost` if the process that recorded the
+    run ended without finishing it."""
     started: datetime
     ended: datetime | None = None
     account: str = ""
@@ -363,15 +364,16 @@ def new_name(job: str, now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-{safe_path(job)}-{secrets.token_hex(2)}"
 
 
-def make(root: Path, job: str, now: datetime) -> RunDirectory:
-    """Make the directory of a run exclusively, and point `latest` to it."""
+def make(root: Path, job: str, now: datetime, name: str = "") -> RunDirectory:
+    """Make the directory of a run exclusively, and point `latest` to it. name: by default a new one."""
     check(root)
     while True:
-        path = root / new_name(job, now)
+        path = root / (name or new_name(job, now))
         try:
             path.mkdir(mode=PRIVATE)
             break
         except FileExistsError:
+            name = ""
             continue
         except OSError as error:
             raise _no_room(root, error) from None

@@ -70,6 +70,10 @@ class Recorded:
         summaries = {name: task.end() for name, task in self._tasks.items()}
         return {name: summary for name, summary in summaries.items() if summary}
 
+    def at(self, now: float) -> None:
+        """What is read from now on was measured at this time at the latest."""
+        self._clock = lambda: now
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks about the metrics of all tasks: sampled, refused or not finite."""

@@ -43,7 +43,7 @@ from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_co
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
 from batchtrain.runs.attempt_record import STREAMS, AttemptOutput, AttemptRecord
 from batchtrain.runs.beginnings import commit_of, training_jobs
-from batchtrain.runs.directory import Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord
+from batchtrain.runs.directory import Cost, EventRecord, FileRecord, RunDirectory, RunFailure, RunNode, RunRecord
 from batchtrain.runs.numbers import MetricsFile, Recorded
 from batchtrain.runs.phases import Moments, phases
 from batchtrain.service import read, tasks
@@ -380,6 +380,24 @@ class Recording:
         if self._unwritten is not None:
             raise self._unwritten
 
+    def take(self, tasks: Iterable[Task], files: Iterable[FileRecord]) -> None:
+        """Record the tasks of a detached run, and their files that came from storage."""
+        tasks = tuple(tasks)
+        self.run.write_tasks(self._records(tasks))
+        self._attempts.prepare(tasks)
+        self._files = {(file.task, file.node, file.path): file for file in files}
+        self.run.write_files(self._files.values())
+        self._attempts.conclude(tasks, self._addresses)
+        self.has_fetched = True
+        if self._job_ended is not None:  # the same time for every client
+            self._numbers.at(self._job_ended.timestamp())
+
+    def detach(self) -> None:
+        """Leave the run to the service: no process records it."""
+        self._record = replace(self._record, state="detached")
+        self.run.write(self._record)
+        self.release()
+
     def release(self) -> None:
         """Leave the end of the run to another command."""
         if self._lease is not None:
@@ -552,14 +570,16 @@ def begin(
     kept_kinds: tuple[str, ...] = (),
     sources: Sources | None = None,
     blobs: source_copy.Blobs | None = None,
+    name: str = "",
 ) -> Recording:
     """Make the run directory of a job that is about to be added. Raises UsageError if it cannot be made.
     kept_kinds: the kinds of things that the run does not delete. sources: the files of each `source`, of which a copy
-    is kept. blobs: lists the input data in storage accounts, for its digests."""
+    is kept. blobs: lists the input data in storage accounts, for its digests. name: of the run;
+    by default a new one."""
     pool = recipe.pool
     count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
-    run = directory.make(origin.root, job.id, started := now())
+    run = directory.make(origin.root, job.id, started := now(), name)
     record = RunRecord(
         id=run.name,
         state="running",

@@ -1,0 +1,207 @@
+"""`run --detach`: a run that the service ends alone, without any client.
+
+Each job has an automatic pool with the life of the job, a wall clock that counts from its creation, and ends when its
+tasks end. What the tasks leave behind is uploaded by the service into a container of the run. After the last request
+nothing here is needed any more, and after each earlier one the wall clock ends what exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from batchtrain.catalog.prices import Price
+from batchtrain.client.limits import UNLIMITED, Limits, price_for
+from batchtrain.config.scaling import most_nodes
+from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of
+from batchtrain.errors import AlreadyExists, PlanError, UsageError
+from batchtrain.plan.inputs import sas_days
+from batchtrain.records import events
+from batchtrain.runs import directory
+from batchtrain.runs.recording import Origin, begin, now
+from batchtrain.service import retry
+from batchtrain.storage.blob import DELEGATED_DAYS
+from batchtrain.storage.results import container_of, put_run
+
+if TYPE_CHECKING:
+    from batchtrain.client.operations import Operations
+    from batchtrain.client.shown_progress import Tell
+    from batchtrain.runs.directory import RunDirectory
+
+DEFAULT_SECONDS = 86400.0
+"""The wall clock of a detached run without a limit."""
+LEAST_SECONDS = 60.0
+LINK = "storage"
+"""The storage link of a recipe without one; only the emulator has an account behind every link."""
+
+
+class Detached(NamedTuple):
+    """A run that continues without this client."""
+
+    run: RunDirectory
+    job: str
+    seconds: float
+
+
+def detach(
+    client: Operations, recipe: Recipe, *, tell: Tell, origin: Origin, limits: Limits = UNLIMITED
+) -> tuple[Detached, ...]:
+    """Add each job with a pool of its own, and return.
+
+    Raises UsageError and PlanError, before anything is created, for what the service cannot end or whose results
+    could not be fetched."""
+    refuse_unfit(recipe)
+    link = storage_link(recipe, emulated=client.account.emulated)
+    price = price_for(limits, recipe, client.account)
+    seconds = {job.id: wall_seconds(job, recipe.pool, limits, price, len(recipe.jobs)) for job in recipe.jobs}
+    refuse_short_links(recipe, link, max(seconds.values()), emulated=client.account.emulated)
+    for job in recipe.jobs:
+        if state := client.jobs.state(job.id):
+            raise AlreadyExists(
+                f"job {job.id} exists, and is {state}; delete it with `batchtrain jobs del {job.id}`",
+                operation=f"add job {job.id}",
+                code="JobExists",
+            )
+    for text in remarks(recipe, seconds, price):
+        tell(events.Waiting("", text))
+    return tuple(_detached(client, recipe, job, link, seconds[job.id], tell, origin) for job in recipe.jobs)
+
+
+def _detached(
+    client: Operations, recipe: Recipe, job: Job, link: str, seconds: float, tell: Tell, origin: Origin
+) -> Detached:
+    name = directory.new_name(job.id, now())
+    alone = replace(recipe, jobs=(bounded(job, seconds),))
+    foreseen = client.foresee(alone, results=f"{link}/{container_of(name)}")
+    recording = begin(
+        client.batch, client.account, alone, alone.jobs[0], foreseen.jobs, origin, (), foreseen.sources, foreseen.blobs,
+        name=name,
+    )  # fmt: skip
+    recording.detach()
+    put_run(client.storage(alone)(link), recording.run.path)
+    client.jobs.add_all(
+        alone, tell=tell, foreseen=foreseen, resume=False, register=client.register(alone, {job.id: name})
+    )
+    return Detached(recording.run, job.id, seconds)
+
+
+# --- what the service is told ---------------------------------------------------------------------------------------
+
+
+def bounded(job: Job, seconds: float) -> Job:
+    """The job with a pool of its own, a wall clock, and an end with its tasks."""
+    return replace(job, auto_pool=AutoPool(), auto_complete=True, max_wall_time=_span(seconds))
+
+
+def _span(seconds: float) -> str:
+    days, rest = divmod(int(seconds), 86400)
+    return f"{days}.{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+
+
+def wall_seconds(job: Job, pool: Pool | None, limits: Limits, price: Price | None, jobs: int = 1) -> float:
+    """The wall clock of a job: the shortest of its own, the limit, and the time that the price pays for all its nodes;
+    24 hours without any. jobs: how many share the price. Raises UsageError for less than a minute."""
+    times = [float(seconds_of(job.max_wall_time))] if job.max_wall_time else []
+    times += [limits.seconds] if limits.seconds is not None else []
+    if limits.price is not None and price is not None and pool is not None:
+        count = most_nodes(pool)
+        hour = price.of(count.dedicated, count.low_priority)
+        times += [limits.price / jobs / hour * 3600] if hour else []
+    seconds = min(times, default=DEFAULT_SECONDS)
+    if seconds < LEAST_SECONDS:
+        raise UsageError(f"job {job.id} would end {seconds:.0f} s after its creation; nodes need minutes to start")
+    return seconds
+
+
+def remarks(recipe: Recipe, seconds: dict[str, float], price: Price | None) -> Iterator[str]:
+    """What is reported before anything is created."""
+    for job_id, time in seconds.items():
+        yield (
+            f"job {job_id} ends {retry.span(time)} after its creation at the latest, the wait for nodes included; then"
+            " the service deletes its pool"
+        )
+    if recipe.pool is not None and (recipe.pool.ssh is not None or recipe.pool.rdp is not None):
+        yield f"the pool has no login (`ssh`, `rdp`): the service makes it for job {', '.join(seconds)}"
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def refuse_unfit(recipe: Recipe) -> None:
+    """Raise for what a run without a client cannot have."""
+    pool = recipe.pool
+    if pool is None or not recipe.jobs:
+        raise PlanError(
+            f"a detached run makes its pool from pool.yaml and its job from jobs.yaml; see {recipe.directory}"
+        )
+    if pool.identities:
+        raise PlanError(
+            f"pool {pool.id} has `identities`, and a pool that ends with its job (`auto_pool`) can have none: Azure"
+            " sets them through Resource Manager; remove them, or create the pool with"
+            " `batchtrain pool add --idle 30m`, which has no nodes when nothing runs, and add the job with"
+            " `batchtrain jobs add`"
+        )
+    for job in recipe.jobs:
+        for fits, reason in _UNFIT:
+            if fits(job):
+                raise UsageError(f"job {job.id} {reason}")
+
+
+_UNFIT: tuple[tuple[Callable[[Job], bool], str], ...] = (
+    (
+        lambda job: job.recurrence is not None,
+        "has a `recurrence`, and a job schedule has no end; add it with `batchtrain jobs add`",
+    ),
+    (
+        lambda job: job.auto_pool is not None and job.auto_pool.keep_alive,
+        "keeps its pool alive (`auto_pool.keep_alive`), and no client would delete it; remove that",
+    ),
+    (
+        lambda job: any(task.task_factory is not None for task in job.tasks),
+        "has a `task_factory`, and the results of generated tasks have no place of their own in storage; run it without"
+        " --detach, or write the tasks",
+    ),
+)
+
+
+def storage_link(recipe: Recipe, *, emulated: bool) -> str:
+    """The storage account that receives the results. Raises UsageError without one."""
+    return link_of(recipe.settings.storage_account_settings, tuple(recipe.credentials.storage), emulated=emulated)
+
+
+def link_of(link: str | None, links: tuple[str, ...], *, emulated: bool) -> str:
+    """This storage account, or the only one of credentials.yaml. Raises UsageError without one."""
+    if link:
+        return link
+    if len(links) == 1:
+        return links[0]
+    if links:
+        raise UsageError(
+            f"credentials.yaml has several storage accounts ({', '.join(links)}), and a detached run needs one for its"
+            " results; name it in config.yaml: `batchtrain.storage_account_settings`"
+        )
+    if emulated:
+        return LINK
+    raise UsageError(
+        "a detached run needs a storage account, because its nodes and their files are gone when it ends; write"
+        " `storage.NAME.account` (and `account_key`) in credentials.yaml, or run it without --detach"
+    )
+
+
+def refuse_short_links(recipe: Recipe, link: str, seconds: float, *, emulated: bool) -> None:
+    """Raise UsageError if the link to the storage account expires before the last upload."""
+    days = seconds / 86400
+    if days + 1 > sas_days(recipe):
+        raise UsageError(
+            f"the link for the results is good for {sas_days(recipe)} days, the job may last {days:.1f}, and its upload"
+            " a day; set `batchtrain.generated_sas_expiry_days` in config.yaml, or a shorter --max-duration"
+        )
+    account = recipe.credentials.storage.get(link)
+    has_key = account is None or account.account_key or account.account_key_keyvault_secret_id
+    if not emulated and not has_key and days + 1 > DELEGATED_DAYS:
+        raise UsageError(
+            f"storage account `{link}` has no account_key, and a link that Entra ID signs is good for"
+            f" {DELEGATED_DAYS} days at most; give its key, or a --max-duration of at most {DELEGATED_DAYS - 1}d"
+        )

@@ -1,0 +1,115 @@
+"""`run --detach`: its wall clock, what it uploads, and what is refused before anything is created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from batchtrain.catalog.prices import Price
+from batchtrain.client import detach
+from batchtrain.client.limits import Limits
+from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount
+from batchtrain.errors import PlanError, UsageError
+from batchtrain.plan import plan_jobs
+from batchtrain.plan.types import Facts
+from tests.unit.plan.jobs import recipe
+
+DAY = 86400.0
+PRICE = Price("STANDARD_D2S_V5", "westeurope", "USD", 2.0, 0.5)
+KEYED = StorageCredentials(account="a", account_key=Secret("k"))
+KEYLESS = StorageCredentials(account="a")
+
+
+def of(job: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, days: int | None = None) -> Recipe:
+    made = recipe(job or {})
+    assert made.pool is not None
+    settings = Settings(generated_sas_expiry_days=days)
+    return replace(made, pool=replace(made.pool, **(pool or {})), settings=settings)
+
+
+def stored(*links: str, account: StorageCredentials = KEYED) -> Recipe:
+    return replace(of(), credentials=Credentials(storage=dict.fromkeys(links, account)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "job", "seconds"),
+    [
+        (Limits(), {}, DAY),
+        (Limits(seconds=1800), {}, 1800),
+        (Limits(seconds=1800), {"max_wall_time": "00:10:00"}, 600),
+        (Limits(price=12), {}, 3600),
+        (Limits(price=12, seconds=60), {}, 60),
+    ],
+)
+def test_the_wall_clock_is_the_shortest_of_the_limits(limits: Limits, job: dict[str, Any], seconds: float) -> None:
+    made = of(job, {"vm_count": VmCount(dedicated=3)})
+    assert detach.wall_seconds(made.jobs[0], made.pool, limits, PRICE if limits.price else None, 2) == seconds
+
+
+def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
+    made = of()
+    with pytest.raises(UsageError, match="nodes need minutes to start"):
+        detach.wall_seconds(made.jobs[0], made.pool, Limits(seconds=59), None)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (of(pool={"identities": ("/subscriptions/s",)}), "Azure sets them through Resource Manager.*pool add --idle"),
+        (of({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}), "a job schedule has no end"),
+        (of({"auto_pool": {"keep_alive": True}}), "keeps its pool alive"),
+        (of({"tasks": [{"command": "a", "task_factory": {"repeat": 3}}]}), "task_factory"),
+    ],
+)
+def test_what_the_service_cannot_end_or_keep_is_refused(made: Recipe, reason: str) -> None:
+    with pytest.raises((UsageError, PlanError), match=reason):
+        detach.refuse_unfit(made)
+
+
+def test_the_results_need_one_storage_account() -> None:
+    with pytest.raises(UsageError, match=r"needs a storage account.*credentials\.yaml"):
+        detach.storage_link(of(), emulated=False)
+    with pytest.raises(UsageError, match=r"several storage accounts \(a, b\)"):
+        detach.storage_link(stored("a", "b"), emulated=False)
+    assert detach.storage_link(stored("a"), emulated=False) == "a"
+
+
+@pytest.mark.parametrize(
+    ("days", "account", "seconds", "reason"),
+    [
+        (2, KEYED, 1.5 * DAY, "good for 2 days.*generated_sas_expiry_days"),
+        (None, KEYLESS, 6.5 * DAY, "no account_key.*7 days at most"),
+    ],
+)
+def test_a_link_that_expires_before_the_last_upload_is_refused(
+    days: int | None, account: StorageCredentials, seconds: float, reason: str
+) -> None:
+    made = replace(of(days=days), credentials=Credentials(storage={"a": account}))
+    with pytest.raises(UsageError, match=reason):
+        detach.refuse_short_links(made, "a", seconds, emulated=False)
+    detach.refuse_short_links(made, "a", DAY, emulated=False)
+
+
+def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> None:
+    made = detach.bounded(
+        of({"tasks": [{"id": "t", "command": "a", "results": {"include": ["m", "x/**"]}}]}).jobs[0], 60
+    )
+    plan = plan_jobs(replace(of(), jobs=(made,)), Facts(results="link/box"))
+    [body] = [step.document for step in plan.steps if step.action == "task.add"]
+    places = {file["filePattern"]: file["destination"]["container"] for file in body["outputFiles"]}
+    assert {pattern: place["path"] for pattern, place in places.items()} == {
+        "../std*.txt": "tasks/t",
+        "ranks/**/*": "tasks/t/wd/ranks",
+        ".batchtrain-lineage.json": "tasks/t/wd/.batchtrain-lineage.json",
+        ".batchtrain-packages.json": "tasks/t/wd/.batchtrain-packages.json",
+        "m": "tasks/t/wd/m",
+        "m/**/*": "tasks/t/wd/m",
+        "x/**/*": "tasks/t/wd/x",
+    }
+    assert {place["containerUrl"] for place in places.values()} == {"{{sas:link/box?write&days=30}}"}
+    [job] = [step.document for step in plan.steps if step.action == "job.add"]
+    assert job["constraints"]["maxWallClockTime"] == "PT1M"
+    assert job["poolInfo"]["autoPoolSpecification"]["poolLifetimeOption"] == "job"
+    assert plan.steps[-1].document == {"onAllTasksComplete": "terminatejob"}
