@@ -59,7 +59,8 @@ class Network(BaseAdapter):
             raise requests.exceptions.ConnectionError(
                 ProtocolError("Connection aborted.", RemoteDisconnected("closed")), request=request
             ) from None
-        self._sim.note(f"{name} {sent.verb} {parts.path} -> {answer.status} {len(answer.content)}")
+        is_listing = parts.path.endswith("/files")  # the times of files are the disk's
+        self._sim.note(f"{name} {sent.verb} {parts.path} -> {answer.status} {'' if is_listing else len(answer.content)}")
         content = answer.content
         headers = {name: value for name, value in answer.headers.items() if name.lower() != "content-length"}
         headers["content-length"] = str(len(content))

@@ -276,9 +276,12 @@ class RLock:
         self.__init__()  # type: ignore[misc]
 
 
+MAIN = threading.get_ident()
+
+
 def ident() -> int:
     fiber = current()
-    return fiber.ident if fiber else 1
+    return fiber.ident if fiber else MAIN
 
 
 class Thread:
@@ -333,7 +336,7 @@ SERVICE: list[Process] = []
 
 
 class _Main:
-    name, ident, daemon = "MainThread", 1, False
+    name, ident, daemon = "MainThread", MAIN, False
 
     def is_alive(self) -> bool:
         return True

@@ -19,6 +19,7 @@ from batchtrain.emulator.injection import Injection
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.runs import beginnings, lease
 from batchtrain.service import connect as signing
+from batchtrain.service import watch
 from tests.simulation import owned, workload
 from tests.simulation.faults import NODE_FAULTS, Fates
 from tests.simulation.invariants import Invariants, Violation
@@ -30,6 +31,8 @@ LONGEST = 3 * 86400.0
 """Virtual seconds in which the users must be done."""
 QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
+PACE = watch.Pace(2.0, 60.0, request=5.0)
+"""Slower than in the product: what happens between two looks is not faster for it."""
 TIMES = 4
 """How often a command is tried."""
 
@@ -68,6 +71,12 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     elapsed = owned.real_monotonic() - began
     world.invariants.violations += [f"the service has a bug: {error}" for error in sim.errors]
     return Outcome(seed, digest, tuple(world.invariants.violations), counts, elapsed, tuple(sim.trace))
+
+
+def _client() -> bt.Client:
+    client = bt.Client(workload.account())
+    client.pace = PACE
+    return client
 
 
 def _unhandled(sim: Simulation, context: dict[str, Any]) -> None:
@@ -172,7 +181,7 @@ class _User:
             process.interrupted_at = 1 + int(rng.random() ** 2 * 60)
         process.on_end, process.on_death = self._ended, self._died
         told = workload.Told()
-        process.start(lambda: verb(bt.Client(workload.account()), self.work, told, self.world.checks))
+        process.start(lambda: verb(_client(), self.work, told, self.world.checks))
 
     def _died(self) -> None:
         self.world.counts["deaths of clients"] += 1
