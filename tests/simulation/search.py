@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trace", action="store_true", help="print the trace")
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--first-violation", action="store_true", help="end with the first violation")
     options = parser.parse_args(arguments)
     owned.own_datetime()
     for name in set(os.environ) - {"PATH", "HOME"}:
@@ -27,7 +28,8 @@ def main(arguments: list[str]) -> int:
     if options.seed is not None:
         return _one(options.seed, trace=options.trace)
     first, _, last = options.seeds.partition(":")
-    return _many(int(first or 0), int(last) if last else None, options.minutes * 60, options.jobs)
+    return _many(int(first or 0), int(last) if last else None, options.minutes * 60, options.jobs,
+                 is_short=options.first_violation)  # fmt: skip
 
 
 def _one(seed: int, *, trace: bool) -> int:
@@ -41,7 +43,7 @@ def _one(seed: int, *, trace: bool) -> int:
     os._exit(1 if outcome.violations else 0)
 
 
-def _many(first: int, last: int | None, seconds: float, jobs: int) -> int:
+def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: bool) -> int:
     simulate(0)  # fills the caches that all seeds share
     end = owned.real_monotonic() + seconds
     counts: Counter[str] = Counter()
@@ -68,6 +70,8 @@ def _many(first: int, last: int | None, seconds: float, jobs: int) -> int:
         for violation in outcome.violations:
             failed += 1
             print(f"seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
+        if failed and is_short:
+            end = owned.real_monotonic()
     print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s")
     for name in sorted({*counts, *KINDS}):
         print(f"{counts[name]:>10,}  {name}")

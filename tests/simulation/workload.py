@@ -33,7 +33,11 @@ class Work(NamedTuple):
     recipe: Recipe
     codes: dict[str, int]
     """The last exit code of each task."""
+    count: int
+    """The number of its tasks."""
     features: tuple[str, ...]
+    disturbed: bool = False
+    """Whether another user ends or deletes its job."""
 
 
 def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
@@ -73,10 +77,20 @@ def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
             task["depends_on"] = [previous]
             features.append("dependencies")
         task["command"] = f"sim {rng.choice((0, 1, 20, 120, 600))} {ends}"
+        task["environment_variables"] = {"SIM": task["command"]}  # the text of a gang is packed
         tasks.append(task)
-    if rng.random() < 0.15:
-        tasks = [{"task_factory": {"repeat": 8}, "command": "sim 30 0", "results": {"include": ["*.txt"]}}]
+    total = count
+    if rng.random() < 0.2:
+        total = rng.choice((8, 150))
+        tasks = [{"task_factory": {"repeat": total}, "command": "sim 5 0", "results": {"include": ["*.txt"]}}]
         codes, features = {}, [*features, "factory"]
+    elif rng.random() < 0.2:
+        options = {"exit_options": {"job_action": "none", "dependency_action": "satisfy"}}
+        tasks = [{**task, "exit_conditions": {"default": options}} for task in tasks]
+        features.append("exit conditions")
+    if not gang and rng.random() < 0.15:
+        pool["autoscale"] = "to_zero"
+        features.append("autoscale")
     if rng.random() < 0.2:
         job["job_preparation"] = {"command": "sim 4 0"}
         features.append("preparation")
@@ -85,7 +99,7 @@ def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
             features.append("release")
     features.append("spot" if spot else "dedicated")
     document = {"directory": "x", "pool": pool, "jobs": [{**job, "tasks": tasks}]}
-    return Work(convert(document, Recipe), codes, tuple(sorted(set(features))))
+    return Work(convert(document, Recipe), codes, total, tuple(sorted(set(features))))
 
 
 class Told(list[Event]):
@@ -152,7 +166,7 @@ class Checks:
         """A repeated `add` gives exactly the tasks of the recipe."""
         driver = self.service.driver
         job = work.recipe.jobs[0]
-        count = 8 if not work.codes else len(work.codes)
+        count = work.count
         for event in told:
             numbers = re.match(r"added ([\d,]+) tasks?(?:; ([\d,]+) existed)?", event.text)
             if isinstance(event, TasksAdded) and numbers and int(numbers[1]) + int(numbers[2] or 0) != count:
