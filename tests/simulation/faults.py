@@ -13,6 +13,9 @@ NODE_FAULTS = ("node lost", "node preempted", "node preempted with notice", "boo
 CLIENT_FAULTS = ("client dies", "client interrupted", "client's disk is full")
 KINDS = (*REQUEST_FAULTS, *COMMIT_FAULTS, *NODE_FAULTS, *CLIENT_FAULTS)
 
+WRITES = 3
+"""How much more often a fault strikes a request that changes something: there are few of them."""
+
 
 class Fates:
     """The faults of one simulation. They end at `until`, so that everything can settle."""
@@ -21,8 +24,8 @@ class Fates:
         self.random = random.Random(f"fates {seed}")
         self._counts, self._left_out = counts, left_out
         self.over = False
-        self.request_rate = self.random.choice((0.0, 0.02, 0.05, 0.15))
-        self.commit_rate = self.random.choice((0.0, 0.005, 0.02, 0.05))
+        self.request_rate = self.random.choice((0.0, 0.02, 0.05, 0.1))
+        self.commit_rate = self.random.choice((0.0, 0.02, 0.05, 0.1))
 
     def strike(self, kind: str) -> bool:
         """Count a fault, unless this simulation leaves it out."""
@@ -33,7 +36,8 @@ class Fates:
 
     def of_request(self, verb: str) -> str:
         """The fate of a request: a fault or `delivered`."""
-        struck, kind = self.random.random() < self.request_rate, self.random.choice(REQUEST_FAULTS)
+        rate = self.request_rate * (1 if verb == "GET" else WRITES)
+        struck, kind = self.random.random() < rate, self.random.choice(REQUEST_FAULTS)
         return kind if struck and self.strike(kind) else "delivered"
 
     def of_commit(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -55,6 +56,8 @@ class Invariants:
         self._attempts: Counter[str] = Counter()
         self.accepted: dict[str, set[str]] = {}
         """The tasks that the service has accepted, by the id of their job."""
+        self._accepted: set[tuple[str, str]] = set()
+        """The pools and jobs that the service has accepted, by their kind and id."""
         self.violations: list[str] = []
 
     def fail(self, text: str) -> None:
@@ -95,6 +98,7 @@ class Invariants:
             self._tasks.get(change.owner, {}).pop(change.key, None)
         elif change.kind == "job":
             self.accepted.pop(change.key, None)
+        self._accepted.discard((change.kind, change.key))
         self._states.pop((change.kind, f"{change.owner}/{change.key}"), None)
 
     def _moved(self, kind: str, name: str, record: Job | Node | Pool) -> None:
@@ -134,6 +138,20 @@ class Invariants:
         if used > slots:
             self.fail(f"slots are never exceeded: node {node_id[:14]} has {used} of {slots} in use")
 
+    def answered(self, path: str, status: int, body: bytes, content: bytes) -> None:
+        """The service has accepted what it answers with success; a client may know it from now on."""
+        match path.lower().strip("/").split("/"), status:
+            case ["pools"], 201:
+                self._accepted.add(("pool", json.loads(body)["id"].lower()))
+            case ["jobs"], 201:
+                self._accepted.add(("job", json.loads(body)["id"].lower()))
+            case ["jobs", job, "tasks"], 201:
+                self.accepted.setdefault(job, set()).add(json.loads(body)["id"].lower())
+            case ["jobs", job, "addtaskcollection"], 200:
+                results = json.loads(content)["value"]
+                added = {result["taskId"].lower() for result in results if result["status"].lower() == "success"}
+                self.accepted.setdefault(job, set()).update(added)
+
     # --- the process of the service ----------------------------------------------------------------------------------
 
     def died(self) -> None:
@@ -141,6 +159,9 @@ class Invariants:
 
     def restarted(self, world: World) -> None:
         """A restart gives the same world."""
+        for kind, name in self._accepted:
+            if name not in (world.pools if kind == "pool" else world.jobs):
+                self.fail(f"nothing accepted is lost: {kind} {name} is gone after a restart")
         for job_id, tasks in self.accepted.items():
             entry = world.jobs.get(job_id)
             if entry is not None and entry.record.state == "active":

@@ -77,6 +77,8 @@ class Process:
         self.on_end: Callable[[Process, BaseException | None], None] = lambda process, error: None
         self.on_death: Callable[[], None] = lambda: None
         self.leases: list[Any] = []
+        self.writes_until_full: int | None = None
+        """How many files it replaces until its disk is full; None for a disk with room."""
 
     def start(self, work: Callable[[], None]) -> None:
         """Run the main thread of the process."""

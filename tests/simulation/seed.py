@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import random
@@ -10,14 +11,14 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import batchtrain as bt
 from batchtrain.emulator.injection import Injection
 from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.runs import beginnings, lease
+from batchtrain.runs import beginnings, directory, lease
 from batchtrain.service import connect as signing
 from batchtrain.service import watch
 from tests.simulation import owned, workload
@@ -53,19 +54,19 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     sim = Simulation(seed)
     owned.SIM.append(sim)
     random.seed(seed)
-    directory = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     logging.disable(logging.CRITICAL)
     sim.loop.set_exception_handler(lambda loop, context: _unhandled(sim, context))
     _own_processes(sim)
     try:
-        world = _World(sim, seed, directory, counts, left_out)
+        world = _World(sim, seed, folder, counts, left_out)
         world.begin()
         try:
             sim.loop.run_forever()
         except Deadlock:
             world.invariants.violations.append("everything settles: nothing happens any more, and commands wait")
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     digest = hashlib.sha256("\n".join(sim.trace).encode()).hexdigest()[:16]
     counts["virtual hours"] += int(sim.loop.now / 3600)
     elapsed = owned.real_monotonic() - began
@@ -175,10 +176,12 @@ class _User:
         self.world.counts[f"verb: {verb.__name__}"] += 1
         process = Process(f"user{self.number}-{self.processes}-{verb.__name__}", self.world.sim)
         rng, fates = self.world.fates.random, self.world.fates
-        if self.times < TIMES and rng.random() < 0.3 and fates.strike("client dies"):
+        if self.times < TIMES and rng.random() < 0.5 and fates.strike("client dies"):
             process.dies_at = 1 + int(rng.random() ** 2 * 60)
         elif self.times < TIMES and rng.random() < 0.1 and fates.strike("client interrupted"):
             process.interrupted_at = 1 + int(rng.random() ** 2 * 60)
+        elif self.times < TIMES and rng.random() < 0.1 and fates.strike("client's disk is full"):
+            process.writes_until_full = int(rng.random() * 15)
         process.on_end, process.on_death = self._ended, self._died
         told = workload.Told()
         process.start(lambda: verb(_client(), self.work, told, self.world.checks))
@@ -193,7 +196,8 @@ class _User:
         process.alive = False
         if process.dies_at:
             self.world.counts["client dies"] -= 1
-        if error is not None and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
+        is_full = process.writes_until_full is not None and isinstance(error, OSError)
+        if error is not None and not is_full and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
             lines = "".join(traceback.format_exception(error))
             self.world.sim.note(lines)
             self.world.invariants.fail(f"no command ends with a bug: {process.name}: {error!r}")
@@ -225,6 +229,17 @@ def _own_processes(sim: Simulation) -> None:
             fiber.process.leases.append(self)
 
     lease.Lease.__init__ = init  # type: ignore[method-assign]
+    real_replace = directory.replace_lines
+
+    def replace(path: Path, lines: Iterable[bytes]) -> None:
+        fiber = owned.current()
+        if fiber is not None and fiber.process.writes_until_full is not None:
+            fiber.process.writes_until_full -= 1
+            if fiber.process.writes_until_full < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        real_replace(path, lines)
+
+    directory.replace_lines = replace
 
 
 def _below(network: Network) -> None:

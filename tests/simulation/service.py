@@ -138,6 +138,8 @@ class Service:
         task.add_done_callback(over)
         await done
         start = messages[0]
+        if verb == "POST":
+            self.invariants.answered(path, start["status"], body, b"".join(parts))
         heads = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], heads, b"".join(parts))
 

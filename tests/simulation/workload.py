@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +14,13 @@ import msgspec
 
 import batchtrain as bt
 from batchtrain.config.types import Recipe, Secret, convert
-from batchtrain.errors import BatchtrainError, TaskFailed
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
 from batchtrain.records.events import Event, TasksAdded
 from batchtrain.runs.directory import FileRecord
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 from tests.simulation.invariants import Invariants
+from tests.simulation.owned import Process
 from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
@@ -240,6 +243,42 @@ def jobs_del(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     client.jobs.handle(work.recipe.jobs[0].id).delete(tell=told.append)
 
 
+def jobs_del_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Two clients delete the job at once."""
+
+    def rival() -> None:
+        with contextlib.suppress(BatchtrainError):
+            bt.Client(account()).jobs.handle(work.recipe.jobs[0].id).delete(tell=lambda event: None)
+
+    Process("rival", checks.service.sim).start(rival)
+    jobs_del(client, work, told, checks)
+
+
+def schedule(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """A job schedule that creates jobs for some hours, and is deleted."""
+    recipe = scheduled(work)
+    name = recipe.jobs[0].id
+    with contextlib.suppress(AlreadyExists):  # by this command before its death
+        client.jobs.add_all(recipe, timeout=LIMIT, tell=told.append)
+    time.sleep(3 * 3600)
+    client.jobs.schedule(name).terminate()
+    with contextlib.suppress(NotFound):
+        client.jobs.schedule(name).delete()
+    driver = checks.service.driver
+    if driver is not None and (jobs := [key for key in driver.world.jobs if key.startswith(f"{name}:")]):
+        checks.invariants.fail(f"after a command nothing is left: the jobs {jobs} of a deleted schedule")
+
+
+def scheduled(work: Work) -> Recipe:
+    """The same pool with a job schedule of one task."""
+    assert work.recipe.pool is not None
+    job = {
+        "id": f"schedule-{work.recipe.pool.id}", "recurrence": {"schedule": {"recurrence_interval": "01:00:00"}},
+        "auto_complete": True, "tasks": [{"id": "only", "command": "sim 60 0"}],
+    }  # fmt: skip
+    return msgspec.structs.replace(work.recipe, jobs=convert([job], tuple[type(work.recipe.jobs[0]), ...]))
+
+
 def pool_del(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     assert work.recipe.pool is not None
     client.pools.delete(work.recipe.pool.id, tell=told.append)
@@ -252,5 +291,6 @@ STORIES: tuple[tuple[Verb, ...], ...] = (
     (run_reuse, run_reuse, jobs_del, pool_del),
     (pool_add, jobs_add, wait, fetch, jobs_del, pool_del),
     (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
-    (pool_add, jobs_add, terminate, fetch, jobs_del, pool_del),
+    (pool_add, jobs_add, terminate, fetch, jobs_del_by_two, pool_del),
+    (pool_add, schedule, pool_del),
 )
