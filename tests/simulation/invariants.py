@@ -23,13 +23,9 @@ def _reachable(table: states.Table) -> dict[str, set[str]]:
     after: dict[str, set[str]] = {}
     for (state, _), following in table.items():
         after.setdefault(state, set()).add(following)
-    changed = True
-    while changed:
-        changed = False
-        for following in after.values():
-            more = set().union(*(after.get(state, set()) for state in following)) - following
-            following |= more
-            changed |= bool(more)
+    for _ in after:  # no path is longer
+        for nexts in after.values():
+            nexts |= set[str]().union(*(after.get(state, set()) for state in nexts))
     return after
 
 
@@ -111,12 +107,13 @@ class Invariants:
     def _task(self, change: Change, task: Task) -> None:
         key, reasons = (change.owner, change.key), task.retries + task.requeues
         before = self._runs.get(key)
-        if before and before[0] and task.run > before[0] and before[2] != "completed":
-            if task.run - before[0] > reasons - before[1] and change.owner not in self._prepared:
-                self.fail(
-                    f"no task is started again without a recorded reason: task {task.id} of job {change.owner} has"
-                    f" {task.run} runs, {task.retries} retries and {task.requeues} requeues"
-                )
+        again = before is not None and 0 < before[0] < task.run and before[2] != "completed"
+        unexplained = before is not None and task.run - before[0] > reasons - before[1]
+        if again and unexplained and change.owner not in self._prepared:
+            self.fail(
+                f"no task is started again without a recorded reason: task {task.id} of job {change.owner} has"
+                f" {task.run} runs, {task.retries} retries and {task.requeues} requeues"
+            )
         if before is None or task.run != before[0] or task.state == "completed":
             self._runs[key] = task.run, reasons, task.state
         tasks = self._tasks.setdefault(change.owner, {})
@@ -185,8 +182,8 @@ class Invariants:
         return self._number
 
     def attempt(self, run: Run) -> int:
-        number = self._attempts[run.directory]
-        return number
+        """How many runs of the task have ended."""
+        return self._attempts[run.directory]
 
     def exited(self, run: Run, outcome: Exit) -> None:
         if outcome.code is not None and outcome.code != 143:
@@ -209,6 +206,4 @@ class Invariants:
                 self.fail(f"everything settles: job {entry.record.id} is still {entry.record.state}")
         for pool in world.pools.values():
             if pool.record.state == "deleting" or pool.record.allocation != "steady":
-                self.fail(
-                    f"everything settles: pool {pool.record.id} is {pool.record.state}, {pool.record.allocation}"
-                )
+                self.fail(f"everything settles: pool {pool.record.id} is {pool.record.state}, {pool.record.allocation}")

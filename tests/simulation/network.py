@@ -46,7 +46,8 @@ class Network(BaseAdapter):
         read_timeout = timeout[1] if isinstance(timeout, tuple) else timeout or 60.0
         parts = urlsplit(request.url or "")
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        sent = Sent(request.method or "", target, dict(request.headers), _bytes(request.body))
+        sent_headers = {name: str(value) for name, value in request.headers.items()}
+        sent = Sent(request.method or "", target, sent_headers, _bytes(request.body))
         fate = self._fates.of_request(sent.verb)
         name = fiber.process.name
         self._sim.note(f"{name} {sent.verb} {parts.path} {fate}")
@@ -60,7 +61,9 @@ class Network(BaseAdapter):
                 ProtocolError("Connection aborted.", RemoteDisconnected("closed")), request=request
             ) from None
         is_listing = parts.path.endswith("/files")  # the times of files are the disk's
-        self._sim.note(f"{name} {sent.verb} {parts.path} -> {answer.status} {'' if is_listing else len(answer.content)}")
+        self._sim.note(
+            f"{name} {sent.verb} {parts.path} -> {answer.status} {'' if is_listing else len(answer.content)}"
+        )
         content = answer.content
         headers = {name: value for name, value in answer.headers.items() if name.lower() != "content-length"}
         headers["content-length"] = str(len(content))
@@ -70,7 +73,7 @@ class Network(BaseAdapter):
             body=io.BytesIO(content),
             headers=headers,
             status=answer.status,
-            reason=requests.status_codes._codes.get(answer.status, [""])[0],  # type: ignore[attr-defined]
+            reason=requests.status_codes._codes.get(answer.status, [""])[0],
             preload_content=False,
             request_method=sent.verb,
         )

@@ -1,7 +1,7 @@
 """What the seed owns: time, chance, and who runs next.
 
-`install` replaces them in the standard library, before anything of the product or its libraries is imported. A thread is
-a greenlet, and a wait of it is an event of one loop whose time jumps to the next event.
+`install` replaces them in the standard library, before the product or its libraries are imported. A thread is a
+greenlet, and a wait of it is an event of one loop whose time jumps to the next event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import greenlet
+import greenlet  # type: ignore[import-untyped]
 
 EPOCH = 1_795_000_000.0
 """The start of every simulation, in seconds since 1970."""
@@ -87,7 +87,7 @@ class Process:
             error: BaseException | None = None
             try:
                 work()
-            except BaseException as exception:
+            except BaseException as exception:  # noqa: BLE001 - whatever it is, it is the end of the command
                 error = exception
             self.on_end(self, error)
 
@@ -104,7 +104,7 @@ class Process:
         self.on_death()
 
 
-class Fiber(greenlet.greenlet):
+class Fiber(greenlet.greenlet):  # type: ignore[misc]
     """A thread of a process."""
 
     numbers = 1000
@@ -192,7 +192,7 @@ class Lock:
     """A lock for greenlets."""
 
     def __init__(self) -> None:
-        self._held, self._waiting = False, deque[Fiber]()
+        self._waiting, self._held = deque[Fiber](), False
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if not self._held:
@@ -213,7 +213,7 @@ class Lock:
             finally:
                 if fiber in self._waiting:
                     self._waiting.remove(fiber)
-        self._held = True
+        self._held = True  # type: ignore[unreachable]  # another greenlet has released it
         return True
 
     def release(self) -> None:
@@ -312,7 +312,7 @@ class Thread:
         fiber = current()
         process = fiber.process if fiber else SERVICE[-1]
         self._fiber = Fiber(process, self._body, self.name)
-        self._fiber.thread = self  # type: ignore[attr-defined]
+        self._fiber.thread = self
         self._fiber.start()
 
     def run(self) -> None:
@@ -322,7 +322,7 @@ class Thread:
     def _body(self) -> None:
         try:
             self.run()
-        except BaseException as error:  # as a thread: it is printed, and the process goes on
+        except BaseException as error:  # noqa: BLE001 - as with a thread, the process goes on
             SIM[-1].note(f"thread {self.name} ended with {error!r}")
         self._ended.set()
 

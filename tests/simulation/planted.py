@@ -1,7 +1,7 @@
-"""python -m tests.simulation.planted [NAME ...] [--seconds S]: the share of the planted bugs that the simulation finds.
+"""python -m tests.simulation.planted [NAME ...] [--seconds S]: the share of the planted bugs that are found.
 
-Each patch of `tests/simulation/bugs` is applied to a copy of the working tree, in which seeds run until an invariant names
-the bug.
+Each patch of `tests/simulation/bugs` is applied to a copy of the working tree, in which seeds run until an invariant
+names the bug.
 """
 
 from __future__ import annotations

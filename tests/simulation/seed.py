@@ -7,23 +7,25 @@ import hashlib
 import logging
 import random
 import shutil
+import subprocess
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from azure.core.pipeline.transport import RequestsTransport
+
 import batchtrain as bt
 from batchtrain.emulator.injection import Injection
 from batchtrain.errors import BatchtrainError, NotFound
-from batchtrain.runs import beginnings, directory, lease
+from batchtrain.runs import directory, lease
 from batchtrain.service import connect as signing
 from batchtrain.service import watch
 from tests.simulation import owned, workload
 from tests.simulation.faults import NODE_FAULTS, Fates
-from tests.simulation.invariants import Invariants, Violation
+from tests.simulation.invariants import Invariants
 from tests.simulation.network import Network
 from tests.simulation.owned import Deadlock, Process, Simulation
 from tests.simulation.service import Died, Down, Service
@@ -219,7 +221,7 @@ def _own_processes(sim: Simulation) -> None:
     def no_git(*_: object, **__: object) -> None:
         raise OSError("no processes in a simulation")
 
-    beginnings.subprocess.run = no_git  # type: ignore[assignment]
+    subprocess.run = no_git  # type: ignore[assignment]
     real_init = lease.Lease.__init__
 
     def init(self: lease.Lease, path: Path, descriptor: int) -> None:
@@ -243,10 +245,9 @@ def _own_processes(sim: Simulation) -> None:
 
 
 def _below(network: Network) -> None:
-    real = signing.RequestsTransport
 
-    def transport(where: signing.Account) -> signing.RequestsTransport:
-        made = real()
+    def transport(where: signing.Account) -> RequestsTransport:
+        made = RequestsTransport()
         made.open()
         made.session.trust_env = False
         made.session.adapters.clear()

@@ -133,7 +133,10 @@ class Service:
             self._open.pop(done, None)
             error = None if task.cancelled() else task.exception()
             if not done.done():
-                done.set_exception(Down() if error or task.cancelled() else Down()) if error else done.set_result(None)
+                if error or task.cancelled():
+                    done.set_exception(Down())
+                else:
+                    done.set_result(None)
 
         task.add_done_callback(over)
         await done

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import batchtrain as bt
-from batchtrain.config.types import Recipe, Secret, convert
+from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
 from batchtrain.records.events import Event, TasksAdded
 from batchtrain.runs.directory import FileRecord
@@ -36,7 +36,7 @@ class Work(NamedTuple):
     recipe: Recipe
     codes: dict[str, int]
     """The last exit code of each task."""
-    count: int
+    total: int
     """The number of its tasks."""
     features: tuple[str, ...]
     disturbed: bool = False
@@ -128,14 +128,12 @@ class Checks:
             f"pool del {work.recipe.pool.id}": driver.world.pools.get(work.recipe.pool.id),
             f"jobs del {work.recipe.jobs[0].id}": driver.world.jobs.get(work.recipe.jobs[0].id),
         }
-        return {
-            name: entry.record.seq for name, entry in entries.items() if entry and entry.record.state != "deleting"
-        }
+        return {name: entry.record.seq for name, entry in entries.items() if entry and entry.record.state != "deleting"}
 
     def nothing_unnamed(self, work: Work, told: Told, error: BaseException | None, before: dict[str, int]) -> None:
         """After a command nothing is left that it created and did not name with the command that deletes it."""
         for name, number in self.standing(work).items():
-            if before.get(name) != number and f"{name}" not in f"{told.text}\n{error}":
+            if before.get(name) != number and name not in f"{told.text}\n{error}":
                 self.invariants.fail(f"after a command nothing is left that was not named: no `{name}` in {error!r}")
 
     def results(self, directories: Iterable[Any]) -> None:
@@ -158,9 +156,9 @@ class Checks:
     def outcome(self, work: Work, tasks: Iterable[Any], failure: TaskFailed | None) -> None:
         """The exit code is that of a failure."""
         for task in tasks:
-            if task.id in work.codes and task.state == "completed" and task.exit_code is not None:
-                if task.exit_code != work.codes[task.id]:
-                    self.invariants.fail(f"exit codes: {task.id} ended with {task.exit_code}, not {work.codes[task.id]}")
+            expected = work.codes.get(task.id) if task.state == "completed" else None
+            if expected is not None and task.exit_code not in (None, expected):
+                self.invariants.fail(f"exit codes: {task.id} ended with {task.exit_code}, not {expected}")
         failing = {code for code in work.codes.values() if code}
         if failure is None and failing:
             self.invariants.fail(f"exit code and cause are those of the first failure: none, and {failing} failed")
@@ -169,7 +167,7 @@ class Checks:
         """A repeated `add` gives exactly the tasks of the recipe."""
         driver = self.service.driver
         job = work.recipe.jobs[0]
-        count = work.count
+        count = work.total
         for event in told:
             numbers = re.match(r"added ([\d,]+) tasks?(?:; ([\d,]+) existed)?", event.text)
             if isinstance(event, TasksAdded) and numbers and int(numbers[1]) + int(numbers[2] or 0) != count:
@@ -190,7 +188,9 @@ def _run(client: bt.Client, work: Work, told: Told, checks: Checks, *, reuse: bo
     error: BaseException | None = None
     before = checks.standing(work)
     try:
-        result = client.run(work.recipe, tell=told.append, reuse=reuse, timeout=LIMIT, check=False, runs_dir=checks.runs)
+        result = client.run(
+            work.recipe, tell=told.append, reuse=reuse, timeout=LIMIT, check=False, runs_dir=checks.runs
+        )
         checks.outcome(work, result.tasks, result.failure)
         checks.results(run.directory for run in result.runs)
     except (BatchtrainError, KeyboardInterrupt) as exception:
@@ -276,7 +276,7 @@ def scheduled(work: Work) -> Recipe:
         "id": f"schedule-{work.recipe.pool.id}", "recurrence": {"schedule": {"recurrence_interval": "01:00:00"}},
         "auto_complete": True, "tasks": [{"id": "only", "command": "sim 60 0"}],
     }  # fmt: skip
-    return msgspec.structs.replace(work.recipe, jobs=convert([job], tuple[type(work.recipe.jobs[0]), ...]))
+    return msgspec.structs.replace(work.recipe, jobs=convert([job], tuple[Job, ...]))
 
 
 def pool_del(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
