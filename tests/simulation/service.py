@@ -94,7 +94,8 @@ class Service:
                 done.set_exception(Down())
         self._open = {}
         self.invariants.died()
-        self.sim.loop.call_later(0.5 + self.fates.random.random() * 20, self._start_again)
+        longest = self.fates.random.choice((1, 5, 20, 20, 20, 300))  # the patience of a call is 120 s
+        self.sim.loop.call_later(0.5 + self.fates.random.random() * longest, self._start_again)
 
     def _start_again(self) -> None:
         self.store.close()
@@ -124,6 +125,10 @@ class Service:
                 messages.append(message)
             else:
                 parts.append(message.get("body", b""))
+                if not message.get("more_body") and not done.done():  # from now on the answer is on its way
+                    done.set_result(None)
+                    if verb == "POST":
+                        self.invariants.answered(path, messages[0]["status"], body, b"".join(parts))
 
         done: asyncio.Future[None] = self.sim.loop.create_future()
         task = self.sim.loop.create_task(self.application(scope, receive, send))
@@ -131,18 +136,14 @@ class Service:
 
         def over(task: asyncio.Task[None]) -> None:
             self._open.pop(done, None)
-            error = None if task.cancelled() else task.exception()
+            if not task.cancelled():
+                task.exception()
             if not done.done():
-                if error or task.cancelled():
-                    done.set_exception(Down())
-                else:
-                    done.set_result(None)
+                done.set_exception(Down())
 
         task.add_done_callback(over)
         await done
         start = messages[0]
-        if verb == "POST":
-            self.invariants.answered(path, start["status"], body, b"".join(parts))
         heads = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], heads, b"".join(parts))
 

@@ -39,8 +39,10 @@ class Work(NamedTuple):
     total: int
     """The number of its tasks."""
     features: tuple[str, ...]
-    disturbed: bool = False
-    """Whether another user ends or deletes its job."""
+
+    @property
+    def pool_id(self) -> str:
+        return self.recipe.pool.id if self.recipe.pool else ""
 
 
 def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
@@ -119,20 +121,25 @@ class Checks:
     def __init__(self, service: Service, invariants: Invariants, runs: Path) -> None:
         self.service, self.invariants, self.runs = service, invariants, runs
 
-    def standing(self, work: Work) -> dict[str, int]:
-        """The pool and the job of a recipe that exist, with their numbers."""
+    def standing(self, work: Work) -> dict[str, int] | None:
+        """The pool and the job of a recipe that exist, with their numbers; None while the service is down."""
         driver = self.service.driver
         if driver is None or work.recipe.pool is None:
-            return {}
+            return None
         entries: dict[str, Any] = {
             f"pool del {work.recipe.pool.id}": driver.world.pools.get(work.recipe.pool.id),
             f"jobs del {work.recipe.jobs[0].id}": driver.world.jobs.get(work.recipe.jobs[0].id),
         }
         return {name: entry.record.seq for name, entry in entries.items() if entry and entry.record.state != "deleting"}
 
-    def nothing_unnamed(self, work: Work, told: Told, error: BaseException | None, before: dict[str, int]) -> None:
+    def nothing_unnamed(
+        self, work: Work, told: Told, error: BaseException | None, before: dict[str, int] | None
+    ) -> None:
         """After a command nothing is left that it created and did not name with the command that deletes it."""
-        for name, number in self.standing(work).items():
+        after = self.standing(work)
+        if before is None or after is None:
+            return
+        for name, number in after.items():
             if before.get(name) != number and name not in f"{told.text}\n{error}":
                 self.invariants.fail(f"after a command nothing is left that was not named: no `{name}` in {error!r}")
 
@@ -231,6 +238,18 @@ def fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     checks.results([recording.run])
 
 
+def fetch_from_lost_nodes(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Another client deletes the pool while the results are fetched."""
+
+    def rival() -> None:
+        time.sleep(random.random() * 2)
+        with contextlib.suppress(BatchtrainError):
+            bt.Client(account()).pools.delete(work.pool_id, wait=False, tell=lambda event: None)
+
+    Process("rival", checks.service.sim).start(rival)
+    fetch(client, work, told, checks)
+
+
 def terminate(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     client.jobs.handle(work.recipe.jobs[0].id).terminate()
 
@@ -292,5 +311,6 @@ STORIES: tuple[tuple[Verb, ...], ...] = (
     (pool_add, jobs_add, wait, fetch, jobs_del, pool_del),
     (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
     (pool_add, jobs_add, terminate, fetch, jobs_del_by_two, pool_del),
+    (pool_add, jobs_add, wait, fetch_from_lost_nodes, jobs_del, pool_del),
     (pool_add, schedule, pool_del),
 )
