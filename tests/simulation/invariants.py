@@ -1,0 +1,209 @@
+"""What must hold: checked at every commit of the service, at every command, and at the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from batchtrain.emulator import states
+from batchtrain.emulator.interface import Exit, Run
+from batchtrain.emulator.records import Job, Node, Pool, Task
+from batchtrain.emulator.world import Change, World, task_document
+from tests.simulation.owned import Simulation
+
+
+class Violation(BaseException):
+    """An invariant does not hold. Nothing of the product catches it."""
+
+
+def _reachable(table: states.Table) -> dict[str, set[str]]:
+    """The states that follow each state, over any number of steps."""
+    after: dict[str, set[str]] = {}
+    for (state, _), following in table.items():
+        after.setdefault(state, set()).add(following)
+    for _ in after:  # no path is longer
+        for nexts in after.values():
+            nexts |= set[str]().union(*(after.get(state, set()) for state in nexts))
+    return after
+
+
+TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "job": _reachable(states.JOB),
+          "pool": _reachable(states.POOL)}  # fmt: skip
+
+
+class Invariants:
+    """Observes the service from its store and its machine."""
+
+    def __init__(self, sim: Simulation, counts: Counter[str]) -> None:
+        self._sim, self._counts = sim, counts
+        self._states: dict[tuple[str, str], str] = {}
+        self._runs: dict[tuple[str, str], tuple[int, int, str]] = {}
+        """By job and task number: runs, recorded reasons and state."""
+        self._tasks: dict[str, dict[str, tuple[str, str]]] = {}
+        """By job number: the ids and states of tasks by their numbers, as they are stored."""
+        self._prepared: set[str] = set()
+        """The numbers of the jobs with a preparation task."""
+        self._job_numbers: dict[str, str] = {}
+        self._running: dict[int, tuple[str, Run]] = {}
+        self._number = 0
+        self._scopes: set[tuple[str, bool, str]] = set()
+        self._attempts: Counter[str] = Counter()
+        self.accepted: dict[str, set[str]] = {}
+        """The tasks that the service has accepted, by the id of their job."""
+        self._accepted: set[tuple[str, str]] = set()
+        """The pools and jobs that the service has accepted, by their kind and id."""
+        self.violations: list[str] = []
+
+    def fail(self, text: str) -> None:
+        """Note a violation; the simulation ends."""
+        self._sim.note(f"VIOLATION {text}")
+        self.violations.append(text)
+        self._sim.loop.stop()
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    def committed(self, changes: Iterable[Change], world: World | None) -> None:
+        nodes: set[str] = set()
+        for change in changes:
+            if change.record is None:
+                self._dropped(change)
+                continue
+            record: Any = change.record
+            self._counts["state changes"] += 1
+            self._sim.note(f"{change.kind} {change.owner} {change.key} {record.state}")
+            if change.kind in TABLES:
+                self._moved(change.kind, f"{change.owner}/{change.key}", record)
+            if isinstance(record, Job):
+                self._job_numbers[change.key] = str(record.seq)
+                if "jobPreparationTask" in record.spec:
+                    self._prepared.add(str(record.seq))
+            if isinstance(record, Task):
+                self._task(change, record)
+                nodes |= {instance.node for instance in record.instances}
+        if world is not None:
+            for node_id in nodes:
+                self._slots(world, node_id)
+
+    def _dropped(self, change: Change) -> None:
+        if change.kind == "tasks":
+            for number in self._tasks.pop(change.owner, {}):
+                self._runs.pop((change.owner, number), None)
+        elif change.kind == "task":
+            self._tasks.get(change.owner, {}).pop(change.key, None)
+        elif change.kind == "job":
+            self.accepted.pop(change.key, None)
+        self._accepted.discard((change.kind, change.key))
+        self._states.pop((change.kind, f"{change.owner}/{change.key}"), None)
+
+    def _moved(self, kind: str, name: str, record: Job | Node | Pool) -> None:
+        before = self._states.get((kind, name))
+        restarts = kind == "node" and record.state == "unknown"
+        if before not in (None, record.state) and record.state not in TABLES[kind].get(before, ()) and not restarts:
+            self.fail(f"states change along the tables: {kind} {name} went from {before} to {record.state}")
+        self._states[kind, name] = record.state
+
+    def _task(self, change: Change, task: Task) -> None:
+        key, reasons = (change.owner, change.key), task.retries + task.requeues
+        before = self._runs.get(key)
+        again = before is not None and 0 < before[0] < task.run and before[2] != "completed"
+        unexplained = before is not None and task.run - before[0] > reasons - before[1]
+        if again and unexplained and change.owner not in self._prepared:
+            self.fail(
+                f"no task is started again without a recorded reason: task {task.id} of job {change.owner} has"
+                f" {task.run} runs, {task.retries} retries and {task.requeues} requeues"
+            )
+        if before is None or task.run != before[0] or task.state == "completed":
+            self._runs[key] = task.run, reasons, task.state
+        tasks = self._tasks.setdefault(change.owner, {})
+        tasks[change.key] = task.id, task.state
+        if task.state == "running" and task.instances:
+            if task.gang and len(task.instances) != task.gang:
+                self.fail(f"a gang starts whole: task {task.id} has {len(task.instances)} of {task.gang} nodes")
+            needed = task_document(task).get("dependsOn", {}).get("taskIds", [])
+            for task_id, state in tasks.values() if needed and task.run <= 1 else ():
+                if task_id in needed and state != "completed":
+                    self.fail(f"a task waits for those that it depends on: {task.id} runs, {task_id} is {state}")
+
+    def _slots(self, world: World, node_id: str) -> None:
+        pool = world.pool_of_node.get(node_id)
+        if pool is None:
+            return
+        slots = int(pool.record.spec["taskSlotsPerNode"])
+        used = sum(slots if task.exclusive else task.slots for task in pool.running[node_id].values())
+        if used > slots:
+            self.fail(f"slots are never exceeded: node {node_id[:14]} has {used} of {slots} in use")
+
+    def answered(self, path: str, status: int, body: bytes, content: bytes) -> None:
+        """The service has accepted what it answers with success; a client may know it from now on."""
+        match path.lower().strip("/").split("/"), status:
+            case ["pools"], 201:
+                self._accepted.add(("pool", json.loads(body)["id"].lower()))
+            case ["jobs"], 201:
+                self._accepted.add(("job", json.loads(body)["id"].lower()))
+            case ["jobs", job, "tasks"], 201:
+                self.accepted.setdefault(job, set()).add(json.loads(body)["id"].lower())
+            case ["jobs", job, "addtaskcollection"], 200:
+                results = json.loads(content)["value"]
+                added = {result["taskId"].lower() for result in results if result["status"].lower() == "success"}
+                self.accepted.setdefault(job, set()).update(added)
+
+    # --- the process of the service ----------------------------------------------------------------------------------
+
+    def died(self) -> None:
+        self._running = {}
+
+    def restarted(self, world: World) -> None:
+        """A restart gives the same world."""
+        for kind, name in self._accepted:
+            if name not in (world.pools if kind == "pool" else world.jobs):
+                self.fail(f"nothing accepted is lost: {kind} {name} is gone after a restart")
+        for job_id, tasks in self.accepted.items():
+            entry = world.jobs.get(job_id)
+            if entry is not None and entry.record.state == "active":
+                for task_id in tasks:
+                    if entry.tasks.get(task_id) is None:
+                        self.fail(f"no accepted task is lost: {job_id}/{task_id} is gone after a restart")
+
+    # --- the machine -------------------------------------------------------------------------------------------------
+
+    def begun(self, node_id: str, run: Run) -> int:
+        for other_node, other in self._running.values():
+            if other.directory == run.directory and other.scope != run.scope and other_node == node_id:
+                self.fail(f"two attempts never run at once: {run.directory} as {other.scope} and {run.scope}")
+        scope = run.scope, run.stays, node_id
+        if scope in self._scopes:
+            self.fail(f"no task is started again without a recorded reason: {run.scope} of {run.directory} ran twice")
+        self._scopes.add(scope)
+        self._counts["runs of commands"] += 1
+        self._number += 1
+        self._running[self._number] = node_id, run
+        return self._number
+
+    def attempt(self, run: Run) -> int:
+        """How many runs of the task have ended."""
+        return self._attempts[run.directory]
+
+    def exited(self, run: Run, outcome: Exit) -> None:
+        if outcome.code is not None and outcome.code != 143:
+            self._attempts[run.directory] += 1
+
+    def ended(self, number: int) -> None:
+        self._running.pop(number, None)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def settled(self, world: World) -> None:
+        """After the last fault everything settles, and counters equal lists."""
+        for entry in world.jobs.values():
+            listed = Counter(state for _, state in self._tasks.get(str(entry.record.seq), {}).values())
+            listed["running"] += listed.pop("preparing", 0)
+            counted = {state: entry.counts[state] for state in ("active", "running", "completed")}
+            if counted != {state: listed[state] for state in counted}:
+                self.fail(f"counters equal lists: job {entry.record.id} counts {counted}, and has {dict(listed)}")
+            if entry.record.state in ("terminating", "deleting", "disabling", "enabling"):
+                self.fail(f"everything settles: job {entry.record.id} is still {entry.record.state}")
+        for pool in world.pools.values():
+            if pool.record.state == "deleting" or pool.record.allocation != "steady":
+                self.fail(f"everything settles: pool {pool.record.id} is {pool.record.state}, {pool.record.allocation}")

@@ -1,0 +1,424 @@
+"""What the seed owns: time, chance, and who runs next.
+
+`install` replaces them in the standard library, before the product or its libraries are imported. A thread is a
+greenlet, and a wait of it is an event of one loop whose time jumps to the next event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as datetime_module
+import os
+import queue
+import random
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import greenlet  # type: ignore[import-untyped]
+
+EPOCH = 1_795_000_000.0
+"""The start of every simulation, in seconds since 1970."""
+RESOLUTION = 1e-6
+"""asyncio's own resolution is less than the step of a float after some months, and its timers would never be due."""
+
+
+class Deadlock(Exception):
+    """Nothing will ever happen again."""
+
+
+class _Selector(selectors.BaseSelector):
+    """Waits for nothing: the loop's time jumps."""
+
+    loop: Loop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise Deadlock
+        self.loop.now += max(timeout, 0.0)
+        return []
+
+    def register(self, *_: Any) -> Any: ...
+    def unregister(self, *_: Any) -> Any: ...
+    def get_map(self) -> Any:
+        return {}
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop in virtual time."""
+
+    def __init__(self) -> None:
+        selector = _Selector()
+        selector.loop, self.now = self, 0.0
+        super().__init__(selector)
+        self._clock_resolution = RESOLUTION
+
+    def time(self) -> float:
+        return self.now
+
+    def _make_self_pipe(self) -> None: ...
+    def _close_self_pipe(self) -> None: ...
+    def _write_to_self(self) -> None: ...
+
+
+class Process:
+    """A process of the simulation. After its death none of its greenlets runs again: not even `finally`."""
+
+    def __init__(self, name: str, sim: Simulation) -> None:
+        self.name, self.sim, self.alive = name, sim, True
+        self.fibers: list[Fiber] = []
+        self.requests = 0
+        self.dies_at = 0
+        """The number of the request during which it dies; 0 for never."""
+        self.interrupted_at = 0
+        self.on_end: Callable[[Process, BaseException | None], None] = lambda process, error: None
+        self.on_death: Callable[[], None] = lambda: None
+        self.leases: list[Any] = []
+        self.writes_until_full: int | None = None
+        """How many files it replaces until its disk is full; None for a disk with room."""
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Run the main thread of the process."""
+
+        def body() -> None:
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as exception:  # noqa: BLE001 - whatever it is, it is the end of the command
+                error = exception
+            self.on_end(self, error)
+
+        Fiber(self, body, "main").start()
+
+    def die(self) -> None:
+        """End the process, unless it has ended; the operating system drops its locks."""
+        if not self.alive:
+            return
+        self.alive = False
+        for lease in self.leases:
+            lease.release()
+        self.sim.note(f"{self.name} dies")
+        self.on_death()
+
+
+class Fiber(greenlet.greenlet):  # type: ignore[misc]
+    """A thread of a process."""
+
+    numbers = 1000
+
+    def __init__(self, process: Process, body: Callable[[], None], name: str) -> None:
+        super().__init__(body, parent=process.sim.hub)
+        Fiber.numbers += 1
+        self.process, self.name, self.ident, self.turn = process, name, Fiber.numbers, 0
+        process.fibers.append(self)
+
+    def start(self) -> None:
+        self.process.sim.loop.call_soon(self.resume, self.turn)
+
+    def resume(self, turn: int, error: BaseException | None = None) -> None:
+        """Continue, unless it has continued since. Only the loop calls it."""
+        if not self.process.alive or turn != self.turn or self.dead:
+            return
+        self.turn += 1
+        if error is not None:
+            self.throw(error)
+        else:
+            self.switch()
+
+    def wake(self) -> None:
+        """Continue soon."""
+        self.process.sim.loop.call_soon(self.resume, self.turn)
+
+
+class Simulation:
+    """One simulated world."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.random, self.loop = seed, random.Random(seed), Loop()
+        self.hub = greenlet.getcurrent()
+        self.trace: list[str] = []
+        self.errors: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.loop.now:.6f} {text}")
+
+    def park(self, seconds: float | None = None) -> None:
+        """Wait until somebody wakes this thread, or for some seconds."""
+        fiber = current()
+        assert fiber is not None, "the service's own thread cannot wait"
+        if seconds is not None:
+            self.loop.call_later(max(seconds, 0.0), fiber.resume, fiber.turn)
+        self.hub.switch()
+
+    def request(self, work: Coroutine[Any, Any, Any], seconds: float) -> Any:
+        """The result of what the service does for a request of this thread. Raises TimeoutError after some seconds."""
+        fiber = current()
+        assert fiber is not None
+        process = fiber.process
+        process.requests += 1
+        task = self.loop.create_task(work)
+        task.add_done_callback(lambda _: fiber.wake())
+        if process.requests == process.dies_at:
+            self.loop.call_later(self.random.random() * 0.2, process.die)
+        if process.requests == process.interrupted_at:
+            main = process.fibers[0]
+            if main is fiber:
+                self.loop.call_later(self.random.random() * 0.2, main.resume, main.turn, KeyboardInterrupt())
+        self.park(seconds)
+        if not task.done():
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise TimeoutError
+        return task.result()
+
+
+SIM: list[Simulation] = []
+"""The simulation that runs, last."""
+
+
+def current() -> Fiber | None:
+    """The thread that runs; None for the service's loop."""
+    fiber = greenlet.getcurrent()
+    return fiber if isinstance(fiber, Fiber) else None
+
+
+# --- locks and threads -----------------------------------------------------------------------------------------------
+
+
+class Lock:
+    """A lock for greenlets."""
+
+    def __init__(self) -> None:
+        self._waiting, self._held = deque[Fiber](), False
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if not self._held:
+            self._held = True
+            return True
+        if not blocking or timeout == 0:
+            return False
+        fiber = current()
+        assert fiber is not None, "the service's own thread cannot wait for a lock"
+        sim = fiber.process.sim
+        end = None if timeout < 0 else sim.loop.now + timeout
+        while self._held:
+            if end is not None and sim.loop.now >= end - RESOLUTION:
+                return False
+            self._waiting.append(fiber)
+            try:
+                sim.park(None if end is None else end - sim.loop.now)
+            finally:
+                if fiber in self._waiting:
+                    self._waiting.remove(fiber)
+        self._held = True  # type: ignore[unreachable]  # another greenlet has released it
+        return True
+
+    def release(self) -> None:
+        if not self._held:
+            raise RuntimeError("release unlocked lock")
+        self._held = False
+        if self._waiting:
+            self._waiting.popleft().wake()
+
+    def locked(self) -> bool:
+        return self._held
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+class RLock:
+    """A reentrant lock for greenlets."""
+
+    def __init__(self) -> None:
+        self._lock, self._owner, self._count = Lock(), 0, 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        me = ident()
+        if self._owner != me:
+            if not self._lock.acquire(blocking, timeout):
+                return False
+            self._owner = me
+        self._count += 1
+        return True
+
+    __enter__ = acquire
+
+    def release(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self._owner = 0
+            self._lock.release()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _release_save(self) -> tuple[int, int]:
+        state, self._count, self._owner = (self._count, self._owner), 0, 0
+        self._lock.release()
+        return state
+
+    def _acquire_restore(self, state: tuple[int, int]) -> None:
+        self._lock.acquire()
+        self._count, self._owner = state
+
+    def _is_owned(self) -> bool:
+        return self._owner == ident()
+
+    def _at_fork_reinit(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+MAIN = threading.get_ident()
+
+
+def ident() -> int:
+    fiber = current()
+    return fiber.ident if fiber else MAIN
+
+
+class Thread:
+    """A greenlet in the place of a thread."""
+
+    def __init__(
+        self,
+        group: None = None,
+        target: Callable[..., Any] | None = None,
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        daemon: bool | None = None,
+    ) -> None:
+        self._target, self._args, self._kwargs = target, args, kwargs or {}
+        self.name, self.daemon = name or "thread", bool(daemon)
+        self._fiber: Fiber | None = None
+        self._ended = threading.Event()
+
+    @property
+    def ident(self) -> int | None:
+        return self._fiber.ident if self._fiber else None
+
+    def start(self) -> None:
+        fiber = current()
+        process = fiber.process if fiber else SERVICE[-1]
+        self._fiber = Fiber(process, self._body, self.name)
+        self._fiber.thread = self
+        self._fiber.start()
+
+    def run(self) -> None:
+        if self._target is not None:
+            self._target(*self._args, **self._kwargs)
+
+    def _body(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # noqa: BLE001 - as with a thread, the process goes on
+            SIM[-1].note(f"thread {self.name} ended with {error!r}")
+        self._ended.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        self._ended.wait(timeout)
+
+    def is_alive(self) -> bool:
+        return self._fiber is not None and not self._ended.is_set()
+
+
+SERVICE: list[Process] = []
+"""The process of the service that runs, last: threads that its loop starts belong to it."""
+
+
+class _Main:
+    name, ident, daemon = "MainThread", MAIN, False
+
+    def is_alive(self) -> bool:
+        return True
+
+
+_MAIN = _Main()
+
+
+def _current_thread() -> Any:
+    fiber = current()
+    return getattr(fiber, "thread", fiber) if fiber else _MAIN
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+def _elapsed() -> float:
+    return SIM[-1].loop.now if SIM else 0.0
+
+
+def _now() -> float:
+    return EPOCH + _elapsed()
+
+
+def _sleep(seconds: float) -> None:
+    SIM[-1].park(seconds)
+
+
+class Datetime(datetime_module.datetime):
+    """`datetime` with the time of the simulation."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return datetime_module.datetime.fromtimestamp(_now(), tz)
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return datetime_module.datetime.fromtimestamp(_now(), datetime_module.timezone.utc).replace(tzinfo=None)
+
+
+def _bytes(count: int) -> bytes:
+    return SIM[-1].random.randbytes(count) if SIM else bytes(count)
+
+
+async def _to_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    await asyncio.sleep(0)
+    return work(*arguments)
+
+
+real_monotonic, real_utime = time.monotonic, os.utime
+
+
+def _utime(path: Any, times: Any = None, **more: Any) -> None:
+    real_utime(path, (_now(), _now()) if times is None and "ns" not in more else times, **more)
+
+
+def install() -> None:
+    """Replace what the seed owns. Nothing of the product may be imported before."""
+    changes: dict[Any, dict[str, Any]] = {
+        time: {"time": _now, "monotonic": _elapsed, "perf_counter": _elapsed, "sleep": _sleep,
+               "time_ns": lambda: int(_now() * 1e9), "monotonic_ns": lambda: int(_elapsed() * 1e9)},
+        threading: {"_allocate_lock": Lock, "Lock": Lock, "RLock": RLock, "_time": _elapsed, "Thread": Thread,
+                    "get_ident": ident, "current_thread": _current_thread, "main_thread": lambda: _MAIN},
+        queue: {"SimpleQueue": queue._PySimpleQueue, "time": _elapsed},  # type: ignore[attr-defined]
+        os: {"urandom": _bytes, "utime": _utime},
+        random: {"_urandom": _bytes},
+        asyncio: {"to_thread": _to_thread},
+    }  # fmt: skip
+    for module, values in changes.items():
+        for name, value in values.items():
+            setattr(module, name, value)
+
+
+def own_datetime() -> None:
+    """Modules that read the clock through `datetime` get the simulation's. They are imported already."""
+    import azure.batch._patch as signing
+
+    from batchtrain.client import late_values
+    from batchtrain.runs import recording
+    from batchtrain.service import clock_difference, retry
+
+    for module in (signing, late_values, recording, clock_difference, retry):
+        module.datetime = Datetime  # type: ignore[attr-defined]

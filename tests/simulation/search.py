@@ -1,0 +1,99 @@
+"""Runs seeds, each in a process of its own, and prints what they found."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import sys
+from collections import Counter
+
+from tests.simulation import owned
+from tests.simulation.faults import KINDS
+from tests.simulation.seed import Outcome, simulate
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seeds", default="", metavar="FROM:TO")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--trace", action="store_true", help="print the trace")
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--first-violation", action="store_true", help="end with the first violation")
+    options = parser.parse_args(arguments)
+    owned.own_datetime()
+    for name in set(os.environ) - {"PATH", "HOME"}:
+        del os.environ[name]
+    if options.seed is not None:
+        return _one(options.seed, trace=options.trace)
+    first, _, last = options.seeds.partition(":")
+    return _many(int(first or 0), int(last) if last else None, options.minutes * 60, options.jobs,
+                 is_short=options.first_violation)  # fmt: skip
+
+
+def _one(seed: int, *, trace: bool) -> int:
+    outcome = simulate(seed)
+    if trace:
+        print("\n".join(outcome.trace))
+    print(f"seed {seed}: trace {outcome.hash}, {len(outcome.trace)} lines, {outcome.seconds:.2f} s")
+    for violation in outcome.violations:
+        print(f"VIOLATION {violation}")
+    sys.stdout.flush()
+    os._exit(1 if outcome.violations else 0)
+
+
+def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: bool) -> int:
+    simulate(0)  # fills the caches that all seeds share
+    end = owned.real_monotonic() + seconds
+    counts: Counter[str] = Counter()
+    running: dict[int, tuple[int, int]] = {}
+    seed, failed, done = first, 0, 0
+    began = owned.real_monotonic()
+    while running or ((last is None or seed < last) and owned.real_monotonic() < end):
+        while len(running) < jobs and (last is None or seed < last) and owned.real_monotonic() < end:
+            pid, reader = _fork(seed)
+            running[pid] = seed, reader
+            seed += 1
+        pid = next(iter(running))
+        number, reader = running.pop(pid)
+        with os.fdopen(reader, "rb") as file:
+            data = file.read()
+        os.waitpid(pid, 0)
+        if not data:
+            print(f"seed {number}: its process died")
+            failed += 1
+            continue
+        outcome: Outcome = pickle.loads(data)
+        done += 1
+        counts.update(outcome.counts)
+        for violation in outcome.violations:
+            failed += 1
+            print(f"seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
+        if failed and is_short:
+            end = owned.real_monotonic()
+    print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s")
+    for name in sorted({*counts, *KINDS}):
+        print(f"{counts[name]:>10,}  {name}")
+    return 1 if failed else 0
+
+
+def _fork(seed: int) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        return pid, reader
+    os.close(reader)
+    code = 1
+    try:
+        outcome = simulate(seed)
+        with os.fdopen(writer, "wb") as file:
+            file.write(pickle.dumps(outcome._replace(trace=())))
+        code = 0
+    except BaseException:  # noqa: BLE001 - the parent says that the seed died
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(code)

@@ -1,0 +1,245 @@
+"""The service as a process that dies and starts again from its store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchtrain.emulator import wire
+from batchtrain.emulator.alarms import Alarms
+from batchtrain.emulator.blob_store import BlobStore
+from batchtrain.emulator.clock import Clock
+from batchtrain.emulator.control import Identity
+from batchtrain.emulator.drive import Driver
+from batchtrain.emulator.http import Application
+from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
+from batchtrain.emulator.machine.simulated import SimulatedMachine
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import Change, Quotas, World
+from tests.simulation import owned
+from tests.simulation.faults import Fates
+from tests.simulation.invariants import Invariants
+from tests.simulation.owned import Process, Simulation, real_utime
+
+ACCOUNT, KEY = "simulation", "c2ltdWxhdGlvbg=="
+ENDPOINT = "http://simulation.region.example"
+QUOTAS = Quotas(dedicated_cores=64, low_priority_cores=32, active_jobs=40)
+
+
+class Down(Exception):
+    """The service does not run, or died before its answer."""
+
+
+class Died(BaseException):
+    """The process of the service ends here."""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class Service:
+    """The emulator's application, driver, world and store, without sockets."""
+
+    def __init__(self, sim: Simulation, fates: Fates, directory: Path, invariants: Invariants) -> None:
+        self.sim, self.fates, self.directory, self.invariants = sim, fates, directory, invariants
+        self.deaths, self.starts = 0, 0
+        self.full_until = 0.0
+        self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
+        self.driver: Driver | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start a process of the service on the store."""
+        self.starts += 1
+        self.process = Process(f"service-{self.starts}", self.sim)
+        owned.SERVICE.append(self.process)
+        self.store = _Store(self.directory / "world.sqlite3", self)
+        alarms = Alarms(Clock(lambda: wire.from_unix_ns(int(owned._now() * 1e9))))
+        self.machine = Machine(alarms, self.directory, self)
+        world = World(ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, lambda size: Size(4, 0), QUOTAS)
+        self.driver = Driver(world, self.store, self.machine, alarms, BlobStore(self.directory, KEY))
+        self.application = Application(self.driver, Identity("0", 1, ACCOUNT), KEY, lambda: None)
+        self.driver.recover()
+        self.invariants.restarted(world)
+        self.store.fallible = True
+
+    def die(self) -> None:
+        """End the process: what is not in the store is lost, and no request gets its answer."""
+        if self.driver is None:
+            return
+        driver, self.driver = self.driver, None
+        self.deaths += 1
+        self.sim.note("the service dies")
+        self.process.die()
+        self.store.dead = True
+        driver._stopped = True
+        for timer in (driver._timer, driver._giving_back):
+            if timer is not None:
+                timer.cancel()
+        driver.alarms.close()
+        for task in tuple(driver._running):
+            task.cancel()
+        for done, task in self._open.items():
+            task.cancel()
+            if not done.done():
+                done.set_exception(Down())
+        self._open = {}
+        self.invariants.died()
+        longest = self.fates.random.choice((1, 5, 20, 20, 20, 300))  # the patience of a call is 120 s
+        self.sim.loop.call_later(0.5 + self.fates.random.random() * longest, self._start_again)
+
+    def _start_again(self) -> None:
+        self.store.close()
+        self.start()
+
+    async def answer(self, verb: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """The answer to a request. Raises Down."""
+        if self.driver is None:
+            raise Down
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http", "method": verb, "raw_path": path.encode(), "query_string": query.encode(), "scheme": "http",
+            "headers": [(name.lower().encode(), str(value).encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        messages, parts, is_read = list[Any](), list[bytes](), False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal is_read
+            if is_read:
+                await asyncio.get_running_loop().create_future()
+            is_read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                messages.append(message)
+            else:
+                parts.append(message.get("body", b""))
+                if not message.get("more_body") and not done.done():  # from now on the answer is on its way
+                    done.set_result(None)
+                    if verb == "POST":
+                        self.invariants.answered(path, messages[0]["status"], body, b"".join(parts))
+
+        done: asyncio.Future[None] = self.sim.loop.create_future()
+        task = self.sim.loop.create_task(self.application(scope, receive, send))
+        self._open[done] = task
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._open.pop(done, None)
+            if not task.cancelled():
+                task.exception()
+            if not done.done():
+                done.set_exception(Down())
+
+        task.add_done_callback(over)
+        await done
+        start = messages[0]
+        heads = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], heads, b"".join(parts))
+
+
+class _Store(Store):
+    """A store whose commits the seed lets fail, or end the process."""
+
+    def __init__(self, path: Path, service: Service) -> None:
+        self.fallible = self.dead = False
+        self._service = service
+        super().__init__(path)
+
+    def commit(self, changes: Iterable[Change], last_seq: int) -> None:
+        if self.dead:
+            raise Died
+        service, changes = self._service, list(changes)
+        fate = service.fates.of_commit() if self.fallible else ""
+        if fate == "service's disk is full":
+            service.full_until = service.sim.loop.now + service.fates.random.random() * 5
+        if service.sim.loop.now < service.full_until:
+            raise sqlite3.OperationalError("database or disk is full")
+        if fate.endswith("before the commit"):
+            service.die()
+            raise Died
+        super().commit(changes, last_seq)
+        service.invariants.committed(changes, service.driver.world if service.driver else None)
+        if fate.endswith("after the commit"):
+            service.die()
+            raise Died
+
+    def note(self, name: str, value: str) -> None:
+        if not self.dead:
+            super().note(name, value)
+
+    def give_back(self) -> bool:
+        self.has_deleted = False
+        return False
+
+
+_SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
+
+
+class Machine(SimulatedMachine):
+    """Simulated nodes that keep files: a command `sim SECONDS CODE,CODE…` takes so long, and its runs end with these
+    codes in turn."""
+
+    def __init__(self, alarms: Alarms, data_dir: Path, service: Service) -> None:
+        super().__init__(alarms, data_dir)
+        self._service, self.roots = service, dict[str, Path]()
+
+    async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
+        await self._alarms.sleep(1 + self._service.fates.random.random() * 120)
+        await super().boot(spec, on_lost)
+        root = self._root / spec.node_id
+        root.mkdir(parents=True, exist_ok=True)
+        self.roots[spec.node_id] = root
+        return NodeUp(root, "/mnt/batch/tasks", {}, "process")
+
+    def fail_node(self, node_id: str) -> None:
+        """The node dies by itself."""
+        if lost := self._lost.get(node_id):
+            for key in [key for key in self._running if key[0] == node_id]:
+                end = self._running.pop(key)
+                if not end.done():
+                    end.set_exception(NodeLost(node_id))
+            self._lost.pop(node_id, None)
+            lost(node_id)
+
+    async def run(self, node_id: str, run: Run) -> Exit:
+        if node_id not in self._lost:
+            raise NodeLost(node_id)
+        text = run.environment.get("SIM", run.command_line)
+        found = None if run.stays else _SIM.search(text)
+        seconds, codes = (int(found[1]), [int(code) for code in found[2].split(",")]) if found else (0, [0])
+        truth = self._service.invariants.begun(node_id, run)
+        try:
+            number = self._service.invariants.attempt(run)
+            code = codes[min(number, len(codes) - 1)]
+            self._write(node_id, f"{run.directory}/stdout.txt", f"attempt {number}\n")
+            self._write(node_id, f"{run.directory}/stderr.txt", "")
+            outcome = await super().run(node_id, run._replace(command_line=f"sleep {seconds}; exit {code}"))
+            if outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
+                self._write(node_id, f"{run.directory}/wd/result.txt", f"result of {run.directory}\n" * 20)
+            self._service.invariants.exited(run, outcome)
+            return outcome
+        finally:
+            self._service.invariants.ended(truth)
+
+    def _write(self, node_id: str, path: str, text: str) -> None:
+        target = self.roots[node_id] / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+        real_utime(target, (owned._now(), owned._now()))
+
+    async def remove(self, node_id: str) -> None:
+        await super().remove(node_id)
+        if root := self.roots.pop(node_id, None):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(root)

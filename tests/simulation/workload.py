@@ -1,0 +1,316 @@
+"""What users do, by the seed: recipes, and commands on them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import batchtrain as bt
+from batchtrain.config.types import Job, Recipe, Secret, convert
+from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
+from batchtrain.records.events import Event, TasksAdded
+from batchtrain.runs.directory import FileRecord
+from batchtrain.runs.recording import Origin
+from batchtrain.service.connect import Account
+from tests.simulation.invariants import Invariants
+from tests.simulation.owned import Process
+from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
+
+IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
+
+
+LIMIT = 3600.0
+"""Seconds for a wait of a command: a pool whose nodes are broken never runs its tasks."""
+
+
+class Work(NamedTuple):
+    """A recipe, and how its tasks end."""
+
+    recipe: Recipe
+    codes: dict[str, int]
+    """The last exit code of each task."""
+    total: int
+    """The number of its tasks."""
+    features: tuple[str, ...]
+
+    @property
+    def pool_id(self) -> str:
+        return self.recipe.pool.id if self.recipe.pool else ""
+
+
+def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
+    """A pool and a job with some features."""
+    features: list[str] = []
+    gang = rng.random() < 0.25
+    slots = 1 if gang else rng.choice((1, 2, 4))
+    nodes = rng.choice((2, 3)) if gang else rng.choice((1, 2, 3))
+    spot = not gang and rng.random() < 0.3
+    pool: dict[str, Any] = {
+        "id": f"pool-{name}", "vm_configuration": {"platform_image": IMAGE}, "vm_size": "STANDARD_D4S_V5",
+        "vm_count": {"dedicated": 0 if spot else nodes, "low_priority": nodes if spot else 0},
+        "task_slots_per_node": slots, "inter_node_communication_enabled": gang,
+    }  # fmt: skip
+    if rng.random() < 0.2:
+        pool["additional_node_prep"] = {"commands": {"post": ["sim 5 0"]}}
+        features.append("start task")
+    job: dict[str, Any] = {"id": f"job-{name}"}
+    codes: dict[str, int] = {}
+    tasks: list[dict[str, Any]] = []
+    count = rng.choice((1, 1, 2, 5, 12))
+    for number in range(count):
+        task: dict[str, Any] = {"id": f"task-{number}", "results": {"include": ["*.txt"]}}
+        ends = rng.choice(("0", "0", "0", "0", "3", "5,0"))
+        if "," in ends:
+            task["max_task_retries"] = 2
+            features.append("retries")
+        if slots > 1 and rng.random() < 0.3:
+            task["required_slots"] = rng.choice((1, 2, slots))
+            features.append("required slots")
+        if gang and number == 0:
+            task["multi_instance"] = {"num_instances": nodes}
+            features.append("gang")
+        codes[task["id"]] = int(ends.rpartition(",")[2])
+        previous = f"task-{number - 1}"
+        if number and rng.random() < 0.3 and codes[previous] == 0:
+            task["depends_on"] = [previous]
+            features.append("dependencies")
+        task["command"] = f"sim {rng.choice((0, 1, 20, 120, 600))} {ends}"
+        task["environment_variables"] = {"SIM": task["command"]}  # the text of a gang is packed
+        tasks.append(task)
+    total = count
+    if rng.random() < 0.2:
+        total = rng.choice((8, 150))
+        tasks = [{"task_factory": {"repeat": total}, "command": "sim 5 0", "results": {"include": ["*.txt"]}}]
+        codes, features = {}, [*features, "factory"]
+    elif rng.random() < 0.2:
+        options = {"exit_options": {"job_action": "none", "dependency_action": "satisfy"}}
+        tasks = [{**task, "exit_conditions": {"default": options}} for task in tasks]
+        features.append("exit conditions")
+    if not gang and rng.random() < 0.15:
+        pool["autoscale"] = "to_zero"
+        features.append("autoscale")
+    if rng.random() < 0.2:
+        job["job_preparation"] = {"command": "sim 4 0"}
+        features.append("preparation")
+        if rng.random() < 0.5:
+            job["job_release"] = {"command": "sim 2 0"}
+            features.append("release")
+    features.append("spot" if spot else "dedicated")
+    document = {"directory": "x", "pool": pool, "jobs": [{**job, "tasks": tasks}]}
+    return Work(convert(document, Recipe), codes, total, tuple(sorted(set(features))))
+
+
+class Told(list[Event]):
+    """The events of a command."""
+
+    @property
+    def text(self) -> str:
+        return "\n".join(event.text for event in self)
+
+
+class Checks:
+    """What holds after a command."""
+
+    def __init__(self, service: Service, invariants: Invariants, runs: Path) -> None:
+        self.service, self.invariants, self.runs = service, invariants, runs
+
+    def standing(self, work: Work) -> dict[str, int] | None:
+        """The pool and the job of a recipe that exist, with their numbers; None while the service is down."""
+        driver = self.service.driver
+        if driver is None or work.recipe.pool is None:
+            return None
+        entries: dict[str, Any] = {
+            f"pool del {work.recipe.pool.id}": driver.world.pools.get(work.recipe.pool.id),
+            f"jobs del {work.recipe.jobs[0].id}": driver.world.jobs.get(work.recipe.jobs[0].id),
+        }
+        return {name: entry.record.seq for name, entry in entries.items() if entry and entry.record.state != "deleting"}
+
+    def nothing_unnamed(
+        self, work: Work, told: Told, error: BaseException | None, before: dict[str, int] | None
+    ) -> None:
+        """After a command nothing is left that it created and did not name with the command that deletes it."""
+        after = self.standing(work)
+        if before is None or after is None:
+            return
+        for name, number in after.items():
+            if before.get(name) != number and name not in f"{told.text}\n{error}":
+                self.invariants.fail(f"after a command nothing is left that was not named: no `{name}` in {error!r}")
+
+    def results(self, directories: Iterable[Any]) -> None:
+        """Results on disk equal those that were written."""
+        for run in directories:
+            for file in run.files():
+                self._result(run.path, file)
+
+    def _result(self, directory: Path, file: FileRecord) -> None:
+        if not file.fetched:
+            return
+        target = directory / file.fetched
+        if not target.exists() or target.stat().st_size != file.size:
+            self.invariants.fail(f"results on disk equal those written: {file.fetched} of {directory.name}")
+        elif file.path.endswith("result.txt"):
+            line = target.read_text().splitlines()
+            if len(line) != 20 or len(set(line)) != 1:
+                self.invariants.fail(f"results on disk equal those written: the content of {file.fetched}")
+
+    def outcome(self, work: Work, tasks: Iterable[Any], failure: TaskFailed | None) -> None:
+        """The exit code is that of a failure."""
+        for task in tasks:
+            expected = work.codes.get(task.id) if task.state == "completed" else None
+            if expected is not None and task.exit_code not in (None, expected):
+                self.invariants.fail(f"exit codes: {task.id} ended with {task.exit_code}, not {expected}")
+        failing = {code for code in work.codes.values() if code}
+        if failure is None and failing:
+            self.invariants.fail(f"exit code and cause are those of the first failure: none, and {failing} failed")
+
+    def added(self, work: Work, told: Told) -> None:
+        """A repeated `add` gives exactly the tasks of the recipe."""
+        driver = self.service.driver
+        job = work.recipe.jobs[0]
+        count = work.total
+        for event in told:
+            numbers = re.match(r"added ([\d,]+) tasks?(?:; ([\d,]+) existed)?", event.text)
+            if isinstance(event, TasksAdded) and numbers and int(numbers[1]) + int(numbers[2] or 0) != count:
+                self.invariants.fail(f"a repeated add gives exactly the wanted tasks: `{event.text}` of {count}")
+        entry = driver.world.jobs.get(job.id) if driver else None
+        if entry is not None and entry.record.state == "active" and len(entry.tasks) != count:
+            self.invariants.fail(f"a repeated add gives exactly the wanted tasks: {len(entry.tasks)} of {count}")
+
+
+Verb = Callable[[bt.Client, Work, Told, Checks], None]
+
+
+def account() -> Account:
+    return Account(ENDPOINT, ACCOUNT, Secret(KEY))
+
+
+def _run(client: bt.Client, work: Work, told: Told, checks: Checks, *, reuse: bool = False) -> None:
+    error: BaseException | None = None
+    before = checks.standing(work)
+    try:
+        result = client.run(
+            work.recipe, tell=told.append, reuse=reuse, timeout=LIMIT, check=False, runs_dir=checks.runs
+        )
+        checks.outcome(work, result.tasks, result.failure)
+        checks.results(run.directory for run in result.runs)
+    except (BatchtrainError, KeyboardInterrupt) as exception:
+        error = exception
+        raise
+    finally:
+        if not reuse:
+            checks.nothing_unnamed(work, told, error, before)
+
+
+def run(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    _run(client, work, told, checks)
+
+
+def run_reuse(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    _run(client, work, told, checks, reuse=True)
+
+
+def pool_add(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    assert work.recipe.pool is not None
+    if client.pools.stands(work.recipe.pool.id):
+        client.pools.wait(work.recipe.pool.id, timeout=LIMIT, tell=told.append)
+    else:
+        client.pools.add(work.recipe, timeout=LIMIT, tell=told.append)
+
+
+def jobs_add(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    client.jobs.add(work.recipe, timeout=LIMIT, tell=told.append)
+    checks.added(work, told)
+
+
+def wait(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    client.jobs.handle(work.recipe.jobs[0].id).wait(timeout=LIMIT, tell=told.append)
+
+
+def fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    recording, _ = client.jobs.handle(work.recipe.jobs[0].id).fetch(Origin(checks.runs))
+    checks.results([recording.run])
+
+
+def fetch_from_lost_nodes(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Another client deletes the pool while the results are fetched."""
+
+    def rival() -> None:
+        time.sleep(random.random() * 2)
+        with contextlib.suppress(BatchtrainError):
+            bt.Client(account()).pools.delete(work.pool_id, wait=False, tell=lambda event: None)
+
+    Process("rival", checks.service.sim).start(rival)
+    fetch(client, work, told, checks)
+
+
+def terminate(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    client.jobs.handle(work.recipe.jobs[0].id).terminate()
+
+
+def requeue(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    client.jobs.handle(work.recipe.jobs[0].id).resubmit_failed(tell=told.append)
+
+
+def jobs_del(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    client.jobs.handle(work.recipe.jobs[0].id).delete(tell=told.append)
+
+
+def jobs_del_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Two clients delete the job at once."""
+
+    def rival() -> None:
+        with contextlib.suppress(BatchtrainError):
+            bt.Client(account()).jobs.handle(work.recipe.jobs[0].id).delete(tell=lambda event: None)
+
+    Process("rival", checks.service.sim).start(rival)
+    jobs_del(client, work, told, checks)
+
+
+def schedule(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """A job schedule that creates jobs for some hours, and is deleted."""
+    recipe = scheduled(work)
+    name = recipe.jobs[0].id
+    with contextlib.suppress(AlreadyExists):  # by this command before its death
+        client.jobs.add_all(recipe, timeout=LIMIT, tell=told.append)
+    time.sleep(3 * 3600)
+    client.jobs.schedule(name).terminate()
+    with contextlib.suppress(NotFound):
+        client.jobs.schedule(name).delete()
+    driver = checks.service.driver
+    if driver is not None and (jobs := [key for key in driver.world.jobs if key.startswith(f"{name}:")]):
+        checks.invariants.fail(f"after a command nothing is left: the jobs {jobs} of a deleted schedule")
+
+
+def scheduled(work: Work) -> Recipe:
+    """The same pool with a job schedule of one task."""
+    assert work.recipe.pool is not None
+    job = {
+        "id": f"schedule-{work.recipe.pool.id}", "recurrence": {"schedule": {"recurrence_interval": "01:00:00"}},
+        "auto_complete": True, "tasks": [{"id": "only", "command": "sim 60 0"}],
+    }  # fmt: skip
+    return msgspec.structs.replace(work.recipe, jobs=convert([job], tuple[Job, ...]))
+
+
+def pool_del(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    assert work.recipe.pool is not None
+    client.pools.delete(work.recipe.pool.id, tell=told.append)
+
+
+STORIES: tuple[tuple[Verb, ...], ...] = (
+    (run,),
+    (run,),
+    (run, run),
+    (run_reuse, run_reuse, jobs_del, pool_del),
+    (pool_add, jobs_add, wait, fetch, jobs_del, pool_del),
+    (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
+    (pool_add, jobs_add, terminate, fetch, jobs_del_by_two, pool_del),
+    (pool_add, jobs_add, wait, fetch_from_lost_nodes, jobs_del, pool_del),
+    (pool_add, schedule, pool_del),
+)
