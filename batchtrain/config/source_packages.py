@@ -108,8 +108,8 @@ def of_directory(directory: Path, script: str = "") -> SourcePackages:
     """The packages of a source, and of its script. Raises PlanError for a file that cannot be read, and for two that
     disagree about the versions of a package."""
     package_lists = [packages for name in (script, *_READERS) if (packages := _listed(directory, name)) is not None]
-    for one, other in itertools.combinations(package_lists, 2):
-        _compare(one, other)
+    for first, second in itertools.combinations(package_lists, 2):
+        _compare(first, second)
     return package_lists[0] if package_lists else SourcePackages(directory, REQUIREMENTS, ())
 
 
@@ -142,14 +142,14 @@ def _listed(directory: Path, name: str) -> SourcePackages | None:
     return SourcePackages(directory, name, tuple(packages)) if packages else None
 
 
-def _compare(one: SourcePackages, other: SourcePackages) -> None:
+def _compare(first: SourcePackages, other: SourcePackages) -> None:
     """Raise PlanError if two lists have different versions of a package."""
     named = {package.name: package for package in other.packages if package.name}
-    for package in one.packages:
+    for package in first.packages:
         twin = named.get(package.name)
         if twin is not None and package.versions and twin.versions and package.versions != twin.versions:
             raise PlanError(
-                f"{one.path}:{package.line} asks for `{package.text}`, and {other.path}:{twin.line} for"
+                f"{first.path}:{package.line} asks for `{package.text}`, and {other.path}:{twin.line} for"
                 f" `{twin.text}`; write the same in both, or remove one of the lines"
             )
 

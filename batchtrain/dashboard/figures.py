@@ -221,7 +221,7 @@ def _band(lines: Mapping[str, Sequence[Value]], *, system: bool) -> dict[str, An
     ordered = sorted(places.items())[-MOST_POINTS:]
     rows = [[value for _, value in part] for _, part in ordered]
     band = {
-        "step": [place if has_steps else None for place, _ in ordered],
+        "step": [step if has_steps else None for step, _ in ordered],
         "t": [max(t for t, _ in part) for _, part in ordered],
         "value": [sum(row) / len(row) for row in rows],
         "low": [min(row) for row in rows],

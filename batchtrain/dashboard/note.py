@@ -30,14 +30,14 @@ class Note:
     def erase(self) -> None:
         """Remove it, unless another dashboard has replaced it."""
         with suppress(OSError):
-            if self._path.read_text() == self._url:
+            if self._path.read_text(encoding="utf-8") == self._url:
                 self._path.unlink()
 
 
 def address_of(runs: Path) -> str:
     """The address of a dashboard that shows the runs of a directory; empty if none answers."""
     try:
-        url = (runs / FILE).read_text()
+        url = (runs / FILE).read_text(encoding="utf-8")
         parts = urlsplit(url)
         if parts.hostname != HOST:
             return ""

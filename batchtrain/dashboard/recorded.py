@@ -110,7 +110,7 @@ def configuration(root: Path, name: str) -> dict[str, Any]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8", "replace")[:MOST_TEXT]
+        return path.read_text(encoding="utf-8", errors="replace")[:MOST_TEXT]
     except OSError:
         return ""
 

@@ -25,13 +25,13 @@ LEFT = ("../std*.txt", "ranks/**/*", ".batchtrain-lineage.json", ".batchtrain-pa
 """What a task leaves behind besides its results: its output, the records of its launch, and those of its ranks."""
 
 
-def left(recipe: Recipe, place: str, task: Task, task_id: str) -> tuple[wire.OutputFile, ...]:
+def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire.OutputFile, ...]:
     """Everything that `run` would fetch of a task, uploaded below `tasks/ID` as it lies in the directory of the task.
 
-    place: `link/container`; without one nothing is uploaded."""
-    if not place:
+    container: `link/container`; without one nothing is uploaded."""
+    if not container:
         return ()
-    link, _, container = place.partition("/")
+    link, _, container = container.partition("/")
     url = inputs.container_link(recipe, link, container, write=True)
     return tuple(
         wire.OutputFile(

@@ -151,6 +151,7 @@ def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
     return (Implicit("autoScaleFormula", nodes, because, "autoscale-to-zero", "pool_specification.autoscale"),)
 
 
+_TIMEOUT = "pool_specification.resize_timeout"
 AT_ONCE = 10
 """Nodes that the service's default of 15 minutes is meant for here; each two more get a minute, up to two hours."""
 
@@ -164,8 +165,7 @@ def _resize_timeout(pool: Pool, *, scales: bool) -> tuple[str | None, tuple[Impl
     minutes = min(120, 15 + (nodes - AT_ONCE + 1) // 2)
     timeout = wire_times.duration(f"00:{minutes}:00")
     because = f"{nodes} nodes may take longer than the 15 minutes after which the service gives up"
-    place = "pool_specification.resize_timeout"
-    return timeout, (Implicit("resizeTimeout", timeout, because, "resize-timeout-by-nodes", place),)
+    return timeout, (Implicit("resizeTimeout", timeout, because, "resize-timeout-by-nodes", _TIMEOUT),)
 
 
 def _interval(pool: Pool) -> str | None:

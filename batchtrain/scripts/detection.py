@@ -69,14 +69,14 @@ def block_of(choice: Choice, processes_per_node: int | None) -> MpiBlock | Nodes
 
 def _evidence(imports: Iterable[Place]) -> dict[str, Place]:
     """The first import that means each framework."""
-    tops = {place.top: place for place in reversed(tuple(imports))}
+    tops = {mention.top: mention for mention in reversed(tuple(imports))}
     strong = _first(tops, {name: scripts.imports for name, scripts in LAUNCHES.items()})
     return strong or _first(tops, {name: scripts.weak_imports for name, scripts in LAUNCHES.items()})
 
 
 def _first(tops: Mapping[str, Place], modules: Mapping[str, tuple[str, ...]]) -> dict[str, Place]:
     return {
-        framework: min((tops[name] for name in names if name in tops), key=lambda place: place.line)
+        framework: min((tops[name] for name in names if name in tops), key=lambda mention: mention.line)
         for framework, names in modules.items()
         if any(name in tops for name in names)
     }
@@ -100,10 +100,10 @@ def launcher_in(script: Script) -> Place | None:
         *(re.escape(name) for mpi in MPIS.values() for name in mpi.launchers),
     )
     launcher = re.compile(rf"(?:\S*/)?(?:{'|'.join(patterns)})(?!\S)")
-    calls = (place for place in script.calls if place.name in spawns)
-    programs = (place for place in script.programs if launcher.match(place.name))
+    calls = (mention for mention in script.calls if mention.name in spawns)
+    programs = (mention for mention in script.programs if launcher.match(mention.name))
     return next(iter((*calls, *programs)), None)
 
 
-def _at(place: Place) -> str:
-    return f"{place.file.name}:{place.line} imports {place.top}"
+def _at(mention: Place) -> str:
+    return f"{mention.file.name}:{mention.line} imports {mention.top}"

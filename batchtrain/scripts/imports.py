@@ -52,9 +52,9 @@ def read(path: Path) -> Script:
     calls: list[Place] = []
     programs: list[Place] = []
     for file, tree in _files(path):
-        for place in _imported(file, tree):
-            if not _is_local(path.parent, place.top) and place.top not in sys.stdlib_module_names:
-                imports.setdefault(place.name, place)
+        for mention in _imported(file, tree):
+            if not _is_local(path.parent, mention.top) and mention.top not in sys.stdlib_module_names:
+                imports.setdefault(mention.name, mention)
         for name, call in _called(tree):
             calls.append(Place(name, file, call.lineno))
             if name.partition(".")[0] in RUNS_PROGRAMS and call.args and (text := _written(call.args[0])):
@@ -69,8 +69,8 @@ def _files(script: Path) -> Iterator[tuple[Path, ast.Module]]:
         file = waiting.pop(0)
         tree = _parsed(file)
         yield file, tree
-        for place in _imported(file, tree):
-            for local in _local_files(script.parent, place.name):
+        for mention in _imported(file, tree):
+            for local in _local_files(script.parent, mention.name):
                 if local not in seen:
                     seen.add(local)
                     waiting.append(local)

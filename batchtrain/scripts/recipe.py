@@ -197,11 +197,11 @@ def _credentials(directory: Path, files: Mapping[str, str]) -> Mapping[str, byte
 
 
 def _refuse_launchers(script: imports.Script) -> None:
-    place = detection.launcher_in(script)
-    if place is not None:
+    mention = detection.launcher_in(script)
+    if mention is not None:
         raise UsageError(
-            f"{place.file}:{place.line} starts the processes of the training itself, with `{place.name}`; batchtrain"
-            " starts them on every node (`--processes-per-node`), so call the training function directly, and let it"
+            f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
+            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly, and let it"
             " read RANK, LOCAL_RANK and WORLD_SIZE"
         )
 
@@ -212,13 +212,13 @@ def _unlisted(script: imports.Script, package_list: SourcePackages, choice: Choi
     ready = {requirement.partition("=")[0].partition(">")[0] for requirement in ENVIRONMENTS[name].packages}
     packages = {*package_list.names, *ready, *(p for p in choice.packages if build != detection.PLAIN_IMAGE)}
     modules: set[str] = set()
-    for place in script.imports:
-        names = DISTRIBUTIONS.get(place.top, (place.top.replace("_", "-").lower(),))
-        if place.top not in modules and not packages.intersection(names):
-            modules.add(place.top)
+    for mention in script.imports:
+        names = DISTRIBUTIONS.get(mention.top, (mention.top.replace("_", "-").lower(),))
+        if mention.top not in modules and not packages.intersection(names):
+            modules.add(mention.top)
             where = package_list.file if package_list.packages else source_packages.REQUIREMENTS
-            text = f"no package file names `{place.top}`, which the script imports; write `{names[0]}` into {where}"
-            yield Problem("script-package", text, str(place.file), place.line, level="warning")
+            text = f"no package file names `{mention.top}`, which the script imports; write `{names[0]}` into {where}"
+            yield Problem("script-package", text, str(mention.file), mention.line, level="warning")
 
 
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {

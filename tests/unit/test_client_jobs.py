@@ -90,7 +90,7 @@ def test_of_many_tasks_the_failed_ones_are_named_and_the_others_counted() -> Non
     assert len(list(_ends(tasks[:20]))) == 20
     failed = Task("bad", "completed", "failure", exit_code=3, seconds=9.0)
     assert list(_ends([*tasks, failed])) == [
-        "task bad ended with exit code 3 in 9.0 s", "21 tasks succeeded, in 1.0 to 3.0 s",
+        ("task bad ended with exit code 3 in 9.0 s", "failure"), ("21 tasks succeeded, in 1.0 to 3.0 s", "success"),
     ]  # fmt: skip
 
 
