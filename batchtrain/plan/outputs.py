@@ -32,7 +32,7 @@ def left(recipe: Recipe, place: str, task: Task, task_id: str) -> tuple[wire.Out
     if not place:
         return ()
     link, _, container = place.partition("/")
-    url = inputs.container_link(recipe, link, container, write=True)
+    url = inputs.results_link(recipe, link, container)
     return tuple(
         wire.OutputFile(
             file_pattern=pattern,
