@@ -23,7 +23,7 @@ from batchtrain.runs import directory
 from batchtrain.runs.recording import Origin, begin, now
 from batchtrain.service import retry
 from batchtrain.storage.blob import DELEGATED_DAYS
-from batchtrain.storage.results import container_of, put_run
+from batchtrain.storage.run_container import container_of, put_run
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -136,12 +136,19 @@ def refuse_unfit(recipe: Recipe) -> None:
         raise PlanError(
             f"a detached run makes its pool from pool.yaml and its job from jobs.yaml; see {recipe.directory}"
         )
+    other = (
+        "create the pool with `batchtrain pool add --idle 30m`, which has no nodes when nothing runs, and add the job"
+        " with `batchtrain jobs add`"
+    )
     if pool.identities:
         raise PlanError(
             f"pool {pool.id} has `identities`, and a pool that ends with its job (`auto_pool`) can have none: Azure"
-            " sets them through Resource Manager; remove them, or create the pool with"
-            " `batchtrain pool add --idle 30m`, which has no nodes when nothing runs, and add the job with"
-            " `batchtrain jobs add`"
+            f" sets them through Resource Manager; remove them, or {other}"
+        )
+    if pool.vm_sizes is not None:
+        raise PlanError(
+            f"pool {pool.id} has several sizes (`vm_sizes`), which a pool that ends with its job (`auto_pool`) cannot"
+            f" have; remove them, or {other}"
         )
     for job in recipe.jobs:
         for fits, reason in _UNFIT:

@@ -18,7 +18,7 @@ from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
-from batchtrain.storage.results import RUN, container_of
+from batchtrain.storage.run_container import RUN, container_of
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations

@@ -158,7 +158,7 @@ class Placeholders:
         return True
 
     def _link(self, reference: str) -> str:
-        """`link/container[/blob][?write&days=N]` as a URL with a signature."""
+        """`link/container[/blob][?write&days=N]` as a URL with a signature; `put` in place of `write` cannot read."""
         from batchtrain.storage import blob  # see above
 
         path, _, query = reference.partition("?")
@@ -168,7 +168,8 @@ class Placeholders:
         client, account = self.connect(link), self._account(link)
         if name:
             return blob.link(client, account, container, name, days=days)
-        return blob.container_link(client, account, container, write="write" in options, days=days)
+        reads, writes = "put" not in options, not options.keys().isdisjoint(("put", "write"))
+        return blob.container_link(client, account, container, read=reads, write=writes, days=days)
 
     def _storage(self, reference: str) -> str | Secret:
         link, _, what = reference.rpartition(":")

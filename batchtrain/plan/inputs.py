@@ -85,6 +85,11 @@ def container_link(recipe: Recipe, link: str, container: str, *, write: bool = F
     return wire.later("sas", f"{link}/{container}?{options}")
 
 
+def results_link(recipe: Recipe, link: str, container: str) -> wire.Template:
+    """The placeholder of a container's URL that only writes."""
+    return wire.later("sas", f"{link}/{container}?put&days={sas_days(recipe)}")
+
+
 def fetched(recipe: Recipe, data: tuple[StorageInput, ...], own_directory: str) -> tuple[Fetched, ...]:
     """The blobs that a node fetches. Batch filters only by prefix: the text of a pattern before its first wildcard.
 

@@ -31,8 +31,8 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire
     container: `link/container`; without one nothing is uploaded."""
     if not container:
         return ()
-    link, _, container = container.partition("/")
-    url = inputs.container_link(recipe, link, container, write=True)
+    link, _, name = container.partition("/")
+    url = inputs.results_link(recipe, link, name)
     return tuple(
         wire.OutputFile(
             file_pattern=pattern,

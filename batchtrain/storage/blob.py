@@ -177,15 +177,21 @@ def link(
 
 
 def container_link(
-    storage: Storage, credentials: StorageCredentials, container: str, *, write: bool = False, days: int | None = None
+    storage: Storage,
+    credentials: StorageCredentials,
+    container: str,
+    *,
+    read: bool = True,
+    write: bool = False,
+    days: int | None = None,
 ) -> str:
-    """A URL that is valid for `days`: it lists and reads a container, and writes to it if requested. Creates a
+    """A URL that is valid for `days`: it lists and reads a container, and writes to it, as requested. Creates a
     container for writing."""
     from azure.storage.blob import ContainerSasPermissions, generate_container_sas  # see below
 
     if write:
         make_container(storage, container)
-    permission = ContainerSasPermissions(read=True, list=True, write=write, create=write, add=write)
+    permission = ContainerSasPermissions(read=read, list=read, write=write, create=write, add=write)
     signature = _signature(storage, credentials, days)
     token = generate_container_sas(
         account_name=credentials.account, container_name=container, permission=permission, **signature

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from batchtrain.catalog.prices import Price
 from batchtrain.client import detach
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount
+from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount, VmSizes
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
@@ -58,6 +58,7 @@ def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
     ("made", "reason"),
     [
         (of(pool={"identities": ("/subscriptions/s",)}), "Azure sets them through Resource Manager.*pool add --idle"),
+        (of(pool={"vm_sizes": VmSizes(alternatives=("STANDARD_D4S_V5",))}), "several sizes.*pool add --idle"),
         (of({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}), "a job schedule has no end"),
         (of({"auto_pool": {"keep_alive": True}}), "keeps its pool alive"),
         (of({"tasks": [{"command": "a", "task_factory": {"repeat": 3}}]}), "task_factory"),
@@ -108,7 +109,7 @@ def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> 
         "m/**/*": "tasks/t/wd/m",
         "x/**/*": "tasks/t/wd/x",
     }
-    assert {place["containerUrl"] for place in places.values()} == {"{{sas:link/box?write&days=30}}"}
+    assert {place["containerUrl"] for place in places.values()} == {"{{sas:link/box?put&days=30}}"}
     [job] = [step.document for step in plan.steps if step.action == "job.add"]
     assert job["constraints"]["maxWallClockTime"] == "PT1M"
     assert job["poolInfo"]["autoPoolSpecification"]["poolLifetimeOption"] == "job"
