@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,6 +52,8 @@ class Invariants:
         self._attempts: Counter[str] = Counter()
         self.accepted: dict[str, set[str]] = {}
         """The tasks that the service has accepted, by the id of their job."""
+        self._created: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        self._claims: Counter[tuple[str, str]] = Counter()
         self._accepted: set[tuple[str, str]] = set()
         """The pools and jobs that the service has accepted, by their kind and id."""
         self.violations: list[str] = []
@@ -75,6 +77,8 @@ class Invariants:
             self._sim.note(f"{change.kind} {change.owner} {change.key} {record.state}")
             if change.kind in TABLES:
                 self._moved(change.kind, f"{change.owner}/{change.key}", record)
+            if isinstance(record, (Job, Pool)):
+                self._created[change.kind, change.key].add(record.seq)
             if isinstance(record, Job):
                 self._job_numbers[change.key] = str(record.seq)
                 if "jobPreparationTask" in record.spec:
@@ -85,6 +89,12 @@ class Invariants:
         if world is not None:
             for node_id in nodes:
                 self._slots(world, node_id)
+
+    def claimed(self, kind: str, name: str) -> None:
+        """A command says that it added something: never more commands than things."""
+        self._claims[kind, name] += 1
+        if self._claims[kind, name] > len(self._created[kind, name]):
+            self.fail(f"a thing belongs to one command: {self._claims[kind, name]} say that they added {kind} {name}")
 
     def _dropped(self, change: Change) -> None:
         if change.kind == "tasks":

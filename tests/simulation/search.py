@@ -12,6 +12,9 @@ from tests.simulation import owned
 from tests.simulation.faults import KINDS
 from tests.simulation.seed import Outcome, simulate
 
+LEAST_CHANGES = 50
+"""The state changes of an average seed; with fewer, the simulation itself is broken."""
+
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
@@ -72,6 +75,9 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
             print(f"seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
         if failed and is_short:
             end = owned.real_monotonic()
+    if counts["state changes"] < LEAST_CHANGES * done:
+        failed += 1
+        print(f"only {counts['state changes']} state changes in {done} seeds: the users do not get far")
     print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s")
     for name in sorted({*counts, *KINDS}):
         print(f"{counts[name]:>10,}  {name}")

@@ -185,7 +185,7 @@ class _User:
         elif self.times < TIMES and rng.random() < 0.1 and fates.strike("client's disk is full"):
             process.writes_until_full = int(rng.random() * 15)
         process.on_end, process.on_death = self._ended, self._died
-        told = workload.Told()
+        told = workload.Told(self.world.invariants)
         process.start(lambda: verb(_client(), self.work, told, self.world.checks))
 
     def _died(self) -> None:

@@ -65,7 +65,7 @@ class Service:
         self.store = _Store(self.directory / "world.sqlite3", self)
         alarms = Alarms(Clock(lambda: wire.from_unix_ns(int(owned._now() * 1e9))))
         self.machine = Machine(alarms, self.directory, self)
-        world = World(ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, lambda size: Size(4, 0), QUOTAS)
+        world = World(ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, find_size=lambda size: Size(4, 0), quotas=QUOTAS)
         self.driver = Driver(world, self.store, self.machine, alarms, BlobStore(self.directory, KEY))
         self.application = Application(self.driver, Identity("0", 1, ACCOUNT), KEY, lambda: None)
         self.driver.recover()
@@ -127,6 +127,8 @@ class Service:
                 parts.append(message.get("body", b""))
                 if not message.get("more_body") and not done.done():  # from now on the answer is on its way
                     done.set_result(None)
+                    if messages[0]["status"] == 500:
+                        self.invariants.fail(f"the service has no bug: 500 to {verb} {path}: {parts[-1]!r}")
                     if verb == "POST":
                         self.invariants.answered(path, messages[0]["status"], body, b"".join(parts))
 

@@ -15,7 +15,7 @@ import msgspec
 import batchtrain as bt
 from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
-from batchtrain.records.events import Event, TasksAdded
+from batchtrain.records.events import Event, JobAdded, PoolAdded, TasksAdded
 from batchtrain.runs.directory import FileRecord
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -109,6 +109,15 @@ def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
 
 class Told(list[Event]):
     """The events of a command."""
+
+    def __init__(self, invariants: Invariants) -> None:
+        super().__init__()
+        self._invariants = invariants
+
+    def append(self, event: Event) -> None:
+        if isinstance(event, (JobAdded, PoolAdded)):
+            self._invariants.claimed("job" if isinstance(event, JobAdded) else "pool", event.subject)
+        super().append(event)
 
     @property
     def text(self) -> str:
@@ -212,6 +221,20 @@ def run(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     _run(client, work, told, checks)
 
 
+def run_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Two clients run the same recipe at once: one of them is refused."""
+
+    def rival() -> None:
+        with contextlib.suppress(BatchtrainError):
+            other = Told(checks.invariants)
+            bt.Client(account()).run(work.recipe, tell=other.append, timeout=LIMIT, check=False, runs_dir=runs)
+
+    runs = checks.runs.with_name("rival")
+    Process("rival", checks.service.sim).start(rival)
+    with contextlib.suppress(BatchtrainError):
+        client.run(work.recipe, tell=told.append, timeout=LIMIT, check=False, runs_dir=checks.runs)
+
+
 def run_reuse(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     _run(client, work, told, checks, reuse=True)
 
@@ -307,6 +330,7 @@ STORIES: tuple[tuple[Verb, ...], ...] = (
     (run,),
     (run,),
     (run, run),
+    (run_by_two, run_by_two),
     (run_reuse, run_reuse, jobs_del, pool_del),
     (pool_add, jobs_add, wait, fetch, jobs_del, pool_del),
     (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
