@@ -13,7 +13,7 @@ import msgspec
 
 from batchtrain.metrics.extract import Pattern
 from batchtrain.metrics.stream import Batch, MetricStream
-from batchtrain.records import Point, Rank, TrainingProgress
+from batchtrain.records import Point, Rank, RanksRecord
 from batchtrain.records.gang import RankState, StepTimes, compared
 
 MOST_POINTS = 2000
@@ -91,31 +91,36 @@ class Numbers:
         """The curves, by metric and rank, or by metric and node."""
         return {**curves_of(self._series), **curves_of(self._system, system=True)}
 
-    def ranks(self) -> dict[str, Any]:
+    def ranks(self, *, ended: bool = False, succeeded: bool = False) -> dict[str, Any]:
         """The ranks of the task, those that matter first."""
         stream = self._stream
-        ranks = stream.seen() if stream else ()
-        states = compared(ranks, self._steps.times, time.time())
-        return ranks_document(states, stream.progress if stream else None, newest(self._system))
+        ranks = RanksRecord(stream.seen(), stream.progress) if stream else RanksRecord()
+        end = max((rank.heard for rank in ranks.ranks), default=0.0) if ended else None
+        return ranks_document(ranks, self._steps, newest(self._system), end, judged=not succeeded)
 
 
 # --- ranks ----------------------------------------------------------------------------------------------------------
 
 
 def ranks_document(
-    states: Sequence[RankState], progress: TrainingProgress | None, nodes: Mapping[str, Mapping[str, float]]
+    record: RanksRecord, times: StepTimes, nodes: Mapping[str, Mapping[str, float]], end: float | None, *, judged: bool
 ) -> dict[str, Any]:
-    """The ranks for the page. nodes: what each node measured last."""
+    """The ranks for the page. nodes: what each node measured last. end: of a gang that has ended. judged: whether it is
+    told which rank stands, waits or is slow."""
+    states = compared(record.ranks, times.times, time.time() if end is None else end)
+    if not judged:
+        states = [state._replace(condition="") for state in states]
     steps = [state.rank.step for state in states if state.rank.step is not None]
-    times = [median(state.step_seconds) for state in states if state.step_seconds]
+    medians = [median(state.step_seconds) for state in states if state.step_seconds]
     are_many = len(states) > MOST_ROWS
     tiles = sorted(states, key=lambda state: state.rank.number) if are_many else ()
     return {
         "count": len(states),
         "leader": max(steps, default=None),
         "slowest": min(steps, default=None),
-        "step_seconds": median(times) if times else None,
-        "progress": msgspec.to_builtins(progress),
+        "end": end,
+        "step_seconds": median(medians) if medians else None,
+        "progress": msgspec.to_builtins(record.progress),
         "rows": [_row(state) for state in states[: SHOWN_ROWS if are_many else MOST_ROWS]],
         "tiles": [
             [state.rank.number, state.rank.node, state.rank.step, state.rank.heard, state.condition] for state in tiles

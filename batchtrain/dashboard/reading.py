@@ -241,7 +241,7 @@ def ranks(connection: Connection, request: Asked) -> dict[str, Any]:
     """The ranks of a task, those that matter first: what each printed last, and how far it is."""
     outputs = connection.outputs(request.names["job"], request.names["task"])
     outputs.ranks().read()
-    return outputs.numbers.ranks()
+    return outputs.ranks_document()
 
 
 def samples(connection: Connection, request: Asked) -> dict[str, Any]:

@@ -7,7 +7,6 @@ reads them continues without a break when the job is deleted.
 from __future__ import annotations
 
 import functools
-import time
 from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +15,8 @@ from batchtrain.dashboard import search
 from batchtrain.dashboard.figures import Series, add, curves_of, newest, ranks_document, seen_in, values_of
 from batchtrain.dashboard.output import Output, part
 from batchtrain.errors import NotFound
-from batchtrain.records import Point
-from batchtrain.records.gang import RankState, StepTimes, compared
+from batchtrain.records import Point, RanksRecord
+from batchtrain.records.gang import StepTimes
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 
@@ -82,19 +81,15 @@ class RunTask(NamedTuple):
             steps.add(point.rank, point.t or 0.0, point.step)
             if point.node:
                 add(system, point, 0.0)
-        ranks = recorded.ranks or seen_in(points)
-        if record.state == "completed":
-            states = [RankState(rank, step_seconds=steps.times.get(rank.number, ())) for rank in ranks]
-        else:
-            states = compared(ranks, steps.times, _end(record) or max((rank.heard for rank in ranks), default=0.0))
-        return ranks_document(states, recorded.progress, newest(system))
+        ranks = recorded if recorded.ranks else RanksRecord(seen_in(points), recorded.progress)
+        return ranks_document(ranks, steps, newest(system), _end(record, ranks), judged=record.state != "completed")
 
 
-def _end(record: RunRecord) -> float | None:
-    """The time up to which a run is judged; None if its end is unknown."""
+def _end(record: RunRecord, ranks: RanksRecord) -> float | None:
+    """When a run ended; None while it runs."""
     if record.state == "running":
-        return time.time()
-    return record.ended.timestamp() if record.ended else None
+        return None
+    return record.ended.timestamp() if record.ended else max((rank.heard for rank in ranks.ranks), default=0.0)
 
 
 def curves_in(path: Path) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class TaskOutputs:
         self._files: dict[str, Output] = {}
         self._asked = float("-inf")
         self._details: dict[str, Any] = {}
+        self._task: Task | None = None
+        """As it was read last."""
 
     def file(self, path: str) -> Output:
         """A file of the task, followed."""
@@ -67,7 +69,12 @@ class TaskOutputs:
 
     def ranks(self) -> Numbered:
         """The topic of the ranks."""
-        return Numbered(self._advance, self.numbers.ranks, SECONDS[STDOUT])
+        return Numbered(self._advance, self.ranks_document, SECONDS[STDOUT])
+
+    def ranks_document(self) -> dict[str, Any]:
+        """The ranks; of a task that has ended, as they were at its end."""
+        ended = self._task is not None and self._task.state == "completed"
+        return self.numbers.ranks(ended=ended, succeeded=ended and not (self._task and self._task.failed))
 
     def metrics(self) -> Numbered:
         """The topic of the curves."""
@@ -102,7 +109,7 @@ class TaskOutputs:
 
     def document(self) -> dict[str, Any]:
         """The task, its nodes, and why it failed."""
-        task = read.masked_task(self._reach(), self.job_id, self.task_id)
+        task = self._task = read.masked_task(self._reach(), self.job_id, self.task_id)
         if task.state == "completed":
             for file in self._files.values():
                 file.seconds = ENDED_SECONDS

@@ -498,6 +498,21 @@ def test_the_last_line_of_each_rank_is_shown(client: Client, service: Service) -
     assert [(row["rank"], row["last"]) for row in client.get(f"{TASK}/ranks")["rows"]] == [(0, "six"), (1, "two")]
 
 
+@pytest.mark.parametrize(("info", "condition"), [({"exitCode": 1, "result": "failure"}, "stands"), ({}, "")])
+def test_the_ranks_of_a_task_that_has_ended_are_judged_at_its_end(
+    client: Client, service: Service, info: dict[str, Any], condition: str
+) -> None:
+    failed_task(service, **(info or {"exitCode": 0, "result": "success"}))
+    service.files[f"{TASK}/files/{RECORDS}"] = b"".join(
+        b'{"time": %d, "rank": %d, "file": "stdout", "line": "step %d loss 1"}\n' % (time, rank, step)
+        for time, rank, step in ((5, 0, 1), (5, 1, 1), (90, 0, 2))
+    )
+    client.get(TASK)
+    document = client.get(f"{TASK}/ranks")
+    assert [(row["rank"], row["condition"]) for row in document["rows"]] == [(1, condition), (0, "")]
+    assert document["end"] == document["rows"][1]["at"]
+
+
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
@@ -508,7 +523,7 @@ def test_a_log_is_followed_by_its_bytes_and_curves_and_ranks_by_their_numbers(cl
     assert watch("logs?file=stderr.txt") is outputs.file("stderr.txt") is not outputs.file("stdout.txt")
     metrics, ranks = watch("metrics"), watch("ranks")
     assert isinstance(metrics, Numbered) and isinstance(ranks, Numbered)
-    assert (metrics._show, ranks._show) == (outputs.numbers.metrics, outputs.numbers.ranks)
+    assert (metrics._show, ranks._show) == (outputs.numbers.metrics, outputs.ranks_document)
 
 
 def test_names_of_a_watched_path_are_unquoted() -> None:

@@ -1,7 +1,8 @@
 // The parts that pages are made of.
 
+import { url } from "./api.js";
 import { h } from "./dom.js";
-import { ago, moment, plural, short } from "./format.js";
+import { ago, bytes, moment, plural, short } from "./format.js";
 
 const KINDS = {
   running: "run",
@@ -101,6 +102,28 @@ export const row = (key, cells) =>
     cells.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h("td", null, cell))),
   );
 export const right = (...text) => h("td", { class: "number" }, ...text);
+
+/** Files to look at and to download. `base`: the address of what has them. */
+export const fileTable = (context, files, base) =>
+  table(
+    ["File", "#Size", ""],
+    files.map((file) =>
+      row(file.path, [
+        link(context.with({ look: file.path }), file.path),
+        right(bytes(file.size)),
+        h(
+          "a",
+          {
+            href: url(`${base}/file?path=${encodeURIComponent(file.path)}`),
+            download: file.path.split("/").pop(),
+            "aria-label": `Download ${file.path}`,
+          },
+          "Download",
+        ),
+      ]),
+    ),
+    "Files",
+  );
 
 /** Parts of a whole as a bar, and in words for those who do not see it. */
 export function bar(parts) {

@@ -59,8 +59,8 @@ export function progress(data, running) {
   );
 }
 
-/** `ended`: whether the gang has ended; `now`: seconds since 1970, or its end. `to`: the address of a rank's output. */
-export function ranks(data, ended, now, to) {
+/** `to`: the address of the output of a rank. */
+export function ranks(data, to) {
   if (!data?.count) return h("p", { class: "quiet" }, "No rank has printed a line yet.");
   const text = warning(data);
   const most = Math.max(...data.rows.flatMap((row) => row.step_seconds), 0);
@@ -69,7 +69,7 @@ export function ranks(data, ended, now, to) {
     h(
       "ul",
       { class: "ranks", "aria-label": "Ranks" },
-      data.rows.map((row) => strip(row, data, ended, now, to, most)),
+      data.rows.map((row) => strip(row, data, to, most)),
     ),
     data.tiles.length
       ? [
@@ -84,7 +84,7 @@ export function ranks(data, ended, now, to) {
   ];
 }
 
-function strip(row, data, ended, now, to, most) {
+function strip(row, data, to, most) {
   const [kind, words] = CONDITIONS[row.condition] ?? ["", ""];
   const system = data.nodes[row.node] ?? {};
   return h(
@@ -97,11 +97,7 @@ function strip(row, data, ended, now, to, most) {
       row.step === null ? "" : `step ${count(row.step)}`,
       row.behind ? h("span", { class: "quiet" }, ` −${count(row.behind)}`) : null,
     ),
-    h(
-      "span",
-      { class: "number", title: "time since its last line" },
-      row.at ? `${duration(Math.max(0, now - row.at))} ${ended ? "before the end" : "ago"}` : "",
-    ),
+    h("span", { class: "number", title: "time since its last line" }, row.at ? since(data.end, row.at) : ""),
     steps(row.step_seconds, most),
     h(
       "span",
@@ -114,6 +110,9 @@ function strip(row, data, ended, now, to, most) {
     h("code", { class: "cut", title: row.last }, row.last),
   );
 }
+
+const since = (end, at) =>
+  `${duration(Math.max(0, (end ?? Date.now() / 1000) - at))} ${end === null ? "ago" : "before the end"}`;
 
 /** The last step times as a band of bars. */
 function steps(seconds, most) {

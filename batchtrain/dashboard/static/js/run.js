@@ -13,6 +13,7 @@ import {
   crumbs,
   document_,
   facts,
+  fileTable,
   head,
   id,
   kind,
@@ -196,19 +197,13 @@ const VIEW = {
   },
   ranks(context, seen) {
     const data = context.data.ranks;
-    const end = over(seen) && seen.ended ? Date.parse(seen.ended) / 1000 : Date.now() / 1000;
     const to = (rank) => context.with({ view: "output", rank, split: "" });
     return [
       which(context, seen),
       trouble(context.trouble.ranks),
       data && !over(seen) ? progress(data, true) : null,
       data
-        ? ranks(
-            { ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) },
-            over(seen),
-            end,
-            to,
-          )
+        ? ranks({ ...data, nodes: byName(context, { ...data.nodes, ...newest(context.data.samples) }) }, to)
         : h("p", { class: "quiet" }, taskOf(context) ? "Loading…" : waiting(seen)),
     ];
   },
@@ -249,7 +244,7 @@ const VIEW = {
       task = taskOf(context);
     return [
       seen.files.length
-        ? files(context, seen)
+        ? fileTable(context, seen.files, base(context))
         : h("p", { class: "quiet" }, "The results are fetched when the tasks have ended."),
       look && viewer(context, look),
       seen.live &&
@@ -436,28 +431,6 @@ function tasks(context, seen) {
       "Tasks",
     ),
   ];
-}
-
-function files(context, seen) {
-  return table(
-    ["File", "#Size", ""],
-    seen.files.map((file) =>
-      row(file.path, [
-        link(context.with({ look: file.path }), file.path),
-        right(bytes(file.size)),
-        h(
-          "a",
-          {
-            href: url(`${base(context)}/file?path=${encodeURIComponent(file.path)}`),
-            download: file.path.split("/").pop(),
-            "aria-label": `Download ${file.path}`,
-          },
-          "Download",
-        ),
-      ]),
-    ),
-    "Files",
-  );
 }
 
 function viewer(context, file) {

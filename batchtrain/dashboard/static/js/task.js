@@ -1,23 +1,20 @@
 // One task of a job that no run here records: why it failed, its ranks, curves, live output and files.
 
-import { url } from "./api.js";
 import { Curves } from "./curves.js";
 import { h } from "./dom.js";
-import { bytes, duration, lasted, short } from "./format.js";
+import { duration, lasted, short } from "./format.js";
 import { FileView } from "./log.js";
 import { chosenFile, output, outputView } from "./output.js";
 import {
   cause,
   crumbs,
   facts,
+  fileTable,
   head,
   link,
   loading,
   outcome,
   path,
-  right,
-  row,
-  table,
   tabs,
   trouble,
   unknown,
@@ -101,15 +98,10 @@ const VIEW = {
       Command: seen.command && h("code", { class: "command" }, seen.command),
     }),
   ],
-  ranks: (context, seen) => [
+  ranks: (context) => [
     trouble(context.trouble.ranks),
     context.data.ranks
-      ? ranks(
-          context.data.ranks,
-          Boolean(seen.ended),
-          (seen.ended ? Date.parse(seen.ended) : Date.now()) / 1000,
-          (rank) => context.with({ view: "output", rank }),
-        )
+      ? ranks(context.data.ranks, (rank) => context.with({ view: "output", rank }))
       : loading(context.trouble.ranks),
   ],
   output: (context, seen) => [
@@ -145,7 +137,11 @@ const VIEW = {
       );
     return [
       trouble(context.trouble[at]),
-      all ? listing(context, all) : loading(context.trouble[at]),
+      !all
+        ? loading(context.trouble[at])
+        : all.length
+          ? fileTable(context, all.filter((each) => !each.path.startsWith(".batchtrain/")).slice(0, 500), base(context))
+          : h("p", { class: "quiet" }, "The task has no files."),
       look && h("div", { keep: `file ${look}` }),
     ];
   },
@@ -163,29 +159,3 @@ const nodes = (seen) =>
       ]),
     seen.nodes.length > 8 ? ` and ${seen.nodes.length - 8} more` : "",
   );
-
-const listing = (context, all) =>
-  all.length
-    ? table(
-        ["File", "#Size", ""],
-        all
-          .filter((each) => !each.path.startsWith(".batchtrain/"))
-          .slice(0, 500)
-          .map((each) =>
-            row(each.path, [
-              link(context.with({ look: each.path }), each.path),
-              right(bytes(each.size)),
-              h(
-                "a",
-                {
-                  href: url(`${base(context)}/file?path=${encodeURIComponent(each.path)}`),
-                  download: each.path.split("/").pop(),
-                  "aria-label": `Download ${each.path}`,
-                },
-                "Download",
-              ),
-            ]),
-          ),
-        "Files",
-      )
-    : h("p", { class: "quiet" }, "The task has no files.");
