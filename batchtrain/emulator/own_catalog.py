@@ -15,7 +15,7 @@ from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator.interface import Size
 from batchtrain.emulator.mapped_images import write_atomically
 
-SIZES, IMAGES = "sizes.json", "images.json"
+SIZES, IMAGES = "sizes.json", "vm-images.json"  # images.json is that of mapped_images.py
 
 
 def size_of(data_dir: Path, name: str) -> Size | None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.catalog import vm_images
 from batchtrain.catalog.sizes import VmSize
-from batchtrain.emulator import own_catalog, pools
+from batchtrain.emulator import mapped_images, own_catalog, pools
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Size
 from tests.emulation import POOL, Stage
@@ -32,3 +33,11 @@ def test_a_size_of_the_user_corrects_that_of_the_tables(tmp_path: Path) -> None:
     own_catalog.add(tmp_path, [CORRECTED])
     own_catalog.add(tmp_path, [NEW])
     assert own_catalog.size_of(tmp_path, "standard_d2s_v3") == Size(4)
+
+
+def test_images_of_the_catalogue_and_mapped_images_do_not_share_a_file(tmp_path: Path) -> None:
+    mapped_images.map_image(tmp_path, "example/train", tmp_path)
+    image = vm_images.EVERY[0]
+    own_catalog.add(tmp_path, (), (image,))
+    assert own_catalog.images(tmp_path)[0] == image
+    assert list(mapped_images.list_images(tmp_path)) == ["example/train"]
