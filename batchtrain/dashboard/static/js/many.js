@@ -5,24 +5,27 @@ import { h } from "./dom.js";
 import { count, duration, short } from "./format.js";
 import { link, path, right, row, table, trouble } from "./parts.js";
 
+const seconds = (number) => `${number.toFixed(2)} s`;
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
 function histogram(title, bars, name) {
   const most = Math.max(...bars.map((bar) => bar.count), 1);
+  const words = (bar) => `${name(bar.from)} to ${name(bar.to)}: ${count(bar.count)} tasks`;
   return h(
     "section",
     null,
     h("h2", null, title),
-    table(
-      ["From", "Tasks", "#Number"],
-      bars.map((bar) =>
-        row(String(bar.from), [
-          name(bar.from),
-          h("meter", { min: "0", max: String(most), value: String(bar.count), "aria-label": `from ${name(bar.from)}` }),
-          right(count(bar.count)),
-        ]),
-      ),
-      title,
+    h(
+      "div",
+      { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") },
+      bars.map((bar) => h("span", { title: words(bar), style: { height: `${(100 * bar.count) / most}%` } })),
+    ),
+    h(
+      "p",
+      { class: "axis quiet" },
+      h("span", null, name(bars[0].from)),
+      h("span", null, `at most ${count(most)} tasks`),
+      h("span", null, name(bars[bars.length - 1].to)),
     ),
   );
 }
@@ -58,7 +61,7 @@ export function numbers(context, job) {
       ? [
           h("p", { class: "quiet" }, `From the ${count(found.tasks)} tasks that ended last.`),
           histogram("Ended tasks over time", found.throughput, clock),
-          histogram("Duration of a task", found.durations, (seconds) => duration(seconds)),
+          histogram("Duration of a task", found.durations, seconds),
           h("h2", null, "The slowest"),
           table(
             ["Task", "#Time", "Node"],
