@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import ConsoleRenderable
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderResult
 from rich.control import Control
 from rich.live import Live
-from rich.segment import ControlType
+from rich.segment import ControlType, Segment
+
+
+class _Wrapping:
+    """Whether the terminal continues a line that is too long in the next row."""
+
+    def __init__(self, *, on: bool) -> None:
+        self._code = f"\x1b[?7{'h' if on else 'l'}"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self._code, None, [(ControlType.CARRIAGE_RETURN,)])
 
 
 class ResizedLive(Live):
     """A terminal that becomes narrower breaks the lines that are on it, so that the display covers more rows than rich
-    has drawn. Those rows are erased first."""
+    has drawn. Those rows are erased first. Until the program knows the new width, its lines are cut, not continued."""
 
     _drawn: tuple[int, ...] = ()
     """The columns of each line that was drawn last."""
@@ -27,4 +37,6 @@ class ResizedLive(Live):
         up: list[Any] = [ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)]
         for _ in range(additional_rows):
             up += [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)]
-        return [Control(*up), *processed] if additional_rows else processed
+        *printed, display = processed
+        cut_display = [_Wrapping(on=False), display, _Wrapping(on=True)]
+        return [*([Control(*up)] if additional_rows else []), *printed, *cut_display]

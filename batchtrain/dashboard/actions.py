@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from batchtrain.client.client import Client
+from batchtrain.dashboard.job_numbers import retry_alike
 from batchtrain.errors import UsageError
 
 
@@ -38,6 +39,10 @@ ACTIONS = (
     Action("/jobs/{job}/disable", lambda client, names, _: client.jobs.handle(names["job"]).disable()),
     Action("/jobs/{job}/enable", lambda client, names, _: client.jobs.handle(names["job"]).enable()),
     Action("/jobs/{job}/delete", lambda client, names, _: client.jobs.handle(names["job"]).delete(wait=False)),
+    Action(
+        "/jobs/{job}/tasks/{task}/retry-alike",
+        lambda client, names, _: retry_alike(client.jobs.handle(names["job"]), names["task"]),
+    ),
     Action("/pools/{pool}/resize", _resize),
     Action("/pools/{pool}/delete", lambda client, names, _: client.pools.delete(names["pool"], wait=False)),
     Action(

@@ -13,6 +13,7 @@ from batchtrain.config.masking import masked_request
 from batchtrain.dashboard import recorded
 from batchtrain.dashboard.board import DocumentTopic, Topic
 from batchtrain.dashboard.connection import Connection
+from batchtrain.dashboard.job_numbers import job_numbers
 from batchtrain.dashboard.run_tasks import RunTask
 from batchtrain.dashboard.tasks import LIMIT, STDOUT, TaskOutputs, task_row
 from batchtrain.errors import UsageError
@@ -182,10 +183,15 @@ def pool_plan(connection: Connection, request: Asked) -> dict[str, Any]:
 
 
 def timeline(connection: Connection, request: Asked) -> dict[str, Any]:
-    """When which task ran on which node: the first tasks of a job."""
-    page = read.task_page(connection.batch, request.names["job"], limit=BARS)
+    """When which task ran on which node: the tasks of a job whose state changed last."""
+    tasks = service_tasks.last(connection.batch, request.names["job"], BARS)
     names = ("id", "state", "result", "exit_code", "node", "started", "ended")
-    return {"tasks": [shown(task, names) for task in page.tasks], "more": bool(page.next)}
+    return {"tasks": [shown(task, names) for task in tasks], "more": len(tasks) == BARS}
+
+
+def numbers(connection: Connection, request: Asked) -> dict[str, Any]:
+    """A job of many tasks at a glance."""
+    return job_numbers(connection.client.jobs.handle(request.names["job"]))
 
 
 def tasks(connection: Connection, request: Asked) -> Found:
@@ -347,7 +353,8 @@ DOCUMENTS = (
     Document("/jobs/{job}", job, cost=2),
     Document("/jobs/{job}/run", job_run),
     Document("/jobs/{job}/plan", plan, cost=PLANNED_TASKS, seconds=600),
-    Document("/jobs/{job}/timeline", timeline, seconds=30),
+    Document("/jobs/{job}/timeline", timeline, cost=3, seconds=30),
+    Document("/jobs/{job}/numbers", numbers, cost=4, seconds=30),
     Document("/jobs/{job}/tasks", tasks, cost=len(FAILED_FIRST)),
     Document(TASK, task),
     Document(f"{TASK}/files", files, seconds=60),

@@ -154,8 +154,8 @@ class View:
         """Tasks in a second; None as long as it is not known."""
         if len(self._ended) < 2:
             return None
-        (began, before), (end, after) = self._ended[0], self._ended[-1]
-        return (after - before) / (end - began) if end > began and after > before else None
+        (began, first_count), (end, last_count) = self._ended[0], self._ended[-1]
+        return (last_count - first_count) / (end - began) if end > began and last_count > first_count else None
 
     def _measured(self, event: events.MetricsSeen, now: float) -> None:
         for name in tuple(self.values) if event.again else event.hidden:
@@ -288,11 +288,11 @@ class View:
         for pool, of_job in self.jobs.values():
             by_pool[pool] += of_job.running
         pools = ", ".join(f"{pool} {number:,}" for pool, number in by_pool.most_common(3) if pool and number)
-        running = f"{counts.running:,} running" + (f" ({pools})" if pools and width >= 60 else "")
+        running_tasks = f"{counts.running:,} running" + (f" ({pools})" if pools and width >= 60 else "")
         causes = len({row.cause for rows in self.failures.values() for row in rows})
         failed = f"  {counts.failed:,} failed" + (f" by {causes} cause{'s' * (causes > 1)}" if causes else "")
-        waiting = f"  {counts.active:,} waiting" if width >= 60 or not counts.failed else ""
-        return ((running, "cyan"), (waiting, "dim"), (failed if counts.failed else "", "red"))
+        waiting_tasks = f"  {counts.active:,} waiting" if width >= 60 or not counts.failed else ""
+        return ((running_tasks, "cyan"), (waiting_tasks, "dim"), (failed if counts.failed else "", "red"))
 
     def _failures(self, width: int) -> list[Line]:
         """The failed tasks by cause, each with an example."""

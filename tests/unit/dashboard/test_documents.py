@@ -172,7 +172,13 @@ def test_a_timeline_has_the_times_and_nodes_of_tasks(client: Client, service: Se
     started, ended = "2026-11-22T11:15:02Z", "2026-11-22T11:15:04Z"
     info = {"startTime": started, "endTime": ended, "exitCode": 3, "result": "Failure"}
     service.documents["/jobs/j/tasks"] = [
-        {"id": "t", "state": "completed", "executionInfo": info, "nodeInfo": {"nodeId": "n"}}
+        {
+            "id": "t",
+            "state": "completed",
+            "stateTransitionTime": ended,
+            "executionInfo": info,
+            "nodeInfo": {"nodeId": "n"},
+        }
     ]
     row = {"id": "t", "state": "completed", "result": "failure", "exit_code": 3, "node": "n"}
     assert client.get("/jobs/j/timeline") == {"tasks": [{**row, "started": started, "ended": ended}], "more": False}

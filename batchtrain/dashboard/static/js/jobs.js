@@ -3,6 +3,7 @@
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
 import { count, duration, lasted, short } from "./format.js";
+import { numbers } from "./many.js";
 import { jobRow } from "./overview.js";
 import {
   crumbs,
@@ -111,6 +112,7 @@ export const job = {
     const topics = { job: base };
     if (view === "tasks") topics.tasks = asked(context, `${base}/tasks`, "state", "prefix", "skip");
     if (view === "timeline") topics.timeline = `${base}/timeline`;
+    if (view === "numbers") topics.numbers = `${base}/numbers`;
     return topics;
   },
   render(context) {
@@ -142,10 +144,17 @@ export const job = {
       seen && summary(seen),
       tabs("Views of the job", [
         ["Tasks", tab(""), view === "tasks"],
+        ["Numbers", tab("numbers"), view === "numbers"],
         ["Timeline", tab("timeline"), view === "timeline"],
         ["Request", tab("request"), view === "request"],
       ]),
-      view === "timeline" ? timeline(context) : view === "request" ? request(context) : tasks(context, seen),
+      view === "timeline"
+        ? timeline(context)
+        : view === "numbers"
+          ? numbers(context, name)
+          : view === "request"
+            ? request(context)
+            : tasks(context, seen),
     ];
   },
 };
@@ -296,6 +305,6 @@ function timeline(context) {
     ),
     nodes.size > MOST_NODES &&
       h("p", { class: "quiet" }, `${count(nodes.size - MOST_NODES)} more nodes are not shown.`),
-    found.more && h("p", { class: "quiet" }, "Only the first 1,000 tasks are shown."),
+    found.more && h("p", { class: "quiet" }, "The 1,000 tasks are shown whose state changed last."),
   ];
 }

@@ -1,0 +1,59 @@
+"""A job of many tasks at a glance: throughput, durations, the slowest tasks, and the failures by cause."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from batchtrain.client.job import Job
+from batchtrain.records import Task, shown
+from batchtrain.service.statistics import cause_of
+
+RECENT, GROUPED = 1000, 1000
+"""The tasks that ended last, and the failed tasks, from which the numbers come: at most some requests for each."""
+BARS, SLOWEST, CAUSES = 20, 10, 20
+SLOW_TASK = ("id", "seconds", "node")
+
+
+def job_numbers(job: Job) -> dict[str, Any]:
+    """The numbers of a job, as the page shows them."""
+    tasks = [task for task in job.last_tasks(RECENT, "completed") if task.ended]
+    return {
+        "tasks": len(tasks),
+        **of_tasks(tasks),
+        "failures": by_cause(tuple(job.iter_tasks("failed", limit=GROUPED))),
+    }
+
+
+def of_tasks(tasks: Sequence[Task]) -> dict[str, Any]:
+    """The throughput, the durations and the slowest of tasks that have ended."""
+    ends = sorted(task.ended.timestamp() for task in tasks if task.ended)
+    seconds = [task.seconds for task in tasks if task.seconds is not None]
+    slow = heapq.nlargest(SLOWEST, tasks, key=lambda task: task.seconds or 0.0)
+    return {"throughput": bars(ends), "durations": bars(seconds), "slowest": [shown(task, SLOW_TASK) for task in slow]}
+
+
+def bars(values: Sequence[float]) -> list[dict[str, float]]:
+    """How many values are in each of BARS equal parts, from the least to the greatest value."""
+    if not values:
+        return []
+    low, high = min(values), max(values)
+    width = (high - low) / BARS or 1.0
+    counts = Counter(min(int((value - low) / width), BARS - 1) for value in values)
+    count = BARS if high > low else 1
+    return [{"from": low + n * width, "to": low + (n + 1) * width, "count": counts[n]} for n in range(count)]
+
+
+def by_cause(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+    """The causes of failed tasks, the most frequent first, each with an example."""
+    examples = {cause_of(task): task.id for task in reversed(tasks)}
+    counts = Counter(map(cause_of, tasks)).most_common(CAUSES)
+    return [{"cause": cause, "tasks": count, "example": examples[cause]} for cause, count in counts]
+
+
+def retry_alike(job: Job, task_id: str) -> None:
+    """Run the failed tasks again that have the cause of this one."""
+    cause = cause_of(job.seen_task(task_id))
+    job.reactivate_tasks(*(task.id for task in job.iter_tasks("failed", limit=GROUPED) if cause_of(task) == cause))

@@ -1,0 +1,74 @@
+// A job of many tasks at a glance: throughput, durations, the slowest tasks, and the failures by cause.
+
+import { actions } from "./actions.js";
+import { h } from "./dom.js";
+import { count, duration, short } from "./format.js";
+import { link, path, right, row, table, trouble } from "./parts.js";
+
+const seconds = (number) => `${number.toFixed(2)} s`;
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
+
+function histogram(title, bars, name) {
+  const most = Math.max(...bars.map((bar) => bar.count), 1);
+  const words = (bar) => `${name(bar.from)} to ${name(bar.to)}: ${count(bar.count)} tasks`;
+  return h(
+    "section",
+    null,
+    h("h2", null, title),
+    h(
+      "div",
+      { class: "columns", role: "img", "aria-label": bars.map(words).join("; ") },
+      bars.map((bar) => h("span", { title: words(bar), style: { height: `${(100 * bar.count) / most}%` } })),
+    ),
+    h(
+      "p",
+      { class: "axis quiet" },
+      h("span", null, name(bars[0].from)),
+      h("span", null, `at most ${count(most)} tasks`),
+      h("span", null, name(bars[bars.length - 1].to)),
+    ),
+  );
+}
+
+export function numbers(context, job) {
+  const found = context.data.numbers;
+  if (!found) return trouble(context.trouble.numbers) || h("p", { class: "quiet" }, "Loading…");
+  const task = (id) => link(path("jobs", job, "tasks", id), id);
+  return [
+    found.failures.length > 0 &&
+      h(
+        "section",
+        null,
+        h("h2", null, "Failures by cause"),
+        table(
+          ["#Tasks", "Cause", "Example", ""],
+          found.failures.map((failure) =>
+            row(failure.cause, [
+              right(count(failure.tasks)),
+              failure.cause,
+              task(failure.example),
+              actions(context, [
+                "Retry these",
+                `Run the ${count(failure.tasks)} failed tasks again that ended with ${failure.cause}?`,
+                path("jobs", job, "tasks", failure.example, "retry-alike"),
+              ]) ?? "",
+            ]),
+          ),
+          "Failures by cause",
+        ),
+      ),
+    found.tasks
+      ? [
+          h("p", { class: "quiet" }, `From the ${count(found.tasks)} tasks that ended last.`),
+          histogram("Ended tasks over time", found.throughput, clock),
+          histogram("Duration of a task", found.durations, seconds),
+          h("h2", null, "The slowest"),
+          table(
+            ["Task", "#Time", "Node"],
+            found.slowest.map((slow) => row(slow.id, [task(slow.id), right(duration(slow.seconds)), short(slow.node)])),
+            "The slowest tasks",
+          ),
+        ]
+      : h("p", { class: "quiet" }, "No task has ended yet."),
+  ];
+}
