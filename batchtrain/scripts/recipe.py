@@ -201,8 +201,8 @@ def _refuse_launchers(script: imports.Script) -> None:
     if mention is not None:
         raise UsageError(
             f"{mention.file}:{mention.line} starts the processes of the training itself, with `{mention.name}`;"
-            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly, and"
-            " let it read RANK, LOCAL_RANK and WORLD_SIZE"
+            " batchtrain starts them on every node (`--processes-per-node`), so call the training function directly,"
+            " and let it read RANK, LOCAL_RANK and WORLD_SIZE"
         )
 
 
