@@ -82,7 +82,7 @@ class Owner:
     _client = SimpleNamespace(account=SimpleNamespace(option=" --local"))
 
     def get(self) -> None:
-        raise UsageError("`batchtrain jobs list` shows them, `batchtrain run --reuse` uses it")
+        raise UsageError("`batchtrain jobs stats` shows them, `batchtrain run --reuse` uses it")
 
 
 @pytest.mark.parametrize(("which", "program"), [("/b/batchtrain", "!batchtrain"), (None, "!/p -m batchtrain.cli")])
@@ -93,7 +93,7 @@ def test_the_command_of_an_error_in_a_notebook_runs_in_a_cell_and_reaches_the_ac
     monkeypatch.setattr(sys, "executable", "/p")
     with pytest.raises(UsageError) as caught:
         Owner().get()
-    shown = f"`{program} jobs list --local` shows them, `client.run(recipe, reuse=True)` uses it"
+    shown = f"`{program} jobs stats --local` shows them, `client.run(recipe, reuse=True)` uses it"
     assert shown in caught.value._render_traceback_()[0]
 
 

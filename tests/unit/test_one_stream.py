@@ -100,7 +100,7 @@ def test_a_metric_of_the_user_has_the_same_values_wherever_it_is_seen(
     assert curves(points_of(run.metrics_file("train"))) == ranks
     assert run.record().summary["score"].last == lowest[-1]
     assert {rank: curve["value"] for rank, curve in outputs.numbers.metrics()["score"].items()} == ranks
-    assert (view.values["score"], list(view.history["score"])) == (lowest[-1], lowest)
+    assert (view.values["score"], [value for _, value in view.history["score"]]) == (lowest[-1], lowest)
     assert f"score {lowest[-1]:g}" in card.text()
     rows = sweep.sweep(client, service.account, tmp_path / "none", "j", "score", lambda event: None)
     assert [row.value for row in rows] == [lowest[-1]]
