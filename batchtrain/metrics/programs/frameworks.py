@@ -39,8 +39,8 @@ def _keras(match: re.Match[str], source: Source) -> Point | None:
     """Reads only the last line of an epoch: the program redraws the others."""
     if match[1] != match[2]:
         return None
-    factor = {"us": 0.001, "ms": 1.0, "s": 1000.0}[match[4]]
-    return Point({"step_ms": float(match[3]) * factor, **pairs(match[5])}, epoch=source.epoch)
+    factor = {"us": 0.001, "ms": 1.0, "s": 1000.0}[match[5]]
+    return Point({"step_ms": float(match[4]) * factor, **pairs(f"{match[3]}{match[6]}")}, epoch=source.epoch)
 
 
 PROGRAMS = (
@@ -67,5 +67,5 @@ PROGRAMS = (
         "pytorch imagenet test", "Acc@1", r"^ \* +Acc@1 (\S+) Acc@5 (\S+)",
         lambda match, source: Point({"test_acc1": finite(match[1]), "test_acc5": finite(match[2])}),
     ),
-    Program("keras", "/s", r"^\s*(\d+)/(\d+) .*?(?<!\d)\d+s(?: -)? (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
+    Program("keras", "/s", r"^\s*(\d+)/(\d+) .*?(?<!\d)\d+s((?: -.*?)?) (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
 )  # fmt: skip
