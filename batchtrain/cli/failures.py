@@ -106,6 +106,8 @@ def _where_the_rest_is(error: TaskFailed, options: Settings) -> Iterator[str]:
     if error.lines:
         lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
         yield from ("its last lines:", *(f"  {line}" for line in lines))
+    if not error.task:
+        return  # of several runs
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
     yield _wrapped(pasted(f"the rest: {command}", options.target, options.credentials_options))

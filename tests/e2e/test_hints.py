@@ -44,6 +44,7 @@ CASES: tuple[tuple[str, int], ...] = (
     ("run recipes/MPI-Digits --local", 2),
     ("run JAX --local", 2),
     ("run nothing-here", 2),
+    ("init nothing-here.py", 2),
     ("images env --configdir qqqqqq", 3),
     ("images env NCCL-Tests --configdir JAX", 2),
     ("images env 'my files' --configdir JAX", 2),
@@ -53,6 +54,7 @@ CASES: tuple[tuple[str, int], ...] = (
     ("images check", 2),
     ("images check example/x:1 --no-pull", 5),
     ("images list qqqqqq", 2),
+    ("images environments", 0),
     ("images load nothing-here.tar", 5),
     ("images save example/x:1", 2),
     ("images mirror", 2),
@@ -115,6 +117,7 @@ CASES: tuple[tuple[str, int], ...] = (
     ("runs export nosuch", 3),
     ("runs restore nosuch DIR", 3),
     ("runs list", 0),
+    ("runs fetch nosuch", 2),
     ("runs clean --local -y", 0),
     ("data list nosuch --local", 2),
     ("data get nosuch x --local", 2),
@@ -124,7 +127,7 @@ CASES: tuple[tuple[str, int], ...] = (
     ("data ingress 'my files' --local", 2),
     ("bench nothing-here", 2),
     ("bench bench.yaml --local", 2),
-    ("bench bench.yaml --local -y", 0),
+    ("bench bench.yaml --local -y", 10),
     ("run 'my files' --local --keep", 10),
     ("run 'my files' --local", 4),
     ("run 'my files' --local --fresh", 2),
@@ -166,6 +169,7 @@ CASES: tuple[tuple[str, int], ...] = (
 """Real failures and successes, in this order and in one directory, with their exit codes."""
 ELSEWHERE = {
     "dashboard": "its pages are a test of their own",
+    "images prune": "deletes environments that other tests use",
     "emulator reset": "takes away what the other commands need",
 }
 """Commands whose hints are not captured here, with the reason."""
