@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.bench.endings import POOL
+
 RECIPE = Path(__file__).resolve().parents[2] / "recipes/mpi4py-MPICH"
 EXPERIMENT = {
     "recipe": str(RECIPE),
@@ -16,14 +18,6 @@ EXPERIMENT = {
     "set": {"job_specifications[0].tasks[0].multi_instance.mpi.processes_per_node": 1},
     "matrix": {"nodes": [1, 2, 4], "batch": [64]},
 }
-
-POOL = """\
-pool_specification:
-  id: p
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
 
 pytestmark = [pytest.mark.mpi, pytest.mark.process]
 
