@@ -111,7 +111,7 @@ class MetricStream:
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
         records, again = tuple(_decoded(lines)), False
-        if records and not self.has_records:
+        if not self.has_records and any(record.nodes == 0 for record in records):  # nodes that join have no output yet
             again, self.has_records = bool(self._measured or self._printed), True
             self._extractor = Extractor(*self._patterns)
             for before in (self.ranks, self._progress, self._measured, self._printed):

@@ -88,5 +88,5 @@ def test_a_truncated_answer_is_a_sentence(recipe: Path, batchtrain: Any) -> None
     fault(batchtrain, "truncate")
     said = batchtrain("jobs", "wait", "j", "--local", "--timeout", "1", code=5).stderr
     assert re.search(
-        r"^batchtrain: list tasks of job j: 127.0.0.1:\d+ does not answer: the answer was truncated$", said, re.M
+        r"^batchtrain: look at job j: 127.0.0.1:\d+ does not answer: the answer was truncated$", said, re.M
     )

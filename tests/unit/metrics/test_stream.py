@@ -73,6 +73,12 @@ def test_the_merged_output_of_a_gang_with_records_gives_nothing_even_if_its_line
     assert {rank.number: rank.lines for rank in stream.seen()} == {0: 1, 1: 1}
 
 
+def test_nodes_that_join_do_not_silence_the_merged_output() -> None:
+    stream = MetricStream(())
+    stream.records(['{"node": "n0", "nodes": 2}', '{"node": "n1", "nodes": 2}'], 1.0)
+    assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
+
+
 def test_records_replace_what_the_merged_output_gave_before() -> None:
     stream = MetricStream()
     assert values(stream.output(["[0:7] step 1/9 loss 5"], NOW)) == [(7, 1, {"loss": 5.0})]
