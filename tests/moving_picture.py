@@ -1,5 +1,5 @@
 """`python -m tests.moving_picture [FILE]`: a moving picture (SVG) of a real run on the emulator, in a terminal of 80
-columns. It needs tmux, and the environment of the recipe: `batchtrain images env mpi4py-MPICH`.
+columns, on an emulator of its own with the MPICH of the tests. It needs tmux.
 
 The frames are what the terminal showed. Pauses of more than a second are shortened; nothing else is changed.
 """
@@ -24,9 +24,12 @@ from rich.style import Style
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from batchtrain.emulator import mapped_images, server
+from tests.conftest import mpi_prefix
+
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "images" / "first-run.svg"
-RECIPE, COMMAND = "mpi4py-MPICH", "batchtrain run recipes/mpi4py-MPICH --local"
+COMMAND, IMAGE = "batchtrain run recipes/mpi4py-MPICH --local", "example/mpich:digits"
 WIDTH, HEIGHT = 80, 24
 EVERY, LONGEST_PAUSE, LAST_SECONDS, GUARD = 0.25, 1.0, 6.0, 120.0
 MOST_FRAMES = 60
@@ -42,12 +45,13 @@ class Frame(NamedTuple):
     seconds: float
 
 
-def recorded(command: str, directory: Path) -> list[Frame]:
-    """The frames of a command, from its start to its end."""
+def recorded(command: str, directory: Path, home: Path) -> list[Frame]:
+    """The frames of a command, from its start to its end. home: the directory of the emulator."""
     server = f"batchtrain-{uuid.uuid4().hex[:8]}"
     environment = {
         **os.environ,
         "TERM": "xterm-256color",
+        "BATCHTRAIN_EMULATOR_DIR": str(home),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     for name in ("TMUX", "CI", "NO_COLOR"):
@@ -150,8 +154,13 @@ def _style(style: Style) -> Iterable[str]:
 def write(file: Path = PICTURE) -> None:
     """Run the recipe and write its picture."""
     with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "emulator"
         (Path(folder) / "recipes").symlink_to(ROOT / "recipes")
-        frames = recorded(COMMAND, Path(folder))
+        mapped_images.map_image(home, IMAGE, mpi_prefix("mpich"))
+        try:
+            frames = recorded(COMMAND, Path(folder), home)
+        finally:
+            server.stop(home)
     if not any("results:" in line for line in frames[-1].lines):
         raise SystemExit("the run did not succeed:\n" + "\n".join(frames[-1].lines))
     file.write_text(picture(frames, COMMAND), encoding="utf-8")

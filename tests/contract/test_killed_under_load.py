@@ -35,7 +35,8 @@ FORKS = """
 import asyncio, json, os, sys
 from pathlib import Path
 import uvicorn
-from batchtrain.emulator import alarms, connections, control, drive, http, server, store
+from batchtrain import connections
+from batchtrain.emulator import alarms, control, drive, http, server, store
 from batchtrain.emulator.machine import process, routing, simulated
 
 for _ in sys.stdin:

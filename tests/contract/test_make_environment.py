@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.source_packages import SourcePackages, lacks
+from batchtrain.config.source_packages import Package, SourcePackages, lacks
 from batchtrain.containers import make_environment
 from batchtrain.containers.environments import ENVIRONMENTS, Environment, key
 from batchtrain.containers.make_environment import NotMade, intend, make
@@ -106,7 +106,7 @@ def test_packages_of_a_source_are_said_first_installed_and_kept_for_their_conten
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    own = SourcePackages(tmp_path / "src", "requirements.txt", ("./mine-1.0-py3-none-any.whl",))
+    own = SourcePackages(tmp_path / "src", "requirements.txt", (Package("./mine-1.0-py3-none-any.whl", 1),))
     own.directory.mkdir()
     (own.directory / own.file).write_text("\n".join(own.lines))
     with zipfile.ZipFile(own.directory / "mine-1.0-py3-none-any.whl", "w") as wheel:
@@ -122,7 +122,7 @@ def test_packages_of_a_source_are_said_first_installed_and_kept_for_their_conten
     (module,) = intended.prefix.glob("lib/python*/site-packages/mine.py")
     assert module.stat().st_nlink == 1  # a step of a recipe may change it, and the cache of uv stays whole
     assert intend("mpich", Environment(()), tmp_path / "envs", (own,)).ready
-    changed = own._replace(lines=("rich",))
+    changed = own._replace(packages=(Package("rich", 1),))
     assert not intend("mpich", Environment(()), tmp_path / "envs", (changed,)).ready
     assert lacks(intended.prefix, (changed,))
     assert not lacks(intended.prefix, (own,))

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.process
 SCRIPT = Path(__file__).parent / "sdk_8.py"
 NOT_ASKED_FOR: dict[str, str] = {
     "pool": "application_licenses application_package_references auto_scale_evaluation_interval auto_scale_formula"
-    " auto_scale_run cloud_service_configuration mount_configuration network_configuration resize_errors start_task"
+    " auto_scale_run certificate_references cloud_service_configuration mount_configuration network_configuration resize_errors start_task"
     " user_accounts",
-    "node": "certificate_references errors recent_tasks start_task start_task_info",
+    "node": "errors recent_tasks start_task start_task_info",
     "job": "common_environment_settings display_name job_manager_task job_preparation_task job_release_task metadata"
     " network_configuration previous_state previous_state_transition_time",
     "job.execution_info": "end_time scheduling_error terminate_reason",
