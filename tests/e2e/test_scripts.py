@@ -91,7 +91,7 @@ def test_a_script_of_a_framework_trains_on_two_nodes(
 
 def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any) -> None:
     script = bare(batchtrain, "plain") / "work.py"
-    batchtrain("emulator", "start")
+    batchtrain("emulator", "start", "--port", "0")
     shell = batchtrain("emulator", "env").stdout
     account = dict(line.removeprefix("export ").split("=", 1) for line in shell.splitlines() if "AZURE_BATCH" in line)
     told = batchtrain("run", str(script), "--nodes", "2", environment=account, timeout=600).stderr
