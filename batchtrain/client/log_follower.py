@@ -11,7 +11,7 @@ from azure.batch import BatchClient
 from batchtrain.errors import TaskFailed
 from batchtrain.metrics.extract import patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
-from batchtrain.records import Counts, FailedBy, Task
+from batchtrain.records import Counts, Task
 from batchtrain.records.events import (
     Event,
     FailuresSeen,
@@ -26,7 +26,7 @@ from batchtrain.records.events import (
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.service import files, read
 from batchtrain.service.attempts import Attempts
-from batchtrain.service.statistics import cause_of
+from batchtrain.service.statistics import by_cause, failed_by
 from batchtrain.service.tasks import Glance
 
 OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
@@ -165,17 +165,13 @@ class Follow:
         if count <= self._failures:
             return 0
         self._failures, requests = count, 1
-        by_cause: dict[str, list[Task]] = {}
-        for task in self._job.iter_tasks("failed", limit=GROUPED):
-            by_cause.setdefault(cause_of(task), []).append(task)
-        for cause, tasks in by_cause.items():
+        groups = by_cause(self._job.iter_tasks("failed", limit=GROUPED))
+        for cause, tasks in groups.items():
             if cause not in self._examples and len(self._examples) < EXPLAINED:
                 self._examples[cause] = str(self._job.failure_of(tasks[0]))
                 self._tell(TaskFailure(tasks[0].id, self._examples[cause]))
                 requests += 2
-        groups = sorted(by_cause.items(), key=lambda group: -len(group[1]))
-        failed_by = (FailedBy(name, len(tasks), tasks[0].id, self._examples.get(name, "")) for name, tasks in groups)
-        self._tell(FailuresSeen(self._job.id, failed_by=tuple(failed_by)))
+        self._tell(FailuresSeen(self._job.id, failed_by=failed_by(groups, self._examples)))
         return requests
 
 

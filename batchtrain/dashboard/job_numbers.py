@@ -9,7 +9,7 @@ from typing import Any
 
 from batchtrain.client.job import Job
 from batchtrain.records import Task, shown
-from batchtrain.service.statistics import cause_of
+from batchtrain.service import statistics
 
 RECENT, GROUPED = 1000, 1000
 """The tasks that ended last, and the failed tasks, from which the numbers come: at most some requests for each."""
@@ -48,12 +48,12 @@ def bars(values: Sequence[float]) -> list[dict[str, float]]:
 
 def by_cause(tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """The causes of failed tasks, the most frequent first, each with an example."""
-    examples = {cause_of(task): task.id for task in reversed(tasks)}
-    counts = Counter(map(cause_of, tasks)).most_common(CAUSES)
-    return [{"cause": cause, "tasks": count, "example": examples[cause]} for cause, count in counts]
+    rows = statistics.failed_by(statistics.by_cause(tasks), {})[:CAUSES]
+    return [{"cause": row.cause, "tasks": row.tasks, "example": row.example} for row in rows]
 
 
 def retry_alike(job: Job, task_id: str) -> None:
     """Run the failed tasks again that have the cause of this one."""
-    cause = cause_of(job.seen_task(task_id))
-    job.reactivate_tasks(*(task.id for task in job.iter_tasks("failed", limit=GROUPED) if cause_of(task) == cause))
+    cause = statistics.cause_of(job.seen_task(task_id))
+    alike = statistics.by_cause(job.iter_tasks("failed", limit=GROUPED)).get(cause, ())
+    job.reactivate_tasks(*(task.id for task in alike))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -124,6 +124,20 @@ def cause_of(task: Task) -> str:
         return task.failure.code
     meaning = MEANINGS.get(task.exit_code or 0, "")
     return f"exit code {task.exit_code}" + (f" ({meaning})" if meaning else "")
+
+
+def by_cause(tasks: Iterable[Task]) -> dict[str, list[Task]]:
+    """Failed tasks by cause, the causes in the order of their first task."""
+    groups: dict[str, list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(cause_of(task), []).append(task)
+    return groups
+
+
+def failed_by(groups: Mapping[str, Sequence[Task]], messages: Mapping[str, str]) -> tuple[FailedBy, ...]:
+    """The groups of `by_cause` as records, the most frequent first. messages: the failures of examples, by cause."""
+    frequent = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return tuple(FailedBy(cause, len(tasks), tasks[0].id, messages.get(cause, "")) for cause, tasks in frequent)
 
 
 def spread(values: Iterable[float]) -> Spread | None:
