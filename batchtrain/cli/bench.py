@@ -49,7 +49,7 @@ class Planned(NamedTuple):
     @property
     def nodes(self) -> int:
         pool = self.recipe.pool
-        return pool.vm_count.dedicated + pool.vm_count.low_priority if pool else 0
+        return pool.vm_count.total if pool else 0
 
 
 @click.command("bench", cls=Command)

@@ -169,7 +169,7 @@ def _raised(recipe: Recipe, failure: TaskFailed) -> str:
 def _say_what_is_made(recipe: Recipe) -> None:
     pool = recipe.pool
     if pool is not None:
-        count = pool.vm_count.dedicated + pool.vm_count.low_priority
+        count = pool.vm_count.total
         spot = f" ({pool.vm_count.low_priority} spot)" if pool.vm_count.low_priority else ""
         say(f"pool {pool.id}: {count} node{'s' if count != 1 else ''} of {pool.vm_size}{spot}")
     for job in recipe.jobs:

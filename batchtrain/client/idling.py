@@ -21,7 +21,7 @@ def with_idle_timeout(recipe: Recipe, timeout: str | None = None) -> Recipe:
     Raises UsageError for a time that is too short, and for a pool with `autoscale`.
     """
     pool = recipe.pool
-    if pool is None or (timeout is None and (pool.autoscale is not None or pool.idle_timeout is not None)):
+    if pool is None or (timeout is None and pool.scales):
         return recipe
     if pool.autoscale is not None:
         raise UsageError(f"pool {pool.id} has `autoscale`, which decides when it has nodes; leave out --idle")
@@ -32,8 +32,7 @@ def with_idle_timeout(recipe: Recipe, timeout: str | None = None) -> Recipe:
 
 def costs_while_idle(pool: Pool | None) -> str:
     """What to know about a pool that keeps its nodes when nothing runs; empty for any other."""
-    sized = pool is None or pool.autoscale is not None or pool.idle_timeout is not None
-    if pool is None or sized or not pool.vm_count.dedicated + pool.vm_count.low_priority:
+    if pool is None or pool.scales or not pool.vm_count.total:
         return ""
     return (
         f"pool {pool.id} has no `idle_timeout`: it keeps its nodes when nothing runs; `--idle {DEFAULT}` or"
@@ -42,8 +41,8 @@ def costs_while_idle(pool: Pool | None) -> str:
 
 
 def idles(recipe: Recipe) -> bool:
-    """Whether the pool of the recipe has all its nodes or none, by its idle timeout."""
-    return recipe.pool is not None and recipe.pool.autoscale is None and recipe.pool.idle_timeout is not None
+    """Whether the recipe has a pool that has all its nodes or none."""
+    return recipe.pool is not None and recipe.pool.idles
 
 
 def enabling(plan: Plan) -> Plan:

@@ -386,7 +386,7 @@ def _spans_nodes(task: Task, recipe: Recipe) -> bool:
     if isinstance(instances, int):
         return instances > 1
     count = recipe.pool.vm_count if recipe.pool else None
-    return count is None or count.dedicated + count.low_priority > 1
+    return count is None or count.total > 1
 
 
 def mpi_launcher(task: Task) -> tuple[str, str] | None:

@@ -36,7 +36,7 @@ def _ranks(recipe: Recipe) -> int:
     gangs = [task.multi_instance for job in recipe.jobs for task in job.tasks if task.multi_instance]
     if len(gangs) != 1:
         return 0
-    count = recipe.pool.vm_count.dedicated + recipe.pool.vm_count.low_priority if recipe.pool else 0
+    count = recipe.pool.vm_count.total if recipe.pool else 0
     nodes = int(gangs[0].num_instances) if str(gangs[0].num_instances).isdigit() else count
     blocks = (getattr(gangs[0], name) for name in gangs[0].__struct_fields__)
     each = [getattr(block, "processes_per_node", None) for block in blocks]

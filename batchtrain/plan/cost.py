@@ -35,7 +35,7 @@ def hour_of(recipe: Recipe, region: str | None) -> Hour | None:
     if pool is None:
         return None
     count = most_nodes(pool)
-    most = pool.autoscale is not None or pool.idle_timeout is not None
+    most = pool.scales
     return Hour(pool.id, pool.vm_size, count.dedicated, count.low_priority, price_of(recipe, region), most)
 
 

@@ -138,8 +138,8 @@ def _specification(recipe: Recipe, pool: Pool) -> _Specified:
 
 def _to_zero(pool: Pool) -> tuple[Implicit, ...]:
     """What the word `to_zero` and an idle timeout stand for."""
-    if pool.idle_timeout is not None and pool.autoscale is None:
-        nodes = f"all {pool.vm_count.dedicated + pool.vm_count.low_priority} nodes, or none"
+    if pool.idles:
+        nodes = f"all {pool.vm_count.total} nodes, or none"
         because = f"`idle_timeout` removes the nodes after {pool.idle_timeout} without a task; a task brings them back"
         return (Implicit("autoScaleFormula", nodes, because, "idle-timeout", "pool_specification.idle_timeout"),)
     if pool.autoscale != "to_zero":
@@ -157,7 +157,7 @@ AT_ONCE = 10
 
 
 def _resize_timeout(pool: Pool, *, scales: bool) -> tuple[str | None, tuple[Implicit, ...]]:
-    nodes = pool.vm_count.dedicated + pool.vm_count.low_priority
+    nodes = pool.vm_count.total
     if pool.resize_timeout:
         return wire_times.duration(pool.resize_timeout), ()
     if scales or nodes <= AT_ONCE:

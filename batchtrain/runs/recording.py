@@ -589,7 +589,7 @@ def begin(
         pool=pool.id if pool and job.auto_pool is None else "",
         job=job.id,
         vm_size=pool.vm_size if pool else "",
-        nodes=count.dedicated + count.low_priority if count else 0,
+        nodes=count.total if count else 0,
         command=tuple(masked_word(word, secrets) for word in origin.command),
         settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},

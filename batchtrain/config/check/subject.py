@@ -223,7 +223,7 @@ class Subject:
         pool = self.pool
         if pool is None:
             return None
-        pool_nodes = pool.vm_count.dedicated + pool.vm_count.low_priority
+        pool_nodes = pool.vm_count.total
         if self.scaling is None:
             return pool_nodes
         if self.scaling.formula or self.scaling.scenario is None:

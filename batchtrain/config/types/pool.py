@@ -236,6 +236,11 @@ class VmCount(Block, frozen=True, kw_only=True):
     low_priority: Annotated[int, says(
         "Spot nodes (formerly low-priority).", "pool.targetLowPriorityNodes", ge=0, le=MOST_NODES)] = 0
 
+    @property
+    def total(self) -> int:
+        """The nodes of both kinds."""
+        return self.dedicated + self.low_priority
+
 
 class NodeCaps(Block, frozen=True, kw_only=True):
     dedicated: Annotated[int | None, says(
@@ -545,3 +550,13 @@ class Pool(Block, frozen=True, kw_only=True):
     per_job_auto_scratch: Annotated[bool, says("BeeOND over the nodes' disks.", IGNORED)] = False
     batch_insights_enabled: Annotated[bool, says("Batch Insights.", IGNORED)] = False
     prometheus: Annotated[Prometheus | None, says("Metrics for Prometheus.")] = None
+
+    @property
+    def scales(self) -> bool:
+        """Whether a formula decides how many nodes it has."""
+        return self.autoscale is not None or self.idle_timeout is not None
+
+    @property
+    def idles(self) -> bool:
+        """Whether it has all its nodes or none, by its idle timeout."""
+        return self.autoscale is None and self.idle_timeout is not None

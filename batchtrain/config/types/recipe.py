@@ -151,4 +151,4 @@ def _nodes(pool: Pool | None) -> str:
         return "no pool"
     count = pool.vm_count
     spot = f", {count.low_priority} of them spot" if count.low_priority else ""
-    return f"pool {pool.id}: {count.dedicated + count.low_priority} × {pool.vm_size}{spot}"
+    return f"pool {pool.id}: {count.total} × {pool.vm_size}{spot}"
