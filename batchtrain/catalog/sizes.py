@@ -48,6 +48,11 @@ class VmSize(NamedTuple):
     """The announced retirement date; None without one."""
     notes: str = ""
 
+    @property
+    def port_gbps(self) -> int:
+        """Gb/s of each InfiniBand port; 0 if PORT_GBPS does not tell."""
+        return PORT_GBPS.get(self.family, 0)
+
 
 class Successor(NamedTuple):
     """The replacement of a size, and the reason."""

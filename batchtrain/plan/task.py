@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from batchtrain.catalog.sizes import PORT_GBPS
 from batchtrain.config import task_resources, travel
 from batchtrain.config.task_paths import OURS
 from batchtrain.config.travel import AnySource, LargeSource, Source
@@ -170,7 +169,7 @@ def _with_size(shape: Shape, frame: Frame, task: Task) -> Shape:
         gpus=gpus,
         gpu_vendor=size.gpu_vendor,
         hcas=size.hcas,
-        port_gbps=PORT_GBPS.get(size.family, 0),
+        port_gbps=size.port_gbps,
     )
 
 
