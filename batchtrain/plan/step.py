@@ -68,8 +68,8 @@ class Step(NamedTuple):
     @property
     def url(self) -> str:
         """The path, with the API version if it is not that of all requests."""
-        newer = self.action == "pool.add" and api_version(self.document) != API_VERSION
-        return f"{self.path}?api-version={api_version(self.document)}" if newer else self.path
+        version = api_version(self.document) if self.action == "pool.add" else API_VERSION
+        return self.path if version == API_VERSION else f"{self.path}?api-version={version}"
 
     @property
     def _request(self) -> tuple[str, str]:
