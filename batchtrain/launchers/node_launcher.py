@@ -81,7 +81,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *_implicit_processes(block, each, shape),
             *((_BOUND,) if block.binding == "auto" else ()),
             *variables.implicit(_shown_variables(block, roles, setup, shape)),
-            *variables.implicit(row for row in everywhere if row.name not in variables.values(fast)),
+            *variables.implicit(variables.wanted(everywhere, variables.values(fast))),
             *variables.implicit(fast),
             *((end,) if end else ()),
             *preflight.implicit(checks),
