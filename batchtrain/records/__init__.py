@@ -11,7 +11,6 @@ from batchtrain.records.tasks import File, Task, TaskNode, TaskRequest
 __all__ = [
     "MOST_ROWS", "Attempt", "AttemptEvent", "Counts", "Detail", "Endpoint", "FailedBy", "Failure", "File", "Image",
     "Job", "JobSchedule", "Metric", "Node", "Point", "Pool", "Rank", "RanksRecord", "RecentTask", "Rendezvous", "Table",
-    "Task",
-    "TaskNode", "TaskRequest", "TrainingProgress", "aligned", "cells", "columns", "node_cost", "node_hours",
+    "Task", "TaskNode", "TaskRequest", "TrainingProgress", "aligned", "cells", "columns", "node_cost", "node_hours",
     "nodes_called", "shown",
 ]  # fmt: skip

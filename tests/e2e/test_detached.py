@@ -8,19 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests import azurite
+from tests.bench.endings import POOL
 from tests.waiting import until
 
 from .conftest import Shell
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-POOL = """\
-pool_specification:
-  id: p
-  vm_configuration: {platform_image: {publisher: microsoft-dsvm, offer: ubuntu-hpc, sku: '2404'}}
-  vm_size: STANDARD_D2S_V5
-  vm_count: {dedicated: 1}
-"""
 JOBS = """\
 job_specifications:
 - id: j
