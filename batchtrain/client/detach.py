@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from batchtrain.catalog.prices import Price
 from batchtrain.client.limits import UNLIMITED, Limits, price_for
 from batchtrain.config.scaling import most_nodes
-from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of
+from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, UsageError
 from batchtrain.plan.inputs import sas_days
 from batchtrain.records import events
@@ -92,12 +92,7 @@ def _detached(
 
 def bounded(job: Job, seconds: float) -> Job:
     """The job with a pool of its own, a wall clock, and an end with its tasks."""
-    return replace(job, auto_pool=AutoPool(), auto_complete=True, max_wall_time=_span(seconds))
-
-
-def _span(seconds: float) -> str:
-    days, rest = divmod(int(seconds), 86400)
-    return f"{days}.{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+    return replace(job, auto_pool=AutoPool(), auto_complete=True, max_wall_time=span_of(seconds))
 
 
 def wall_seconds(job: Job, pool: Pool | None, limits: Limits, price: Price | None, jobs: int = 1) -> float:

@@ -23,6 +23,7 @@ from batchtrain.config.types import (
     Task,
     VmConfiguration,
     VmCount,
+    span_of,
 )
 from batchtrain.config.user_settings import is_for_emulator
 from batchtrain.errors import ConfigError, Problem, UsageError
@@ -145,7 +146,7 @@ def command(
         display_name=display_name,
         auto_complete=True,
         metadata={**{key: value for key, value in notes.items() if value}, **(tags or {})},
-        max_wall_time=_span(timeout) if timeout else None,
+        max_wall_time=span_of(timeout) if timeout else None,
         tasks=(task,),
     )
     recipe = Recipe(directory=str(Path.cwd()), pool=new_pool(compute, instance_type, job, count), jobs=(job,))
@@ -157,12 +158,6 @@ def _one_of(ours: str, first: R | None, theirs: str, other: R | None) -> R | Non
     if first is not None and other is not None and first != other:
         raise UsageError(f"command: `{ours}` and `{theirs}` are the same setting; give one of them")
     return other if first is None else first
-
-
-def _span(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours // 24}.{hours % 24:02}:{minutes:02}:{rest:02}"
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -60,6 +60,13 @@ def seconds_of(span: str) -> int:
     return int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
+def span_of(seconds: float) -> str:
+    """A time as it is written in a file: `DAYS.HH:MM:SS`, without fractions of a second."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours // 24}.{hours % 24:02}:{minutes:02}:{rest:02}"
+
+
 def bytes_of(size: str) -> int:
     """`10g` in bytes."""
     unit = "kmgt".find(size[-1].lower()) + 1
