@@ -121,6 +121,14 @@ def test_the_cause_is_the_earliest_noted_failure_that_is_no_lost_peer(shell: She
     assert (ends[2]["signal"], ends[2]["signal_name"], ends[2]["full_memory"]) == (9, "SIGKILL", "cgroup")
 
 
+def test_the_kills_for_memory_before_the_launch_are_kept_for_the_ranks(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / ".batchtrain/node.sh").write_bytes(runtime.NODE)
+    text = ". ./gang.sh; bt_keep_environment; bash .batchtrain/node.sh memory_kills"
+    counted, _, code = shell(text, AZ_BATCH_TASK_WORKING_DIR=str(tmp_path))
+    kept = (tmp_path / ".batchtrain/environment").read_text().splitlines()
+    assert (code, f"export BATCHTRAIN_MEMORY_KILLS='{counted.strip()}'" in kept) == (0, True)
+
+
 def test_the_ends_of_an_earlier_attempt_are_gone(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "ranks").mkdir()
     (tmp_path / "ranks/ends.jsonl").write_text("{}")
