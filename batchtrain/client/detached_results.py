@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchtrain.config.source_directory import sha256_of
 from batchtrain.config.types import Results
 from batchtrain.errors import NotFound, UsageError
 from batchtrain.records import Task
@@ -91,7 +91,7 @@ def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, resul
             size=item.size,
             time=item.changed,
             fetched=target,
-            sha256=hashlib.sha256((run.path / target).read_bytes()).hexdigest(),
+            sha256=sha256_of(run.path / target),
         )
         for item, path, target in wanted
     ]

@@ -137,13 +137,14 @@ def _read(file: _Found) -> File:
 
 def _large(files: list[_Found], left_out: tuple[LeftOut, ...]) -> LargeSource:
     entries = tuple(
-        FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, _sha256(file.path)) for file in files
+        FileOnDisk(file.name, file.path, 0o755 if file.mode & 0o100 else 0o644, sha256_of(file.path)) for file in files
     )
     digest = hashlib.sha256("".join(f"{name}\0{mode}\0{sha256}\0" for name, _, mode, sha256 in entries).encode())
     return LargeSource(entries, sum(file.size for file in files), digest.hexdigest(), left_out)
 
 
-def _sha256(path: str) -> str:
+def sha256_of(path: str | Path) -> str:
+    """The digest of a file of any size, in hexadecimal digits."""
     with open(path, "rb") as file:
         digest = hashlib.sha256()
         while piece := file.read(1 << 20):
