@@ -129,15 +129,20 @@ def command(
             if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
                 say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
                 say(f"  {_again(source, *wish.words, '--reuse', arguments=wish.arguments)}")
-        if outcome.failure is not None:
-            reason = _raised(config.recipe, outcome.failure)
-            options.rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
-            raise outcome.failure from outcome.problem
-        if outcome.problem is not None:
-            raise outcome.problem
+        _raise_failure(config.recipe, outcome)
     finally:
         if client.account.started and not keep:
             _stop_emulator(client)
+
+
+def _raise_failure(recipe: Recipe, outcome: Outcome) -> None:
+    """Raise what failed: of a task, or else of fetching and deleting."""
+    if outcome.failure is not None:
+        reason = _raised(recipe, outcome.failure)
+        settings().rest = f"{reason}its output is above, and in {outcome.runs[0].path}"
+        raise outcome.failure from outcome.problem
+    if outcome.problem is not None:
+        raise outcome.problem
 
 
 def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[Loaded, Origin]:
