@@ -87,7 +87,7 @@ def _detached(
     return Detached(recording.run, job.id, seconds)
 
 
-# --- what the service is told ---------------------------------------------------------------------------------------
+# --- the limits that the service keeps ------------------------------------------------------------------------------
 
 
 def bounded(job: Job, seconds: float) -> Job:

@@ -1,4 +1,4 @@
-"""Pools that stand: which get an idle timeout, and what is said of those without one."""
+"""Pools that stand: which of them get an idle timeout, and the remark about those without one."""
 
 from __future__ import annotations
 
