@@ -65,7 +65,8 @@ def test_the_build_takes_the_pictures_of_each_page_light_and_dark_of_the_block_a
 ) -> None:
     site.take_pictures(tmp_path)
     pages = {f"dashboard-{name}{scheme}.png" for name in screenshots.PAGES for scheme in ("", "-dark")}
-    names = {*pages, "notebook-run.png", "live-block-80.svg", "live-block-40.svg"}
+    terminal = {"first-run.svg"} if shutil.which("tmux") else set()
+    names = {*pages, *terminal, "notebook-run.png", "live-block-80.svg", "live-block-40.svg"}
     assert {file.name for file in tmp_path.iterdir()} == names
     assert f"![{min(pages)[:-4]}](images/{min(pages)})" in "\n".join(site._pictures(tmp_path))
 
