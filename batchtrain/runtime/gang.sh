@@ -192,7 +192,7 @@ bt_unfit="nothing was started: the nodes have faults (\`preflight: false\` in mu
 # Tells a client that follows stream.jsonl that a node has joined the gang.
 bt_joined() { # INDEX COUNT
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks
-  { mkdir -p "$folder" && printf '{"node": "n%s", "nodes": %s}\n' "$1" "$2" >>"$folder/stream.jsonl"; } 2>/dev/null || :
+  { { [ -d "$folder" ] || mkdir -p "$folder"; } && printf '{"node": "n%s", "nodes": %s}\n' "$1" "$2" >>"$folder/stream.jsonl"; } 2>/dev/null || :
 }
 
 bt_silence() { # SECONDS REASON...
@@ -324,7 +324,7 @@ bt_gang() {
 bt_begin_stream() { # sets remote and local to the processes
   local host hosts number=0 attempt=${BATCHTRAIN_ATTEMPT:-1} folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks command
   { [ -r "$bt_home/environment" ] && [[ $(<"$bt_home/environment") == *"BATCHTRAIN_AWK='a"* ]] &&
-    mkdir -p "$folder" "$bt_home/ranks" && mkfifo "$bt_home/ranks/stream.pipe"; } || return 0
+    { [ -d "$folder" ] && [ -d "$bt_home/ranks" ] || mkdir -p "$folder" "$bt_home/ranks"; } && mkfifo "$bt_home/ranks/stream.pipe"; } || return 0
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
     number=$((number + 1))

@@ -3,12 +3,15 @@
 #     awk -v head='"rank": 3, "file": "stdout"' -f lines.awk         what the rank prints
 #     awk -v head='"rank": 3, "file": "metrics"' -v all=1 -f lines.awk    every line
 #
+# With -v rank=3 the first record says when the rank began; -v ended=FILE names a file that is made at the end.
+#
 # A line with a number is written: BURST lines of one form at once, and REFILL in each further second, so that what a
 # rank repeats without end hides none of its other lines. Of other lines the one is written that comes SILENCE seconds
 # after the last. launch/stream.py does the same for the other engine.
 BEGIN {
   RS = "[\r\n]+" # a bar that is drawn again; mawk reads it with the next line
   BURST = 10000; REFILL = 10; SILENCE = 2; LONGEST = 65536; FORMS = 1000
+  if (rank != "") { print "{\"rank\": " rank ", \"time\": " systime() "}"; fflush() }
 }
 
 function quoted(text) {
@@ -63,4 +66,6 @@ length($0) == 0 || length($0) > LONGEST { next }
 
 END {
   if (skipped) print "{" head ", \"skipped\": " skipped "}"
+  fflush()
+  if (ended) printf "" >ended
 }

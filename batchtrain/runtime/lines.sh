@@ -62,11 +62,9 @@ pass_on() {
 
 # Until what the ranks printed is written: a second, as a process that a rank left may hold its stdout open.
 settle() {
-  local pipes
-  for _ in {1..200}; do
-    pipes=("$here"/ranks/*.lines.pipe)
-    [ "${#pipes[@]}" -gt 0 ] || return
-    read -r -t 0.005 <> <(:)
+  local pipe turns=0
+  for pipe in "$here"/ranks/*.lines.pipe; do
+    until [ -e "${pipe%.pipe}.ended" ] || [ "$((turns += 1))" -gt 200 ]; do read -r -t 0.005 <> <(:); done
   done
 }
 

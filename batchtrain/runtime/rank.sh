@@ -19,7 +19,7 @@
 #               (cgroup, node); - for what is unknown
 #     R.life    the pipe
 #     R.out, R.err  what COMMAND prints, on its way
-#     R.stdout.lines, R.stderr.lines  its lines as records for stream.jsonl, and .pipe of each, on their way
+#     R.stdout.lines, R.stderr.lines  its lines as records for stream.jsonl; .pipe of each: on their way; .ended: all written
 #
 # What COMMAND prints is also kept, up to 64 MiB for each stream, as rank-R.stdout.txt and rank-R.stderr.txt in ranks/
 # of the task's working directory. `tee` does it in a session of its own: it ends by itself when the last writer has
@@ -195,7 +195,7 @@ copy() { # STREAM
   stream=$1 pipe=$record.$1.lines.pipe
   set --
   if [ -p "$pipe" ]; then
-    write_lines </dev/null >/dev/null 2>&1 &
+    write_lines 2>/dev/null &
     set -- "$pipe"
   fi
   ulimit -f 131072 2>/dev/null
@@ -203,12 +203,12 @@ copy() { # STREAM
 }
 
 write_lines() {
+  first=''
+  [ "$stream" != stdout ] || first=$rank
   export LC_ALL=C
-  # shellcheck disable=SC2016,SC2086 # for the inner shell; a command with its options
-  exec $new_session sh -c 'pipe=$1 rank=$2; shift 2
-    { case $pipe in *.stdout.*) echo "{\"rank\": $rank, \"time\": $(date +%s)}" ;; esac; "$@" <"$pipe"; } >"${pipe%.pipe}"
-    rm -f "$pipe"' - "$pipe" "$rank" \
-    $BATCHTRAIN_AWK -v head="\"rank\": $rank, \"file\": \"$stream\"" -f "${record%/ranks/*}/lines.awk"
+  # shellcheck disable=SC2086 # a command with its options
+  exec $new_session $BATCHTRAIN_AWK -v rank="$first" -v head="\"rank\": $rank, \"file\": \"$stream\"" \
+    -v ended="${pipe%.pipe}.ended" -f "${record%/ranks/*}/lines.awk" >"${pipe%.pipe}" <"$pipe"
 }
 
 # The last output of the rank comes before the message about it. A process that it left may write on: wait 0.3 s.
