@@ -10,7 +10,7 @@ recorded answers in azure-sdk-for-java (2023-05-01.17.0). Memory where a comment
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batchtrain.catalog.vm_images import DOCKER, Image
@@ -311,7 +311,15 @@ def _nat_pair(nat_pool: Document, other: Document, path: str) -> Iterator[Refusa
         yield Refusal(f"{path}/frontendPortRangeStart", start, "The ranges of two NAT pools overlap.")
 
 
-# Tasks ---------------------------------------------------------------------------------------------------------------
+# Jobs and tasks ------------------------------------------------------------------------------------------------------
+
+
+def job(document: Document) -> Iterator[Refusal]:
+    """The refusals of a job, without its pool."""
+    yield from display_name(document)
+    for name in ("jobPreparationTask", "jobReleaseTask"):
+        for path, value, reason in environment(document.get(name, {})):
+            yield Refusal(f"{name}/{path}", value, reason)
 
 
 def task(document: Document, *, uses_dependencies: bool) -> Iterator[Refusal]:
@@ -325,13 +333,19 @@ def task(document: Document, *, uses_dependencies: bool) -> Iterator[Refusal]:
     if document["id"].lower() in map(str.lower, document.get("dependsOn", {}).get("taskIds", ())):
         yield Refusal("dependsOn/taskIds", document["id"], "A task cannot depend on itself.")
     conditions = document.get("exitConditions", {})
-    for index, span in enumerate(conditions.get("exitCodeRanges", ())):
-        if span["start"] > span["end"]:
-            path = f"exitConditions/exitCodeRanges[{index}]/start"
-            yield Refusal(path, span["start"], "The start of a range cannot be after its end.")
+    yield from _exit_ranges(conditions.get("exitCodeRanges", ()))
     if not uses_dependencies and (action := next(_dependency_actions(conditions), "")):
         reason = "The job does not use task dependencies."
         yield Refusal("exitConditions/dependencyAction", action, reason)
+
+
+def _exit_ranges(ranges: Sequence[Document]) -> Iterator[Refusal]:
+    for index, span in enumerate(ranges):
+        path = f"exitConditions/exitCodeRanges[{index}]/start"
+        if span["start"] > span["end"]:
+            yield Refusal(path, span["start"], "The start of a range cannot be after its end.")
+        if any(span["start"] <= other["end"] and span["end"] >= other["start"] for other in ranges[:index]):
+            yield Refusal(path, span["start"], "Two ranges of exit codes overlap.")
 
 
 def environment(document: Document) -> Iterator[Refusal]:

@@ -83,9 +83,7 @@ def checked(spec: Document) -> None:
     if constraints["maxTaskRetryCount"] < -1:
         count = constraints["maxTaskRetryCount"]
         raise invalid_property("constraints/maxTaskRetryCount", count, "The least value is -1, for no limit.")
-    check_meaning(meaning.display_name(spec))
-    for name in SPECIAL_TASKS[:2]:
-        check_meaning(meaning.environment(spec.get(name, {})), f"{name}/")
+    check_meaning(meaning.job(spec))
 
 
 def _preparation(document: Document) -> Document:

@@ -169,10 +169,12 @@ def exits(start: int, end: int, **options: str) -> dict[str, Any]:
     return {"exitConditions": {"exitCodeRanges": [{"start": start, "end": end, "exitOptions": options}]}}
 
 
+SPAN = exits(1, 2)["exitConditions"]["exitCodeRanges"]
 TASKS: list[tuple[str, dict[str, Any], str]] = [
     ("T: at most 1024; code M", {"displayName": "x" * 1025}, "displayName"),
     ("older REST reference", exits(1, 2, dependencyAction="satisfy"), "dependencyAction"),
     ("M", exits(2, 1), "start"),
+    ("M", {"exitConditions": {"exitCodeRanges": [*SPAN, *SPAN]}}, "start"),
     ("M", {"environmentSettings": [{"name": "A=B", "value": "c"}]}, "name"),
     ("M", {"requiredSlots": 257}, "requiredSlots"),
 ]

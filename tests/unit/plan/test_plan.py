@@ -11,13 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from batchtrain.catalog.offer import Catalog
 from batchtrain.config import ids, travel
 from batchtrain.config.travel import Source
 from batchtrain.config.types import Credentials, Job, Recipe, convert
 from batchtrain.errors import PlanError
 from batchtrain.launchers.launch import File
-from batchtrain.plan import Facts, Plan, PoolFacts, payload, plan_jobs, plan_pool, render, wire_times
+from batchtrain.plan import Facts, Plan, PoolFacts, payload, plan_jobs, plan_pool, plan_recipe, render, wire_times
+from batchtrain.plan.judgement import judge
 from batchtrain.plan.render import FILE_MARK
+from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import TaskStream
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
@@ -287,3 +290,25 @@ def test_a_stream_of_tasks_is_shown_by_its_number_and_its_largest_body() -> None
     whole = msgspec.structs.replace(recipe(), jobs=convert([{"id": "j", "tasks": tasks}], tuple[Job, ...]))
     lines = [line for line in render.as_text(plan_jobs(whole)).splitlines() if line.startswith("POST")]
     assert lines == ["POST /jobs", "POST /jobs/j/addtaskcollection   (250 tasks, the largest of 132 bytes)"]
+
+
+# --- what the service would refuse ----------------------------------------------------------------------------------
+
+SPANS = [
+    {"start": 4, "end": 9, "exit_options": {"dependency_action": "satisfy"}},
+    {"start": 9, "end": 12, "exit_options": {"dependency_action": "block"}},
+]
+
+
+def test_a_plan_that_the_service_would_refuse_is_refused_with_the_place_in_the_request() -> None:
+    refused = recipe(task={"id": "t", "exit_conditions": {"exit_code_ranges": SPANS}})
+    with pytest.raises(PlanError, match=r"t/exitConditions/exitCodeRanges\[1\]/start.* \(9\).*overlap"):
+        plan_recipe(refused)
+
+
+def test_the_pool_of_an_automatic_pool_is_judged_too() -> None:
+    machine = {"imageReference": dict(IMAGE), "nodeAgentSKUId": "batch.node.centos 7"}
+    pool = {"vmSize": "standard_d2s_v5", "virtualMachineConfiguration": machine}
+    job = {"id": "j", "poolInfo": {"autoPoolSpecification": {"pool": pool}}}
+    with pytest.raises(PlanError, match="poolInfo/autoPoolSpecification/pool/virtualMachineConfiguration/nodeAgent"):
+        judge([Step("job.add", "j", job)], Catalog())
