@@ -185,6 +185,7 @@ def test_every_operation_with_a_body_is_judged() -> None:
     assert PLACES.keys() | ACTIONS.keys() == {route.name for route in ROUTES if route.body}
 
 
+@pytest.mark.slow
 def test_each_property_is_shown_again_or_refused(inside: Inside, capsys: pytest.CaptureFixture[str]) -> None:
     service, found, wrong = Service(inside), Counter[str](), []
     for case in wire_properties.cases():

@@ -21,7 +21,7 @@ from batchtrain.service.connect import Account
 from tests import examples
 from tests.emulation import FakeMachine
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ANSWERS = ("drop", "truncate", "error")
 

@@ -128,6 +128,7 @@ def test_packages_of_a_source_are_said_first_installed_and_kept_for_their_conten
     assert not lacks(intended.prefix, (own,))
 
 
+@pytest.mark.slow
 def test_a_package_that_does_not_install_is_named_with_what_uv_said_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -657,6 +657,7 @@ def test_a_node_whose_login_hangs_is_named(nodes: Nodes) -> None:
     refused(nodes, "127.0.88.3: no answer", "node 127.0.88.3 of 2 did not answer ssh in 4 s", barrier_seconds=4)
 
 
+@pytest.mark.slow
 def test_a_node_that_answers_late_is_waited_for(nodes: Nodes) -> None:
     """Also where an ssh ends and its output with it before the primary looks: it may be busy, or stopped."""
     (nodes.root(1) / "refused").write_text("0.3")

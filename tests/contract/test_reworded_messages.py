@@ -16,7 +16,7 @@ import pytest
 import batchtrain
 from tests import rewording
 
-pytestmark = [pytest.mark.mpi, pytest.mark.process]
+pytestmark = [pytest.mark.mpi, pytest.mark.process, pytest.mark.slow]
 
 PACKAGE = Path(batchtrain.__file__).parent
 

@@ -14,7 +14,7 @@ from batchtrain.runs.finished import Runs
 from .test_checkpoints import MPICH, recipe
 from .test_frameworks import started
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 TRAINS = """
 import os, signal
 import batchtrain_checkpoint as checkpoint

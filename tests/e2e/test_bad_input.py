@@ -162,6 +162,7 @@ def test_a_run_that_is_too_long_leaves_all_as_it_is_and_says_how_to_go_on(recipe
     assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
 
 
+@pytest.mark.slow
 def test_a_key_that_is_refused_while_a_run_is_followed_ends_it_with_one_sentence_and_deletes_nothing(
     recipe: Path, batchtrain: Any
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_failed_start_task_shows_its_last_lines(recipe: Path, batchtrain: Any)
     assert "this broke" in said
 
 
+@pytest.mark.slow
 def test_a_job_that_is_there_already_is_refused_with_the_way_out(recipe: Path, batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
     batchtrain("pool", "add", "--configdir", str(recipe), "--local")
@@ -203,6 +205,7 @@ def test_an_image_that_nothing_stands_for_is_refused_before_the_pool_is_made(rec
     assert "added pool" not in said
 
 
+@pytest.mark.slow
 def test_deleting_without_a_terminal_needs_a_yes(recipe: Path, batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
     batchtrain("pool", "add", "--configdir", str(recipe), "--local")
@@ -277,6 +280,7 @@ def test_a_run_whose_own_emulator_dies_starts_no_other(recipe: Path, batchtrain:
     batchtrain("emulator", "status", code=3)
 
 
+@pytest.mark.slow
 def test_the_account_comes_from_the_same_directory_as_the_id(recipe: Path, batchtrain: Any) -> None:
     (recipe / "credentials.yaml").write_text(
         "credentials: {batch: {account_service_url: 'http://127.0.0.1:9', account: mine, account_key: a2V5}}\n",
@@ -326,6 +330,7 @@ def test_an_option_wins_over_its_variable_wherever_it_stands(recipe: Path, batch
     assert json.loads(before.stdout) == json.loads(after.stdout)
 
 
+@pytest.mark.slow
 def test_an_id_is_never_a_path(recipe: Path, batchtrain: Any) -> None:
     batchtrain("emulator", "start", "--port", "0")
     batchtrain("pool", "add", "--configdir", str(recipe), "--local")

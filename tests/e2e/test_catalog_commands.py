@@ -80,6 +80,7 @@ def test_jsonl_is_an_object_a_line(batchtrain: Any) -> None:
     assert all(json.loads(line)["offer"] == "ubuntu-hpc" for line in lines)
 
 
+@pytest.mark.slow
 def test_pool_list_shows_the_hours_of_its_nodes(batchtrain: Any, tmp_path: Path) -> None:
     (tmp_path / "pool.yaml").write_text(
         "pool_specification:\n"

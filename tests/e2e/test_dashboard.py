@@ -224,6 +224,7 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path, batchtrain: Any) -
     assert "`--port 0` takes a free one" in error
 
 
+@pytest.mark.slow
 def test_a_run_opens_its_page_in_a_dashboard_that_outlives_it(tmp_path: Path, batchtrain: Any) -> None:
     (tmp_path / "pool.yaml").write_text(ONE_NODE)
     task = {"id": "train", "command": "echo hello"}

@@ -114,6 +114,7 @@ def test_the_diagnosis_of_the_emulator_works_while_it_runs_and_while_it_does_not
     assert running() == "ok"
 
 
+@pytest.mark.slow
 def test_the_cause_of_a_failed_run_is_shown_at_its_end_and_kept_when_the_job_is_gone(
     batchtrain: Shell, tmp_path: Path
 ) -> None:

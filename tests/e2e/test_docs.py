@@ -50,11 +50,6 @@ def _prefix(name: str) -> Path:
 
 NEEDS = {"other-clients": (_az, _old_sdk, _npm)}
 """What else a page's commands find on their machine."""
-LONG = (
-    "describe-a-job-in-python", "first-sweep", "first-training", "many-tasks", "notebook", "numbers-and-bench",
-    "other-clients", "results", "your-own-program",
-)  # fmt: skip
-"""Pages whose blocks run with --all only."""
 RECIPES = {"first-sweep": "Digits-Sweep"}
 """Recipes whose environments a page uses."""
 
@@ -77,9 +72,8 @@ def run(script: str, cwd: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if page.stem in LONG else ()) for page in PAGES], ids=_stem
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=_stem)
 def test_the_blocks_of_a_page_run(
     page: Path, batchtrain: Any, mpi_environment: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ assert bt.gang(image=image, client=bt.connect(local=True, display=True))(version
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("image", ["example/mpich:digits", "own:1"])
 def test_an_environment_of_another_python_is_said_before_anything_starts(batchtrain: Any, image: str) -> None:

@@ -20,7 +20,7 @@ from tests.waiting import GUARD
 
 from .conftest import SCRIPT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 POOL = (
     "pool_specification: {id: POOL, vm_size: STANDARD_D2S_V5, vm_count: {dedicated: 1}, vm_configuration:"

@@ -12,7 +12,7 @@ import pytest
 
 from .test_checkpoints import recipe
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 TRAIN = """
 import json, os, sys
 import batchtrain_checkpoint as checkpoint

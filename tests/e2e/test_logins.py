@@ -44,7 +44,7 @@ job_specifications:
     command: 'python3 $AZ_BATCH_TASK_SHARED_DIR/server.py'
   - {id: done, command: 'true'}
 """
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -89,7 +89,6 @@ def test_a_command_runs_on_a_node(running: Shell) -> None:
     assert "pool p has no node `other`" in running("pool", "ssh", "other", code=3).stderr
 
 
-@pytest.mark.slow
 def test_a_port_of_a_node_is_forwarded_until_ctrl_c(running: Shell) -> None:
     port = running("jobs", "exec", "j", "cat", "port").stdout
     process = running.start("pool", "forward", node_of(running), port, "--local-port", "0", "-o", "jsonl")

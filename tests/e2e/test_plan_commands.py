@@ -75,6 +75,7 @@ def test_a_diff_of_what_does_not_stand_says_that_it_would_be_made(small: Shell) 
     assert told == ["+ pool p: to be made", "+ job j: to be made", "+ task j/a, j/task-00000: to be made"]
 
 
+@pytest.mark.slow
 def test_a_diff_of_what_stands_as_planned_says_so_and_of_what_does_not_says_what(small: Shell) -> None:
     small("pool", "add", "--local")
     small("jobs", "add", "--local")

@@ -14,7 +14,7 @@ from tests.proxies import NAMES, SETTINGS, WORD, Proxy, proxy
 
 from .conftest import Shell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 CONFIG = """global_resources:
   files:
@@ -50,7 +50,6 @@ def test_each_setting_leaves_the_emulator_in_reach(batchtrain: Shell, counting: 
         assert (listed.stdout.strip(), counting.used()) == ("[]", False), setting
 
 
-@pytest.mark.slow
 def test_a_run_with_data_uses_no_proxy_and_shows_no_login(batchtrain: Shell, counting: Proxy) -> None:
     azurite.require()
     batchtrain.environment |= counting.environment(SETTINGS[-1])

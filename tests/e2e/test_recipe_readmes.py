@@ -18,6 +18,7 @@ pytestmark = pytest.mark.process
 PLANNED = [place.name for place in shipped_recipes.every() if not recipe_readmes.environment_of(place.name)]
 
 
+@pytest.mark.slow
 @pytest.mark.mpi
 def test_a_reader_trains_by_three_commands(batchtrain: Any, mpi_environment: Callable[[str], Path]) -> None:
     assert "test accuracy 0.9" in recipe_readmes.follow(batchtrain, mpi_environment, "mpi4py-MPICH")

@@ -96,6 +96,7 @@ def test_a_rank_that_dies_ends_the_job_with_its_name(mpi: str, trained: Any) -> 
     assert not left_running(trained.home)
 
 
+@pytest.mark.slow
 @each_mpi
 def test_ranks_that_do_nothing_end_when_another_died(mpi: str, trained: Any) -> None:
     line = "sh -c 'case $PMI_RANK$OMPI_COMM_WORLD_RANK in 3) sleep 1; exit 7;; *) sleep 100000;; esac'"

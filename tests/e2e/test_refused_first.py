@@ -13,7 +13,7 @@ from tests.environments import ROOT
 
 from .conftest import Shell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 RECIPE = ROOT / "recipes" / "mpi4py-MPICH"
 
 

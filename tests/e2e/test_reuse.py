@@ -16,7 +16,7 @@ from tests.environments import ROOT
 
 from .conftest import Shell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 POOL = """\
 pool_specification:
   id: p
@@ -43,7 +43,6 @@ def recipe(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.slow
 def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe: Path) -> None:
     made = batchtrain("run", str(recipe), "--local", "--reuse")
     assert "added pool p" in made.stderr
@@ -79,7 +78,6 @@ def test_an_edited_script_runs_on_the_pool_that_stands(batchtrain: Shell, recipe
     assert "batchtrain pool resize p --dedicated 1 --spot 1 --local" in said
 
 
-@pytest.mark.slow
 def test_a_pool_that_stands_has_no_nodes_after_its_idle_time_and_the_next_run_brings_them_back(
     batchtrain: Shell, recipe: Path
 ) -> None:
@@ -99,7 +97,6 @@ def standing(batchtrain: Shell) -> int:
     return int(pool["dedicated"]) + int(pool["spot"])
 
 
-@pytest.mark.slow
 def test_a_failed_task_leaves_the_pool_too(batchtrain: Shell, recipe: Path) -> None:
     (recipe / "src" / "say.py").write_text("raise SystemExit(3)\n", encoding="utf-8")
     assert "left as it is: pool p\n" in batchtrain("run", str(recipe), "--local", "--reuse", code=10).stderr

@@ -89,6 +89,7 @@ def test_a_script_of_a_framework_trains_on_two_nodes(
     trained(batchtrain, name, CASES[name], environment)
 
 
+@pytest.mark.slow
 def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any) -> None:
     script = bare(batchtrain, "plain") / "work.py"
     batchtrain("emulator", "start", "--port", "0")
@@ -99,6 +100,7 @@ def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any) -> 
     assert left(batchtrain) == PLAIN.files
 
 
+@pytest.mark.slow
 def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: Mapping[str, str]) -> None:
     directory = bare(batchtrain, "plain")
     batchtrain("init", str(directory / "work.py"), "--nodes", "2")
@@ -139,6 +141,7 @@ def test_a_directory_without_a_script_is_refused(batchtrain: Any) -> None:
     assert "is not a Python script" in batchtrain("run", "empty", "--local", "--", "--epochs", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_package_that_does_not_exist_is_one_message(batchtrain: Any) -> None:
     (batchtrain.cwd / "train.py").write_text("print(1)\n", encoding="utf-8")
     (batchtrain.cwd / "requirements.txt").write_text("no-such-package-of-batchtrain==1\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from batchtrain.emulator import server
 from tests.e2e.conftest import Shell
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 POOL = """\
 pool_specification:
