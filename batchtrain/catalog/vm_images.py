@@ -7,7 +7,6 @@ Sources: Azure/azhpc-images README (July 2026); Azure/Batch issues 106, 119, 152
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable
 from datetime import date
@@ -167,6 +166,8 @@ def find(publisher: str, offer: str, sku: str, among: Iterable[Image] = EVERY) -
 
 def nearest(reference: str, among: Iterable[Image] = IMAGES) -> tuple[str, ...]:
     """At most three `publisher:offer:sku` similar to `reference`, the nearest first."""
+    import difflib  # not needed at every start
+
     references = [":".join(image[:3]) for image in among]
     return tuple(difflib.get_close_matches(reference.strip().lower(), references, n=3, cutoff=0.6))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import sys
@@ -120,6 +119,8 @@ def _yaml(value: Any) -> str:
 
 def _csv(value: Any) -> str:
     """A line for each object, with the names in the first. A value that is no scalar is JSON."""
+    import csv  # not needed at every start
+
     rows = value if isinstance(value, list) else [value]
     rows = [row if isinstance(row, dict) else {"value": row} for row in rows]
     names = dict.fromkeys(name for row in rows for name in row)

@@ -4,7 +4,6 @@ project are never continued by another."""
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +57,8 @@ def has_former(directory: str) -> bool:
 
 def write(directory: str | Path, project: str = "") -> None:
     """Make a directory the one of a project, by default of a new one. Raises OSError."""
+    import secrets  # not needed at every start
+
     home = os.path.realpath(directory)
     known = ProjectFile(project or secrets.token_hex(PROJECT_DIGITS // 2), name_as_text(home))
     file = Path(home, FILE)

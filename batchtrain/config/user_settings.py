@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -76,6 +75,8 @@ def checked(name: str, value: str) -> str:
 
 def store(name: str, value: str, environment: Mapping[str, str] | None = None) -> Path:
     """Change one setting; an empty value removes it. Raises UsageError."""
+    import tempfile  # not needed at every start
+
     import yaml  # a slow import; the reader is imported already
 
     changed = msgspec.structs.replace(load(environment), **{name: checked(name, value)})

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import msgspec
 
-from batchtrain import markup
 from batchtrain.catalog.offer import Catalog
 from batchtrain.config import saving
 from batchtrain.config.types.base import Block, says
@@ -107,6 +106,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return f"Recipe({self.directory!r}, pool={pool!r}, jobs={[job.id for job in self.jobs]!r})"
 
     def _repr_html_(self) -> str:
+        from batchtrain import markup  # not needed at every start
+
         warnings = "\n".join(map(str, self.warnings))
         heads = ("job", "task", "nodes", "launch", "image", "command")
         return markup.card(
