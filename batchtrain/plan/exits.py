@@ -51,6 +51,12 @@ def mode(job: Job, tasks: Iterable[Task], path: str) -> tuple[str | None, tuple[
     )
 
 
+def decide_on_dependents(job: Job, tasks: Iterable[Task]) -> bool:
+    """Whether an exit condition says what happens to the tasks that depend on one."""
+    conditions = (task.exit_conditions or job.exit_conditions for task in tasks)
+    return any(options.dependency_action for item in conditions if item is not None for options in _all(item))
+
+
 def _acts(conditions: ExitConditions | None) -> bool:
     return conditions is not None and any(options.job_action in ACTS for options in _all(conditions))
 

@@ -349,9 +349,11 @@ def _uses_dependencies(around: Frame, tasks: tuple[Task, ...]) -> tuple[bool, tu
     job = around.job
     if job.force_enable_task_dependencies:
         return True, ()
-    if job.merge_task is None and not any(item.depends_on or item.depends_on_range for item in tasks):
-        return False, ()
     because = "a task of the job depends on others"
+    if job.merge_task is None and not any(item.depends_on or item.depends_on_range for item in tasks):
+        if not exits.decide_on_dependents(job, tasks):
+            return False, ()
+        because = "an `exit_conditions` says what happens to tasks that depend on another"
     return True, (Implicit("uses_task_dependencies", "true", because, "task-dependencies", around.path),)
 
 

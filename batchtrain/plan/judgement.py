@@ -52,6 +52,8 @@ def _pool(document: Document, catalog: Catalog) -> Iterator[Refusal]:
     image = None
     if "publisher" in reference:
         image = catalog.image(reference["publisher"], reference["offer"], reference["sku"])
+    if image is not None and image.retired:
+        image = None  # it has to be replaced in any case: checks say so
     os = "windows" if "windows" in machine["nodeAgentSKUId"].lower() else "linux"
     return meaning.pool(document, image, os)
 

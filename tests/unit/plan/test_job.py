@@ -118,6 +118,12 @@ def test_a_dependency_switches_dependencies_on(task: dict[str, object]) -> None:
     assert said(made, "task-dependencies")
 
 
+def test_an_action_for_dependent_tasks_switches_dependencies_on() -> None:
+    made = plan(task={"exit_conditions": {"default": {"exit_options": {"dependency_action": "satisfy"}}}})
+    assert sent_job(made)["usesTaskDependencies"] is True
+    assert said(made, "task-dependencies")
+
+
 def test_dependencies_can_be_forced_on_for_tasks_added_later() -> None:
     assert sent_job(plan({"force_enable_task_dependencies": True}))["usesTaskDependencies"] is True
 
