@@ -172,7 +172,7 @@ _RULES = (
     ImplicitRule("job-action", "`exit_conditions` can end or disable the job; other failures do not affect it.",
         "SDK: BatchTaskFailureMode, ExitOptions.job_action (terminate is the service's default for any failure then)",
         "`on_task_failure: noaction` and no `job_action`"),
-    ImplicitRule("task-dependencies", "A job whose tasks depend on others, or decide on dependent ones, uses dependencies.",
+    ImplicitRule("task-dependencies", "A job whose tasks depend on others, or decide on others, uses dependencies.",
         "SDK: BatchJobCreateOptions.uses_task_dependencies; the service refuses dependencies without it", ""),
     ImplicitRule("prep-for-input", "A job preparation task downloads the input data of the job once on every node.",
         "SDK: BatchJobPreparationTask.resource_files; Batch Shipyard's rule for a job's `input_data`",
