@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,20 @@ def test_a_script_becomes_a_recipe_with_its_directory_as_source(train: Path) -> 
     assert task.multi_instance.pytorch.processes_per_node == "8"
     assert task.docker_image == "example/script:pytorch-gpu"
     assert recipe.pool is not None
-    assert (recipe.pool.id, recipe.pool.vm_count.low_priority) == ("train", 2)
+    assert recipe.pool.vm_count.low_priority == 2
     assert [warning.rule for warning in recipe.warnings] == ["spot-inter-node"]
+
+
+def test_scripts_of_one_name_in_two_directories_have_their_own_ids(train: Path) -> None:
+    (train.parent / "other").mkdir()
+    other = train.parent / "other" / "train.py"
+    other.write_text("import torch\n", encoding="utf-8")
+    first, second, again = bt.script(train), bt.script(other), bt.script(train, name="mine")
+    assert first.pool is not None
+    assert first.pool.id == first.jobs[0].id
+    assert re.fullmatch(r"train-[0-9a-f]{6}", first.jobs[0].id)
+    assert first.jobs[0].id == bt.script(train).jobs[0].id != second.jobs[0].id
+    assert again.jobs[0].id == "mine"
 
 
 def test_a_script_is_saved_as_files_that_load_as_the_same_recipe(train: Path, tmp_path: Path) -> None:
