@@ -101,7 +101,7 @@ def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any) -> 
 
 def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: Mapping[str, str]) -> None:
     directory = bare(batchtrain, "plain")
-    batchtrain("init", str(directory / "work.py"), "--nodes", "2")
+    batchtrain("init", str(directory / "work.py"), "--nodes", "2", "--image")
     batchtrain("images", "env", str(directory), environment=environment)
     batchtrain("run", str(directory), "--local", environment=environment)
     assert left(batchtrain) == PLAIN.files
