@@ -6,10 +6,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from batchtrain.config.source_packages import READY, SourcePackages, digest
-from batchtrain.containers.environments import Environment, key
+from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
+from batchtrain.containers.environments import TODAY, Environment, key
 from batchtrain.errors import UsageError
 
+OF_NODES = (*TODAY, "3.10", "3.9", "3.8")
+"""The versions of Python that images of VMs have."""
 HOME = "$AZ_BATCH_NODE_SHARED_DIR"
 
 
@@ -27,7 +29,7 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
             " `batchtrain config set registry SERVER`, and build the image with `batchtrain images build`"
         )
     directory = prefix(name, spec, packages)
-    pythons = " ".join(f"python{version}" for version in spec.pythons) or "python3"
+    pythons = " ".join(_pythons(name, spec, packages))
     yield f'if [ ! -e "{directory}/{READY}" ]; then'
     yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)"'
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
@@ -38,3 +40,10 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
             yield f'  "{directory}/bin/pip" install --quiet {shlex.join((*index, *requirements))}'
     yield f'  : >"{directory}/{READY}"'
     yield "fi"
+
+
+def _pythons(name: str, spec: Environment, packages: tuple[SourcePackages, ...]) -> tuple[str, ...]:
+    """The programs that may make the environment, the best first."""
+    versions = allowed_pythons(packages, spec.pythons or OF_NODES, f"the environment {name}")
+    any_fits = not spec.pythons and versions == OF_NODES
+    return ("python3",) if any_fits else tuple(f"python{version}" for version in versions)

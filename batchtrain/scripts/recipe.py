@@ -129,7 +129,7 @@ def prepare(
         choice = detection.framework_of(read_script, choose(undecided))
     directory = path.parent.resolve()
     package_list = source_packages.of_directory(directory, path.name)
-    packages = (package_list,) if package_list.packages else ()
+    packages = (package_list,) if package_list.packages or package_list.pythons else ()
     build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
     gpus = _has_gpus(directory, wish.size)
     image = recipe_images.script_image(build, packages, gpus=gpus)

@@ -113,6 +113,10 @@ def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: 
         ("x = (\n", "train.py:1: '(' was never closed"),
         ("import torch, mpi4py\n", "fits several frameworks"),
         (
+            '# /// script\n# requires-python = "<3"\n# ///\n',
+            "train.py:2 asks for Python <3, and the environment python",
+        ),
+        (
             "import torch.multiprocessing as mp\nmp.spawn(main)\n",
             "train.py:2 starts the processes",
         ),

@@ -127,6 +127,16 @@ def test_without_a_registry_the_start_task_makes_the_environment_of_the_command(
     assert lines.startswith(f'if [ ! -e "{prefix}/{READY}" ]; then\n')
 
 
+def test_the_start_task_takes_a_python_that_the_script_allows(train: Path) -> None:
+    train.write_text('# /// script\n# requires-python = ">=3.13"\n# ///\nimport torch\n', encoding="utf-8")
+    recipe = bt.script(train)
+    assert recipe.pool is not None
+    assert "for name in python3.13 python3.14; do" in recipe.pool.additional_node_prep.commands.post[0]
+    train.write_text('# /// script\n# requires-python = "<3.9"\n# ///\nimport torch\n', encoding="utf-8")
+    with pytest.raises(BatchtrainError, match=r"train\.py:2 asks for Python <3\.9, and the environment pytorch needs"):
+        bt.script(train)
+
+
 def test_a_node_with_gpus_takes_the_builds_of_pypi(train: Path) -> None:
     recipe = bt.script(train, size="Standard_NC24ads_A100_v4")
     assert recipe.pool is not None
