@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
-from batchtrain.containers.environments import TODAY, Environment, Horovod, key
+from batchtrain.containers.environments import TODAY, Environment, Horovod, key, size_of
 from batchtrain.errors import BatchtrainError
 from batchtrain.shipped import shipped
 
@@ -65,20 +65,33 @@ class Intended(NamedTuple):
         return self.prefix == Path(sys.prefix) or (self.prefix / READY).exists()
 
     @property
+    def megabytes(self) -> int:
+        """Its size, without packages of unknown size."""
+        return max(self.spec.megabytes, *(size_of(source.names) for source in self.own_packages), 0)
+
+    @property
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
         spec = self.spec
         packages = (*spec.packages, *spec.late)
         return (
-            f"the environment {self.name} needs about {spec.megabytes} MB and {_minutes(spec.minutes)}:",
+            f"the environment {self.name} needs about {self.megabytes} MB and {_minutes(spec.minutes)}:",
             f"  Python {self.version}: {python}",
             *((f"  packages: {' '.join(packages)}",) if packages else ()),
-            *(f"  of {source.path}, size unknown: {source.shown}" for source in self.own_packages if source.packages),
+            *(
+                f"  of {source.path}, {_size(source)}: {source.shown}"
+                for source in self.own_packages
+                if source.packages
+            ),
             *((f"  also from: {spec.extra_index}",) if spec.extra_index else ()),
             *((f"  also built: Horovod {spec.horovod.version}, from its source",) if spec.horovod else ()),
             f"  directory: {self.prefix}",
         )
+
+
+def _size(source: SourcePackages) -> str:
+    return f"about {size} MB with its framework" if (size := size_of(source.names)) else "size unknown"
 
 
 def made(home: Path) -> list[Path]:
@@ -189,9 +202,9 @@ def _require(plan: Intended) -> None:
         raise NotMade(f"the environment {plan.name} needs {' and '.join(missing)} to build a part of it: {packages}")
     existing = next(path for path in (plan.prefix, *plan.prefix.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 10**6
-    if free < plan.spec.megabytes:
+    if free < plan.megabytes:
         raise NotMade(
-            f"the environment {plan.name} needs {plan.spec.megabytes} MB, and {existing} has {free} MB left."
+            f"the environment {plan.name} needs {plan.megabytes} MB, and {existing} has {free} MB left."
             f" Free some space, or name another directory in {HOME}"
         )
 
