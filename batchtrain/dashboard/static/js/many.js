@@ -49,7 +49,7 @@ export function numbers(context, job) {
               task(failure.example),
               actions(context, [
                 "Retry these",
-                `Run the ${count(failure.tasks)} failed tasks again that ended with ${failure.cause}?`,
+                `Run all failed tasks again that ended with ${failure.cause}?`,
                 path("jobs", job, "tasks", failure.example, "retry-alike"),
               ]) ?? "",
             ]),
