@@ -30,10 +30,11 @@ function histogram(title, bars, name) {
   );
 }
 
-export function numbers(context, job) {
+export function numbers(context) {
   const found = context.data.numbers;
   if (!found) return trouble(context.trouble.numbers) || h("p", { class: "quiet" }, "Loading…");
-  const task = (id) => link(path("jobs", job, "tasks", id), id);
+  const job = context.params.job,
+    task = (id) => link(path("jobs", job, "tasks", id), id);
   return [
     found.failures.length > 0 &&
       h(
