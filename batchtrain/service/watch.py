@@ -45,7 +45,7 @@ class Pace(NamedTuple):
 
 
 NEAR = Pace(0.01, 0.1, 1.1)
-FAR = Pace(1.0, 5.0, request=2.5, turns=2)  # at most 24 requests a minute: the service answers 429 to more
+FAR = Pace(1.0, 5.0, request=3.2, turns=2)  # at most 25 requests in any minute, also of a look that takes 8
 
 
 class Deadline:
