@@ -37,6 +37,11 @@ CASES: Mapping[str, Case] = {
         "finetune.py", "accelerate",
         frozenset({"model/config.json", "model/model.safetensors", "model/training_args.bin"}),
     ),
+    "jax": Case("train.py", "jax", frozenset({"w.npy"})),
+    "ray": Case("train.py", "ray", frozenset({"done.txt"})),
+    "mxnet": Case("train.py", "mxnet", frozenset({"w.nd"})),
+    "deepspeed": Case("train.py", "deepspeed", frozenset({"model.pt"})),
+    "horovod": Case("train.py", "horovod", frozenset({"model.pt"})),
 }  # fmt: skip
 SLOW = [pytest.mark.slow, pytest.mark.framework]
 
