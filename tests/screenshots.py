@@ -28,6 +28,7 @@ PAGES = {
     "changes": "/pools/gpu-a100?view=timeline",
     "jobs": "/jobs",
     "job": "/jobs/digits",
+    "numbers": "/jobs/sweep?view=numbers",
     "timeline": "/jobs/sweep?view=timeline",
     "request": "/jobs/digits?view=request",
     "sweep": "/jobs/sweep?state=failed",

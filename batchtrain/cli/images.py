@@ -147,7 +147,7 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     config = settings().quietly(recipe)
     image = shipped_recipes.image_of(recipe, config)
     origin, packages = recipe_images.behind(image), source_packages.of_recipe(config, image)
-    last_tag = "" if packages else tag or image
+    last_tag = "" if source_packages.digest(packages) else tag or image
     if "/" in origin.build:
         last_tag = last_tag or f"{image}-base"
         steps: tuple[Step, ...] = (images.Step(shipped("recipes") / origin.build, last_tag, base, arguments),)
@@ -179,7 +179,9 @@ def env(name: str | None, dry_run: bool, data_dir: str | None) -> None:
     config = settings().quietly(recipe)
     image = shipped_recipes.image_of(recipe, config)
     own_packages = source_packages.of_recipe(config, image)
-    request = recipe_images.environment_of(image, str(recipe), lists_packages=bool(own_packages))
+    request = recipe_images.environment_of(
+        image, str(recipe), lists_packages=bool(source_packages.digest(own_packages))
+    )
     environment = make_environment.intend(*request, make_environment.home(data, os.environ), own_packages)
     for line in () if environment.ready else environment.summary:
         say(line)

@@ -31,16 +31,19 @@ class New(NamedTuple):
 
 @click.command("init", cls=Command)
 @click.argument("script", metavar="[SCRIPT]", required=False)
+@click.option("--image", is_flag=True, help="Name an image, also without a registry and without --local.")
 @scripts.options
 def command(
     script: str | None,
+    image: bool,
     wish: scripts.Options,
 ) -> None:
     """Write batchtrain.yaml beside a script: pool, launch, image and command, found as `run SCRIPT` does.
 
     SCRIPT is by default train.py, main.py or the only Python file of this directory. The file is a whole recipe, to be
     changed as you like; accounts stand in a credentials.yaml beside it. Also writes its schema for editors, and the id
-    of the project.
+    of the project. The recipe names an image if you have a registry, and with --local or --image. Otherwise the start
+    task of each node makes the environment.
     """
     from batchtrain.config import load, projects
     from batchtrain.config.source_directory import SCHEMAS
@@ -52,7 +55,7 @@ def command(
     target = path.parent / scripts.FILE
     if existing := next(load.configuration_files(path.parent), None):
         raise UsageError(f"{existing} exists already; `batchtrain run {shlex.quote(str(path.parent))}` runs it")
-    prepared = scripts.prepare(str(path), wish, in_image=True)
+    prepared = scripts.prepare(str(path), wish, in_image=True if image else None)
     for warning in prepared.recipe.warnings:
         say(str(warning))
     target.write_text(scripts.text_of(prepared.recipe), encoding="utf-8")
@@ -60,7 +63,7 @@ def command(
     projects.write(path.parent)
     directory = shlex.quote(str(path.parent))
     following = (
-        f"batchtrain images env {directory}",
+        f"batchtrain {'images env' if prepared.image else 'config validate'} {directory}",
         f"batchtrain run {directory} --local",
         f"batchtrain config plan {directory}",
     )

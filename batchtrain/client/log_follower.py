@@ -35,7 +35,7 @@ LINES_AT_ONCE = 10_000
 """Most lines of a followed file that are passed on together."""
 AGAIN_LOOKS = 12
 """A task that prints and has no file of what it measures is asked for one at every so many looks: a minute on Azure."""
-FIRST, GROUPED, EXPLAINED = 4, 1000, 5
+FIRST, GROUPED, EXPLAINED = 2, 1000, 5
 """Of a job with more than FEW tasks, how many are followed, how many failures are grouped by their causes, and of how
 many causes an example is read."""
 

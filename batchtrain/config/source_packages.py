@@ -19,7 +19,9 @@ from batchtrain.launchers import python
 READY = ".ready"
 """The file that marks a finished local environment; it contains the digest of the packages of a source in it."""
 REQUIREMENTS, PROJECT, CONDA = "requirements.txt", "pyproject.toml", "environment.yml"
-OF_CONDA = frozenset({"pip", "python", "cpuonly", "cudatoolkit", "pytorch-cuda", "cuda-toolkit"})
+PYTHON = "python"
+"""The name under which a list has the versions of Python that it needs, as conda writes them."""
+OF_CONDA = frozenset({"pip", "cpuonly", "cudatoolkit", "pytorch-cuda", "cuda-toolkit"})
 """Packages of conda that are not packages of Python."""
 NAMES_OF_CONDA = {"pytorch": "torch"}
 """Packages that have another name on PyPI."""
@@ -51,6 +53,21 @@ class Package(NamedTuple):
         return match[0] if match else ""
 
 
+class RequiredPython(NamedTuple):
+    """A line about the version of Python."""
+
+    path: Path
+    line: int
+    versions: str
+    """As PEP 440 writes them."""
+
+    def allows(self, version: str) -> bool:
+        """Whether MAJOR.MINOR, in a late patch, is one of the versions. Raises ValueError if they are not readable."""
+        from packaging.specifiers import SpecifierSet  # needed only for a source with such a line
+
+        return SpecifierSet(self.versions).contains(f"{version}.999")
+
+
 class SourcePackages(NamedTuple):
     """The packages of one source directory."""
 
@@ -58,6 +75,8 @@ class SourcePackages(NamedTuple):
     file: str
     """The name of the file that lists them."""
     packages: tuple[Package, ...]
+    pythons: tuple[RequiredPython, ...] = ()
+    """What the files of the directory say about the version of Python, also those whose packages do not count."""
 
     @property
     def path(self) -> Path:
@@ -101,7 +120,7 @@ def of_recipe(recipe: Recipe, image: str) -> tuple[SourcePackages, ...]:
     tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
     sources = {(task.source, _script(task)): None for task in tasks if task.source and task.docker_image == image}
     package_lists = (of_directory(Path(recipe.directory, source).resolve(), script) for source, script in sources)
-    return tuple({packages.path: packages for packages in package_lists if packages.packages}.values())
+    return tuple({listed.path: listed for listed in package_lists if listed.packages or listed.pythons}.values())
 
 
 def of_directory(directory: Path, script: str = "") -> SourcePackages:
@@ -110,19 +129,32 @@ def of_directory(directory: Path, script: str = "") -> SourcePackages:
     package_lists = [packages for name in (script, *_READERS) if (packages := _listed(directory, name)) is not None]
     for first, second in itertools.combinations(package_lists, 2):
         _compare(first, second)
-    return package_lists[0] if package_lists else SourcePackages(directory, REQUIREMENTS, ())
+    none = SourcePackages(directory, REQUIREMENTS, ())
+    pythons = tuple(python for packages in package_lists for python in packages.pythons)
+    return next((packages for packages in package_lists if packages.packages), none)._replace(pythons=pythons)
+
+
+def allowed_pythons(package_lists: Iterable[SourcePackages], versions: Iterable[str], purpose: str) -> tuple[str, ...]:
+    """Those versions of Python (MAJOR.MINOR) that every list allows. purpose: what needs one of them. Raises PlanError
+    if there is none."""
+    required, versions = [python for packages in package_lists for python in packages.pythons], tuple(versions)
+    allowed = tuple(version for version in versions if all(python.allows(version) for python in required))
+    if not allowed:
+        lines = " and ".join(f"{python.path}:{python.line} asks for Python {python.versions}" for python in required)
+        raise PlanError(f"{lines}, and {purpose} needs Python {' or '.join(versions)}; change what is asked for")
+    return allowed
 
 
 def digest(package_lists: Iterable[SourcePackages]) -> str:
     """Eight hex digits that depend on the packages; empty if there are none."""
-    texts = ["\n".join(packages.lines) for packages in package_lists]
+    texts = ["\n".join(packages.lines) for packages in package_lists if packages.packages]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8] if texts else ""
 
 
 def lacks(prefix: Path, package_lists: tuple[SourcePackages, ...]) -> bool:
     """Whether a local environment that batchtrain has made is without these packages."""
-    ready = prefix / READY
-    return bool(package_lists) and ready.exists() and ready.read_text(encoding="utf-8") != digest(package_lists)
+    ready, content = prefix / READY, digest(package_lists)
+    return bool(content) and ready.exists() and ready.read_text(encoding="utf-8") != content
 
 
 def _script(task: Task) -> str:
@@ -135,11 +167,20 @@ def _listed(directory: Path, name: str) -> SourcePackages | None:
     """The packages that a file lists; None if it has no list."""
     if not name or not (directory / name).is_file():
         return None
+    path = directory / name
     try:
-        packages = _READERS.get(name, _of_script)((directory / name).read_text(encoding="utf-8"))
+        lines = _READERS.get(name, _of_script)(path.read_text(encoding="utf-8"))
+        pythons = tuple(
+            RequiredPython(path, package.line, package.versions)
+            for package in lines
+            if package.name == PYTHON and package.versions
+        )
+        for python in pythons:
+            python.allows("3.11")  # any version shows whether it can be read
     except (OSError, ValueError) as error:
-        raise PlanError(f"{directory / name} cannot be read: {error}") from None
-    return SourcePackages(directory, name, tuple(packages)) if packages else None
+        raise PlanError(f"{path} cannot be read: {error}") from None
+    packages = tuple(package for package in lines if package.name != PYTHON)
+    return SourcePackages(directory, name, packages, pythons) if lines else None
 
 
 def _compare(first: SourcePackages, other: SourcePackages) -> None:
@@ -189,7 +230,7 @@ def _tomli(text: str) -> Mapping[str, Any]:
 
 
 def _at_lines(table: Mapping[str, Any], name: str, text: str) -> list[Package]:
-    dependencies: Any = table.get("dependencies", [])
+    dependencies, versions = table.get("dependencies", []), table.get("requires-python", "")
     if not isinstance(dependencies, list):
         raise ValueError(f"`{name}` is not a list")
     lines = text.splitlines()
@@ -197,7 +238,8 @@ def _at_lines(table: Mapping[str, Any], name: str, text: str) -> list[Package]:
     def line_of(dependency: str) -> int:
         return next((number for number, line in enumerate(lines, 1) if dependency in line), 1)
 
-    return [Package(str(dependency), line_of(str(dependency))) for dependency in dependencies]
+    python = [Package(f"{PYTHON} {versions}", line_of("requires-python"))] if versions else []
+    return [*python, *(Package(str(dependency), line_of(str(dependency))) for dependency in dependencies)]
 
 
 def _of_conda(text: str) -> list[Package]:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from batchtrain.config.source_packages import READY, SourcePackages, digest
-from batchtrain.containers.environments import Environment, Horovod, key
+from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
+from batchtrain.containers.environments import TODAY, Environment, Horovod, key, size_of
 from batchtrain.errors import BatchtrainError
 from batchtrain.shipped import shipped
 
@@ -65,20 +65,33 @@ class Intended(NamedTuple):
         return self.prefix == Path(sys.prefix) or (self.prefix / READY).exists()
 
     @property
+    def megabytes(self) -> int:
+        """Its size, without packages of unknown size."""
+        return max(self.spec.megabytes, *(size_of(source.names) for source in self.own_packages), 0)
+
+    @property
     def summary(self) -> tuple[str, ...]:
         """What `make` will download and install, and where."""
         python = str(self.python) if self.python else f"installed by `{' '.join(self.installer)}`"
         spec = self.spec
         packages = (*spec.packages, *spec.late)
         return (
-            f"the environment {self.name} needs about {spec.megabytes} MB and {_minutes(spec.minutes)}:",
+            f"the environment {self.name} needs about {self.megabytes} MB and {_minutes(spec.minutes)}:",
             f"  Python {self.version}: {python}",
             *((f"  packages: {' '.join(packages)}",) if packages else ()),
-            *(f"  of {source.path}, size unknown: {source.shown}" for source in self.own_packages),
+            *(
+                f"  of {source.path}, {_size(source)}: {source.shown}"
+                for source in self.own_packages
+                if source.packages
+            ),
             *((f"  also from: {spec.extra_index}",) if spec.extra_index else ()),
             *((f"  also built: Horovod {spec.horovod.version}, from its source",) if spec.horovod else ()),
             f"  directory: {self.prefix}",
         )
+
+
+def _size(source: SourcePackages) -> str:
+    return f"about {size} MB with its framework" if (size := size_of(source.names)) else "size unknown"
 
 
 def made(home: Path) -> list[Path]:
@@ -114,16 +127,17 @@ def intend(
     *,
     installs_python: bool = True,
 ) -> Intended:
-    """Decide about Python and directory; changes nothing. Raises NotMade if no Python can be had."""
-    own = Path(sys.prefix)
+    """Decide about Python and directory; changes nothing. Raises NotMade if no Python can be had, and PlanError if the
+    source asks for another version."""
+    own, this = Path(sys.prefix), f"{sys.version_info.major}.{sys.version_info.minor}"
     has_mpich = (own / "bin" / "mpiexec.hydra").exists()  # batchtrain[local] is installed
-    if name == "mpich" and has_mpich and not own_packages:
+    versions = allowed_pythons(own_packages, spec.pythons or dict.fromkeys((this, *TODAY)), f"the environment {name}")
+    if name == "mpich" and has_mpich and not digest(own_packages) and this in versions:
         return Intended(name, spec, "", own / "bin" / "python", (), own)
 
     def directory(version: str) -> Path:
         return where / "-".join(filter(None, (name, key(spec, version), digest(own_packages))))
 
-    versions = spec.pythons or (f"{sys.version_info.major}.{sys.version_info.minor}",)
     for version in versions:
         python = interpreter(version)
         if python is not None:
@@ -188,9 +202,9 @@ def _require(plan: Intended) -> None:
         raise NotMade(f"the environment {plan.name} needs {' and '.join(missing)} to build a part of it: {packages}")
     existing = next(path for path in (plan.prefix, *plan.prefix.parents) if path.exists())
     free = shutil.disk_usage(existing).free // 10**6
-    if free < plan.spec.megabytes:
+    if free < plan.megabytes:
         raise NotMade(
-            f"the environment {plan.name} needs {plan.spec.megabytes} MB, and {existing} has {free} MB left."
+            f"the environment {plan.name} needs {plan.megabytes} MB, and {existing} has {free} MB left."
             f" Free some space, or name another directory in {HOME}"
         )
 
@@ -210,7 +224,7 @@ def _steps(plan: Intended) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"build {' '.join(spec.late)}", lambda: _install(prefix, *late, variables=dict(spec.building))
     if spec.horovod:
         yield f"build Horovod {spec.horovod.version}", lambda: _add_horovod(prefix, spec)
-    for source in plan.own_packages:
+    for source in (source for source in plan.own_packages if source.packages):
         arguments = (*_index(spec), *source.arguments)
         yield (
             f"install what {source.path} lists: {source.shown}",

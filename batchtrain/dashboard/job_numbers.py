@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from batchtrain.client.job import Job
 from batchtrain.records import Task, shown
-from batchtrain.service import statistics
+from batchtrain.service import retry, statistics
 
 RECENT, GROUPED = 1000, 1000
 """The tasks that ended last, and the failed tasks, from which the numbers come: at most some requests for each."""
 BARS, SLOWEST, CAUSES = 20, 10, 20
+PAGE, PAGE_SECONDS = 1000, 120.0
+"""Tasks that run again together, and how long transient faults of their requests are retried."""
 SLOW_TASK = ("id", "seconds", "node")
 
 
@@ -53,7 +57,9 @@ def by_cause(tasks: Sequence[Task]) -> list[dict[str, Any]]:
 
 
 def retry_alike(job: Job, task_id: str) -> None:
-    """Run the failed tasks again that have the cause of this one."""
+    """Run all failed tasks again that have the cause of this one, a page at a time."""
     cause = statistics.cause_of(job.seen_task(task_id))
-    alike = statistics.by_cause(job.iter_tasks("failed", limit=GROUPED)).get(cause, ())
-    job.reactivate_tasks(*(task.id for task in alike))
+    alike = (task.id for task in list(job.iter_tasks("failed")) if statistics.cause_of(task) == cause)
+    while page := tuple(itertools.islice(alike, PAGE)):
+        with retry.until(time.monotonic() + PAGE_SECONDS):
+            job.reactivate_tasks(*page, tell=lambda _: None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchtrain.client.local import emulator_directory
-from batchtrain.config.source_packages import SourcePackages
+from batchtrain.config.source_packages import SourcePackages, digest
 from batchtrain.config.types import Recipe
 from batchtrain.containers import make_environment, recipe_images
 from batchtrain.emulator import mapped_images
@@ -17,7 +17,7 @@ def make(recipe: Recipe, image: str, packages: tuple[SourcePackages, ...], say: 
     """Make the environment of an image of a recipe unless it exists, and map the image to it. say: receives what is
     downloaded before the download, and each step. Raises NotMade."""
     data = emulator_directory()
-    name, spec = recipe_images.environment_of(image, recipe.directory, lists_packages=bool(packages))
+    name, spec = recipe_images.environment_of(image, recipe.directory, lists_packages=bool(digest(packages)))
     plan = make_environment.intend(name, spec, make_environment.home(data, os.environ), packages)
     for line in () if plan.ready else plan.summary:
         say(line)

@@ -5,11 +5,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
-from batchtrain.config.source_packages import READY, SourcePackages, digest
-from batchtrain.containers.environments import Environment, key
+from batchtrain.config.source_packages import READY, SourcePackages, allowed_pythons, digest
+from batchtrain.containers.environments import TODAY, Environment, key
 from batchtrain.errors import UsageError
 
+FAILED = (
+    '{ echo "batchtrain: pip could not install the packages of the script (its error is above): correct the names, or'
+    ' let the node reach the package index" >&2; exit 1; }'
+)
+OF_NODES = (*TODAY, "3.10", "3.9", "3.8")
+"""The versions of Python that images of VMs have."""
 HOME = "$AZ_BATCH_NODE_SHARED_DIR"
 
 
@@ -27,14 +34,35 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
             " `batchtrain config set registry SERVER`, and build the image with `batchtrain images build`"
         )
     directory = prefix(name, spec, packages)
-    pythons = " ".join(f"python{version}" for version in spec.pythons) or "python3"
+    pythons = " ".join(_pythons(name, spec, packages))
     yield f'if [ ! -e "{directory}/{READY}" ]; then'
     yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)"'
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
     yield f'  rm -rf "{directory}" && "$python" -m venv "{directory}"'
-    index = ("--extra-index-url", spec.extra_index) if spec.extra_index and not gpus else ()
-    for requirements in (spec.packages, *(package_list.words() for package_list in packages)):
-        if requirements:
-            yield f'  "{directory}/bin/pip" install --quiet {shlex.join((*index, *requirements))}'
+    lists = [words for words in (spec.packages, *(listed.words() for listed in packages)) if words]
+    yield "  index=()"
+    if lists and spec.extra_index and not gpus:
+        yield from _index(directory, spec.extra_index)
+    for requirements in lists:
+        yield f'  "{directory}/bin/pip" install --quiet "${{index[@]}}" {shlex.join(requirements)} || {FAILED}'
     yield f'  : >"{directory}/{READY}"'
     yield "fi"
+
+
+def _index(directory: str, url: str) -> Iterator[str]:
+    """Take a second index if the node reaches it. pip itself would wait for it at every package."""
+    connect = (
+        "import socket, sys, urllib.request; urllib.request.getproxies() or socket.create_connection(sys.argv[1:], 10)"
+    )
+    yield f'  if "{directory}/bin/python" -c {shlex.quote(connect)} {urlsplit(url).hostname} 443 2>/dev/null; then'
+    yield f"    index=(--extra-index-url {url})"
+    yield "  else"
+    yield f'    echo "batchtrain: this node does not reach {url}, so the packages come from its other indexes"'
+    yield "  fi"
+
+
+def _pythons(name: str, spec: Environment, packages: tuple[SourcePackages, ...]) -> tuple[str, ...]:
+    """The programs that may make the environment, the best first."""
+    versions = allowed_pythons(packages, spec.pythons or OF_NODES, f"the environment {name}")
+    any_fits = not spec.pythons and versions == OF_NODES
+    return ("python3",) if any_fits else tuple(f"python{version}" for version in versions)

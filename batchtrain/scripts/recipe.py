@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from batchtrain.config import catalog_file, load, source_packages, user_settings
 from batchtrain.config.described import IMAGE, VM_SIZE, new_gang, new_pool, suggesting, valid
+from batchtrain.config.ids import project_id
 from batchtrain.config.source_packages import SourcePackages
 from batchtrain.config.types import AdditionalNodePrep, Job, PrepCommands, Recipe, Results, Task, VmCount
 from batchtrain.config.user_settings import is_for_emulator
@@ -24,6 +25,8 @@ from batchtrain.scripts.detection import Choice
 
 SHARED = "$AZ_BATCH_TASK_SHARED_DIR"
 POOL, TASK = "pool_specification", "train"
+STEM_LENGTH = 57
+"""The longest part of an id before the digest of the directory; an id has at most 64 characters."""
 OURS = ("ranks/**", ".batchtrain*", "**/__pycache__/**")
 """Files of the launch in the working directory, which are no results."""
 
@@ -126,7 +129,7 @@ def prepare(
         choice = detection.framework_of(read_script, choose(undecided))
     directory = path.parent.resolve()
     package_list = source_packages.of_directory(directory, path.name)
-    packages = (package_list,) if package_list.packages else ()
+    packages = (package_list,) if package_list.packages or package_list.pythons else ()
     build = detection.PLAIN_IMAGE if package_list.names.intersection(choice.packages) else choice.image
     gpus = _has_gpus(directory, wish.size)
     image = recipe_images.script_image(build, packages, gpus=gpus)
@@ -142,7 +145,8 @@ def prepare(
 
 
 def _recipe(path: Path, directory: Path, wish: Wish, choice: Choice, image: str) -> Recipe:
-    name = wish.name or re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-")[:64] or "script"
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-")[:STEM_LENGTH] or "script"
+    name = wish.name or f"{stem}-{project_id(str(directory))[:6]}"  # another directory may have a script of this name
     launcher, kind = detection.block_of(choice, wish.processes_per_node), "low_priority" if wish.spot else "dedicated"
     task = Task(
         id=TASK,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -45,7 +46,31 @@ class Pace(NamedTuple):
 
 
 NEAR = Pace(0.01, 0.1, 1.1)
-FAR = Pace(1.0, 5.0, request=2.5, turns=2)  # at most 24 requests a minute: the service answers 429 to more
+FAR = Pace(1.0, 5.0, request=2.5, turns=2)  # on average 24 requests a minute
+PER_MINUTE = 25
+"""The most requests of a wait in any minute: the service answers 429 to more."""
+
+
+class _LastMinute:
+    """The requests of a wait in the last minute."""
+
+    def __init__(self, turns: int) -> None:
+        self._sent = collections.deque[tuple[float, int]]()
+        self._costs = collections.deque[int](maxlen=turns)
+
+    def delay(self, now: float, requests: int, more: int) -> float:
+        """Seconds until another turn may begin after one of so many requests. The next takes as many as that `turns`
+        before it, and `more`."""
+        self._sent.append((now, requests))
+        self._costs.append(requests)
+        while self._sent[0][0] <= now - 60:
+            self._sent.popleft()
+        total, delay = sum(count for _, count in self._sent) + self._costs[0] + more, 0.0
+        for time, count in self._sent:
+            if total <= PER_MINUTE:
+                break
+            total, delay = total - count, time + 60 - now
+        return delay
 
 
 class Deadline:
@@ -83,9 +108,13 @@ class Deadline:
         if self._tell is not None:
             self._tell(event)
 
+    def now(self) -> float:
+        """The time of its clock."""
+        return self._clock.now()
+
     def news(self) -> None:
         """A message was just printed."""
-        self._said = self._clock.now()
+        self._said = self.now()
 
     def pause(self, seconds: float, state: str = "") -> None:
         """Sleep, or raise TimedOut after the deadline. After a minute without an event, report what the wait is for."""
@@ -238,6 +267,7 @@ def tasks_ended(
 
     The counts of a large job are some seconds old, so its end is confirmed by a list of the tasks that have not ended.
     """
+    last_minute = _LastMinute(pace.turns)
     with deadline:
         for turn, pause in enumerate(pace.steps(), 1):
             requests = 0
@@ -257,7 +287,9 @@ def tasks_ended(
                 if _will_not_go_on(client, job_id):
                     show(tasks.glance(client, job_id))
                     return
-            deadline.pause(max(pause, requests * pace.request), _task_state(glance))
+            more = 2 if (turn + 1) % JOB_TURNS == 0 else 0
+            least = last_minute.delay(deadline.now(), requests, more) if pace.request else 0.0
+            deadline.pause(max(pause, requests * pace.request, least), _task_state(glance))
     raise AssertionError("unreachable")
 
 

@@ -268,33 +268,39 @@ def of_azure(place: Path) -> None:
         client = Client(account)
         dashboards.add_pool(client.batch, "cpu", 1)
         dashboards.add_job(client.batch, "lines", "cpu", talk=dashboards.python(TICKS.replace("200", "9999")))
-        followed(client)
-        watched(account, place)
+        dashboards.add_pool(client.batch, "large", 20, simulated=True)
+        dashboards.add_job(client.batch, "many", "large", **{f"t{number:04}": "sleep 30" for number in range(1000)})
+        followed(client, "lines", "a run")
+        followed(client, "many", "a job of many tasks")
+        task = "/jobs/lines/tasks/talk"
+        watched(account, place, "a task", task, f"{task}/ranks", f"{task}/metrics", f"{task}/logs")
+        watched(account, place, "a job of many tasks", "/jobs/many", "/jobs/many/tasks")
+        watched(account, place, "its numbers", "/jobs/many", "/jobs/many/numbers")
 
 
-def followed(client: Client) -> None:
+def followed(client: Client, job_id: str, name: str) -> None:
     """`run` at the pace of Azure."""
-    counting, job = Counting(client.batch), client.jobs.handle("lines")
+    counting, job = Counting(client.batch), client.jobs.handle(job_id)
     follow = Follow(client.batch, job, lambda event: None, turns=watch.FAR.turns)
     with contextlib.suppress(watch.TimedOut):
         watch.tasks_ended(client.batch, job.id, watch.Deadline(MINUTE, "the bench"), watch.FAR, follow.look)
-    line("requests of a run in its first minute", counting.count, 25, "")
+    line(f"requests of {name} in its first minute", counting.count, 25, "")
 
 
-def watched(account: Account, place: Path) -> None:
-    """The page of a task at the pace of Azure."""
+def watched(account: Account, place: Path, name: str, *topics: str) -> None:
+    """A page at the pace of Azure."""
     far = Far(account, place)
     counting = Counting(far.batch)
     board = Board(lambda url: topic(far, url), Budget(time.monotonic), near=False)
-    task = "/jobs/lines/tasks/talk"
     with contextlib.closing(board):
         time.sleep(5)
         line("requests while nobody looks", counting.count, 0.001, "")
-        with looking(board, task, f"{task}/ranks", f"{task}/metrics", f"{task}/logs"):
+        with looking(board, *topics):
             time.sleep(MINUTE)
+            line(f"requests of the page of {name} in its first minute", counting.count, 25, "")
             counting.count = 0
             time.sleep(MINUTE)
-            line("requests of a page in a minute", counting.count, 25, "")
+            line("  in the next minute", counting.count, 25, "")
         time.sleep(1)
         counting.count = 0
         time.sleep(5)

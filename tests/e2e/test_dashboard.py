@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import re
 import socket
@@ -32,6 +33,8 @@ pool_specification:
   vm_configuration:
     platform_image: {publisher: almalinux, offer: almalinux-x86_64, sku: 8-gen2}
 """
+DRAWN = "() => document.querySelector('.charts canvas').toDataURL()"
+"""The first chart as it is drawn."""
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
@@ -522,6 +525,79 @@ def test_a_zoom_stays_while_data_arrives_and_all_charts_show_the_values_under_th
         page.dblclick(".u-over >> nth=0")
         assert pointed() == first
         page.context.close()
+
+
+def on_curves(chromium: Any, running: Dashboard, query: str = "") -> Any:
+    """The curves of a run."""
+    page = signed_in(chromium, running, viewport={"width": 1280, "height": 900})
+    page.goto(f"{running.url}/runs/{FIRST}?view=curves{query}")
+    page.wait_for_selector(".charts canvas >> nth=1")
+    return page
+
+
+@pytest.mark.browser
+def test_curves_are_saved_as_csv_with_every_value(chromium: Any, running: Dashboard) -> None:
+    page = on_curves(chromium, running)
+    with page.expect_download() as download:
+        page.click("text=Save as CSV")
+    first, *rows = csv.DictReader(Path(download.value.path()).read_text(encoding="utf-8").splitlines())
+    assert download.value.suggested_filename == "curves.csv"
+    values = running.get(f"/runs/{FIRST}/tasks/train/metrics")[first["metric"]]
+    (columns,) = values.values()
+    assert [float(row["value"]) for row in (first, *rows) if row["metric"] == first["metric"]] == columns["value"]
+    assert {row["metric"] for row in rows} == {"loss", "accuracy"}
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_chart_is_saved_as_a_picture(chromium: Any, running: Dashboard) -> None:
+    page = on_curves(chromium, running)
+    with page.expect_download() as download:
+        page.click("[aria-label='Save loss as PNG']")
+    assert download.value.suggested_filename == "loss.png"
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_a_logarithmic_axis_draws_the_curves_anew_and_stays_in_the_address(chromium: Any, running: Dashboard) -> None:
+    page = on_curves(chromium, running)
+    linear = page.evaluate(DRAWN)
+    page.check("label:has-text('Logarithmic') input")
+    page.wait_for_function(f"before => ({DRAWN})() !== before", arg=linear)
+    assert page.url.endswith("&y=log")
+    logarithmic = page.evaluate(DRAWN)
+    page.reload()
+    page.wait_for_function(
+        f"before => document.querySelector('.charts canvas') && ({DRAWN})() === before", arg=logarithmic
+    )
+    assert page.is_checked("label:has-text('Logarithmic') input")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_another_run_is_laid_over_the_curves_and_taken_away(chromium: Any, running: Dashboard) -> None:
+    page = on_curves(chromium, running)
+    page.click("text=Lay other runs over this one")
+    page.check(f"label:has-text('{SECOND}') input")
+    page.wait_for_selector(f".keys >> text={SECOND}")
+    assert f"with={SECOND}" in page.url
+    page.uncheck(f"label:has-text('{SECOND}') input")
+    page.wait_for_selector(f".keys >> text={SECOND}", state="detached")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_the_numbers_of_a_job_count_its_failures_by_cause(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/jobs/sweep")
+    page.click(".tabs >> text=Numbers")
+    page.wait_for_selector("text=From the 14 tasks that ended last.")
+    row = page.inner_text("[aria-label='Failures by cause'] tbody tr")
+    assert row.split("\t")[:2] == ["4", "exit code 1"]
+    assert page.locator("text=Retry these").count() == 0  # without --allow-changes
+    assert page.locator(".columns").count() == 2
+    page.context.close()
 
 
 @pytest.mark.browser

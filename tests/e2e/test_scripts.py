@@ -37,6 +37,11 @@ CASES: Mapping[str, Case] = {
         "finetune.py", "accelerate",
         frozenset({"model/config.json", "model/model.safetensors", "model/training_args.bin"}),
     ),
+    "jax": Case("train.py", "jax", frozenset({"w.npy"})),
+    "ray": Case("train.py", "ray", frozenset({"done.txt"})),
+    "mxnet": Case("train.py", "mxnet", frozenset({"w.nd"})),
+    "deepspeed": Case("train.py", "deepspeed", frozenset({"model.pt"})),
+    "horovod": Case("train.py", "horovod", frozenset({"model.pt"})),
 }  # fmt: skip
 SLOW = [pytest.mark.slow, pytest.mark.framework]
 
@@ -89,21 +94,36 @@ def test_a_script_of_a_framework_trains_on_two_nodes(
     trained(batchtrain, name, CASES[name], environment)
 
 
-@pytest.mark.slow
-def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any) -> None:
-    script = bare(batchtrain, "plain") / "work.py"
+@pytest.fixture
+def account(batchtrain: Any) -> Mapping[str, str]:
+    """The variables of an emulator that is used as an account of Azure."""
     batchtrain("emulator", "start", "--port", "0")
     shell = batchtrain("emulator", "env").stdout
-    account = dict(line.removeprefix("export ").split("=", 1) for line in shell.splitlines() if "AZURE_BATCH" in line)
+    return dict(line.removeprefix("export ").split("=", 1) for line in shell.splitlines() if "AZURE_BATCH" in line)
+
+
+@pytest.mark.slow
+def test_on_an_account_the_start_task_makes_the_environment(batchtrain: Any, account: Mapping[str, str]) -> None:
+    script = bare(batchtrain, "plain") / "work.py"
     told = batchtrain("run", str(script), "--nodes", "2", environment=account, timeout=600).stderr
     assert "on account batchtrain" in told
     assert left(batchtrain) == PLAIN.files
 
 
 @pytest.mark.slow
+def test_a_package_index_that_a_node_does_not_reach_is_one_message(batchtrain: Any, account: Mapping[str, str]) -> None:
+    script = bare(batchtrain, "plain") / "work.py"
+    lines = ("--index-url http://127.0.0.1:9/simple", "--retries 0", "no-such-package-of-batchtrain")
+    (script.parent / "requirements.txt").write_text("\n".join(lines), encoding="utf-8")
+    told = batchtrain("run", str(script), environment=account, code=4, timeout=600).stderr
+    assert told.count("batchtrain: pip could not install the packages of the script") >= 1
+    assert told.count("batchtrain: the start task failed on node") == 1
+    assert batchtrain("pool", "list", "-o", "json", environment=account).stdout.strip() in ("", "[]")
+
+
 def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: Mapping[str, str]) -> None:
     directory = bare(batchtrain, "plain")
-    batchtrain("init", str(directory / "work.py"), "--nodes", "2")
+    batchtrain("init", str(directory / "work.py"), "--nodes", "2", "--image")
     batchtrain("images", "env", str(directory), environment=environment)
     batchtrain("run", str(directory), "--local", environment=environment)
     assert left(batchtrain) == PLAIN.files
@@ -114,6 +134,10 @@ def test_a_recipe_of_init_runs_as_the_script_does(batchtrain: Any, environment: 
     [
         ("x = (\n", "train.py:1: '(' was never closed"),
         ("import torch, mpi4py\n", "fits several frameworks"),
+        (
+            '# /// script\n# requires-python = "<3"\n# ///\n',
+            "train.py:2 asks for Python <3, and the environment python",
+        ),
         (
             "import torch.multiprocessing as mp\nmp.spawn(main)\n",
             "train.py:2 starts the processes",

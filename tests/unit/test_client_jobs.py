@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from batchtrain import records
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
 from batchtrain.client.job import Job
-from batchtrain.client.jobs import Jobs
+from batchtrain.client.jobs import MOST_COUNTED, Jobs
 from batchtrain.client.pools import Pools
 from batchtrain.errors import NotFound, PlanError, ServiceError, Unreachable, UsageError
 from batchtrain.records import Failure, Task
 from batchtrain.records.failure import EXIT_CODE
 from batchtrain.records.rank_end import RankEnd
-from batchtrain.service import files
+from batchtrain.service import files, read
 from batchtrain.service.failed import EXPLAINED_TASKS
 from tests.unit.plan.jobs import recipe
 
@@ -134,3 +136,29 @@ def test_only_the_first_failures_of_a_list_cost_a_request(monkeypatch: pytest.Mo
     assert rows[0] == refused
     assert [str(row.failure) for row in rows[1:]] == ["bad"] * EXPLAINED_TASKS + [EXIT_CODE] * 5
     assert len(reads) == EXPLAINED_TASKS
+
+
+def test_a_list_of_jobs_counts_the_tasks_of_the_newest_and_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
+    rows = [
+        records.Job(
+            f"j{number}",
+            "completed",
+            created=began + timedelta(days=number),
+            ended=began + timedelta(days=number, seconds=8),
+        )
+        for number in range(MOST_COUNTED + 1)
+    ]
+    gone = rows[-1].id
+
+    def counts(_: Any, job_id: str) -> records.Counts:
+        if job_id == gone:
+            raise NotFound("deleted since it was listed")
+        return records.Counts(active=2, succeeded=3, failed=1)
+
+    monkeypatch.setattr(read, "jobs", lambda _: rows)
+    monkeypatch.setattr(read, "counts", counts)
+    oldest, *counted, last = Jobs(Mock()).list(counted=True)
+    assert (oldest, last) == (rows[0], rows[-1])
+    assert {(job.active, job.succeeded, job.failed, job.rate) for job in counted} == {(2, 3, 1, 0.5)}
+    assert Jobs(Mock()).list() == tuple(rows)

@@ -14,6 +14,7 @@ from referencing import Registry, Resource
 from batchtrain.cli import scripts
 from batchtrain.cli.app import root
 from batchtrain.cli.options import Settings
+from batchtrain.config import user_settings
 from batchtrain.config.load import load
 from batchtrain.config.projects import FILE
 from batchtrain.errors import UsageError
@@ -46,11 +47,30 @@ def test_it_writes_a_recipe_that_loads_and_its_schema(here: Path) -> None:
     assert "  batchtrain run . --local\n" in printed
     recipe = load(here).recipe
     (task,) = recipe.jobs[0].tasks
-    assert task.command == "python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3"
+    assert task.command.endswith("/bin/python -u $AZ_BATCH_TASK_SHARED_DIR/train.py --epochs 3")
     text = (here / "batchtrain.yaml").read_text(encoding="utf-8")
     assert text.startswith("# yaml-language-server: $schema=.schemas/batchtrain.json\n")
     assert [error.message for error in validator(here / ".schemas").iter_errors(yaml.safe_load(text))] == []
     assert (here / FILE).exists()
+
+
+def test_without_a_registry_the_start_task_makes_the_environment(here: Path) -> None:
+    printed = init()
+    assert "  batchtrain config validate .\n" in printed
+    recipe = load(here).recipe
+    assert recipe.jobs[0].tasks[0].docker_image is None
+    assert recipe.pool is not None
+    assert "pip" in recipe.pool.additional_node_prep.commands.post[0]
+
+
+def test_with_the_option_or_a_registry_the_recipe_names_an_image(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "  batchtrain images env .\n" in init("--image")
+    file = here / "batchtrain.yaml"
+    assert "docker_image: example/script:pytorch-cpu" in file.read_text(encoding="utf-8")
+    file.unlink()
+    monkeypatch.setattr(user_settings, "load", lambda: user_settings.UserSettings(registry="my.azurecr.io"))
+    init()
+    assert "docker_image: my.azurecr.io/script:pytorch-cpu" in file.read_text(encoding="utf-8")
 
 
 def test_an_existing_recipe_is_kept(here: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.config.source_packages import Package, digest, of_recipe
+from batchtrain.config.source_packages import Package, SourcePackages, allowed_pythons, digest, of_directory, of_recipe
 from batchtrain.errors import PlanError
 from tests.unit.plan.jobs import recipe
 
@@ -104,3 +104,45 @@ def test_two_files_with_other_versions_of_a_package_are_an_error_with_both_place
 )
 def test_the_name_of_a_package_is_normalized(text: str, name: str) -> None:
     assert Package(text, 1).name == name
+
+
+def with_pythons(home: Path, **files: str) -> SourcePackages:
+    for name, text in files.items():
+        (home / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return of_directory(home, "train.py")
+
+
+def test_the_versions_of_python_of_all_files_count_and_are_no_package(tmp_path: Path) -> None:
+    packages = with_pythons(
+        tmp_path,
+        train__py='# /// script\n# requires-python = ">=3.12"\n# ///\n',
+        requirements__txt="rich\n",
+        pyproject__toml='[project]\nrequires-python = "<3.14"\n',
+        environment__yml="dependencies:\n- python>=3.10\n",
+    )
+    assert packages.lines == ("rich",)
+    assert allowed_pythons((packages,), ("3.11", "3.12", "3.13", "3.14"), "this") == ("3.12", "3.13")
+    assert [(python.path.name, python.line) for python in packages.pythons] == [
+        ("train.py", 2), ("pyproject.toml", 2), ("environment.yml", 2),
+    ]  # fmt: skip
+
+
+def test_a_late_patch_of_a_version_counts(tmp_path: Path) -> None:
+    packages = with_pythons(tmp_path, pyproject__toml='[project]\nrequires-python = ">=3.11.9"\n')
+    assert digest((packages,)) == ""
+    assert allowed_pythons((packages,), ("3.10", "3.11"), "this") == ("3.11",)
+
+
+def test_a_version_of_python_that_nothing_has_is_an_error_with_its_line(tmp_path: Path) -> None:
+    packages = with_pythons(tmp_path, environment__yml="dependencies:\n- python=3.9\n")
+    with pytest.raises(PlanError) as error:
+        allowed_pythons((packages,), ("3.11", "3.12"), "the environment pytorch")
+    assert str(error.value) == (
+        f"{tmp_path}/environment.yml:2 asks for Python ==3.9.*, and the environment pytorch needs Python 3.11 or 3.12;"
+        " change what is asked for"
+    )
+
+
+def test_versions_of_python_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"pyproject\.toml cannot be read: Invalid specifier: 'three'"):
+        with_pythons(tmp_path, pyproject__toml='[project]\nrequires-python = "three"\n')

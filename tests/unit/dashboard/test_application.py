@@ -72,6 +72,23 @@ def test_a_resize_keeps_the_number_of_a_kind_that_is_not_named(
     assert service.changes == [("POST", "/pools/p/resize", {**counts, "nodeDeallocationOption": "requeue"})]
 
 
+def test_the_tasks_that_failed_alike_run_again_and_no_others(client: Client, service: Service) -> None:
+    failed = [
+        {
+            "id": name,
+            "state": "completed",
+            "executionInfo": {"exitCode": code, "result": "failure", "failureInfo": {"code": "FailureExitCode"}},
+        }
+        for name, code in (("a", 3), ("b", 4), ("c", 3))
+    ]
+    service.documents |= {"/jobs/j/tasks": failed, "/jobs/j/tasks/a": failed[0]}
+    answer = client("POST", "/api/v1/jobs/j/tasks/a/retry-alike", **BEARER)
+    assert answer.status == 202
+    assert sorted(path for _, path, _ in service.changes) == [
+        "/jobs/j/tasks/a/reactivate", "/jobs/j/tasks/c/reactivate",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("body", [b"[]", b"no json", b"{}", b'{"dedicated": -1}', b'{"spot": "two"}', b'{"spot": 1.5}'])
 def test_a_wrong_number_of_nodes_changes_nothing(client: Client, service: Service, body: bytes) -> None:
     answer = client("POST", "/api/v1/pools/p/resize", body, **BEARER)

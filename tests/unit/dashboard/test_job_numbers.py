@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from batchtrain.dashboard.job_numbers import BARS, bars, by_cause, of_tasks, retry_alike
+from batchtrain.dashboard.job_numbers import BARS, PAGE, bars, by_cause, of_tasks, retry_alike
 from batchtrain.records import Task
 
 BEGAN = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
@@ -39,17 +39,17 @@ def test_the_slowest_tasks_come_first() -> None:
 
 class Job:
     def __init__(self, tasks: list[Task]) -> None:
-        self.tasks, self.again = tasks, list[str]()
+        self.tasks, self.pages = tasks, list[tuple[str, ...]]()
 
     def seen_task(self, task_id: str) -> Task:
         return next(task for task in self.tasks if task.id == task_id)
 
-    def iter_tasks(self, state: str, *, limit: int) -> Iterator[Task]:
+    def iter_tasks(self, state: str) -> Iterator[Task]:
         assert state == "failed"
-        return iter(self.tasks[:limit])
+        return iter(self.tasks)
 
-    def reactivate_tasks(self, *task_ids: str) -> None:
-        self.again += task_ids
+    def reactivate_tasks(self, *task_ids: str, tell: Any) -> None:
+        self.pages.append(task_ids)
 
 
 def test_failures_are_counted_by_cause_with_the_first_as_the_example() -> None:
@@ -62,4 +62,10 @@ def test_failures_are_counted_by_cause_with_the_first_as_the_example() -> None:
 def test_only_the_tasks_with_the_cause_of_the_example_run_again() -> None:
     job: Any = Job([ended(0, code=3), ended(1, code=137), ended(2, code=3)])
     retry_alike(job, "t0")
-    assert job.again == ["t0", "t2"]
+    assert job.pages == [("t0", "t2")]
+
+
+def test_more_tasks_than_a_page_run_again_in_pages() -> None:
+    job: Any = Job([ended(number, code=3) for number in range(PAGE + 1)])
+    retry_alike(job, "t0")
+    assert [len(page) for page in job.pages] == [PAGE, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,20 @@ def test_a_script_becomes_a_recipe_with_its_directory_as_source(train: Path) -> 
     assert task.multi_instance.pytorch.processes_per_node == "8"
     assert task.docker_image == "example/script:pytorch-gpu"
     assert recipe.pool is not None
-    assert (recipe.pool.id, recipe.pool.vm_count.low_priority) == ("train", 2)
+    assert recipe.pool.vm_count.low_priority == 2
     assert [warning.rule for warning in recipe.warnings] == ["spot-inter-node"]
+
+
+def test_scripts_of_one_name_in_two_directories_have_their_own_ids(train: Path) -> None:
+    (train.parent / "other").mkdir()
+    other = train.parent / "other" / "train.py"
+    other.write_text("import torch\n", encoding="utf-8")
+    first, second, again = bt.script(train), bt.script(other), bt.script(train, name="mine")
+    assert first.pool is not None
+    assert first.pool.id == first.jobs[0].id
+    assert re.fullmatch(r"train-[0-9a-f]{6}", first.jobs[0].id)
+    assert first.jobs[0].id == bt.script(train).jobs[0].id != second.jobs[0].id
+    assert again.jobs[0].id == "mine"
 
 
 def test_a_script_is_saved_as_files_that_load_as_the_same_recipe(train: Path, tmp_path: Path) -> None:
@@ -110,8 +123,19 @@ def test_without_a_registry_the_start_task_makes_the_environment_of_the_command(
     (lines,) = recipe.pool.additional_node_prep.commands.post
     prefix = task.command.partition("/bin/python")[0]
     assert prefix.startswith("$AZ_BATCH_NODE_SHARED_DIR/batchtrain/pytorch-")
-    assert f"\"{prefix}/bin/pip\" install --quiet --extra-index-url {TORCH_INDEX} 'rich>=13'" in lines
+    assert f'"{prefix}/bin/pip" install --quiet "${{index[@]}}" \'rich>=13\'' in lines
+    assert f"index=(--extra-index-url {TORCH_INDEX})" in lines
     assert lines.startswith(f'if [ ! -e "{prefix}/{READY}" ]; then\n')
+
+
+def test_the_start_task_takes_a_python_that_the_script_allows(train: Path) -> None:
+    train.write_text('# /// script\n# requires-python = ">=3.13"\n# ///\nimport torch\n', encoding="utf-8")
+    recipe = bt.script(train)
+    assert recipe.pool is not None
+    assert "for name in python3.13 python3.14; do" in recipe.pool.additional_node_prep.commands.post[0]
+    train.write_text('# /// script\n# requires-python = "<3.9"\n# ///\nimport torch\n', encoding="utf-8")
+    with pytest.raises(BatchtrainError, match=r"train\.py:2 asks for Python <3\.9, and the environment pytorch needs"):
+        bt.script(train)
 
 
 def test_a_node_with_gpus_takes_the_builds_of_pypi(train: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
@@ -179,7 +180,38 @@ def test_a_wait_on_azure_sends_at_most_25_requests_a_minute_however_many_it_show
 
     with pytest.raises(TimedOut):
         watch.tasks_ended(client(service), "j", deadline(time, 500), watch.FAR, show)
-    assert 180 < shown + service.counted + len(service.queries) <= 500 / 2.5 + 10
+    assert 160 < shown + service.counted + len(service.queries) <= 500 / 60 * watch.PER_MINUTE + watch.PER_MINUTE
+
+
+class Timed(Service):
+    """Keeps when each request came."""
+
+    def __init__(self, count: int, time: Time) -> None:
+        super().__init__(count)
+        self.time, self.at = time, list[float]()
+
+    def send_request(self, request: Any, **options: Any) -> Answer:
+        self.at.append(self.time.seconds)
+        return (
+            Answer({"id": "j", "state": "active"}) if request.url.endswith("/jobs/j") else super().send_request(request)
+        )
+
+
+@pytest.mark.parametrize("looks", [(4, 2, 3, 2), (11, 8), (14, 12)])
+def test_no_minute_of_a_wait_on_azure_has_more_than_25_requests(looks: tuple[int, ...]) -> None:
+    time = Time()
+    service, costs = Timed(100_000, time), itertools.chain(looks, itertools.cycle(looks[-2:]))
+
+    def show(seen: Glance) -> int:
+        cost = next(costs)
+        service.at.extend([time.seconds] * cost)
+        return cost
+
+    with pytest.raises(TimedOut):
+        watch.tasks_ended(client(service), "j", deadline(time, 500), watch.FAR, show)
+    whole_minutes = [start for start in service.at if start + 60 < 500]  # the end of a wait shortens its last pause
+    assert max(sum(start <= at < start + 60 for at in service.at) for start in whole_minutes) <= watch.PER_MINUTE
+    assert len(service.at) >= 500 / 60 * watch.PER_MINUTE / 2, "it waits longer than it must"
 
 
 class Running(Service):

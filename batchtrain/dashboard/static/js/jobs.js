@@ -24,6 +24,7 @@ import {
   taskBar,
   trouble,
   unknown,
+  view,
   when,
 } from "./parts.js";
 
@@ -108,24 +109,21 @@ export const job = {
   title: (context) => context.params.job,
   topics(context) {
     const base = path("jobs", context.params.job),
-      view = context.query.get("view") ?? "tasks";
+      chosen = view(context, "tasks");
     const topics = { job: base };
-    if (view === "tasks") topics.tasks = asked(context, `${base}/tasks`, "state", "prefix", "skip");
-    if (view === "timeline") topics.timeline = `${base}/timeline`;
-    if (view === "numbers") topics.numbers = `${base}/numbers`;
+    if (chosen === "tasks") topics.tasks = asked(context, `${base}/tasks`, "state", "prefix", "skip");
+    if (["timeline", "numbers"].includes(chosen)) topics[chosen] = `${base}/${chosen}`;
     return topics;
   },
   render(context) {
     const seen = context.data.job,
-      name = context.params.job,
-      view = context.query.get("view") ?? "tasks";
+      name = context.params.job;
     const ofRun = context.query.has("view") ? null : (seen?.run ?? gone(context));
     if (ofRun && (!seen || context.trouble.job || seen.state === "completed" || total(seen) <= FEW))
       context.hand(path("runs", ofRun));
     if (!seen && context.trouble.job)
       return unknown(`There is no job ${name} in this account.`, context.trouble.job, ["/jobs", "All jobs"]);
-    const base = path("jobs", name),
-      tab = (value) => context.with({ view: value, state: "", prefix: "", skip: "" });
+    const base = path("jobs", name);
     return [
       crumbs(link("/jobs", "Jobs")),
       head(
@@ -142,22 +140,13 @@ export const job = {
       ),
       trouble(context.trouble.job),
       seen && summary(seen),
-      tabs("Views of the job", [
-        ["Tasks", tab(""), view === "tasks"],
-        ["Numbers", tab("numbers"), view === "numbers"],
-        ["Timeline", tab("timeline"), view === "timeline"],
-        ["Request", tab("request"), view === "request"],
-      ]),
-      view === "timeline"
-        ? timeline(context)
-        : view === "numbers"
-          ? numbers(context, name)
-          : view === "request"
-            ? request(context)
-            : tasks(context, seen),
+      tabs(context, "Views of the job", Object.keys(VIEW), { state: "", prefix: "", skip: "" }),
+      (VIEW[view(context, "tasks")] ?? tasks)(context, seen),
     ];
   },
 };
+
+const VIEW = { tasks, numbers, timeline, request };
 
 const total = (seen) => (seen.active ?? 0) + (seen.running ?? 0) + (seen.succeeded ?? 0) + (seen.failed ?? 0);
 

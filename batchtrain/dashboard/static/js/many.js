@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { h } from "./dom.js";
-import { count, duration, short } from "./format.js";
+import { count, duration, plural, short } from "./format.js";
 import { link, path, right, row, table, trouble } from "./parts.js";
 
 const seconds = (number) => `${number.toFixed(2)} s`;
@@ -10,7 +10,7 @@ const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
 function histogram(title, bars, name) {
   const most = Math.max(...bars.map((bar) => bar.count), 1);
-  const words = (bar) => `${name(bar.from)} to ${name(bar.to)}: ${count(bar.count)} tasks`;
+  const words = (bar) => `${name(bar.from)} to ${name(bar.to)}: ${plural(bar.count, "task")}`;
   return h(
     "section",
     null,
@@ -24,16 +24,17 @@ function histogram(title, bars, name) {
       "p",
       { class: "axis quiet" },
       h("span", null, name(bars[0].from)),
-      h("span", null, `at most ${count(most)} tasks`),
+      h("span", null, `at most ${plural(most, "task")}`),
       h("span", null, name(bars[bars.length - 1].to)),
     ),
   );
 }
 
-export function numbers(context, job) {
+export function numbers(context) {
   const found = context.data.numbers;
   if (!found) return trouble(context.trouble.numbers) || h("p", { class: "quiet" }, "Loading…");
-  const task = (id) => link(path("jobs", job, "tasks", id), id);
+  const job = context.params.job,
+    task = (id) => link(path("jobs", job, "tasks", id), id);
   return [
     found.failures.length > 0 &&
       h(
@@ -49,7 +50,7 @@ export function numbers(context, job) {
               task(failure.example),
               actions(context, [
                 "Retry these",
-                `Run the ${count(failure.tasks)} failed tasks again that ended with ${failure.cause}?`,
+                `Run all failed tasks again that ended with ${failure.cause}?`,
                 path("jobs", job, "tasks", failure.example, "retry-alike"),
               ]) ?? "",
             ]),

@@ -149,12 +149,29 @@ export const taskBar = (job) =>
     ["active", job.active ?? 0],
   ]);
 
-export const tabs = (label, items) =>
-  h(
+/** The chosen view of a page. first: the default. */
+export const view = (context, first = "overview") => context.query.get("view") ?? first;
+
+/** The views of a page as tabs; the first is the default. forget: parts of the address that another view does not need.
+ *  marked: views to look at. */
+export function tabs(context, label, names, forget, marked = []) {
+  const chosen = view(context, names[0]);
+  return h(
     "nav",
     { class: "tabs", "aria-label": label },
-    items.map(([text, to, chosen]) => h("a", { href: to, "aria-current": chosen ? "page" : null }, text)),
+    names.map((name) =>
+      h(
+        "a",
+        {
+          href: context.with({ ...forget, view: name === names[0] ? "" : name }),
+          "aria-current": chosen === name ? "page" : null,
+        },
+        name[0].toUpperCase() + name.slice(1),
+        marked.includes(name) && [" ", h("span", { class: "bad" }, "●")],
+      ),
+    ),
   );
+}
 
 /** Why something could not be read, with what is still shown. */
 export const trouble = (text) => text && h("p", { class: "card bad", role: "alert" }, text);

@@ -21,6 +21,7 @@ import {
   table,
   tabs,
   trouble,
+  view,
   when,
 } from "./parts.js";
 
@@ -67,8 +68,7 @@ export const pool = {
   topics: ({ params }) => ({ pool: path("pools", params.pool), nodes: `${path("pools", params.pool)}/nodes` }),
   render(context) {
     const { pool: seen, nodes } = context.data;
-    const name = context.params.pool,
-      view = context.query.get("view") ?? "nodes";
+    const name = context.params.pool;
     return [
       crumbs(link("/pools", "Pools")),
       head(
@@ -97,20 +97,19 @@ export const pool = {
           "Node hours": nodes && nodes.reduce((sum, node) => sum + (node.node_hours ?? 0), 0).toFixed(2),
           Cost: seen.price && nodes && spent(seen.price, nodes),
         }),
-      tabs("Views of the pool", [
-        ["Nodes", context.with({ view: "" }), view === "nodes"],
-        ["Timeline", context.with({ view: "timeline", state: "" }), view === "timeline"],
-        ["Request", context.with({ view: "request" }), view === "request"],
-      ]),
-      view === "request"
-        ? request(context)
-        : nodes && view === "timeline"
-          ? timeline(nodes)
-          : nodes
-            ? heat(context, nodes, seen?.slots ?? 1)
-            : h("p", { class: "quiet" }, "Loading…"),
+      tabs(context, "Views of the pool", Object.keys(VIEW), { state: "" }),
+      (VIEW[view(context, "nodes")] ?? VIEW.nodes)(context, seen),
     ];
   },
+};
+
+const loaded = (context, show) =>
+  context.data.nodes ? show(context.data.nodes) : h("p", { class: "quiet" }, "Loading…");
+
+const VIEW = {
+  nodes: (context, seen) => loaded(context, (nodes) => heat(context, nodes, seen?.slots ?? 1)),
+  timeline: (context) => loaded(context, timeline),
+  request,
 };
 
 // What the nodes have cost, and what an hour of them costs; empty if a price is unknown.

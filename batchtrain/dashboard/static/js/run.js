@@ -28,23 +28,15 @@ import {
   taskBar,
   trouble,
   unknown,
+  view,
   when,
 } from "./parts.js";
 import { progress, ranks, warning } from "./ranks.js";
 
 const MOST_TASKS = 50,
   MOST_OVERLAYS = 8;
-const VIEWS = [
-  ["Overview", "overview"],
-  ["Ranks", "ranks"],
-  ["Output", "output"],
-  ["Curves", "curves"],
-  ["Files", "files"],
-  ["Configuration", "configuration"],
-];
 
 const base = (context) => path("runs", context.params.run);
-const view = (context) => context.query.get("view") ?? "overview";
 const over = (seen) => seen.state !== "running";
 
 /** The outcome of a run; `completed` alone would not say that it succeeded. */
@@ -97,21 +89,12 @@ export const page = {
       return context.trouble.run
         ? unknown(`There is no run ${context.params.run} here.`, context.trouble.run, ["/runs", "All runs"])
         : [head(context.params.run), h("p", { class: "quiet" }, "Loading…")];
-    const tab = (name) => context.with({ view: name === "overview" ? "" : name, look: "" });
-    const chosen = view(context);
     return [
       crumbs(link("/runs", "Runs")),
       head(seen.job, result(seen), seen.live && context.data.job ? changes(context, seen.job, context.data.job) : null),
       h("p", { class: "quiet" }, seen.id, ages(seen)),
-      tabs(
-        "Views of the run",
-        VIEWS.map(([text, name]) => [
-          name === "ranks" && marked(context) ? [text, " ", h("span", { class: "bad" }, "●")] : text,
-          tab(name),
-          chosen === name,
-        ]),
-      ),
-      ...(VIEW[chosen] ?? VIEW.overview)(context, seen),
+      tabs(context, "Views of the run", Object.keys(VIEW), { look: "" }, marked(context) ? ["ranks"] : []),
+      ...(VIEW[view(context)] ?? VIEW.overview)(context, seen),
     ];
   },
 };

@@ -18,19 +18,12 @@ import {
   tabs,
   trouble,
   unknown,
+  view,
   when,
 } from "./parts.js";
 import { progress, ranks } from "./ranks.js";
 
-const VIEWS = [
-  ["Overview", "overview"],
-  ["Ranks", "ranks"],
-  ["Output", "output"],
-  ["Curves", "curves"],
-  ["Files", "files"],
-];
 const base = ({ params }) => path("jobs", params.job, "tasks", params.task);
-const view = (context) => context.query.get("view") ?? "overview";
 const failed = (context) => Boolean(context.data.task?.cause);
 
 export const page = {
@@ -62,17 +55,12 @@ export const page = {
         path("jobs", job),
         `Job ${job}`,
       ]);
-    const tab = (name) => context.with({ view: name === "overview" ? "" : name, look: "" });
-    const chosen = view(context);
     return [
       crumbs(link("/jobs", "Jobs"), link(path("jobs", job), job)),
       head(task, seen && outcome(seen)),
       trouble(context.trouble.task),
-      tabs(
-        "Views of the task",
-        VIEWS.map(([text, name]) => [text, tab(name), chosen === name]),
-      ),
-      ...(seen ? (VIEW[chosen] ?? VIEW.overview)(context, seen) : [loading(context.trouble.task)]),
+      tabs(context, "Views of the task", Object.keys(VIEW), { look: "" }),
+      ...(seen ? (VIEW[view(context)] ?? VIEW.overview)(context, seen) : [loading(context.trouble.task)]),
     ];
   },
 };
