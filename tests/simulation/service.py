@@ -51,8 +51,8 @@ class Service:
 
     def __init__(self, sim: Simulation, fates: Fates, directory: Path, invariants: Invariants) -> None:
         self.sim, self.fates, self.directory, self.invariants = sim, fates, directory, invariants
-        self.deaths, self.starts = 0, 0
-        self.full_until = 0.0
+        self.deaths, self.starts, self.commits = 0, 0, 0
+        self.full_until = self.ahead = 0.0
         self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
         self.driver: Driver | None = None
         self.start()
@@ -61,6 +61,8 @@ class Service:
         """Start a process of the service on the store."""
         self.starts += 1
         self.process = Process(f"service-{self.starts}", self.sim)
+        self.process.ahead = self.ahead
+        self.random = self.fates.at(self.process.name)
         owned.SERVICE.append(self.process)
         self.store = _Store(self.directory / "world.sqlite3", self)
         alarms = Alarms(Clock(lambda: wire.from_unix_ns(int(owned._now() * 1e9))))
@@ -94,8 +96,20 @@ class Service:
                 done.set_exception(Down())
         self._open = {}
         self.invariants.died()
-        longest = self.fates.random.choice((1, 5, 20, 20, 20, 300))  # the patience of a call is 120 s
-        self.sim.loop.call_later(0.5 + self.fates.random.random() * longest, self._start_again)
+        longest = self.random.choice((1, 5, 20, 20, 20, 300))  # the patience of a call is 120 s
+        self.sim.loop.call_later(0.5 + self.random.random() * longest, self._start_again)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is unanswered, or the machine has not done yet what was decided."""
+        return bool(self._open) or (self.driver is not None and bool(self.driver._begun))
+
+    def preempt(self, node_id: str, seconds: float, notice: float = 0.0) -> None:
+        """Take a spot node away after some seconds."""
+        driver = self.driver
+        assert driver is not None
+        driver._spawn(driver._preempt_later(node_id, seconds, notice) if notice else
+                      driver.befall(node_id, "preempt", seconds))  # fmt: skip
 
     def _start_again(self) -> None:
         self.store.close()
@@ -162,17 +176,23 @@ class _Store(Store):
         if self.dead:
             raise Died
         service, changes = self._service, list(changes)
-        fate = service.fates.of_commit() if self.fallible else ""
+        service.commits += 1
+        place = f"commit {service.commits}"
+        rng = service.fates.at(place)
+        fate = service.fates.of_commit(place, rng) if self.fallible else ""
         if fate == "service's disk is full":
-            service.full_until = service.sim.loop.now + service.fates.random.random() * 5
+            service.fates.count(fate, place)
+            service.full_until = service.sim.loop.now + rng.random() * 5
         if service.sim.loop.now < service.full_until:
             raise sqlite3.OperationalError("database or disk is full")
         if fate.endswith("before the commit"):
+            service.fates.count(fate, place)
             service.die()
             raise Died
         super().commit(changes, last_seq)
         service.invariants.committed(changes, service.driver.world if service.driver else None)
-        if fate.endswith("after the commit"):
+        if fate.endswith("after the commit") and service.is_busy:
+            service.fates.count(fate, place)
             service.die()
             raise Died
 
@@ -197,7 +217,7 @@ class Machine(SimulatedMachine):
         self._service, self.roots = service, dict[str, Path]()
 
     async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
-        await self._alarms.sleep(1 + self._service.fates.random.random() * 120)
+        await self._alarms.sleep(1 + self._service.random.random() * 120)
         await super().boot(spec, on_lost)
         root = self._root / spec.node_id
         root.mkdir(parents=True, exist_ok=True)
