@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 REQUEST = ("lost before", "lost after", "late", "twice", "cut", "429", "429+", "500", "500+", "503", "503+", "outage",
            "service dies before its answer")  # fmt: skip
-"""What befalls a request. `+`: with Retry-After. outage: the answer is lost, and the network of the client for minutes."""
+"""What befalls a request. `+`: with Retry-After. outage: the answer is lost, and the network of the client for
+minutes."""
 COMMIT = ("service dies before the commit", "service dies after the commit", "service's disk is full")
 
 
@@ -59,7 +60,7 @@ def _at_requests(*actions: Callable[[Process], None]) -> Plan:
     def plan(process: Process, rng: random.Random) -> None:
         number = 0
         for action in actions:
-            number += 1 + int(rng.random() ** 3 * (5 if number else 60))
+            number += 1 + int(rng.random() ** 3 * (5 if number else 40))
             process.plans.append((number, action))
 
     return plan
@@ -89,6 +90,7 @@ CLIENT: Mapping[str, Plan] = {
     "client's clock goes back": _at_requests(_clock_steps(-240.0)),
 }
 """What befalls the process of a command. It counts when it strikes, not when it is planned."""
+OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full",) * 2
 KINDS = (*REQUEST, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
 
 WRITES = 3
@@ -104,9 +106,9 @@ class Fates:
         self.struck: list[str] = []
         """The names of the faults."""
         rng = self.at("rates")
-        self._request_rate = rng.choice((0.0, 0.02, 0.05, 0.1))
-        self._commit_rate = rng.choice((0.0, 0.02, 0.05, 0.1))
-        self._client_rate = rng.choice((0.5, 0.7, 0.9))
+        self._request_rate = rng.choice((0.0, 0.01, 0.03, 0.06))
+        self._commit_rate = rng.choice((0.0, 0.01, 0.03, 0.06))
+        self._client_rate = rng.choice((0.6, 0.8, 0.95))
 
     def at(self, place: str) -> random.Random:
         """The source of chance of a place."""
@@ -142,9 +144,7 @@ class Fates:
     def befall(self, process: Process) -> None:
         """Plan the fault of a command."""
         rng = self.at(process.name)
-        kind = rng.choice(
-            tuple(CLIENT) + ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full",) * 2
-        )
+        kind = rng.choice((*CLIENT, *OFTEN))
         if rng.random() < self._client_rate and self.allows(kind, process.name):
             process.on_fault = lambda: self._once(kind, process)
             CLIENT[kind](process, rng)

@@ -8,6 +8,7 @@ import importlib
 import os
 import pickle
 import pkgutil
+import resource
 import sys
 from collections import Counter
 from collections.abc import Collection
@@ -86,7 +87,10 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
     if counts["state changes"] < LEAST_CHANGES * done:
         failed += 1
         print(f"only {counts['state changes']} state changes in {done} seeds: the users do not get far")
-    print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s")
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = spent.ru_utime + spent.ru_stime
+    print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s,"
+          f" {processor:.0f} s of processor time")  # fmt: skip
     for name in sorted({*counts, *KINDS}):
         print(f"{counts[name]:>10,}  {name}")
     return 1 if failed else 0

@@ -38,7 +38,7 @@ QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
 PACE = watch.Pace(2.0, 60.0, request=5.0)
 """Slower than in the product: what happens between two looks is not faster for it."""
-TIMES = 6
+TIMES = 8
 """How often a command is tried."""
 REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
 REAL_WRITE_AT = downloads.write_at
@@ -189,7 +189,9 @@ class _User:
 
     def __init__(self, world: _World, number: int, work: workload.Work, story: tuple[workload.Verb, ...]) -> None:
         self.world, self.number, self.work = world, number, work
-        self.todo, self.times, self.processes = list(story), 0, 0
+        has_pool = "auto pool" not in work.features
+        self.todo = [verb for verb in story if has_pool or "pool" not in verb.__name__]
+        self.times, self.processes = 0, 0
 
     def next(self) -> None:
         if not self.todo:
@@ -303,7 +305,7 @@ def _below(network: Network) -> None:
         made.open()
         made.session.trust_env = False
         made.session.adapters.clear()
-        made.session.mount("http://", network)
+        made.session.mount("https://", network)
         return made
 
     signing._transport = transport

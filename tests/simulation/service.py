@@ -24,12 +24,13 @@ from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, Quotas, World
 from tests.simulation import owned
 from tests.simulation.faults import Fates
-from tests.simulation.invariants import Invariants
+from tests.simulation.invariants import CORES, Invariants
 from tests.simulation.owned import Process, Simulation, real_utime
 
 ACCOUNT, KEY = "simulation", "c2ltdWxhdGlvbg=="
-ENDPOINT = "http://simulation.region.example"
-QUOTAS = Quotas(dedicated_cores=64, low_priority_cores=32, active_jobs=40)
+ENDPOINT = "https://simulation.region.example"
+QUOTAS = (*[Quotas(dedicated_cores=64, low_priority_cores=32, active_jobs=40)] * 3,
+          Quotas(dedicated_cores=16, low_priority_cores=12, active_jobs=40))  # fmt: skip
 
 
 class Down(Exception):
@@ -53,6 +54,7 @@ class Service:
         self.sim, self.fates, self.directory, self.invariants = sim, fates, directory, invariants
         self.deaths, self.starts, self.commits = 0, 0, 0
         self.full_until = self.ahead = 0.0
+        self.quotas = fates.at("quotas").choice(QUOTAS)
         self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
         self.driver: Driver | None = None
         self.start()
@@ -67,7 +69,9 @@ class Service:
         self.store = _Store(self.directory / "world.sqlite3", self)
         alarms = Alarms(Clock(lambda: wire.from_unix_ns(int(owned._now() * 1e9))))
         self.machine = Machine(alarms, self.directory, self)
-        world = World(ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, find_size=lambda size: Size(4, 0), quotas=QUOTAS)
+        world = World(
+            ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, find_size=lambda size: Size(CORES, 0), quotas=self.quotas
+        )
         self.driver = Driver(world, self.store, self.machine, alarms, BlobStore(self.directory, KEY))
         self.application = Application(self.driver, Identity("0", 1, ACCOUNT), KEY, lambda: None)
         self.driver.recover()
@@ -121,7 +125,8 @@ class Service:
             raise Down
         path, _, query = target.partition("?")
         scope = {
-            "type": "http", "method": verb, "raw_path": path.encode(), "query_string": query.encode(), "scheme": "http",
+            "type": "http", "method": verb, "scheme": "https",
+            "raw_path": path.encode(), "query_string": query.encode(),
             "headers": [(name.lower().encode(), str(value).encode()) for name, value in headers.items()],
             "client": ("127.0.0.1", 1),
         }  # fmt: skip
