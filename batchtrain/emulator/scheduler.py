@@ -187,7 +187,7 @@ Effect = (
 
 def due(world: World, changes: Touched) -> tuple[Effect, ...]:
     """The effects of a change; applying them may cause more."""
-    return (
+    effects = (
         *(TimeUp(deadline) for deadline in changes.expired),
         *(effect for task in changes.tasks for effect in task_due(task)),
         *(effect for job_node in changes.job_nodes for effect in job_node_due(job_node)),
@@ -198,8 +198,17 @@ def due(world: World, changes: Touched) -> tuple[Effect, ...]:
             if key in world.schedules
             for effect in schedule_due(world.schedules[key], changes.now)
         ),
-        *(effect for key in changes.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
     )
+    settling = _auto_pools(world, effects)
+    keys = (key for key in changes.pools if key in world.pools and key not in settling)
+    return (*effects, *(effect for key in keys for effect in pool_due(world, world.pools[key])))
+
+
+def _auto_pools(world: World, effects: tuple[Effect, ...]) -> set[str]:
+    """The auto pools of jobs and job schedules that settle: they may be deleted by it, and are checked after it."""
+    jobs = (world.jobs[effect.job].record for effect in effects if isinstance(effect, SettleJob))
+    schedules = (world.schedules[effect.schedule].record for effect in effects if isinstance(effect, SettleSchedule))
+    return {record.auto_pool.lower() for record in (*jobs, *schedules)}
 
 
 # Tasks ---------------------------------------------------------------------------------------------------------------
