@@ -420,7 +420,10 @@ def _verb(name: str, *words: str) -> Verb:
 
     def verb(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
         subject = work.pool_id if words[0] == "pool" else work.recipe.jobs[0].id
+        before = checks.standing(work)
         code = _cli(work, checks, *(word.format(subject) for word in words))
+        if code and "add" in words:
+            checks.nothing_unnamed(work, told, None, before)
         if code == 3:
             raise NotFound("exit code 3", operation=name)
         if code:
