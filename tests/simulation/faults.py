@@ -107,8 +107,8 @@ class Fates:
         """The names of the faults."""
         rng = self.at("rates")
         self._request_rate = rng.choice((0.0, 0.01, 0.03, 0.06))
-        self._commit_rate = rng.choice((0.0, 0.01, 0.03, 0.06))
-        self._client_rate = rng.choice((0.6, 0.8, 0.95))
+        self._commit_rate = rng.choice((0.0, 0.01, 0.04, 0.08))
+        self._client_rate = rng.choice((0.7, 0.85, 0.95))
 
     def at(self, place: str) -> random.Random:
         """The source of chance of a place."""

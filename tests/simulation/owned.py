@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as datetime_module
+import functools
 import io
 import os
 import queue
@@ -17,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+import typing
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -518,6 +520,8 @@ def install() -> None:
         random: {"_urandom": _bytes},
         asyncio: {"to_thread": _to_thread},
     }  # fmt: skip
+    if hasattr(typing, "_get_protocol_attrs"):  # Python 3.11 lists them at every isinstance, as the HTTP library has it
+        typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
     for module, values in changes.items():
         for name, value in values.items():
             setattr(module, name, value)

@@ -36,9 +36,9 @@ LONGEST = 3 * 86400.0
 """Virtual seconds in which the users must be done."""
 QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
-PACE = watch.Pace(2.0, 60.0, request=5.0)
+PACE = watch.Pace(3.0, 90.0, 2.0, request=5.0)
 """Slower than in the product: what happens between two looks is not faster for it."""
-TIMES = 8
+TIMES = 10
 """How often a command is tried."""
 REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
 REAL_WRITE_AT = downloads.write_at

@@ -214,8 +214,8 @@ _SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
 
 
 class Machine(SimulatedMachine):
-    """Simulated nodes that keep files: a command `sim SECONDS CODE,CODE…` takes so long, and its runs end with these
-    codes in turn."""
+    """Simulated nodes that keep files: a command `sim SECONDS CODE,CODE… [silent]` takes so long, and its runs end with
+    these codes in turn. A silent one writes no files."""
 
     def __init__(self, alarms: Alarms, data_dir: Path, service: Service) -> None:
         super().__init__(alarms, data_dir)
@@ -245,14 +245,16 @@ class Machine(SimulatedMachine):
         text = run.environment.get("SIM", run.command_line)
         found = None if run.stays else _SIM.search(text)
         seconds, codes = (int(found[1]), [int(code) for code in found[2].split(",")]) if found else (0, [0])
+        writes = "silent" not in run.command_line
         truth = self._service.invariants.begun(node_id, run)
         try:
             number = self._service.invariants.attempt(run)
             code = codes[min(number, len(codes) - 1)]
-            self._write(node_id, f"{run.directory}/stdout.txt", f"attempt {number}\n")
-            self._write(node_id, f"{run.directory}/stderr.txt", "")
+            if writes:
+                self._write(node_id, f"{run.directory}/stdout.txt", f"attempt {number}\n")
+                self._write(node_id, f"{run.directory}/stderr.txt", "")
             outcome = await super().run(node_id, run._replace(command_line=f"sleep {seconds}; exit {code}"))
-            if outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
+            if writes and outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
                 self._write(node_id, f"{run.directory}/wd/result.txt", f"result of {run.directory}\n" * 20)
             self._service.invariants.exited(run, outcome)
             return outcome

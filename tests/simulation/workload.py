@@ -94,10 +94,11 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         tasks.append(task)
     total = count
     if rng.random() < 0.35:
-        total = rng.choice((8, 40, 120))
-        tasks = [{"task_factory": {"repeat": total}, "command": "sim 5 0"}]
-        if total == 8:
-            tasks[0]["results"] = {"include": ["*.txt"]}
+        total = rng.choice((8, 60, 250))
+        task = (
+            {"command": "sim 5 0", "results": {"include": ["*.txt"]}} if total == 8 else {"command": "sim 5 0 silent"}
+        )
+        tasks = [{"task_factory": {"repeat": total}, **task}]
         codes, features = {}, [*features, "factory"]
     elif rng.random() < 0.2:
         options = {"exit_options": {"job_action": "none", "dependency_action": "satisfy"}}
