@@ -405,11 +405,10 @@ class Free:
         """Assign its slots to a task."""
         for node in nodes:
             self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
-        self._taken.update(nodes)
         self.given.add(task.seq)
 
     def is_idle(self, entry: PoolEntry, node: str) -> bool:
-        """Whether a node runs no task and has been assigned none."""
+        """Whether a node runs no task and none of its slots was assigned or reserved."""
         return not entry.running[node] and node not in self._taken
 
     def coming(self, entry: PoolEntry, node: str) -> int:
@@ -426,6 +425,7 @@ class Free:
         self.leaving |= {victim.seq for victim in victims}
 
     def _leave(self, node: str, slots: int) -> None:
+        self._taken.add(node)
         count = self.slots[node]
         del self._levels[count][node]
         self.slots[node] = slots

@@ -93,8 +93,9 @@ CLIENT: Mapping[str, Plan] = {
 OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full",) * 2
 KINDS = (*REQUEST, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
 
-WRITES = 3
-"""How much more often a fault strikes a request that changes something: there are few of them."""
+WRITES, UNSURE = 4, ("lost after", "outage", "outage", "outage", "service dies before its answer")
+"""How much more often a fault strikes a request that changes something: there are few of them. These faults are more
+frequent then: the client cannot know what has happened."""
 
 
 class Fates:
@@ -107,7 +108,7 @@ class Fates:
         """The names of the faults."""
         rng = self.at("rates")
         self._request_rate = rng.choice((0.0, 0.01, 0.03, 0.06))
-        self._commit_rate = rng.choice((0.0, 0.01, 0.04, 0.08))
+        self._commit_rate = rng.choice((0.01, 0.02, 0.05, 0.08))
         self._client_rate = rng.choice((0.7, 0.85, 0.95))
 
     def at(self, place: str) -> random.Random:
@@ -132,8 +133,9 @@ class Fates:
 
     def of_request(self, verb: str, place: str, rng: random.Random) -> str:
         """The fate of a request: a fault or `delivered`."""
-        rate = self._request_rate * (1 if verb == "GET" else WRITES)
-        struck, kind = rng.random() < rate, rng.choice(REQUEST)
+        is_read = verb in ("GET", "HEAD")
+        rate = self._request_rate * (1 if is_read else WRITES)
+        struck, kind = rng.random() < rate, rng.choice(REQUEST if is_read else (*REQUEST, *UNSURE))
         return kind if struck and self.strike(kind, place) else "delivered"
 
     def of_commit(self, place: str, rng: random.Random) -> str:

@@ -65,6 +65,10 @@ class Invariants:
         """The pools and jobs that the service has accepted, by their kind and id."""
         self.violations: list[str] = []
 
+    def count(self, name: str) -> None:
+        """Something that is to occur has occurred."""
+        self._counts[name] += 1
+
     def fail(self, text: str) -> None:
         """Note a violation; the simulation ends."""
         self._sim.note(f"VIOLATION {text}")

@@ -175,12 +175,14 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed, self.random, self.loop = seed, random.Random(seed), Loop()
         self.hub = greenlet.getcurrent()
+        self.folder = ""
+        """The directory of the simulated disks, which is another one each time."""
         self.trace: list[str] = []
         self.errors: list[str] = []
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
-        self.trace.append(f"{self.loop.now:.6f} {text}")
+        self.trace.append(f"{self.loop.now:.6f} {text.replace(self.folder, '') if self.folder in text else text}")
 
     def park(self, seconds: float | None = None) -> None:
         """Wait until somebody wakes this thread, for some seconds, or until a signal was handled."""

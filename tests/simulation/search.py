@@ -17,7 +17,12 @@ from batchtrain import cli
 from tests.simulation import owned
 from tests.simulation.faults import KINDS
 from tests.simulation.seed import Outcome, simulate
+from tests.simulation.workload import FEATURES, STORIES
 
+WANTED = {"state changes": 200_000, "deaths of the service": 2_000, "deaths of clients": 2_000}
+"""What occurs in three minutes of two free processors; each kind of fault 100 times, each verb and feature 50 times."""
+EVERY = 20
+"""One of so many seeds runs twice: both times it has the same trace."""
 MOST_EXPLAINED, LONGEST_SEARCH, SHOWN_LINES = 3, 60.0, 40
 """Violations whose faults are minimised, the seconds for each, and the lines of their traces that are printed."""
 LEAST_CHANGES = 50
@@ -70,6 +75,8 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
         pid = next(iter(running))
         number, reader = running.pop(pid)
         outcome = _outcome(pid, reader)
+        if outcome is not None and number % EVERY == 0:
+            outcome = _compared(outcome, _outcome(*_fork(number)))
         if outcome is None:
             print(f"seed {number}: its process died")
             failed += 1
@@ -79,7 +86,7 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
         for violation in outcome.violations:
             failed += 1
             print(f"seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
-        if outcome.violations and not is_short and explained < MOST_EXPLAINED:
+        if outcome.violations and outcome.trace and not is_short and explained < MOST_EXPLAINED:
             explained += 1
             _explain(_minimised(outcome))
         if failed and is_short:
@@ -91,9 +98,19 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
     processor = spent.ru_utime + spent.ru_stime
     print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s,"
           f" {processor:.0f} s of processor time")  # fmt: skip
-    for name in sorted({*counts, *KINDS}):
-        print(f"{counts[name]:>10,}  {name}")
+    _print_table(counts)
     return 1 if failed else 0
+
+
+def _print_table(counts: Counter[str]) -> None:
+    """How often each thing occurred, and how often it should in three minutes of two free processors."""
+    wanted = {**WANTED, **dict.fromkeys(KINDS, 100)}
+    wanted |= dict.fromkeys((f"verb: {verb.__name__}" for story in STORIES for verb in story), 50)
+    wanted |= dict.fromkeys((f"feature: {feature}" for feature in FEATURES), 50)
+    print("    number    wanted")
+    for name in sorted({*counts, *wanted}):
+        number = wanted.get(name, 0)
+        print(f"{counts[name]:>10,}{number or '':>10}  {name}{'  (fewer)' * (counts[name] < number)}")
 
 
 def _outcome(pid: int, reader: int) -> Outcome | None:
@@ -102,6 +119,14 @@ def _outcome(pid: int, reader: int) -> Outcome | None:
         data = file.read()
     os.waitpid(pid, 0)
     return pickle.loads(data) if data else None
+
+
+def _compared(outcome: Outcome, again: Outcome | None) -> Outcome:
+    """The outcome of a seed that ran twice."""
+    if again is not None and again.hash == outcome.hash:
+        return outcome
+    text = f"one seed gives one trace: {outcome.hash} and {again and again.hash}"
+    return outcome._replace(violations=(*outcome.violations, text))
 
 
 def _minimised(outcome: Outcome) -> Outcome:

@@ -62,6 +62,7 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     owned.SIM.append(sim)
     random.seed(seed)
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    sim.folder = str(folder)
     gc.disable()  # a dead greenlet must not be collected: its `finally` would run
     sys.stdout = sys.stderr = owned.Output()
     _hear_bugs(sim)

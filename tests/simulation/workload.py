@@ -18,7 +18,7 @@ import batchtrain as bt
 from batchtrain.cli import __main__ as command_line
 from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
-from batchtrain.records.events import Event, JobAdded, PoolAdded, TasksAdded
+from batchtrain.records.events import Event, JobAdded, PoolAdded, RunAdopted, TasksAdded
 from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord
 from batchtrain.runs.recording import Origin
@@ -30,6 +30,8 @@ from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
 
+FEATURES = ("auto pool", "autoscale", "dedicated", "dependencies", "exit conditions", "factory", "gang", "job manager",
+            "orphan adopted", "preparation", "release", "required slots", "retries", "spot", "start task")  # fmt: skip
 LIMIT = 3600.0
 """Seconds for a wait of a command: a pool whose nodes are broken never runs its tasks."""
 
@@ -65,7 +67,7 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         "vm_count": {"dedicated": 0 if spot else nodes, "low_priority": nodes if spot else 0},
         "task_slots_per_node": slots, "inter_node_communication_enabled": gang,
     }  # fmt: skip
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         pool["additional_node_prep"] = {"commands": {"post": ["sim 5 0"]}}
         features.append("start task")
     job: dict[str, Any] = {"id": f"job-{name}"}
@@ -100,23 +102,24 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         )
         tasks = [{"task_factory": {"repeat": total}, **task}]
         codes, features = {}, [*features, "factory"]
-    elif rng.random() < 0.2:
-        options = {"exit_options": {"job_action": "none", "dependency_action": "satisfy"}}
+    elif rng.random() < 0.35:
+        action = rng.choice(("none", "terminate"))
+        options = {"exit_options": {"job_action": action, "dependency_action": "satisfy"}}
         tasks = [{**task, "exit_conditions": {"default": options}} for task in tasks]
         features.append("exit conditions")
-    if not gang and rng.random() < 0.15:
+    if not gang and rng.random() < 0.2:
         pool["autoscale"] = "to_zero"
         features.append("autoscale")
     elif not gang and rng.random() < 0.25:
         job["auto_pool"] = {"pool_lifetime": "job"}
         features.append("auto pool")
-    if not gang and rng.random() < 0.15:
+    if not gang and rng.random() < 0.25:
         job["job_manager"] = {"command": "sim 15 0", "kill_job_on_completion": False}
         features.append("job manager")
     if rng.random() < 0.2:
         job["job_preparation"] = {"command": "sim 4 0"}
         features.append("preparation")
-        if rng.random() < 0.5:
+        if rng.random() < 0.7:
             job["job_release"] = {"command": "sim 2 0"}
             features.append("release")
     features.append("spot" if spot else "dedicated")
@@ -142,6 +145,8 @@ class Told(list[Event]):
         self._invariants, self._process = invariants, process
 
     def append(self, event: Event) -> None:
+        if isinstance(event, RunAdopted):
+            self._invariants.count("feature: orphan adopted")
         if isinstance(event, (JobAdded, PoolAdded)):
             self._invariants.claimed("job" if isinstance(event, JobAdded) else "pool", event.subject)
         super().append(event)
@@ -409,7 +414,7 @@ def _cli(work: Work, checks: Checks, *words: str) -> int:
         code = ending.code if isinstance(ending.code, int) else 1
     fiber = current()
     assert fiber is not None
-    last = "".join(fiber.process.output)[-600:].replace(str(checks.runs.parent), "")
+    last = "".join(fiber.process.output)[-600:]
     fiber.process.sim.note(f"{fiber.process.name} exits with {code}: {last if code else ''}")
     if code not in CODES and not (code == 2 and fiber.process.full_at):
         checks.invariants.fail(f"no command ends with a bug: {words} exits with {code}: {last}")
@@ -474,6 +479,6 @@ STORIES: tuple[tuple[Verb, ...], ...] = (
     (cli_pool_add, cli_jobs_add, cli_jobs_wait, cli_jobs_fetch, cli_jobs_del, cli_pool_del),
     (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
     (pool_add, jobs_add, cli_jobs_resubmit, cli_jobs_wait, terminate, fetch, jobs_del_by_two, pool_del_by_two),
-    (pool_add, jobs_add, wait, fetch_from_lost_nodes, jobs_del, pool_del),
+    (pool_add, jobs_add, wait, requeue, fetch_from_lost_nodes, jobs_del, pool_del),
     (pool_add, schedule, pool_del),
 )
