@@ -531,7 +531,7 @@ def choose(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> tuple[str
     affinity, otherwise the emptiest (spread) or fullest (pack) with room."""
     takes = _taker(entry, job, task, free)
     if task.gang:
-        idle = [node for node in free.fitting(1, pack=False) if free.is_idle(entry, node) and takes(node)]
+        idle = [node for node in free.fitting(1, pack=False) if not entry.running[node] and takes(node)]
         return tuple(idle[: task.gang]) if len(idle) >= task.gang else ()
     if free.slots.get(task.affinity, 0) >= task.slots and takes(task.affinity):
         return (task.affinity,)
