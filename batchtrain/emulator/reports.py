@@ -92,8 +92,6 @@ def _drop_nodes(world: World, effect: scheduler.DropNodes, now: int) -> None:
 
 def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
     entry = world.pools[effect.pool]
-    if entry.record.state == "deleting":
-        return  # by an earlier effect: with its job
     if entry.record.allocation == "stopping":
         entry.record.target_dedicated = entry.current(dedicated=True)
         entry.record.target_spot = entry.current(dedicated=False)
@@ -105,8 +103,6 @@ def _settle_pool(world: World, effect: scheduler.SettlePool, now: int) -> None:
 def _fail_resize(world: World, effect: scheduler.FailResize, now: int) -> None:
     """Stop resizing: the pool keeps what it has."""
     entry = world.pools[effect.pool]
-    if entry.record.state == "deleting":
-        return
     entry.record.resize_errors = [{"code": effect.code, "message": effect.message}]
     entry.record.allocation, entry.record.allocation_time = "steady", now
     world.save_pool(entry)
@@ -262,7 +258,9 @@ def _end_schedule(world: World, effect: scheduler.EndSchedule, now: int) -> None
 
 
 def _settle_schedule(world: World, effect: scheduler.SettleSchedule, now: int) -> None:
-    schedules.settle(world, world.schedules[effect.schedule], now)
+    entry = world.schedules[effect.schedule]
+    world.touch_pool(entry.record.auto_pool.lower())
+    schedules.settle(world, entry, now)
 
 
 def _time_up(world: World, effect: scheduler.TimeUp, now: int) -> None:
@@ -335,6 +333,7 @@ _TIME_UP: dict[str, Callable[[World, Deadline, int], None]] = {
 def _settle_job(world: World, effect: scheduler.SettleJob, now: int) -> None:
     entry = world.jobs[effect.job]
     job = entry.record
+    world.touch_pool(job.auto_pool.lower())
     if job.state == "deleting":
         directory = job_directory(job) if job.schedule else f"workitems/{job.id}"
         for pool in world.pools.values():

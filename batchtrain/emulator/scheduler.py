@@ -187,7 +187,7 @@ Effect = (
 
 def due(world: World, changes: Touched) -> tuple[Effect, ...]:
     """The effects of a change; applying them may cause more."""
-    return (
+    effects = (
         *(TimeUp(deadline) for deadline in changes.expired),
         *(effect for task in changes.tasks for effect in task_due(task)),
         *(effect for job_node in changes.job_nodes for effect in job_node_due(job_node)),
@@ -198,8 +198,17 @@ def due(world: World, changes: Touched) -> tuple[Effect, ...]:
             if key in world.schedules
             for effect in schedule_due(world.schedules[key], changes.now)
         ),
-        *(effect for key in changes.pools if key in world.pools for effect in pool_due(world, world.pools[key])),
     )
+    settling = _auto_pools(world, effects)
+    keys = (key for key in changes.pools if key in world.pools and key not in settling)
+    return (*effects, *(effect for key in keys for effect in pool_due(world, world.pools[key])))
+
+
+def _auto_pools(world: World, effects: tuple[Effect, ...]) -> set[str]:
+    """The auto pools of jobs and job schedules that settle: they may be deleted by it, and are checked after it."""
+    jobs = (world.jobs[effect.job].record for effect in effects if isinstance(effect, SettleJob))
+    schedules = (world.schedules[effect.schedule].record for effect in effects if isinstance(effect, SettleSchedule))
+    return {record.auto_pool.lower() for record in (*jobs, *schedules)}
 
 
 # Tasks ---------------------------------------------------------------------------------------------------------------
@@ -386,6 +395,7 @@ class Free:
         """Numbers of the tasks that got slots."""
         self.leaving: set[int] = set()
         """Numbers of the tasks to preempt."""
+        self._taken: set[str] = set()
         self._coming: dict[str, int] = {}
         self._levels: dict[int, dict[str, None]] = {}
         for node, count in slots.items():
@@ -396,6 +406,10 @@ class Free:
         for node in nodes:
             self._leave(node, 0 if task.exclusive else self.slots[node] - task.slots)
         self.given.add(task.seq)
+
+    def is_idle(self, entry: PoolEntry, node: str) -> bool:
+        """Whether a node runs no task and none of its slots was assigned or reserved."""
+        return not entry.running[node] and node not in self._taken
 
     def coming(self, entry: PoolEntry, node: str) -> int:
         """Slots of a node that will become free and are not reserved."""
@@ -411,6 +425,7 @@ class Free:
         self.leaving |= {victim.seq for victim in victims}
 
     def _leave(self, node: str, slots: int) -> None:
+        self._taken.add(node)
         count = self.slots[node]
         del self._levels[count][node]
         self.slots[node] = slots
@@ -514,7 +529,7 @@ def _assign_job(world: World, entry: PoolEntry, job: JobEntry, free: Free) -> It
 def choose(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> tuple[str, ...]:
     """The nodes for one task, or none. A multi-instance task gets idle nodes; another task gets the node of its
     affinity, otherwise the emptiest (spread) or fullest (pack) with room."""
-    takes = _taker(entry, job, task)
+    takes = _taker(entry, job, task, free)
     if task.gang:
         idle = [node for node in free.fitting(1, pack=False) if not entry.running[node] and takes(node)]
         return tuple(idle[: task.gang]) if len(idle) >= task.gang else ()
@@ -524,14 +539,14 @@ def choose(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> tuple[str
     return next(((node,) for node in free.fitting(task.slots, pack=pack) if takes(node)), ())
 
 
-def _taker(entry: PoolEntry, job: JobEntry, task: Task) -> Callable[[str], bool]:
+def _taker(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> Callable[[str], bool]:
     """Whether a node with room may run a task."""
     dedicated = task.manager and not job.record.spec.get("jobManagerTask", {}).get("allowLowPriorityNode", True)
     if not (job.nodes or task.exclusive or dedicated):
         return lambda node: True
 
     def takes(node: str) -> bool:
-        if (dedicated and not entry.nodes[node].dedicated) or (task.exclusive and entry.running[node]):
+        if (dedicated and not entry.nodes[node].dedicated) or (task.exclusive and not free.is_idle(entry, node)):
             return False
         return not job_preparation.barred(job, entry.nodes[node])
 
@@ -541,7 +556,7 @@ def _taker(entry: PoolEntry, job: JobEntry, task: Task) -> Callable[[str], bool]
 def _could_have(entry: PoolEntry, job: JobEntry, task: Task, free: Free) -> bool:
     """Whether the pool has enough nodes for a multi-instance task, idle or not; not the node of a job manager, which
     may wait for it."""
-    takes = _taker(entry, job, task)
+    takes = _taker(entry, job, task, free)
     manager_nodes = {node for node in free.slots if any(running.manager for running in entry.running[node].values())}
     return sum(takes(node) for node in free.slots if node not in manager_nodes) >= task.gang
 
@@ -591,7 +606,7 @@ def _offers(
     entry: PoolEntry, job: JobEntry, task: Task, lower: dict[int, JobEntry], free: Free
 ) -> dict[str, list[Task]] | None:
     """The nodes on which a task can start, each with the tasks to requeue there; None if even that is not enough."""
-    takes, count = _taker(entry, job, task), task.gang or 1
+    takes, count = _taker(entry, job, task, free), task.gang or 1
     offers = {
         node: victims
         for node in free.slots

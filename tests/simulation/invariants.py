@@ -29,6 +29,8 @@ def _reachable(table: states.Table) -> dict[str, set[str]]:
     return after
 
 
+CORES = 4
+"""The cores of each node."""
 TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "job": _reachable(states.JOB),
           "pool": _reachable(states.POOL)}  # fmt: skip
 
@@ -38,11 +40,16 @@ class Invariants:
 
     def __init__(self, sim: Simulation, counts: Counter[str]) -> None:
         self._sim, self._counts = sim, counts
-        self._states: dict[tuple[str, str], str] = {}
+        self._states: dict[tuple[str, str], tuple[int, str]] = {}
+        """The number and the state of each node, pool and job, as they are stored."""
         self._runs: dict[tuple[str, str], tuple[int, int, str]] = {}
         """By job and task number: runs, recorded reasons and state."""
         self._tasks: dict[str, dict[str, tuple[str, str]]] = {}
         """By job number: the ids and states of tasks by their numbers, as they are stored."""
+        self._listed: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """By job number: how many tasks are in each state, as they are stored."""
+        self._ended: set[tuple[str, str]] = set()
+        """The tasks that had ended when the service died, by job and task number."""
         self._prepared: set[str] = set()
         """The numbers of the jobs with a preparation task."""
         self._job_numbers: dict[str, str] = {}
@@ -58,6 +65,10 @@ class Invariants:
         """The pools and jobs that the service has accepted, by their kind and id."""
         self.violations: list[str] = []
 
+    def count(self, name: str) -> None:
+        """Something that is to occur has occurred."""
+        self._counts[name] += 1
+
     def fail(self, text: str) -> None:
         """Note a violation; the simulation ends."""
         self._sim.note(f"VIOLATION {text}")
@@ -68,8 +79,11 @@ class Invariants:
 
     def committed(self, changes: Iterable[Change], world: World | None) -> None:
         nodes: set[str] = set()
+        kinds: set[str] = set()
         for change in changes:
+            kinds.add(change.kind)
             if change.record is None:
+                self._sim.note(f"{change.kind} {change.owner} {change.key} dropped")
                 self._dropped(change)
                 continue
             record: Any = change.record
@@ -89,6 +103,10 @@ class Invariants:
         if world is not None:
             for node_id in nodes:
                 self._slots(world, node_id)
+            if "node" in kinds:
+                self._quotas(world)
+            if "task" in kinds:
+                self._counters(world)
 
     def claimed(self, kind: str, name: str) -> None:
         """A command says that it added something: never more commands than things."""
@@ -98,21 +116,23 @@ class Invariants:
 
     def _dropped(self, change: Change) -> None:
         if change.kind == "tasks":
+            self._listed.pop(change.owner, None)
             for number in self._tasks.pop(change.owner, {}):
                 self._runs.pop((change.owner, number), None)
-        elif change.kind == "task":
-            self._tasks.get(change.owner, {}).pop(change.key, None)
+        elif change.kind == "task" and (task := self._tasks.get(change.owner, {}).pop(change.key, None)):
+            self._listed[change.owner][task[1]] -= 1
         elif change.kind == "job":
             self.accepted.pop(change.key, None)
         self._accepted.discard((change.kind, change.key))
         self._states.pop((change.kind, f"{change.owner}/{change.key}"), None)
 
     def _moved(self, kind: str, name: str, record: Job | Node | Pool) -> None:
-        before = self._states.get((kind, name))
+        number, before = self._states.get((kind, name), (0, None))
+        before = before if number == record.seq else None  # another one of the same id
         restarts = kind == "node" and record.state == "unknown"
         if before not in (None, record.state) and record.state not in TABLES[kind].get(before, ()) and not restarts:
             self.fail(f"states change along the tables: {kind} {name} went from {before} to {record.state}")
-        self._states[kind, name] = record.state
+        self._states[kind, name] = record.seq, record.state
 
     def _task(self, change: Change, task: Task) -> None:
         key, reasons = (change.owner, change.key), task.retries + task.requeues
@@ -127,6 +147,10 @@ class Invariants:
         if before is None or task.run != before[0] or task.state == "completed":
             self._runs[key] = task.run, reasons, task.state
         tasks = self._tasks.setdefault(change.owner, {})
+        listed = self._listed[change.owner]
+        if change.key in tasks:
+            listed[tasks[change.key][1]] -= 1
+        listed[task.state] += 1
         tasks[change.key] = task.id, task.state
         if task.state == "running" and task.instances:
             if task.gang and len(task.instances) != task.gang:
@@ -144,6 +168,23 @@ class Invariants:
         used = sum(slots if task.exclusive else task.slots for task in pool.running[node_id].values())
         if used > slots:
             self.fail(f"slots are never exceeded: node {node_id[:14]} has {used} of {slots} in use")
+
+    def _quotas(self, world: World) -> None:
+        """A node counts until it is gone."""
+        nodes = [node for pool in world.pools.values() for node in pool.nodes.values()]
+        for kind, most in ((True, world.quotas.dedicated_cores), (False, world.quotas.low_priority_cores)):
+            cores = CORES * sum(node.dedicated == kind for node in nodes)
+            if most is not None and cores > most:
+                name = "dedicated" if kind else "low-priority"
+                self.fail(f"quotas are never exceeded: {cores} of {most} {name} cores")
+
+    def _counters(self, world: World) -> None:
+        for entry in world.jobs.values():
+            listed = self._listed[str(entry.record.seq)]
+            running = listed["running"] + listed["preparing"]
+            counted = {state: entry.counts[state] for state in ("active", "running", "completed")}
+            if counted != {"active": listed["active"], "running": running, "completed": listed["completed"]}:
+                self.fail(f"counters equal lists: job {entry.record.id} counts {counted}, and has {dict(listed)}")
 
     def answered(self, path: str, status: int, body: bytes, content: bytes) -> None:
         """The service has accepted what it answers with success; a client may know it from now on."""
@@ -163,12 +204,26 @@ class Invariants:
 
     def died(self) -> None:
         self._running = {}
+        self._ended = {(job, number) for job, tasks in self._tasks.items()
+                       for number, (_, state) in tasks.items() if state == "completed"}  # fmt: skip
 
     def restarted(self, world: World) -> None:
         """A restart gives the same world."""
         for kind, name in self._accepted:
             if name not in (world.pools if kind == "pool" else world.jobs):
                 self.fail(f"nothing accepted is lost: {kind} {name} is gone after a restart")
+        stored = {kind: {name.strip("/") for k, name in self._states if k == kind} for kind in ("pool", "job")}
+        for kind, names in (("pool", set(world.pools)), ("job", set(world.jobs))):
+            if names != stored[kind]:
+                self.fail(f"a restart gives the same world: it has the {kind}s {names}, and stored {stored[kind]}")
+        for entry in world.jobs.values():
+            numbers = self._tasks.get(str(entry.record.seq), {})
+            if set(entry.tasks) != {task_id.lower() for task_id, _ in numbers.values()}:
+                self.fail(f"a restart gives the same world: other tasks in job {entry.record.id}")
+        self._counters(world)
+        for job, number in self._ended:
+            if self._tasks.get(job, {}).get(number, ("", "completed"))[1] != "completed":
+                self.fail(f"a restart gives the same world: task {number} of job {job} has ended no more")
         for job_id, tasks in self.accepted.items():
             entry = world.jobs.get(job_id)
             if entry is not None and entry.record.state == "active":
@@ -205,13 +260,9 @@ class Invariants:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def settled(self, world: World) -> None:
-        """After the last fault everything settles, and counters equal lists."""
+        """After the last fault everything settles."""
+        self._counters(world)
         for entry in world.jobs.values():
-            listed = Counter(state for _, state in self._tasks.get(str(entry.record.seq), {}).values())
-            listed["running"] += listed.pop("preparing", 0)
-            counted = {state: entry.counts[state] for state in ("active", "running", "completed")}
-            if counted != {state: listed[state] for state in counted}:
-                self.fail(f"counters equal lists: job {entry.record.id} counts {counted}, and has {dict(listed)}")
             if entry.record.state in ("terminating", "deleting", "disabling", "enabling"):
                 self.fail(f"everything settles: job {entry.record.id} is still {entry.record.state}")
         for pool in world.pools.values():

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from http.client import RemoteDisconnected
+from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -37,6 +38,8 @@ class Network(BaseAdapter):
         super().__init__()
         self._sim, self._service, self._fates = sim, service, fates
         self._build = HTTPAdapter().build_response
+        self._unreachable: dict[str, float] = {}
+        """When the network of a process works again."""
 
     def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, timeout: Any = None, **_: Any
@@ -48,11 +51,17 @@ class Network(BaseAdapter):
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         sent_headers = {name: str(value) for name, value in request.headers.items()}
         sent = Sent(request.method or "", target, sent_headers, _bytes(request.body))
-        fate = self._fates.of_request(sent.verb)
-        name = fiber.process.name
+        name, number = fiber.process.name, fiber.process.requests + 1
+        place = f"{name} request {number}"
+        rng = self._fates.at(place)
+        fate = self._fates.of_request(sent.verb, place, rng)
+        if self._sim.loop.now < self._unreachable.get(name, 0.0):
+            fate = "lost before"
+        elif fate == "outage":
+            self._unreachable[name] = self._sim.loop.now + rng.choice((30, 200, 400))
         self._sim.note(f"{name} {sent.verb} {parts.path} {fate}")
         try:
-            answer: Answer = self._sim.request(self._carried(sent, fate), read_timeout)
+            answer: Answer = self._sim.request(self._carried(sent, fate, rng), read_timeout)
         except TimeoutError:
             self._sim.note(f"{name} {sent.verb} {parts.path} timed out")
             raise requests.exceptions.ReadTimeout("no answer in time", request=request) from None
@@ -79,9 +88,9 @@ class Network(BaseAdapter):
         )
         return self._build(request, raw)
 
-    async def _carried(self, sent: Sent, fate: str) -> Answer:
+    async def _carried(self, sent: Sent, fate: str, random: Random) -> Answer:
         """The answer of the service, after what befalls the request and the answer. Raises Down."""
-        random, service = self._fates.random, self._service
+        service = self._service
         await self._pause(random.random() * 0.05)
         if fate == "lost before":
             raise Down
@@ -94,7 +103,9 @@ class Network(BaseAdapter):
             await self._pause(random.random() * 0.02)
             await service.answer(sent.verb, sent.target, sent.headers, sent.body)
         await self._pause(random.random() * 0.05)
-        if fate == "lost after":
+        if fate == "service dies before its answer":
+            service.die()
+        if fate in ("lost after", "outage", "service dies before its answer"):
             raise Down
         return answer
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import datetime as datetime_module
+import functools
+import io
 import os
 import queue
 import random
 import selectors
+import signal
+import sys
 import threading
 import time
+import typing
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -70,15 +75,24 @@ class Process:
     def __init__(self, name: str, sim: Simulation) -> None:
         self.name, self.sim, self.alive = name, sim, True
         self.fibers: list[Fiber] = []
-        self.requests = 0
-        self.dies_at = 0
-        """The number of the request during which it dies; 0 for never."""
-        self.interrupted_at = 0
+        self.requests = self.unanswered = 0
+        """The requests that it has sent, and those that have no answer yet."""
+        self.plans: list[tuple[int, Callable[[Process], None]]] = []
+        """What befalls it, and from which request on: while one is unanswered."""
+        self.handlers: dict[int, Any] = {}
+        """What it does at a signal; without an entry, what Python does."""
+        self.ahead = 0.0
+        """The seconds by which the clock of its machine is ahead."""
+        self.output: list[str] = []
+        """What it prints."""
         self.on_end: Callable[[Process, BaseException | None], None] = lambda process, error: None
         self.on_death: Callable[[], None] = lambda: None
+        self.on_fault: Callable[[], None] = lambda: None
         self.leases: list[Any] = []
-        self.writes_until_full: int | None = None
-        """How many files it replaces until its disk is full; None for a disk with room."""
+        self.writes = 0
+        """The files that it has replaced."""
+        self.full_at = self.dies_in_write = 0
+        """The number of the file at which its disk is full, and of that in whose writing it dies; 0 for never."""
 
     def start(self, work: Callable[[], None]) -> None:
         """Run the main thread of the process."""
@@ -92,6 +106,30 @@ class Process:
             self.on_end(self, error)
 
         Fiber(self, body, "main").start()
+
+    def befall(self, action: Callable[[Process], None]) -> None:
+        """Let something befall it now if a request is unanswered, otherwise during the next one."""
+        if self.unanswered and self.alive:
+            self.on_fault()
+            action(self)
+        else:
+            self.plans.append((self.requests + 1, action))
+
+    def receive(self, number: int) -> None:
+        """A signal comes. Its handler runs in the main thread; without one the process dies."""
+        if not self.alive:
+            return
+        self.sim.note(f"{self.name} receives signal {number}")
+        if callable(self.handler(number)):
+            self.fibers[0].pending.append(number)
+            self.fibers[0].wake()
+        else:
+            self.die()
+
+    def handler(self, number: int) -> Any:
+        """What happens at a signal."""
+        otherwise = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        return self.handlers.get(number, otherwise)
 
     def die(self) -> None:
         """End the process, unless it has ended; the operating system drops its locks."""
@@ -113,19 +151,17 @@ class Fiber(greenlet.greenlet):  # type: ignore[misc]
         super().__init__(body, parent=process.sim.hub)
         Fiber.numbers += 1
         self.process, self.name, self.ident, self.turn = process, name, Fiber.numbers, 0
+        self.pending: list[int] = []
+        """The signals whose handlers run next."""
         process.fibers.append(self)
 
     def start(self) -> None:
         self.process.sim.loop.call_soon(self.resume, self.turn)
 
-    def resume(self, turn: int, error: BaseException | None = None) -> None:
+    def resume(self, turn: int) -> None:
         """Continue, unless it has continued since. Only the loop calls it."""
-        if not self.process.alive or turn != self.turn or self.dead:
-            return
-        self.turn += 1
-        if error is not None:
-            self.throw(error)
-        else:
+        if self.process.alive and turn == self.turn and not self.dead:
+            self.turn += 1
             self.switch()
 
     def wake(self) -> None:
@@ -139,38 +175,61 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed, self.random, self.loop = seed, random.Random(seed), Loop()
         self.hub = greenlet.getcurrent()
+        self.folder = ""
+        """The directory of the simulated disks, which is another one each time."""
         self.trace: list[str] = []
         self.errors: list[str] = []
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
-        self.trace.append(f"{self.loop.now:.6f} {text}")
+        self.trace.append(f"{self.loop.now:.6f} {text.replace(self.folder, '') if self.folder in text else text}")
 
     def park(self, seconds: float | None = None) -> None:
-        """Wait until somebody wakes this thread, or for some seconds."""
+        """Wait until somebody wakes this thread, for some seconds, or until a signal was handled."""
         fiber = current()
         assert fiber is not None, "the service's own thread cannot wait"
         if seconds is not None:
             self.loop.call_later(max(seconds, 0.0), fiber.resume, fiber.turn)
+        self.hub.switch()
+        while fiber.pending:
+            number = fiber.pending.pop(0)
+            fiber.process.handler(number)(number, None)
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for some seconds."""
+        end = self.loop.now + seconds
+        self.park(seconds)
+        while self.loop.now < end - RESOLUTION:
+            self.park(end - self.loop.now)
+
+    def vanish(self) -> None:
+        """The process of this thread dies here."""
+        fiber = current()
+        assert fiber is not None
+        fiber.process.die()
         self.hub.switch()
 
     def request(self, work: Coroutine[Any, Any, Any], seconds: float) -> Any:
         """The result of what the service does for a request of this thread. Raises TimeoutError after some seconds."""
         fiber = current()
         assert fiber is not None
-        process = fiber.process
+        process, end = fiber.process, self.loop.now + seconds
         process.requests += 1
+        process.unanswered += 1
         task = self.loop.create_task(work)
         task.add_done_callback(lambda _: fiber.wake())
-        if process.requests == process.dies_at:
-            self.loop.call_later(self.random.random() * 0.2, process.die)
-        if process.requests == process.interrupted_at:
-            main = process.fibers[0]
-            if main is fiber:
-                self.loop.call_later(self.random.random() * 0.2, main.resume, main.turn, KeyboardInterrupt())
-        self.park(seconds)
+        for number, action in tuple(process.plans):
+            if number <= process.requests:
+                process.plans.remove((number, action))
+                self.loop.call_later(self.random.random() * 0.1, process.befall, action)
+        try:
+            while not task.done() and self.loop.now < end - RESOLUTION:
+                self.park(end - self.loop.now)
+        finally:
+            process.unanswered -= 1
+            if not task.done():
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())
         if not task.done():
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise TimeoutError
         return task.result()
 
@@ -349,7 +408,59 @@ _MAIN = _Main()
 
 def _current_thread() -> Any:
     fiber = current()
-    return getattr(fiber, "thread", fiber) if fiber else _MAIN
+    if fiber is None or fiber is fiber.process.fibers[0]:
+        return _MAIN
+    return getattr(fiber, "thread", fiber)
+
+
+class Local:
+    """The values of each thread."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return object.__getattribute__(self, name)
+        values = object.__getattribute__(self, "__dict__").get(ident(), {})
+        return values[name] if name in values else object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__getattribute__(self, "__dict__").setdefault(ident(), {})[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        del object.__getattribute__(self, "__dict__")[ident()][name]
+
+
+# --- signals and output ----------------------------------------------------------------------------------------------
+
+
+def _signal(number: int, handler: Any) -> Any:
+    fiber = current()
+    before = _getsignal(number)
+    if fiber is not None:
+        fiber.process.handlers[number] = handler
+    return before
+
+
+def _getsignal(number: int) -> Any:
+    fiber = current()
+    return fiber.process.handler(number) if fiber else signal.SIG_DFL
+
+
+class Output(io.TextIOBase):
+    """Takes what the process prints that runs."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        fiber = current()
+        if fiber is None:
+            real_stdout.write(text)
+        else:
+            fiber.process.output.append(text)
+        return len(text)
+
+
+real_stdout = sys.stdout
 
 
 # --- time ------------------------------------------------------------------------------------------------------------
@@ -360,11 +471,13 @@ def _elapsed() -> float:
 
 
 def _now() -> float:
-    return EPOCH + _elapsed()
+    fiber = current()
+    process = fiber.process if fiber else SERVICE[-1] if SERVICE else None
+    return EPOCH + _elapsed() + (process.ahead if process else 0.0)
 
 
 def _sleep(seconds: float) -> None:
-    SIM[-1].park(seconds)
+    SIM[-1].sleep(seconds)
 
 
 class Datetime(datetime_module.datetime):
@@ -401,12 +514,16 @@ def install() -> None:
         time: {"time": _now, "monotonic": _elapsed, "perf_counter": _elapsed, "sleep": _sleep,
                "time_ns": lambda: int(_now() * 1e9), "monotonic_ns": lambda: int(_elapsed() * 1e9)},
         threading: {"_allocate_lock": Lock, "Lock": Lock, "RLock": RLock, "_time": _elapsed, "Thread": Thread,
-                    "get_ident": ident, "current_thread": _current_thread, "main_thread": lambda: _MAIN},
+                    "get_ident": ident, "current_thread": _current_thread, "main_thread": lambda: _MAIN,
+                    "local": Local},
+        signal: {"signal": _signal, "getsignal": _getsignal},
         queue: {"SimpleQueue": queue._PySimpleQueue, "time": _elapsed},  # type: ignore[attr-defined]
         os: {"urandom": _bytes, "utime": _utime},
         random: {"_urandom": _bytes},
         asyncio: {"to_thread": _to_thread},
     }  # fmt: skip
+    if hasattr(typing, "_get_protocol_attrs"):  # Python 3.11 lists them at every isinstance, as the HTTP library has it
+        typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
     for module, values in changes.items():
         for name, value in values.items():
             setattr(module, name, value)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import importlib
 import os
 import pickle
+import pkgutil
+import resource
 import sys
 from collections import Counter
+from collections.abc import Collection
 
+from batchtrain import cli
 from tests.simulation import owned
 from tests.simulation.faults import KINDS
 from tests.simulation.seed import Outcome, simulate
+from tests.simulation.workload import FEATURES, STORIES
 
+WANTED = {"state changes": 200_000, "deaths of the service": 2_000, "deaths of clients": 2_000}
+"""What occurs in three minutes of two free processors; each kind of fault 100 times, each verb and feature 50 times."""
+EVERY = 20
+"""One of so many seeds runs twice: both times it has the same trace."""
+MOST_EXPLAINED, LONGEST_SEARCH, SHOWN_LINES = 3, 60.0, 40
+"""Violations whose faults are minimised, the seconds for each, and the lines of their traces that are printed."""
 LEAST_CHANGES = 50
 """The state changes of an average seed; with fewer, the simulation itself is broken."""
 
@@ -36,6 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _one(seed: int, *, trace: bool) -> int:
+    _warm()
     outcome = simulate(seed)
     if trace:
         print("\n".join(outcome.trace))
@@ -47,11 +61,11 @@ def _one(seed: int, *, trace: bool) -> int:
 
 
 def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: bool) -> int:
-    simulate(0)  # fills the caches that all seeds share
+    _warm()
     end = owned.real_monotonic() + seconds
     counts: Counter[str] = Counter()
     running: dict[int, tuple[int, int]] = {}
-    seed, failed, done = first, 0, 0
+    seed, failed, done, explained = first, 0, 0, 0
     began = owned.real_monotonic()
     while running or ((last is None or seed < last) and owned.real_monotonic() < end):
         while len(running) < jobs and (last is None or seed < last) and owned.real_monotonic() < end:
@@ -60,31 +74,105 @@ def _many(first: int, last: int | None, seconds: float, jobs: int, *, is_short: 
             seed += 1
         pid = next(iter(running))
         number, reader = running.pop(pid)
-        with os.fdopen(reader, "rb") as file:
-            data = file.read()
-        os.waitpid(pid, 0)
-        if not data:
+        outcome = _outcome(pid, reader)
+        if outcome is not None and number % EVERY == 0:
+            outcome = _compared(outcome, _outcome(*_fork(number)))
+        if outcome is None:
             print(f"seed {number}: its process died")
             failed += 1
             continue
-        outcome: Outcome = pickle.loads(data)
         done += 1
         counts.update(outcome.counts)
         for violation in outcome.violations:
             failed += 1
             print(f"seed {number} after {owned.real_monotonic() - began:.0f} s: {violation}", flush=True)
+        if outcome.violations and outcome.trace and not is_short and explained < MOST_EXPLAINED:
+            explained += 1
+            _explain(_minimised(outcome))
         if failed and is_short:
             end = owned.real_monotonic()
     if counts["state changes"] < LEAST_CHANGES * done:
         failed += 1
         print(f"only {counts['state changes']} state changes in {done} seeds: the users do not get far")
-    print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s")
-    for name in sorted({*counts, *KINDS}):
-        print(f"{counts[name]:>10,}  {name}")
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = spent.ru_utime + spent.ru_stime
+    print(f"{done} seeds from {first}, {failed} violations, {owned.real_monotonic() - began:.0f} s,"
+          f" {processor:.0f} s of processor time")  # fmt: skip
+    _print_table(counts)
     return 1 if failed else 0
 
 
-def _fork(seed: int) -> tuple[int, int]:
+def _print_table(counts: Counter[str]) -> None:
+    """How often each thing occurred, and how often it should in three minutes of two free processors."""
+    wanted = {**WANTED, **dict.fromkeys(KINDS, 100)}
+    wanted |= dict.fromkeys((f"verb: {verb.__name__}" for story in STORIES for verb in story), 50)
+    wanted |= dict.fromkeys((f"feature: {feature}" for feature in FEATURES), 50)
+    print("    number    wanted")
+    for name in sorted({*counts, *wanted}):
+        number = wanted.get(name, 0)
+        print(f"{counts[name]:>10,}{number or '':>10}  {name}{'  (fewer)' * (counts[name] < number)}")
+
+
+def _outcome(pid: int, reader: int) -> Outcome | None:
+    """What a process found; None if it died."""
+    with os.fdopen(reader, "rb") as file:
+        data = file.read()
+    os.waitpid(pid, 0)
+    return pickle.loads(data) if data else None
+
+
+def _compared(outcome: Outcome, again: Outcome | None) -> Outcome:
+    """The outcome of a seed that ran twice."""
+    if again is not None and again.hash == outcome.hash:
+        return outcome
+    text = f"one seed gives one trace: {outcome.hash} and {again and again.hash}"
+    return outcome._replace(violations=(*outcome.violations, text))
+
+
+def _minimised(outcome: Outcome) -> Outcome:
+    """The same violation with as few faults as possible: what can be left out is, in halves, quarters and so on."""
+    kind, left_out = _kind(outcome.violations[0]), set[str]()
+    end = owned.real_monotonic() + LONGEST_SEARCH
+    size = max(len(outcome.faults) // 2, 1)
+    while size:
+        faults = outcome.faults
+        for begin in range(0, len(faults), size):
+            part = set(faults[begin : begin + size])
+            if owned.real_monotonic() > end:
+                return outcome
+            smaller = _outcome(*_fork(outcome.seed, left_out | part))
+            if smaller is not None and kind in map(_kind, smaller.violations):
+                left_out |= part
+                outcome = smaller
+        size //= 2
+    return outcome
+
+
+def _kind(violation: str) -> str:
+    """The invariant that a violation names."""
+    return violation.partition(":")[0]
+
+
+def _explain(outcome: Outcome) -> None:
+    print(f"  it needs {len(outcome.faults)} faults:")
+    for fault in outcome.faults:
+        print(f"    {fault}")
+    print(f"  the end of its trace of {len(outcome.trace)} lines:")
+    for line in outcome.trace[-SHOWN_LINES:]:
+        print(f"    {line}")
+    sys.stdout.flush()
+
+
+def _warm() -> None:
+    """Fill the caches that all seeds share."""
+    for module in pkgutil.iter_modules(cli.__path__, "batchtrain.cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    simulate(0)
+    gc.freeze()
+
+
+def _fork(seed: int, left_out: Collection[str] = ()) -> tuple[int, int]:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -93,9 +181,10 @@ def _fork(seed: int) -> tuple[int, int]:
     os.close(reader)
     code = 1
     try:
-        outcome = simulate(seed)
+        outcome = simulate(seed, left_out)
         with os.fdopen(writer, "wb") as file:
-            file.write(pickle.dumps(outcome._replace(trace=())))
+            trace = outcome.trace if outcome.violations else ()
+            file.write(pickle.dumps(outcome._replace(trace=trace)))
         code = 0
     except BaseException:  # noqa: BLE001 - the parent says that the seed died
         import traceback

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import logging
 import random
 import shutil
+import sqlite3
 import subprocess
+import sys
 import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from azure.core.pipeline.transport import RequestsTransport
 
 import batchtrain as bt
-from batchtrain.emulator.injection import Injection
 from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.runs import directory, lease
 from batchtrain.service import connect as signing
-from batchtrain.service import watch
+from batchtrain.service import downloads, watch
 from tests.simulation import owned, workload
-from tests.simulation.faults import NODE_FAULTS, Fates
+from tests.simulation.faults import ACCOUNT, NODE, Fates
 from tests.simulation.invariants import Invariants
 from tests.simulation.network import Network
 from tests.simulation.owned import Deadlock, Process, Simulation
@@ -34,10 +36,12 @@ LONGEST = 3 * 86400.0
 """Virtual seconds in which the users must be done."""
 QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
-PACE = watch.Pace(2.0, 60.0, request=5.0)
+PACE = watch.Pace(3.0, 90.0, 2.0, request=5.0)
 """Slower than in the product: what happens between two looks is not faster for it."""
-TIMES = 4
+TIMES = 10
 """How often a command is tried."""
+REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
+REAL_WRITE_AT = downloads.write_at
 
 
 class Outcome(NamedTuple):
@@ -47,6 +51,7 @@ class Outcome(NamedTuple):
     counts: Counter[str]
     seconds: float
     trace: tuple[str, ...]
+    faults: tuple[str, ...]
 
 
 def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
@@ -57,7 +62,10 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     owned.SIM.append(sim)
     random.seed(seed)
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    logging.disable(logging.CRITICAL)
+    sim.folder = str(folder)
+    gc.disable()  # a dead greenlet must not be collected: its `finally` would run
+    sys.stdout = sys.stderr = owned.Output()
+    _hear_bugs(sim)
     sim.loop.set_exception_handler(lambda loop, context: _unhandled(sim, context))
     _own_processes(sim)
     try:
@@ -73,13 +81,37 @@ def simulate(seed: int, left_out: Collection[str] = ()) -> Outcome:
     counts["virtual hours"] += int(sim.loop.now / 3600)
     elapsed = owned.real_monotonic() - began
     world.invariants.violations += [f"the service has a bug: {error}" for error in sim.errors]
-    return Outcome(seed, digest, tuple(world.invariants.violations), counts, elapsed, tuple(sim.trace))
+    sys.stdout = sys.stderr = owned.real_stdout
+    violations, faults = tuple(world.invariants.violations), tuple(world.fates.struck)
+    return Outcome(seed, digest, violations, counts, elapsed, tuple(sim.trace), faults)
 
 
 def _client() -> bt.Client:
     client = bt.Client(workload.account())
     client.pace = PACE
     return client
+
+
+class _Bugs(logging.Handler):
+    """The errors that the service logs as its own."""
+
+    def __init__(self, sim: Simulation) -> None:
+        super().__init__(logging.ERROR)
+        self._sim = sim
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, (Died, sqlite3.Error)) or (error is None and not record.msg.startswith("could not begin")):
+            return
+        self._sim.note(f"{record.getMessage()}: {''.join(traceback.format_exception(error))}")
+        self._sim.errors.append(repr(error))
+
+
+def _hear_bugs(sim: Simulation) -> None:
+    logging.getLogger().setLevel(logging.CRITICAL)
+    logger = logging.getLogger("batchtrain.emulator")
+    logger.handlers, logger.propagate = [_Bugs(sim)], False
+    logger.setLevel(logging.ERROR)
 
 
 def _unhandled(sim: Simulation, context: dict[str, Any]) -> None:
@@ -96,7 +128,7 @@ class _World:
         self.sim, self.counts, self.directory = sim, counts, directory
         self.fates, self.invariants = Fates(seed, counts, left_out), Invariants(sim, counts)
         self.random = random.Random(f"users {seed}")
-        self.users = 0
+        self.users = self.strikes = 0
 
     def begin(self) -> None:
         self.sim.loop.call_soon(self._begin)
@@ -109,7 +141,7 @@ class _World:
         runs.mkdir()
         self.checks = workload.Checks(self.service, self.invariants, runs)
         for number in range(self.random.choice((1, 2, 3))):
-            work = workload.work(self.random, str(number))
+            work = workload.work(self.random, str(number), self.directory)
             self.counts.update(f"feature: {feature}" for feature in work.features)
             self.users += 1
             _User(self, number, work, self.random.choice(workload.STORIES)).next()
@@ -117,30 +149,22 @@ class _World:
         self.sim.loop.call_later(LONGEST, self._too_long)
 
     def _strike(self) -> None:
-        """A fault of a node or of an allocation."""
-        rng = self.fates.random
-        self.sim.loop.call_later(30 + rng.random() * 1500, self._strike)
+        """A fault of a node or of the service."""
+        self.strikes += 1
+        place = f"strike {self.strikes}"
+        rng = self.fates.at(place)
+        self.sim.loop.call_later(10 + rng.random() * 900, self._strike)
         driver = self.service.driver
-        kind = rng.choice(NODE_FAULTS)
         if driver is None or self.fates.over:
             return
-        nodes = [node for pool in driver.world.pools.values() for node in pool.nodes.values()
+        kind = rng.choice((*NODE, *NODE, *ACCOUNT))
+        nodes = [node.id for pool in driver.world.pools.values() for node in pool.nodes.values()
                  if node.state in ("idle", "running", "waitingforstarttask")]  # fmt: skip
-        if kind.startswith("node"):
-            if not nodes or not self.fates.strike(kind):
-                return
-            node = rng.choice(nodes).id
-            if kind == "node lost":
-                self.service.machine.fail_node(node)
-            elif kind == "node preempted":
-                driver._spawn(driver.befall(node, "preempt", rng.random() * 600))
-            else:
-                driver._spawn(driver._preempt_later(node, rng.random() * 600, 30.0))
-        elif self.fates.strike(kind):
-            name = {"boot fails": "boot-fails", "start task fails": "start-task-fails",
-                    "resize refused": "allocation-refused", "resize partial": "allocation-partial",
-                    "allocation slow": "allocation-slow"}[kind]  # fmt: skip
-            driver.world.injections.add(Injection(kind=name, count=1, seconds=90.0, code="AllocationFailed"))
+        if kind in ACCOUNT:
+            if self.fates.strike(kind, place):
+                ACCOUNT[kind](self.service, rng)
+        elif nodes and self.fates.strike(kind, place):
+            NODE[kind](self.service, rng.choice(nodes), rng)
 
     def user_ended(self) -> None:
         self.users -= 1
@@ -166,7 +190,9 @@ class _User:
 
     def __init__(self, world: _World, number: int, work: workload.Work, story: tuple[workload.Verb, ...]) -> None:
         self.world, self.number, self.work = world, number, work
-        self.todo, self.times, self.processes = list(story), 0, 0
+        has_pool = "auto pool" not in work.features
+        self.todo = [verb for verb in story if has_pool or "pool" not in verb.__name__]
+        self.times, self.processes = 0, 0
 
     def next(self) -> None:
         if not self.todo:
@@ -177,28 +203,23 @@ class _User:
         verb = self.todo[0]
         self.world.counts[f"verb: {verb.__name__}"] += 1
         process = Process(f"user{self.number}-{self.processes}-{verb.__name__}", self.world.sim)
-        rng, fates = self.world.fates.random, self.world.fates
-        if self.times < TIMES and rng.random() < 0.5 and fates.strike("client dies"):
-            process.dies_at = 1 + int(rng.random() ** 2 * 60)
-        elif self.times < TIMES and rng.random() < 0.1 and fates.strike("client interrupted"):
-            process.interrupted_at = 1 + int(rng.random() ** 2 * 60)
-        elif self.times < TIMES and rng.random() < 0.1 and fates.strike("client's disk is full"):
-            process.writes_until_full = int(rng.random() * 15)
+        if self.times < TIMES:
+            self.world.fates.befall(process)
         process.on_end, process.on_death = self._ended, self._died
-        told = workload.Told(self.world.invariants)
+        told = workload.Told(self.world.invariants, process)
         process.start(lambda: verb(_client(), self.work, told, self.world.checks))
 
     def _died(self) -> None:
         self.world.counts["deaths of clients"] += 1
+        self.world.checks.all_results()
         self._later()
 
     def _ended(self, process: Process, error: BaseException | None) -> None:
         self.world.sim.note(f"{process.name} ends with {type(error).__name__}: {error}")
         self.world.counts["commands"] += 1
         process.alive = False
-        if process.dies_at:
-            self.world.counts["client dies"] -= 1
-        is_full = process.writes_until_full is not None and isinstance(error, OSError)
+        self.world.checks.all_results()
+        is_full = process.full_at and isinstance(error, OSError) and error.errno == errno.ENOSPC
         if error is not None and not is_full and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
             lines = "".join(traceback.format_exception(error))
             self.world.sim.note(lines)
@@ -222,26 +243,60 @@ def _own_processes(sim: Simulation) -> None:
         raise OSError("no processes in a simulation")
 
     subprocess.run = no_git  # type: ignore[assignment]
-    real_init = lease.Lease.__init__
 
     def init(self: lease.Lease, path: Path, descriptor: int) -> None:
-        real_init(self, path, descriptor)
+        REAL_LEASE(self, path, descriptor)
         fiber = owned.current()
         if fiber is not None:
             fiber.process.leases.append(self)
 
     lease.Lease.__init__ = init  # type: ignore[method-assign]
-    real_replace = directory.replace_lines
 
     def replace(path: Path, lines: Iterable[bytes]) -> None:
-        fiber = owned.current()
-        if fiber is not None and fiber.process.writes_until_full is not None:
-            fiber.process.writes_until_full -= 1
-            if fiber.process.writes_until_full < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-        real_replace(path, lines)
+        process = _process()
+        if process is not None and process.writes + 1 == process.dies_in_write:
+            process.on_fault()
+            moment = sim.random.choice(("before", "in", "after"))
+            if moment != "before":
+                REAL_REPLACE(path, lines if moment == "after" else _cut(sim, lines))
+            sim.vanish()
+        REAL_REPLACE(path, lines)
 
-    directory.replace_lines = replace
+    def open_private(path: Path, how: str) -> BinaryIO:
+        _write(sim, path)
+        return REAL_OPEN(path, how)
+
+    def write_at(*arguments: Any) -> None:
+        _write(sim, Path("a download"))
+        REAL_WRITE_AT(*arguments)
+
+    directory.replace_lines, directory.open_private, downloads.write_at = replace, open_private, write_at
+
+
+def _process() -> Process | None:
+    fiber = owned.current()
+    return fiber.process if fiber else None
+
+
+def _write(sim: Simulation, path: Path) -> None:
+    """A client writes: on a full disk it cannot, and it may die."""
+    process = _process()
+    if process is None:
+        return
+    process.writes += 1
+    if process.full_at and process.writes >= process.full_at:
+        process.on_fault()
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    if process.writes == process.dies_in_write:
+        process.on_fault()
+        sim.vanish()
+
+
+def _cut(sim: Simulation, lines: Iterable[bytes]) -> Iterable[bytes]:
+    """Half of the first line; then the process dies."""
+    for line in lines:
+        yield line[: len(line) // 2]
+        sim.vanish()
 
 
 def _below(network: Network) -> None:
@@ -251,7 +306,7 @@ def _below(network: Network) -> None:
         made.open()
         made.session.trust_env = False
         made.session.adapters.clear()
-        made.session.mount("http://", network)
+        made.session.mount("https://", network)
         return made
 
     signing._transport = transport

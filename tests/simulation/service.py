@@ -24,12 +24,13 @@ from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, Quotas, World
 from tests.simulation import owned
 from tests.simulation.faults import Fates
-from tests.simulation.invariants import Invariants
+from tests.simulation.invariants import CORES, Invariants
 from tests.simulation.owned import Process, Simulation, real_utime
 
 ACCOUNT, KEY = "simulation", "c2ltdWxhdGlvbg=="
-ENDPOINT = "http://simulation.region.example"
-QUOTAS = Quotas(dedicated_cores=64, low_priority_cores=32, active_jobs=40)
+ENDPOINT = "https://simulation.region.example"
+QUOTAS = (*[Quotas(dedicated_cores=64, low_priority_cores=32, active_jobs=40)] * 3,
+          Quotas(dedicated_cores=16, low_priority_cores=12, active_jobs=40))  # fmt: skip
 
 
 class Down(Exception):
@@ -51,8 +52,9 @@ class Service:
 
     def __init__(self, sim: Simulation, fates: Fates, directory: Path, invariants: Invariants) -> None:
         self.sim, self.fates, self.directory, self.invariants = sim, fates, directory, invariants
-        self.deaths, self.starts = 0, 0
-        self.full_until = 0.0
+        self.deaths, self.starts, self.commits = 0, 0, 0
+        self.full_until = self.ahead = 0.0
+        self.quotas = fates.at("quotas").choice(QUOTAS)
         self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
         self.driver: Driver | None = None
         self.start()
@@ -61,11 +63,15 @@ class Service:
         """Start a process of the service on the store."""
         self.starts += 1
         self.process = Process(f"service-{self.starts}", self.sim)
+        self.process.ahead = self.ahead
+        self.random = self.fates.at(self.process.name)
         owned.SERVICE.append(self.process)
         self.store = _Store(self.directory / "world.sqlite3", self)
         alarms = Alarms(Clock(lambda: wire.from_unix_ns(int(owned._now() * 1e9))))
         self.machine = Machine(alarms, self.directory, self)
-        world = World(ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, find_size=lambda size: Size(4, 0), quotas=QUOTAS)
+        world = World(
+            ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, find_size=lambda size: Size(CORES, 0), quotas=self.quotas
+        )
         self.driver = Driver(world, self.store, self.machine, alarms, BlobStore(self.directory, KEY))
         self.application = Application(self.driver, Identity("0", 1, ACCOUNT), KEY, lambda: None)
         self.driver.recover()
@@ -94,8 +100,20 @@ class Service:
                 done.set_exception(Down())
         self._open = {}
         self.invariants.died()
-        longest = self.fates.random.choice((1, 5, 20, 20, 20, 300))  # the patience of a call is 120 s
-        self.sim.loop.call_later(0.5 + self.fates.random.random() * longest, self._start_again)
+        longest = self.random.choice((1, 5, 20, 20, 20, 300))  # the patience of a call is 120 s
+        self.sim.loop.call_later(0.5 + self.random.random() * longest, self._start_again)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is unanswered, or the machine has not done yet what was decided."""
+        return bool(self._open) or (self.driver is not None and bool(self.driver._begun))
+
+    def preempt(self, node_id: str, seconds: float, notice: float = 0.0) -> None:
+        """Take a spot node away after some seconds."""
+        driver = self.driver
+        assert driver is not None
+        driver._spawn(driver._preempt_later(node_id, seconds, notice) if notice else
+                      driver.befall(node_id, "preempt", seconds))  # fmt: skip
 
     def _start_again(self) -> None:
         self.store.close()
@@ -107,7 +125,8 @@ class Service:
             raise Down
         path, _, query = target.partition("?")
         scope = {
-            "type": "http", "method": verb, "raw_path": path.encode(), "query_string": query.encode(), "scheme": "http",
+            "type": "http", "method": verb, "scheme": "https",
+            "raw_path": path.encode(), "query_string": query.encode(),
             "headers": [(name.lower().encode(), str(value).encode()) for name, value in headers.items()],
             "client": ("127.0.0.1", 1),
         }  # fmt: skip
@@ -162,17 +181,23 @@ class _Store(Store):
         if self.dead:
             raise Died
         service, changes = self._service, list(changes)
-        fate = service.fates.of_commit() if self.fallible else ""
+        service.commits += 1
+        place = f"commit {service.commits}"
+        rng = service.fates.at(place)
+        fate = service.fates.of_commit(place, rng) if self.fallible else ""
         if fate == "service's disk is full":
-            service.full_until = service.sim.loop.now + service.fates.random.random() * 5
+            service.fates.count(fate, place)
+            service.full_until = service.sim.loop.now + rng.random() * 5
         if service.sim.loop.now < service.full_until:
             raise sqlite3.OperationalError("database or disk is full")
         if fate.endswith("before the commit"):
+            service.fates.count(fate, place)
             service.die()
             raise Died
         super().commit(changes, last_seq)
         service.invariants.committed(changes, service.driver.world if service.driver else None)
-        if fate.endswith("after the commit"):
+        if fate.endswith("after the commit") and service.is_busy:
+            service.fates.count(fate, place)
             service.die()
             raise Died
 
@@ -189,15 +214,15 @@ _SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
 
 
 class Machine(SimulatedMachine):
-    """Simulated nodes that keep files: a command `sim SECONDS CODE,CODE…` takes so long, and its runs end with these
-    codes in turn."""
+    """Simulated nodes that keep files: a command `sim SECONDS CODE,CODE… [silent]` takes so long, and its runs end with
+    these codes in turn. A silent one writes no files."""
 
     def __init__(self, alarms: Alarms, data_dir: Path, service: Service) -> None:
         super().__init__(alarms, data_dir)
         self._service, self.roots = service, dict[str, Path]()
 
     async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
-        await self._alarms.sleep(1 + self._service.fates.random.random() * 120)
+        await self._alarms.sleep(1 + self._service.random.random() * 120)
         await super().boot(spec, on_lost)
         root = self._root / spec.node_id
         root.mkdir(parents=True, exist_ok=True)
@@ -220,14 +245,16 @@ class Machine(SimulatedMachine):
         text = run.environment.get("SIM", run.command_line)
         found = None if run.stays else _SIM.search(text)
         seconds, codes = (int(found[1]), [int(code) for code in found[2].split(",")]) if found else (0, [0])
+        writes = "silent" not in run.command_line
         truth = self._service.invariants.begun(node_id, run)
         try:
             number = self._service.invariants.attempt(run)
             code = codes[min(number, len(codes) - 1)]
-            self._write(node_id, f"{run.directory}/stdout.txt", f"attempt {number}\n")
-            self._write(node_id, f"{run.directory}/stderr.txt", "")
+            if writes:
+                self._write(node_id, f"{run.directory}/stdout.txt", f"attempt {number}\n")
+                self._write(node_id, f"{run.directory}/stderr.txt", "")
             outcome = await super().run(node_id, run._replace(command_line=f"sleep {seconds}; exit {code}"))
-            if outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
+            if writes and outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
                 self._write(node_id, f"{run.directory}/wd/result.txt", f"result of {run.directory}\n" * 20)
             self._service.invariants.exited(run, outcome)
             return outcome

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,19 +15,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 import batchtrain as bt
+from batchtrain.cli import __main__ as command_line
 from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
-from batchtrain.records.events import Event, JobAdded, PoolAdded, TasksAdded
+from batchtrain.records.events import Event, JobAdded, PoolAdded, RunAdopted, TasksAdded
+from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 from tests.simulation.invariants import Invariants
-from tests.simulation.owned import Process
+from tests.simulation.owned import Process, current
 from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
 
+FEATURES = ("auto pool", "autoscale", "dedicated", "dependencies", "exit conditions", "factory", "gang", "job manager",
+            "orphan adopted", "preparation", "release", "required slots", "retries", "spot", "start task")  # fmt: skip
 LIMIT = 3600.0
 """Seconds for a wait of a command: a pool whose nodes are broken never runs its tasks."""
 
@@ -39,13 +45,17 @@ class Work(NamedTuple):
     total: int
     """The number of its tasks."""
     features: tuple[str, ...]
+    folder: Path
+    """The directory of its files, for the command line."""
+    has_all_results: bool = True
+    """Whether each of its tasks that succeeds leaves results."""
 
     @property
     def pool_id(self) -> str:
         return self.recipe.pool.id if self.recipe.pool else ""
 
 
-def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
+def work(rng: random.Random, name: str, directory: Path) -> Work:
     """A pool and a job with some features."""
     features: list[str] = []
     gang = rng.random() < 0.25
@@ -57,7 +67,7 @@ def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
         "vm_count": {"dedicated": 0 if spot else nodes, "low_priority": nodes if spot else 0},
         "task_slots_per_node": slots, "inter_node_communication_enabled": gang,
     }  # fmt: skip
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         pool["additional_node_prep"] = {"commands": {"post": ["sim 5 0"]}}
         features.append("start task")
     job: dict[str, Any] = {"id": f"job-{name}"}
@@ -85,43 +95,65 @@ def work(rng: random.Random, name: str, *, reuse: bool = False) -> Work:
         task["environment_variables"] = {"SIM": task["command"]}  # the text of a gang is packed
         tasks.append(task)
     total = count
-    if rng.random() < 0.2:
-        total = rng.choice((8, 150))
-        tasks = [{"task_factory": {"repeat": total}, "command": "sim 5 0", "results": {"include": ["*.txt"]}}]
+    if rng.random() < 0.35:
+        total = rng.choice((8, 60, 250))
+        task = (
+            {"command": "sim 5 0", "results": {"include": ["*.txt"]}} if total == 8 else {"command": "sim 5 0 silent"}
+        )
+        tasks = [{"task_factory": {"repeat": total}, **task}]
         codes, features = {}, [*features, "factory"]
-    elif rng.random() < 0.2:
-        options = {"exit_options": {"job_action": "none", "dependency_action": "satisfy"}}
+    elif rng.random() < 0.35:
+        action = rng.choice(("none", "terminate"))
+        options = {"exit_options": {"job_action": action, "dependency_action": "satisfy"}}
         tasks = [{**task, "exit_conditions": {"default": options}} for task in tasks]
         features.append("exit conditions")
-    if not gang and rng.random() < 0.15:
+    if not gang and rng.random() < 0.2:
         pool["autoscale"] = "to_zero"
         features.append("autoscale")
+    elif not gang and rng.random() < 0.25:
+        job["auto_pool"] = {"pool_lifetime": "job"}
+        features.append("auto pool")
+    if not gang and rng.random() < 0.25:
+        job["job_manager"] = {"command": "sim 15 0", "kill_job_on_completion": False}
+        features.append("job manager")
     if rng.random() < 0.2:
         job["job_preparation"] = {"command": "sim 4 0"}
         features.append("preparation")
-        if rng.random() < 0.5:
+        if rng.random() < 0.7:
             job["job_release"] = {"command": "sim 2 0"}
             features.append("release")
     features.append("spot" if spot else "dedicated")
-    document = {"directory": "x", "pool": pool, "jobs": [{**job, "tasks": tasks}]}
-    return Work(convert(document, Recipe), codes, total, tuple(sorted(set(features))))
+    jobs = [{**job, "tasks": tasks}]
+    folder = directory / f"recipe-{name}"
+    folder.mkdir()
+    batch = {"account_service_url": ENDPOINT, "account": ACCOUNT, "account_key": KEY}
+    for file, content in (
+        ("credentials", {"credentials": {"batch": batch}}),
+        ("pool", {"pool_specification": pool}),
+        ("jobs", {"job_specifications": jobs}),
+    ):
+        (folder / f"{file}.yaml").write_text(json.dumps(content))
+    recipe = convert({"directory": str(folder), "pool": pool, "jobs": jobs}, Recipe)
+    return Work(recipe, codes, total, tuple(sorted(set(features))), folder, total <= 12)
 
 
 class Told(list[Event]):
     """The events of a command."""
 
-    def __init__(self, invariants: Invariants) -> None:
+    def __init__(self, invariants: Invariants, process: Process) -> None:
         super().__init__()
-        self._invariants = invariants
+        self._invariants, self._process = invariants, process
 
     def append(self, event: Event) -> None:
+        if isinstance(event, RunAdopted):
+            self._invariants.count("feature: orphan adopted")
         if isinstance(event, (JobAdded, PoolAdded)):
             self._invariants.claimed("job" if isinstance(event, JobAdded) else "pool", event.subject)
         super().append(event)
 
     @property
     def text(self) -> str:
-        return "\n".join(event.text for event in self)
+        return "\n".join((*(event.text for event in self), "".join(self._process.output)))
 
 
 class Checks:
@@ -129,6 +161,12 @@ class Checks:
 
     def __init__(self, service: Service, invariants: Invariants, runs: Path) -> None:
         self.service, self.invariants, self.runs = service, invariants, runs
+
+    @property
+    def process(self) -> str:
+        """The name of the process that runs."""
+        fiber = current()
+        return fiber.process.name if fiber else ""
 
     def standing(self, work: Work) -> dict[str, int] | None:
         """The pool and the job of a recipe that exist, with their numbers; None while the service is down."""
@@ -152,18 +190,25 @@ class Checks:
             if before.get(name) != number and name not in f"{told.text}\n{error}":
                 self.invariants.fail(f"after a command nothing is left that was not named: no `{name}` in {error!r}")
 
+    def all_results(self) -> None:
+        """The records of all runs tell the truth about the disk, also after a command that failed or died."""
+        for root in (self.runs, self.runs.with_name("rival")):
+            self.results(directory.runs(root))
+
     def results(self, directories: Iterable[Any]) -> None:
         """Results on disk equal those that were written."""
         for run in directories:
             for file in run.files():
                 self._result(run.path, file)
 
-    def _result(self, directory: Path, file: FileRecord) -> None:
+    def _result(self, run: Path, file: FileRecord) -> None:
         if not file.fetched:
             return
-        target = directory / file.fetched
+        target = run / file.fetched
         if not target.exists() or target.stat().st_size != file.size:
-            self.invariants.fail(f"results on disk equal those written: {file.fetched} of {directory.name}")
+            size = target.stat().st_size if target.exists() else None
+            text = f"{file.fetched} of {run.name} has {size} bytes, and not {file.size}"
+            self.invariants.fail(f"results on disk equal those written: {text}")
         elif file.path.endswith("result.txt"):
             line = target.read_text().splitlines()
             if len(line) != 20 or len(set(line)) != 1:
@@ -178,6 +223,10 @@ class Checks:
         failing = {code for code in work.codes.values() if code}
         if failure is None and failing:
             self.invariants.fail(f"exit code and cause are those of the first failure: none, and {failing} failed")
+        states = {task.id: task for task in tasks}
+        first = states.get(failure.task.rpartition("/")[2]) if failure is not None else None
+        if first is not None and first.state == "completed" and first.exit_code == 0:
+            self.invariants.fail(f"exit code and cause are those of the first failure: {first.id} succeeded")
 
     def added(self, work: Work, told: Told) -> None:
         """A repeated `add` gives exactly the tasks of the recipe."""
@@ -189,8 +238,15 @@ class Checks:
             if isinstance(event, TasksAdded) and numbers and int(numbers[1]) + int(numbers[2] or 0) != count:
                 self.invariants.fail(f"a repeated add gives exactly the wanted tasks: `{event.text}` of {count}")
         entry = driver.world.jobs.get(job.id) if driver else None
+        count += "job manager" in work.features
         if entry is not None and entry.record.state == "active" and len(entry.tasks) != count:
             self.invariants.fail(f"a repeated add gives exactly the wanted tasks: {len(entry.tasks)} of {count}")
+
+    def complete(self, work: Work, run: Any) -> None:
+        """A command that succeeds has the results of all tasks."""
+        paths = {file.task for file in run.files() if file.fetched and file.path.endswith("result.txt")}
+        if work.has_all_results and (lost := {name for name, code in work.codes.items() if not code} - paths):
+            self.invariants.fail(f"results on disk equal those written, or the exit code says not: {sorted(lost)}")
 
 
 Verb = Callable[[bt.Client, Work, Told, Checks], None]
@@ -208,7 +264,9 @@ def _run(client: bt.Client, work: Work, told: Told, checks: Checks, *, reuse: bo
             work.recipe, tell=told.append, reuse=reuse, timeout=LIMIT, check=False, runs_dir=checks.runs
         )
         checks.outcome(work, result.tasks, result.failure)
-        checks.results(run.directory for run in result.runs)
+        if result.failure is None:
+            for one in result.runs:
+                checks.complete(work, one.directory)
     except (BatchtrainError, KeyboardInterrupt) as exception:
         error = exception
         raise
@@ -226,11 +284,12 @@ def run_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -> Non
 
     def rival() -> None:
         with contextlib.suppress(BatchtrainError):
-            other = Told(checks.invariants)
+            other = Told(checks.invariants, process)
             bt.Client(account()).run(work.recipe, tell=other.append, timeout=LIMIT, check=False, runs_dir=runs)
 
     runs = checks.runs.with_name("rival")
-    Process("rival", checks.service.sim).start(rival)
+    process = Process(f"rival of {checks.process}", checks.service.sim)
+    process.start(rival)
     with contextlib.suppress(BatchtrainError):
         client.run(work.recipe, tell=told.append, timeout=LIMIT, check=False, runs_dir=checks.runs)
 
@@ -257,8 +316,7 @@ def wait(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
 
 
 def fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    recording, _ = client.jobs.handle(work.recipe.jobs[0].id).fetch(Origin(checks.runs))
-    checks.results([recording.run])
+    client.jobs.handle(work.recipe.jobs[0].id).fetch(Origin(checks.runs))
 
 
 def fetch_from_lost_nodes(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
@@ -269,7 +327,7 @@ def fetch_from_lost_nodes(client: bt.Client, work: Work, told: Told, checks: Che
         with contextlib.suppress(BatchtrainError):
             bt.Client(account()).pools.delete(work.pool_id, wait=False, tell=lambda event: None)
 
-    Process("rival", checks.service.sim).start(rival)
+    Process(f"rival of {checks.process}", checks.service.sim).start(rival)
     fetch(client, work, told, checks)
 
 
@@ -292,7 +350,7 @@ def jobs_del_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -
         with contextlib.suppress(BatchtrainError):
             bt.Client(account()).jobs.handle(work.recipe.jobs[0].id).delete(tell=lambda event: None)
 
-    Process("rival", checks.service.sim).start(rival)
+    Process(f"rival of {checks.process}", checks.service.sim).start(rival)
     jobs_del(client, work, told, checks)
 
 
@@ -326,15 +384,101 @@ def pool_del(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
     client.pools.delete(work.recipe.pool.id, tell=told.append)
 
 
+def pool_del_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Two clients delete the pool at once."""
+
+    def rival() -> None:
+        with contextlib.suppress(BatchtrainError):
+            bt.Client(account()).pools.delete(work.pool_id, tell=lambda event: None)
+
+    Process(f"rival of {checks.process}", checks.service.sim).start(rival)
+    pool_del(client, work, told, checks)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+CODES = frozenset({0, 3, 4, 5, 6, 7, 8, 10, 130})
+"""The exit codes of commands that have no bug and are called as they should be; 2 is that of a full disk, too."""
+
+
+class Exited(BatchtrainError):
+    """A command of the command line failed."""
+
+
+def _cli(work: Work, checks: Checks, *words: str) -> int:
+    """The exit code of a command."""
+    sys.argv = ["batchtrain", *words, "--configdir", str(work.folder), "--runs-dir", str(checks.runs)]
+    try:
+        command_line.main()
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 1
+    fiber = current()
+    assert fiber is not None
+    last = "".join(fiber.process.output)[-600:]
+    fiber.process.sim.note(f"{fiber.process.name} exits with {code}: {last if code else ''}")
+    if code not in CODES and not (code == 2 and fiber.process.full_at):
+        checks.invariants.fail(f"no command ends with a bug: {words} exits with {code}: {last}")
+    return code
+
+
+def _verb(name: str, *words: str) -> Verb:
+    """A command of the command line about a job or a pool."""
+
+    def verb(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+        subject = work.pool_id if words[0] == "pool" else work.recipe.jobs[0].id
+        before = checks.standing(work)
+        code = _cli(work, checks, *(word.format(subject) for word in words))
+        if code and "add" in words:
+            checks.nothing_unnamed(work, told, None, before)
+        if code == 3:
+            raise NotFound("exit code 3", operation=name)
+        if code:
+            raise Exited(f"exit code {code}")
+
+    verb.__name__ = f"cli_{name}"
+    return verb
+
+
+def cli_run(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    before = checks.standing(work)
+    code = 130
+    try:
+        code = _cli(work, checks, "run", str(work.folder), "--timeout", str(LIMIT))
+    finally:
+        checks.nothing_unnamed(work, told, None, before)
+    failing = {code for code in work.codes.values() if code}
+    if code == 0 and failing:
+        checks.invariants.fail(f"exit code and cause are those of the first failure: 0, and {failing} failed")
+    if code == 10 and not failing and work.has_all_results:
+        checks.invariants.fail("exit code and cause are those of the first failure: 10, and no task fails")
+    if code == 0:
+        checks.complete(work, directory.find(checks.runs, _RUN.findall(told.text)[-1]))
+    elif code != 10:
+        raise Exited(f"exit code {code}")
+
+
+_RUN = re.compile(r"\d{8}T\d{6}Z-[\w.-]+-[0-9a-f]{4}")
+
+cli_pool_add = _verb("pool_add", "pool", "add", "--timeout", str(LIMIT))
+cli_jobs_add = _verb("jobs_add", "jobs", "add", "--timeout", str(LIMIT))
+cli_jobs_wait = _verb("jobs_wait", "jobs", "wait", "{}", "--timeout", str(LIMIT))
+cli_jobs_fetch = _verb("jobs_fetch", "jobs", "fetch", "{}")
+cli_jobs_resubmit = _verb("jobs_resubmit", "jobs", "resubmit", "{}", "--failed")
+cli_jobs_del = _verb("jobs_del", "jobs", "del", "{}", "-y")
+cli_pool_del = _verb("pool_del", "pool", "del", "{}", "-y")
+
+
 STORIES: tuple[tuple[Verb, ...], ...] = (
     (run,),
-    (run,),
     (run, run),
+    (cli_run,),
+    (cli_run, cli_run),
     (run_by_two, run_by_two),
     (run_reuse, run_reuse, jobs_del, pool_del),
-    (pool_add, jobs_add, wait, fetch, jobs_del, pool_del),
+    (pool_add, jobs_add, wait, fetch, jobs_del, pool_del_by_two),
+    (cli_pool_add, cli_jobs_add, cli_jobs_wait, cli_jobs_fetch, cli_jobs_del, cli_pool_del),
     (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
-    (pool_add, jobs_add, terminate, fetch, jobs_del_by_two, pool_del),
-    (pool_add, jobs_add, wait, fetch_from_lost_nodes, jobs_del, pool_del),
+    (pool_add, jobs_add, cli_jobs_resubmit, cli_jobs_wait, terminate, fetch, jobs_del_by_two, pool_del_by_two),
+    (pool_add, jobs_add, wait, requeue, fetch_from_lost_nodes, jobs_del, pool_del),
     (pool_add, schedule, pool_del),
 )

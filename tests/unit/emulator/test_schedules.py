@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import control, documents, jobs, pools, recovery, schedules, tasks, wire
+from batchtrain.emulator import control, documents, jobs, pools, recovery, scheduler, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.wire import SECOND
 from tests.emulation import POOL, START, Stage, document
@@ -363,6 +363,15 @@ def test_tasks_run_on_the_pool_made_for_their_job(stage: Stage) -> None:
     task = stage.task()
     stage.boot()
     assert (task.state, task.node_pool) == ("running", stage.world.jobs["job"].record.auto_pool)
+
+
+def test_a_restart_boots_no_node_of_a_pool_that_goes_with_its_job(stage: Stage) -> None:
+    specification = {**AUTO["pool"], "targetDedicatedNodes": 1}  # type: ignore[dict-item]
+    stage.do(jobs.create_job, body={"id": "job", **auto("job", pool=specification)})
+    stage.boot()
+    stage.do(jobs.delete_job, "job")
+    stage.restart()
+    assert [type(effect) for effect in stage.settle()] == [scheduler.RemoveNode]
 
 
 def test_a_pool_that_cannot_be_had_is_the_scheduling_error_of_a_schedule_s_job(stage: Stage) -> None:

@@ -264,6 +264,15 @@ def test_a_job_manager_has_its_node_for_itself_unless_it_shares(stage: Stage, ex
     assert stage.world.jobs["next"].tasks["m"].state == "active"
 
 
+def test_a_job_manager_has_its_node_for_itself_beside_a_task_that_starts_with_it(stage: Stage) -> None:
+    stage.pool(1, taskSlotsPerNode=2)
+    job(stage, "first")
+    other = task(stage, "first", "other")
+    job(stage, "next", **manager())
+    stage.settle()
+    assert (other.state, stage.world.jobs["next"].tasks["m"].state) == ("running", "active")
+
+
 def test_a_job_manager_that_must_not_be_on_a_spot_node_waits_for_a_dedicated_one(stage: Stage) -> None:
     stage.pool(0, targetLowPriorityNodes=1)
     stage.job(**manager(allowLowPriorityNode=False))
