@@ -55,7 +55,7 @@ LONG = (
     "other-clients", "results", "your-own-program",
 )  # fmt: skip
 """Pages whose blocks run with --all only."""
-RECIPES = {"first-sweep": "Digits-Sweep"}
+RECIPES = {"check-the-network": "Fabric-Checks-OpenMPI", "first-sweep": "Digits-Sweep"}
 """Recipes whose environments a page uses."""
 
 
