@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +14,7 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import Differs, UsageError, shortened
 
 if TYPE_CHECKING:
-    from batchtrain.catalog.marks import Mark
+    from batchtrain.catalog.fabric_marks import Mark
     from batchtrain.client.run import Outcome
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Pool
@@ -52,8 +51,14 @@ def fabric(
     The pool is that of DIR: it is used and kept if it exists. Else it is created, and deleted after the check. --size
     takes a pool for this check alone. The exit code is 11 if a value is a fault, which Azure repairs if you report it.
     """
-    from batchtrain.catalog.marks import is_published
+    import msgspec
+
+    from batchtrain.catalog.fabric_marks import is_published
     from batchtrain.cli.run import carried_out
+    from batchtrain.records import FabricMeasurement
+    from batchtrain.records.fabric_check import judge
+    from batchtrain.runs.directory import replace
+    from batchtrain.runs.report import html
 
     overrides = tuple(map(_mark, marks))
     config, pool = _loaded(directory, size, nodes)
@@ -65,7 +70,13 @@ def fabric(
     checks: list[FabricCheck] = []
 
     def report(outcome: Outcome) -> None:
-        checks.extend(_checks(outcome, pool.vm_size, overrides))
+        for run in outcome.runs:
+            for path in run.path.glob("outputs/*/fabric.json"):
+                checks.append(
+                    judge(pool.vm_size, msgspec.json.decode(path.read_bytes(), type=FabricMeasurement), overrides)
+                )
+                run.write_fabric(checks[-1])
+                replace(run.report, html(run).encode())
 
     how = {"timeout": timeout, "reuse": reuse}
     carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)
@@ -86,7 +97,7 @@ def fabric(
 
 
 def _mark(text: str) -> Mark:
-    from batchtrain.catalog.marks import Mark
+    from batchtrain.catalog.fabric_marks import Mark
 
     match = _MARK.fullmatch(text)
     if match is None:
@@ -139,22 +150,6 @@ def _recipe(size: str, values: dict[str, str]) -> Loaded:
         return options.load(str(shipped_recipes.find(RECIPES[vm is not None and vm.gpu_vendor == "nvidia"])))
     finally:
         options.values = before
-
-
-def _checks(outcome: Outcome, size: str, overrides: tuple[Mark, ...]) -> Iterator[FabricCheck]:
-    """Judge what was measured, and write it into the run directories."""
-    import msgspec
-
-    from batchtrain.records import FabricMeasurement
-    from batchtrain.records.fabric import judged
-    from batchtrain.runs import directory, report
-
-    for run in outcome.runs:
-        for path in run.path.glob("outputs/*/fabric.json"):
-            check = judged(size, msgspec.json.decode(path.read_bytes(), type=FabricMeasurement), overrides)
-            run.write_fabric(check)
-            directory.replace(run.report, report.html(run).encode())
-            yield check
 
 
 def _print(check: FabricCheck) -> None:

@@ -54,16 +54,15 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
 def _fabric(check: FabricCheck) -> str:
     """The values beside their marks, and the matrix of pairs."""
     heads = ("metric", "value", "expected", "state", "source")
-    rows = [(row.metric, short(row.value), _mark(row.expected), row.verdict, row.source) for row in check.judged]
+    rows = [
+        (row.metric, short(row.value), "" if row.expected is None else short(row.expected), row.verdict, row.source)
+        for row in check.judged
+    ]
     nodes = range(len(check.measured.nodes))
     matrix = table(("GB/s", *(f"n{node}" for node in nodes)), check.measured.matrix()) if check.measured.pairs else ""
     names = ", ".join(f"n{node} {name}" for node, name in enumerate(check.measured.nodes))
     slow = f"<p style='color:{RED}'>slow: {text(', '.join(check.slow_nodes))}</p>" if check.slow_nodes else ""
     return f"{table(heads, rows)}{slow}{matrix}<p>{text(names)}</p>"
-
-
-def _mark(value: float | None) -> str:
-    return "" if value is None else short(value)
 
 
 def failure(record: RunRecord) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from batchtrain.catalog.marks import Mark, marks_of
+from batchtrain.catalog.fabric_marks import Mark, marks_of
 
 Verdict = Literal["good", "slow", "fault", "no limit", "no mark"]
 
@@ -79,30 +79,23 @@ class FabricCheck(msgspec.Struct, frozen=True):
         return next((verdict for verdict in order if verdict in verdicts), "no mark")
 
 
-def judged(size: str, measured: FabricMeasurement, overrides: Iterable[Mark] = ()) -> FabricCheck:
+def judge(size: str, measured: FabricMeasurement, overrides: Iterable[Mark] = ()) -> FabricCheck:
     """Compare each value with the mark of the size, or with that of the user."""
-    marks = marks_of(size, overrides)
-    rows = tuple(_judged(metric, value, marks) for metric, value in _values(measured).items())
-    ratio = marks["pair_ratio"].warn or 0.0
-    return FabricCheck(size, measured, rows, tuple(measured.nodes[node] for node in measured.slow_nodes(ratio)))
+    marks, rates = marks_of(size, overrides), [pair.rate for pair in measured.pairs]
+    ratio = {"pair_ratio": min(rates) / max(rates)} if len(rates) > 1 and max(rates) else {}
+    rows = tuple(compare(metric, value, marks.get(metric)) for metric, value in {**measured.values, **ratio}.items())
+    slow = measured.slow_nodes(marks["pair_ratio"].warn or 0.0)
+    return FabricCheck(size, measured, rows, tuple(measured.nodes[node] for node in slow))
 
 
-def _values(measured: FabricMeasurement) -> dict[str, float]:
-    rates = [pair.rate for pair in measured.pairs]
-    return measured.values | ({"pair_ratio": min(rates) / max(rates)} if len(rates) > 1 and max(rates) else {})
-
-
-def _judged(metric: str, value: float, marks: Mapping[str, Mark]) -> Judged:
-    mark = marks.get(metric)
+def compare(metric: str, value: float, mark: Mark | None) -> Judged:
+    """A value beside its mark."""
     if mark is None:
         return Judged(metric, value, None, None, None, "no mark", "")
-    source = f"{mark.source} ({mark.date})" if mark.date else mark.source
-    return Judged(metric, value, mark.expected, mark.warn, mark.report, _verdict(value, mark), source)
-
-
-def _verdict(value: float, mark: Mark) -> Verdict:
-    if mark.warn is None and mark.report is None:
-        return "no limit"
+    verdict: Verdict = "no limit" if mark.warn is mark.report is None else "good"
+    if mark.warn is not None and value < mark.warn:
+        verdict = "slow"
     if mark.report is not None and value < mark.report:
-        return "fault"
-    return "slow" if mark.warn is not None and value < mark.warn else "good"
+        verdict = "fault"
+    source = f"{mark.source} ({mark.date})" if mark.date else mark.source
+    return Judged(metric, value, mark.expected, mark.warn, mark.report, verdict, source)

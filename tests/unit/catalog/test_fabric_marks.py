@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from batchtrain.catalog.marks import MARKS, Mark, is_published, marks_of
+from batchtrain.catalog.fabric_marks import MARKS, Mark, is_published, marks_of
 from batchtrain.catalog.sizes import SIZES, key
 
 
