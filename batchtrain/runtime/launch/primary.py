@@ -333,6 +333,15 @@ class Primary:
         text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
         self.fail(Failure(time.time(), text, 1))
 
+    def hold(self, unfit: "list[str]") -> None:
+        """Wait for a client that removes the nodes with faults: the service then starts the task again, on others."""
+        if unfit and self.spec.replace:
+            for address in unfit:
+                self.stream.unfit(address)
+            self.screen.say(f"waits {self.spec.replace:g} s for a client that replaces {sentence(unfit)}")
+        seconds = self.spec.replace if unfit else 0
+        self.loop.later(seconds, lambda: self.fail(Failure(time.time(), UNFIT, 1)))
+
     def on_joined(self) -> None:
         self.joined = [session for session in self.sessions if session.node is not None]
         if len(self.joined) == len(self.sessions) and not self.ending:
@@ -356,8 +365,9 @@ class Primary:
     # the gang
 
     def begin(self) -> None:
+        unfit = [session.address for session in self.joined if session.faults]
         if self.tell_faults(self.joined):
-            self.fail(Failure(time.time(), UNFIT, 1))
+            self.hold(unfit)
             return
         nodes = [session.node for session in self.joined if session.node]
         for index, node in enumerate(nodes):
