@@ -100,7 +100,7 @@ class Jobs:
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
         """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
         if foreseen is None:
-            require_filled(recipe)
+            require_filled(recipe, emulated=self._client.account.emulated)
             refuse(recipe, self._client.account)
             refuse_unattended(recipe)
         pool = self._pool_facts(recipe, timeout, tell) if needs_pool(recipe) else None

@@ -24,6 +24,14 @@ bt_emulated() { [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; }
 bt_has_stand_in() { bt_emulated && [ "$BATCHTRAIN_EMULATED_NODE" != container ]; }
 bt_on_loopback() { bt_has_stand_in && [[ ${AZ_BATCH_HOST_LIST-} == 127.* ]]; } # some have a Docker network of their own
 
+bt_default_file() { # NAME FILE, which a node may lack
+  if [ -r "$2" ]; then
+    bt_default "$1=$2"
+  elif [ -z "${!1+set}" ]; then
+    bt_say "warning: this node has no $2, so $1 is not set: take an image for its size, such as ubuntu-hpc"
+  fi
+}
+
 bt_default() { # NAME=VALUE... exports each variable; one that is set, or that the image sets for NCCL, keeps its value
   local pair name of_image=''
   [ ! -r /etc/nccl.conf ] || of_image=$(</etc/nccl.conf)

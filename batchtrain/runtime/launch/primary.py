@@ -7,7 +7,7 @@ import sys
 import time
 
 from .channel import Channel, Loop
-from .environment import defaults_of, environment_of, own_gpus
+from .environment import defaults_of, environment_of, missing_files, own_gpus
 from .frameworks import load
 from .node_facts import ranks_folder, verdict
 from .placing import check_infiniband, plan
@@ -397,6 +397,10 @@ class Primary:
             self.screen.say(f"node {node.index} is {node.name} ({node.address}): {what}")
             if self.spec.rdma and not node.infiniband:
                 self.screen.say(f"{node} is emulated and has no InfiniBand: its processes talk over tcp")
+            elif self.spec.rdma:
+                for name, path in missing_files(self.spec.rdma_environment, node):
+                    advice = "take an image for its size, such as ubuntu-hpc"
+                    self.screen.say(f"warning: {node} has no {path}, so {name} is not set: {advice}")
 
     def start_message(self, gang: Gang, node: Node) -> "Message":
         slots = gang.slots(node)
