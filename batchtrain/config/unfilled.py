@@ -72,7 +72,7 @@ def require_filled(recipe: Recipe, *, emulated: bool) -> None:
 
 
 EXAMPLE_HOST = "example."
-"""The beginning of the servers in recipes, which nobody has."""
+"""The beginning of the servers in recipes. They do not exist."""
 
 
 def filled_in(data: Any) -> Any:
