@@ -13,6 +13,7 @@ from tests.environments import ROOT
 
 SHARED = {
     "CNTK-CPU-OpenMPI/src/train.py": ("CNTK-GPU-OpenMPI",),
+    "Fabric-Checks-OpenMPI/src/fabric.py": ("Fabric-Checks-NCCL",),
     "MXNet-Benchmark/src/dlbs.py": ("TensorFlow-Benchmarks-CPU",),
     "MXNet-CPU/src/train.py": ("MXNet-GPU",),
     "PyTorch-CPU/src/digits_folder.py": ("PyTorch-GPU",),
@@ -20,7 +21,7 @@ SHARED = {
     "PyTorch-CPU/src/train.py": ("PyTorch-GPU",),
     "TensorFlow-Distributed-CPU/src/train.py": ("TensorFlow-Distributed-GPU",),
     "mpi4py-MPICH/src/train.py": ("mpi4py-IntelMPI", "mpi4py-OpenMPI"),
-    "mpiBench-MPICH/src/bench.py": ("mpiBench-OpenMPI",),
+    "mpiBench-MPICH/src/bench.py": ("Fabric-Checks-NCCL", "Fabric-Checks-OpenMPI", "mpiBench-OpenMPI"),
 }
 """The source in its first recipe, and the recipes with a copy."""
 RECIPES = ROOT / "recipes"

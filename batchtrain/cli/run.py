@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,12 +84,8 @@ def command(
         detached.refuse_others(keep=keep, reuse=reuse, timeout=timeout, fresh=fresh, resume=resume, dashboard=dashboard)
     if idle is not None and not reuse:
         raise UsageError("--idle is for a pool that stands; give --reuse, too")
-    from batchtrain.cli.dashboard import RunPage
-    from batchtrain.cli.progress import bar
     from batchtrain.client.idling import with_idle_timeout
     from batchtrain.client.limits import Limits
-    from batchtrain.client.local import lost_isolation
-    from batchtrain.client.run import run
     from batchtrain.runs.beginnings import Beginning
     from batchtrain.runs.directory import find
 
@@ -100,36 +96,56 @@ def command(
     config = config._replace(recipe=with_idle_timeout(config.recipe, idle)) if idle else config
     options.settle_copy(config.recipe)
     client = options.connect(config, changes=f"running {source}", ends_it=True)
+    limits = Limits(max_price, max_duration)
     if detach:
-        detached.run(client, config.recipe, origin, Limits(max_price, max_duration))
+        detached.run(client, config.recipe, origin, limits)
         return
+
+    def report(outcome: Outcome) -> None:
+        _report(outcome)
+        if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
+            say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
+            say(f"  {_again(source, *wish.words, '--reuse', arguments=wish.arguments)}")
+
+    how = {"timeout": timeout, "reuse": reuse, "limits": limits, "beginning": beginning}
+    carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, how=how)
+
+
+def carried_out(
+    client: Client,
+    recipe: Recipe,
+    origin: Origin,
+    report: Callable[[Outcome], None],
+    *,
+    opens_page: bool = False,
+    keep: bool = False,
+    how: Mapping[str, Any],
+) -> Outcome:
+    """Run a recipe and show all that happens. Raises what failed, and stops an emulator that was started for it.
+
+    report: prints the result before the last lines. opens_page: open the page of the run. how: further arguments of
+    `client.run`.
+    """
+    from batchtrain.cli.dashboard import RunPage
+    from batchtrain.cli.progress import bar
+    from batchtrain.client.local import lost_isolation
+    from batchtrain.client.run import run
+
     try:
         with (
             contextlib.ExitStack() as stack,
-            live.block(client.account, config.recipe) as block,
+            live.block(client.account, recipe) as block,
             results_last(block) as tell,
             bar() as progress,
         ):
             if lacks := "; ".join(filter(None, lost_isolation(client.account))):
                 say(lacks)
-            _say_what_is_made(config.recipe)
-            outcome = run(
-                client,
-                config.recipe,
-                tell=RunPage(origin.root, tell, starts=dashboard, stack=stack).tell,
-                timeout=timeout,
-                keep=keep,
-                reuse=reuse,
-                origin=origin,
-                progress=progress,
-                limits=Limits(max_price, max_duration),
-                beginning=beginning,
-            )
-            _report(outcome)
-            if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":
-                say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
-                say(f"  {_again(source, *wish.words, '--reuse', arguments=wish.arguments)}")
-        _raise_failure(config.recipe, outcome)
+            _say_what_is_made(recipe)
+            page = RunPage(origin.root, tell, starts=opens_page, stack=stack)
+            outcome = run(client, recipe, tell=page.tell, origin=origin, progress=progress, keep=keep, **how)
+            report(outcome)
+        _raise_failure(recipe, outcome)
+        return outcome
     finally:
         if client.account.started and not keep:
             _stop_emulator(client)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
 from batchtrain.client.limits import UNLIMITED, Limits, price_for
+from batchtrain.client.replacing import refuse_unattended
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, UsageError
@@ -145,6 +146,7 @@ def refuse_unfit(recipe: Recipe) -> None:
             f"pool {pool.id} has several sizes (`vm_sizes`), which a pool that ends with its job (`auto_pool`) cannot"
             f" have; remove them, or {other}"
         )
+    refuse_unattended(recipe)
     for job in recipe.jobs:
         for fits, reason in _UNFIT:
             if fits(job):

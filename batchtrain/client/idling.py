@@ -21,7 +21,7 @@ def with_idle_timeout(recipe: Recipe, timeout: str | None = None) -> Recipe:
     Raises UsageError for a time that is too short, and for a pool with `autoscale`.
     """
     pool = recipe.pool
-    if pool is None or (timeout is None and pool.scales):
+    if pool is None or (timeout is None and (pool.scales or pool.on_bad_node == "replace")):
         return recipe
     if pool.autoscale is not None:
         raise UsageError(f"pool {pool.id} has `autoscale`, which decides when it has nodes; leave out --idle")

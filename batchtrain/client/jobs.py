@@ -14,6 +14,7 @@ from batchtrain.client.idling import idles
 from batchtrain.client.job import Job
 from batchtrain.client.local import refuse
 from batchtrain.client.planning import Foreseen, gathered, pool_id_of
+from batchtrain.client.replacing import refuse_unattended
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.types import Recipe
@@ -99,8 +100,9 @@ class Jobs:
     def _planned(self, recipe: Recipe, foreseen: Foreseen | None, timeout: float, tell: Tell) -> Plan:
         """The plan of the jobs for the existing pool; the precomputed plan if the pool is as assumed."""
         if foreseen is None:
-            require_filled(recipe)
+            require_filled(recipe, emulated=self._client.account.emulated)
             refuse(recipe, self._client.account)
+            refuse_unattended(recipe)
         pool = self._pool_facts(recipe, timeout, tell) if needs_pool(recipe) else None
         if foreseen is None:
             account = self._client.account

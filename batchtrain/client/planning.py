@@ -62,7 +62,7 @@ def gathered(
 def foresee(recipe: Recipe, account: Account, connect: Connect, *, listed: bool = True, results: str = "") -> Foreseen:
     """Plan a whole recipe with its pool as in the pool file. Creates nothing. Raises PlanError and UsageError for a
     recipe that can never run, ConfigError for its placeholders."""
-    require_filled(recipe)
+    require_filled(recipe, emulated=account.emulated)
     refuse(recipe, account)
     pool = facts_of(recipe) if listed and needs_pool(recipe) else None
     facts, sources = gathered(recipe, account, connect, pool=pool, listed=listed, results=results)

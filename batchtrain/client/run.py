@@ -13,6 +13,7 @@ from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.client.log_follower import Follow
+from batchtrain.client.replacing import Replacer
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
@@ -461,10 +462,12 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     seconds = seconds_for(settings) if work.timeout is None else work.timeout
     clock = retry.CLOCK._replace(sleep=guard.sleep)
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
-    follow = Follow(client.batch, job, deadline.tell, lines=work.recorder.lines, turns=client.pace.turns)
+    replacer = Replacer(client, work.recipe, deadline.tell)
+    follow = Follow(client.batch, job, replacer.note, lines=work.recorder.lines, turns=client.pace.turns)
 
     def look_within_limits(glance: Glance) -> int:
         requests = follow.look(glance)
+        replacer.replace()
         if guard.due():
             pool_id = read.job(client.batch, job.id).pool
             requests += 1

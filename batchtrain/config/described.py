@@ -36,7 +36,7 @@ from batchtrain.frameworks.tensorflow import TensorFlowBlock
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VM_SIZE = "STANDARD_D4S_V5"
+VM_SIZE = "STANDARD_D4DS_V5"
 """The size of a new pool if `compute` and `instance_type` name none: 4 cores, no GPU."""
 IMAGE = PlatformImage(publisher="microsoft-dsvm", offer="ubuntu-hpc", sku="2404")
 """The VM image of a new pool."""

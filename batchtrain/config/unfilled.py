@@ -56,10 +56,23 @@ def to_fill(path: Path) -> Flaw:
     return Flaw(path, "placeholder", message, level="warning")
 
 
-def require_filled(recipe: Recipe) -> None:
-    """Raise ConfigError with every placeholder of the recipe's pool and jobs."""
-    if recipe.placeholders:
-        raise ConfigError(tuple(problem._replace(level="error") for problem in recipe.placeholders))
+def require_filled(recipe: Recipe, *, emulated: bool) -> None:
+    """Raise ConfigError with every placeholder of the recipe's pool and jobs, and of the volumes that the emulator
+    keeps in a directory of its own."""
+    problems = [problem._replace(level="error") for problem in recipe.placeholders]
+    for name, volume in {} if emulated else recipe.resources.volumes.shared_data_volumes.items():
+        if (volume.source or "").startswith(EXAMPLE_HOST):
+            path = f"global_resources.volumes.shared_data_volumes.{name}.source"
+            message = (
+                f"`{volume.source}` is the placeholder of a recipe; write the share or the container that you have"
+            )
+            problems.append(Problem("placeholder", message, "config.yaml", path=path))
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
+EXAMPLE_HOST = "example."
+"""The beginning of the servers in recipes. They do not exist."""
 
 
 def filled_in(data: Any) -> Any:

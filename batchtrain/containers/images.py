@@ -109,6 +109,13 @@ IMAGES: Mapping[str, Image] = {
 }  # fmt: skip
 
 
+ARM64 = frozenset({
+    "base", "openmpi", "mpich", "pytorch", "nccl-tests", "mpi4py-MPICH/docker", "mpi4py-OpenMPI/docker",
+})  # fmt: skip
+"""The images of docker/, and directories of recipes, whose packages are published for arm64 as well (PyPI, 2026-11), so
+for sizes with Grace processors."""
+
+
 class Step(NamedTuple):
     """One build: a directory with a Dockerfile, and its inputs."""
 
@@ -118,6 +125,8 @@ class Step(NamedTuple):
     """The value of `ARG BASE`. Empty: the default of the Dockerfile."""
     arguments: tuple[str, ...] = ()
     """NAME=VALUE each."""
+    architecture: str = ""
+    """Of the nodes, as Docker names it; empty: that of this machine."""
 
     def words(self, *, network: str = "", fresh: bool = False) -> tuple[str, ...]:
         """The arguments of `docker`."""
@@ -125,6 +134,7 @@ class Step(NamedTuple):
         return (
             "build",
             *(("--pull",) if fresh else ()),
+            *((f"--platform=linux/{self.architecture}",) if self.architecture else ()),
             *(("--network", network) if network else ()),
             *(f"--build-arg={argument}" for argument in arguments),
             f"--tag={self.tag}",

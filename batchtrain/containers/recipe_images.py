@@ -41,6 +41,7 @@ RECIPE_IMAGES: Mapping[str, RecipeImage] = {
     "mxnet:1.9.1-cu112": RecipeImage("mxnet", "cuda11.8", "mxnet"),
     "mxnet:cpu": RecipeImage("mxnet", CPU, "mxnet"),
     "nccl-tests:cu13-openmpi": RecipeImage("nccl-tests", "cuda13.0"),
+    "openmpi:cpu": RecipeImage("openmpi", CPU, "openmpi"),
     "openmpi:digits": RecipeImage("mpi4py-OpenMPI/docker", CPU, "openmpi"),
     "osu:mvapich": RecipeImage("osu-mvapich"),
     "pytorch:cpu": RecipeImage("pytorch", CPU, "pytorch"),

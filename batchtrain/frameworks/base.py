@@ -79,6 +79,8 @@ class Shape(NamedTuple):
     hcas: int = 0
     """InfiniBand cards of one node, and the Gb/s of the port of each; 0 if unknown."""
     port_gbps: int = 0
+    replaces_nodes: bool = False
+    """A client replaces a node with faults while the gang waits for it."""
 
 
 class Runner(NamedTuple):

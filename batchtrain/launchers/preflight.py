@@ -7,6 +7,9 @@ import re
 from batchtrain.frameworks.base import Fabric, Shape
 from batchtrain.launchers.launch import Implicit
 
+REPLACE_SECONDS = 600
+"""Time that a gang with a faulty node waits for a client that removes the node, which ends the wait."""
+
 
 def expected(
     shape: Shape, processes: int | str | None, port: str, *, infiniband: bool, memlock: bool
@@ -24,6 +27,7 @@ def expected(
         *(_ports(shape) if infiniband and shape.fabric is Fabric.SR_IOV else ()),
         *(("memlock=1",) if memlock else ()),
         *((f"port={port}",) if port and shape.instances > 1 else ()),
+        *((f"replace={REPLACE_SECONDS}",) if shape.replaces_nodes else ()),
     )
 
 
@@ -37,6 +41,7 @@ _NAMES = {
     "rate": "{} Gb/s on each port",
     "memlock": "memory that can be locked",
     "port": "a connection to each other node's port {}",
+    "replace": "{} s for a client that replaces a faulty node",
 }
 
 

@@ -153,11 +153,7 @@ def block(variables: tuple[Variable, ...]) -> str:
         "if [ -e /dev/infiniband ]; then",
         "  bt_find_ports" if any(variable.value == CARDS for variable in variables) else "",
         f"  bt_default {plain}" if plain else "",
-        *(
-            f"  [ ! -r {variable.value} ] || bt_default {variable.name}={variable.value}"
-            for variable in variables
-            if variable.file
-        ),
+        *(f"  bt_default_file {variable.name} {variable.value}" for variable in variables if variable.file),
         "fi",
     )
 

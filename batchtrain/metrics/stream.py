@@ -49,6 +49,8 @@ class Line(msgspec.Struct, frozen=True):
     line: str = ""
     nodes: int = 0
     """The number of nodes of the gang, in the record of a node that has joined it."""
+    unfit: str = ""
+    """The address of a node whose preflight found faults, and that a client may replace."""
     skipped: int = 0
     """Lines that were not written because too many of the same form came."""
 
@@ -59,6 +61,8 @@ class Batch(NamedTuple):
     points: tuple[Point, ...]
     again: bool = False
     """Whether they replace all points before: the task has better ones than those of its merged output."""
+    unfit: tuple[str, ...] = ()
+    """Addresses of nodes whose preflight found faults."""
     hidden: frozenset[str] = frozenset()
     """Metrics that the program now measures itself: the values before, which it printed, are to be forgotten."""
 
@@ -111,12 +115,14 @@ class MetricStream:
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
         records, again = tuple(_decoded(lines)), False
-        if not self.has_records and any(record.nodes == 0 for record in records):  # nodes that join have no output yet
+        has_output = any(not (record.nodes or record.unfit) for record in records)  # nodes that join have none yet
+        if has_output and not self.has_records:
             again, self.has_records = bool(self._measured or self._printed), True
             self._extractor = Extractor(*self._patterns)
             for before in (self.ranks, self._progress, self._measured, self._printed):
                 before.clear()
-        return self._batch(self._of_records(records, now))._replace(again=again)
+        unfit = tuple(record.unfit for record in records if record.unfit)
+        return self._batch(self._of_records(records, now))._replace(again=again, unfit=unfit)
 
     def _of_records(self, records: Sequence[Line], now: float) -> Iterator[tuple[Point, bool]]:
         for line in records:
@@ -220,6 +226,7 @@ class MetricStream:
             job=job,
             points=batch.points,
             again=batch.again,
+            unfit=batch.unfit,
             hidden=batch.hidden,
             ranks=self.seen(),
             progress=self.progress,

@@ -150,8 +150,11 @@ _LINUX_ONLY = (
 def _shape(frame: Frame, task: Task, where: str, path: str) -> tuple[Shape, tuple[Implicit, ...], tuple[Problem, ...]]:
     instances, warnings = _instances(frame, task, where, path)
     fabric, implicit = _fabric(frame, task)
+    pool = frame.recipe.pool
+    replaces_nodes = pool is not None and pool.on_bad_node == "replace"
+    shape = Shape(instances, fabric, task.docker_image is not None, replaces_nodes=replaces_nodes)
     return (
-        _with_size(Shape(instances, fabric, task.docker_image is not None), frame, task),
+        _with_size(shape, frame, task),
         (implicit + _gpus(frame, task)),
         warnings,
     )

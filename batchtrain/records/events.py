@@ -124,6 +124,12 @@ class PoolAutoscaled(Event, frozen=True):
     kind = "pool.autoscale"
 
 
+class NodesReplaced(Event, frozen=True):
+    """Nodes with faults are removed from a pool, and others are awaited."""
+
+    kind = "nodes.replace"
+
+
 class PoolIdentified(Event, frozen=True):
     """A pool got its managed identities."""
 
@@ -262,6 +268,8 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     points: tuple[Point, ...] = ()
     again: bool = False
     """Whether the points replace all of this task before."""
+    unfit: tuple[str, ...] = ()
+    """Addresses of nodes whose preflight found faults, so that the gang waits for others."""
     hidden: frozenset[str] = frozenset()
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()

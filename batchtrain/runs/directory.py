@@ -15,6 +15,7 @@
   logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ... of the last attempt
   logs/TASK/attempt-1/  what is known of the output of an earlier attempt
   outputs/TASK/         the fetched results
+  fabric.json           FabricCheck, of `check fabric`
   report.html
 """
 
@@ -34,7 +35,7 @@ import msgspec
 from batchtrain.errors import Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
-from batchtrain.records import Attempt, Metric, Point, RanksRecord, Task
+from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_path
 from batchtrain.service.local_files import PRIVATE, make_directory
@@ -256,6 +257,10 @@ class RunDirectory(NamedTuple):
         else:
             path.unlink(missing_ok=True)
 
+    def write_fabric(self, check: FabricCheck) -> None:
+        """Replace fabric.json."""
+        replace(self.path / "fabric.json", _pretty(check))
+
     def add_attempt(self, attempt: Attempt) -> None:
         """Append a line to attempts.jsonl."""
         with open_private(self.path / "attempts.jsonl", "ab") as file:
@@ -308,6 +313,11 @@ class RunDirectory(NamedTuple):
         with contextlib.suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(self.ranks_file(task).read_bytes(), type=RanksRecord)
         return RanksRecord()
+
+    def fabric(self) -> FabricCheck | None:
+        """fabric.json; None if the run is no fabric check."""
+        path = self.path / "fabric.json"
+        return msgspec.json.decode(path.read_bytes(), type=FabricCheck) if path.exists() else None
 
     def nodes(self) -> tuple[RunNode, ...]:
         """nodes.json; empty if there is none yet."""

@@ -11,7 +11,7 @@ import msgspec
 
 from batchtrain.errors import shortened
 from batchtrain.markup import RED, Point, figure, page, short, table, text
-from batchtrain.records import Task, cells, columns
+from batchtrain.records import FabricCheck, Task, cells, columns
 from batchtrain.runs import compare
 from batchtrain.runs.curves import continued
 from batchtrain.runs.directory import RunDirectory, RunRecord
@@ -41,6 +41,7 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
     rows = [(record.fetched or record.path, f"{record.size:,}", record.reason) for record in records]
     parts = {
         "About": table((), _facts(record)),
+        "Fabric": _fabric(check) if (check := run.fabric()) else "",
         "Numbers": table(("metric", "last", "best"), numbers),
         "Curves": "".join(_curves(run, task) for task in tasks),
         "Tasks": table(("task", "state", "exit code", "seconds", "node"), map(_task, tasks)),
@@ -48,6 +49,20 @@ def sections(run: RunDirectory, record: RunRecord) -> dict[str, str]:
         "Files": table(("file", "bytes", ""), rows),
     }
     return {title: part for title, part in parts.items() if part}
+
+
+def _fabric(check: FabricCheck) -> str:
+    """The values beside their marks, and the matrix of pairs."""
+    heads = ("metric", "value", "expected", "state", "source")
+    rows = [
+        (row.metric, short(row.value), "" if row.expected is None else short(row.expected), row.verdict, row.source)
+        for row in check.judged
+    ]
+    nodes = range(len(check.measured.nodes))
+    matrix = table(("GB/s", *(f"n{node}" for node in nodes)), check.measured.matrix()) if check.measured.pairs else ""
+    names = ", ".join(f"n{node} {name}" for node, name in enumerate(check.measured.nodes))
+    slow = f"<p style='color:{RED}'>slow: {text(', '.join(check.slow_nodes))}</p>" if check.slow_nodes else ""
+    return f"{table(heads, rows)}{slow}{matrix}<p>{text(names)}</p>"
 
 
 def failure(record: RunRecord) -> str:

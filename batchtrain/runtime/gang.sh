@@ -24,6 +24,14 @@ bt_emulated() { [ -n "${BATCHTRAIN_EMULATED_NODE-}" ]; }
 bt_has_stand_in() { bt_emulated && [ "$BATCHTRAIN_EMULATED_NODE" != container ]; }
 bt_on_loopback() { bt_has_stand_in && [[ ${AZ_BATCH_HOST_LIST-} == 127.* ]]; } # some have a Docker network of their own
 
+bt_default_file() { # NAME FILE, which a node may lack
+  if [ -r "$2" ]; then
+    bt_default "$1=$2"
+  elif [ -z "${!1+set}" ]; then
+    bt_say "warning: this node has no $2, so $1 is not set: take an image for its size, such as ubuntu-hpc"
+  fi
+}
+
 bt_default() { # NAME=VALUE... exports each variable; one that is set, or that the image sets for NCCL, keeps its value
   local pair name of_image=''
   [ ! -r /etc/nccl.conf ] || of_image=$(</etc/nccl.conf)
@@ -160,7 +168,7 @@ bt_use_ssh() { # [PORT]
 # With expectations (see preflight.sh), each node is checked as well, this one too; all faults are reported before
 # anything starts.
 bt_wait_for_hosts() { # [EXPECTATION]...
-  local -A missing=()
+  local -A missing=() unfit=()
   local seconds=${BATCHTRAIN_BARRIER_SECONDS:-120} host hosts answer left found=0 index
   local deadline=$((SECONDS + seconds))
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
@@ -171,7 +179,7 @@ bt_wait_for_hosts() { # [EXPECTATION]...
   while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
     read -r -t "$left" -u 7 host answer || break
     case $answer in
-      preflight:*) bt_say "$answer" && found=$((found + 1)) ;;
+      preflight:*) bt_say "$answer" && found=$((found + 1)) unfit[$host]=1 ;;
       ?*) missing[$host]=$answer ;;
       *)
         unset "missing[$host]"
@@ -184,15 +192,33 @@ bt_wait_for_hosts() { # [EXPECTATION]...
     for host in "${!missing[@]}"; do bt_say "$host: ${missing[$host]}"; done
     bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} $(bt_silence "$seconds" "${missing[@]}")"
   fi
-  [ "$found" -eq 0 ] || bt_stop 1 "$bt_unfit"
+  [ "$found" -ne 0 ] || return 0
+  bt_hold "${!unfit[*]}" "$@"
+  bt_stop 1 "$bt_unfit"
+}
+
+# Waits for a client that removes the nodes with faults: the service then starts the task again, on other nodes.
+bt_hold() { # ADDRESSES [EXPECTATION]...
+  local host pair hosts seconds=0
+  for pair in "${@:2}"; do case $pair in replace=*) seconds=${pair#*=} ;; esac done
+  [ "$seconds" -gt 0 ] || return 0
+  read -r -a hosts <<<"$1"
+  for host in "${hosts[@]}"; do bt_record '{"unfit": "%s"}\n' "$host"; done
+  bt_say "waits $seconds s for a client that replaces $(bt_names "${hosts[@]}")"
+  sleep "$seconds"
 }
 
 bt_unfit="nothing was started: the nodes have faults (\`preflight: false\` in multi_instance skips this check)"
 
 # Tells a client that follows stream.jsonl that a node has joined the gang.
 bt_joined() { # INDEX COUNT
+  bt_record '{"node": "n%s", "nodes": %s}\n' "$1" "$2"
+}
+
+bt_record() { # FORMAT WORD...
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks
-  { { [ -d "$folder" ] || mkdir -p "$folder"; } && printf '{"node": "n%s", "nodes": %s}\n' "$1" "$2" >>"$folder/stream.jsonl"; } 2>/dev/null || :
+  # shellcheck disable=SC2059 # the format is an argument
+  { { [ -d "$folder" ] || mkdir -p "$folder"; } && printf "$@" >>"$folder/stream.jsonl"; } 2>/dev/null || :
 }
 
 bt_silence() { # SECONDS REASON...

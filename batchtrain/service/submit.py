@@ -222,6 +222,15 @@ def resize_pool(client: BatchClient, pool_id: str, dedicated: int | None, spot: 
     ask(client, "POST", path, f"resize pool {pool_id}", body, done=lambda pool: has(pool, counts))
 
 
+def remove_nodes(client: BatchClient, pool_id: str, node_ids: Sequence[str]) -> None:
+    """Remove nodes from a pool that is steady, and lower its target by as many. Their tasks are requeued."""
+    path, body = (
+        f"/pools/{quoted(pool_id)}/removenodes",
+        {"nodeList": list(node_ids), "nodeDeallocationOption": "requeue"},
+    )
+    ask(client, "POST", path, f"remove nodes of pool {pool_id}", body)
+
+
 def delete_job(client: BatchClient, job_id: str) -> None:
     """Delete a job with all its tasks. Raises NotFound."""
     ask(client, "DELETE", f"/jobs/{quoted(job_id)}", f"delete job {job_id}", done=in_state("deleting"))

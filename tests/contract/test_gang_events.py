@@ -157,3 +157,25 @@ def test_what_the_image_sets_for_nccl_is_kept(shell: Shell, tmp_path: Path) -> N
     script.write_text(script.read_text().replace("/etc/nccl.conf", str(conf)))
     text = ". ./gang.sh; bt_default NCCL_MIN_NCHANNELS=32 NCCL_PXN_DISABLE=1"
     assert shell(f'{text}; echo "${{NCCL_MIN_NCHANNELS-none}} $NCCL_PXN_DISABLE"') == ("none 1\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "value", "told"),
+    [
+        ("topo.xml", "", "topo.xml", ""),
+        ("gone.xml", "", "", "batchtrain: warning: this node has no gone.xml, so NCCL_TOPO_FILE is not set"),
+        ("gone.xml", "mine.xml", "mine.xml", ""),
+    ],
+)
+def test_a_topology_file_that_the_node_lacks_is_told(
+    tmp_path: Path, file: str, before: str, value: str, told: str
+) -> None:
+    (tmp_path / "gang.sh").write_bytes(runtime.GANG)
+    (tmp_path / "topo.xml").touch()
+    text = f'. ./gang.sh; bt_default_file NCCL_TOPO_FILE {file}; echo "[${{NCCL_TOPO_FILE-}}]"'
+    environment = {"PATH": "/usr/bin:/bin", **({"NCCL_TOPO_FILE": before} if before else {})}
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == f"[{value}]"
+    assert told in done.stderr + done.stdout and bool(told) == ("warning" in done.stderr + done.stdout)

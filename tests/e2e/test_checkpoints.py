@@ -50,7 +50,7 @@ def recipe(directory: Path, script: str, **task: Any) -> str:
     volumes = {"shared_data_volumes": {"shared": {"volume_driver": "nfs", "source": "server:/shared"}}}
     pool = {
         "id": "spot",
-        "vm_size": "STANDARD_D4S_V5",
+        "vm_size": "STANDARD_D4DS_V5",
         "vm_count": {"low_priority": 2},
         "inter_node_communication_enabled": True,
         "vm_configuration": {

@@ -50,7 +50,7 @@ def _prefix(name: str) -> Path:
 
 NEEDS = {"other-clients": (_az, _old_sdk, _npm)}
 """What else a page's commands find on their machine."""
-RECIPES = {"first-sweep": "Digits-Sweep"}
+RECIPES = {"check-the-network": "Fabric-Checks-OpenMPI", "first-sweep": "Digits-Sweep"}
 """Recipes whose environments a page uses."""
 
 

@@ -36,7 +36,7 @@ def test_the_first_command_fits_a_screen_and_ends_with_the_next_command(trained:
     assert code == 0, text
     assert max(map(len, lines[:-1])) <= 80
     assert len(lines) <= 30
-    assert "pool digits-mpich: 2 nodes of STANDARD_D4S_V5" in lines
+    assert "pool digits-mpich: 2 nodes of STANDARD_D4DS_V5" in lines
     assert len(re.findall(r"^node tvmps_[0-9a-f]{4}…_d is ready \(\d of 2\)$", text, flags=re.M)) == 2
     assert len(re.findall(r"^epoch \d+ loss [\d.]+ accuracy [\d.]+$", text, flags=re.M)) == 10
     assert lines[-2] == "  batchtrain run recipes/mpi4py-MPICH --reuse --local"

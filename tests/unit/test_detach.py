@@ -58,6 +58,7 @@ def test_a_wall_clock_in_which_no_node_starts_is_refused() -> None:
     ("made", "reason"),
     [
         (of(pool={"identities": ("/subscriptions/s",)}), "Azure sets them through Resource Manager.*pool add --idle"),
+        (of(pool={"on_bad_node": "replace"}), "no client would replace a node"),
         (of(pool={"vm_sizes": VmSizes(alternatives=("STANDARD_D4S_V5",))}), "several sizes.*pool add --idle"),
         (of({"recurrence": {"schedule": {"recurrence_interval": "01:00:00"}}}), "a job schedule has no end"),
         (of({"auto_pool": {"keep_alive": True}}), "keeps its pool alive"),

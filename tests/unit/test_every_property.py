@@ -829,6 +829,7 @@ ROWS: dict[str, Row] = {
     f"{TASKS}.multi_instance.coordination_command": Row("my-coordination", effect=launched),
     f"{TASKS}.multi_instance.pre_execution_command": Row("source my-vars.sh", effect=launched),
     f"{TASKS}.link_source": Row(True, shown="cp -rs", beside={f"{TASK}.source": "src"}, files=SOURCE, effect=launched),
+    "pool_specification.on_bad_node": Row("replace", shown="replace=600", beside=GANG, effect=launched),
     f"{TASKS}.multi_instance.preflight": Row(False, instead=True, shown=(), effect=launched),
     f"{TASKS}.multi_instance.rank_logs": Row(False, instead=True, shown=(), effect=launched),
     f"{TASKS}.multi_instance.mpi.runtime": Row("openmpi", instead="mpich", shown=(), effect=launched),

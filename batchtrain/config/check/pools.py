@@ -76,6 +76,20 @@ def _resize_timeout(subject: Subject) -> Found:
         yield (*POOL, "resize_timeout"), f"`{timeout}` is less than the minimum of 5 minutes"
 
 
+def _on_bad_node(subject: Subject) -> Found:
+    pool, path = subject.pool, (*POOL, "on_bad_node")
+    if pool is None or pool.on_bad_node != "replace":
+        return
+    if pool.scales:
+        yield path, "a formula decides the number of nodes, so none can be replaced; remove it, or write `fail`"
+    for job in subject.recipe.jobs:
+        if job.auto_pool is not None or job.recurrence is not None:
+            kind = "its own pool (`auto_pool`)" if job.auto_pool else "a schedule (`recurrence`)"
+            yield path, f"job {job.id} has {kind}, which no client follows; write `fail`"
+    if subject.gangs and not any(gang.options.preflight for gang in subject.gangs):
+        yield path, "no task is checked before its launch (`preflight: false`), so no fault is found; write `fail`"
+
+
 # --- scaling --------------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +281,8 @@ RULES = (
          "azure-batch 15.1, taskSlotsPerNode", _slots),
     Rule("resize-timeout", ERROR, READS, "Allocation may take 5 minutes or more.", "azure-batch 15.1, resizeTimeout",
          _resize_timeout),
+    Rule("on-bad-node", ERROR, _BOTH, "Faulty nodes are replaced where a client can do it, and finds them.",
+         "azure-batch 15.1, BatchNodeRemoveOptions", _on_bad_node),
     Rule("autoscale-empty", WARNING, READS, "An autoscale pool has a formula or a scenario.", _SCALING,
          _autoscale_kind),
     Rule("autoscale-both", WARNING, READS, "A pool scales by a formula or by a scenario.", _SCALING, _autoscale_both),

@@ -503,6 +503,10 @@ class Pool(Block, frozen=True, kw_only=True):
         "Time limit of the allocation, at least 5 minutes. Default: 15 minutes for 10 nodes, and a minute more for each"
         " two further ones.", "pool.resizeTimeout",
         example="00:20:00")] = None
+    on_bad_node: Annotated[Literal["fail", "replace"] | None, says(
+        "What happens if the check before a launch finds faults of a node. `fail`: the task fails. `replace`: `run` and"
+        " `jobs add --follow` remove the node, wait for another one, and the gang starts again. Default: `fail`.",
+        "task.commandLine")] = None
     node_fill_type: Annotated[Literal["pack", "spread"] | None, says(
         "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None
     job_default_order: Annotated[Literal["none", "creationtime"] | None, says(

@@ -1,6 +1,6 @@
 """The variables of each process: pure functions of the plan."""
 
-from .spec import Any, Callable, Gang, Process, Values, address_of
+from .spec import Any, Callable, Gang, Message, Node, Process, Values, address_of
 
 
 def environment_of(gang: Gang, process: Process) -> "Values":
@@ -56,11 +56,16 @@ def defaults_of(gang: Gang, process: Process) -> "Values":
 def resolve(gang: Gang, process: Process, name: str, value: "Any") -> "str | None":
     """The value of an `environment` entry: "auto" is detected on the node; the path of a file is used if the node has
     it."""
-    if name.endswith("_FILE") and value != "auto" and value not in process.node.files:
+    if value != "auto" and missing_files({name: value}, process.node):
         return None
     if value != "auto" or name not in AUTOMATIC:
         return str(value)
     return AUTOMATIC[name](gang, process) or None
+
+
+def missing_files(values: "Message", node: Node) -> "list[tuple[str, str]]":
+    """The variables that name a file that the node does not have, each with the file."""
+    return [(name, path) for name, path in values.items() if name.endswith("_FILE") and path not in node.files]
 
 
 def threads(gang: Gang, process: Process) -> str:

@@ -7,7 +7,7 @@ import sys
 import time
 
 from .channel import Channel, Loop
-from .environment import defaults_of, environment_of, own_gpus
+from .environment import defaults_of, environment_of, missing_files, own_gpus
 from .frameworks import load
 from .node_facts import ranks_folder, verdict
 from .placing import check_infiniband, plan
@@ -333,6 +333,15 @@ class Primary:
         text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
         self.fail(Failure(time.time(), text, 1))
 
+    def hold(self, unfit: "list[str]") -> None:
+        """Wait for a client that removes the nodes with faults: the service then starts the task again, on others."""
+        if unfit and self.spec.replace:
+            for address in unfit:
+                self.stream.unfit(address)
+            self.screen.say(f"waits {self.spec.replace:g} s for a client that replaces {sentence(unfit)}")
+        seconds = self.spec.replace if unfit else 0
+        self.loop.later(seconds, lambda: self.fail(Failure(time.time(), UNFIT, 1)))
+
     def on_joined(self) -> None:
         self.joined = [session for session in self.sessions if session.node is not None]
         if len(self.joined) == len(self.sessions) and not self.ending:
@@ -356,8 +365,9 @@ class Primary:
     # the gang
 
     def begin(self) -> None:
+        unfit = [session.address for session in self.joined if session.faults]
         if self.tell_faults(self.joined):
-            self.fail(Failure(time.time(), UNFIT, 1))
+            self.hold(unfit)
             return
         nodes = [session.node for session in self.joined if session.node]
         for index, node in enumerate(nodes):
@@ -387,6 +397,10 @@ class Primary:
             self.screen.say(f"node {node.index} is {node.name} ({node.address}): {what}")
             if self.spec.rdma and not node.infiniband:
                 self.screen.say(f"{node} is emulated and has no InfiniBand: its processes talk over tcp")
+            elif self.spec.rdma:
+                for name, path in missing_files(self.spec.rdma_environment, node):
+                    advice = "take an image for its size, such as ubuntu-hpc"
+                    self.screen.say(f"warning: {node} has no {path}, so {name} is not set: {advice}")
 
     def start_message(self, gang: Gang, node: Node) -> "Message":
         slots = gang.slots(node)

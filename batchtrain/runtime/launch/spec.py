@@ -69,6 +69,8 @@ class Spec:
         self.leave_unset: "list[str]" = values.get("leave_unset", [])
         self.rank_logs: bool = values.get("rank_logs", True)
         self.preflight: "list[str]" = values.get("preflight") or []
+        self.replace = max([0.0] + [float(word[8:]) for word in self.preflight if word.startswith("replace=")])
+        """Seconds to wait for a client that replaces a node with faults."""
         self.preemption: "str | None" = values.get("preemption")
         """The signal of an announced preemption; empty for none; None where it is not passed on."""
 

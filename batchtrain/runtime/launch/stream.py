@@ -81,6 +81,11 @@ class Stream:
         self.write({"node": f"n{node}", "nodes": nodes})
         self.flush()
 
+    def unfit(self, address: str) -> None:
+        """The preflight of a node found faults, and a client may replace it."""
+        self.write({"unfit": address})
+        self.flush()
+
     def begin(self, gang: Gang) -> None:
         """All nodes have joined; the processes start."""
         number, now = attempt(), time.time()

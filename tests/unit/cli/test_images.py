@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,35 @@ def test_environments_that_are_not_used_are_pruned(tmp_path: Path, monkeypatch: 
     assert [row["environment"] for row in json.loads(pruned.stdout)] == ["old"]
     assert [path.name for path in (tmp_path / "environments").iterdir()] == ["new"]
     assert list(list_images(tmp_path)) == ["example/new"]
+
+
+GRACE = ("--set", "pool_specification.vm_size=Standard_ND128isr_NDR_GB200_v6")
+
+
+def test_the_image_of_a_recipe_is_built_for_the_processors_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = built_words(monkeypatch, "NCCL-Tests", *GRACE)
+    assert words and all("--platform=linux/arm64" in step for step in words)
+    assert not any("--platform" in word for step in built_words(monkeypatch, "NCCL-Tests") for word in step)
+
+
+def test_an_image_that_is_not_made_for_arm64_is_refused_with_the_recipes_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = CliRunner().invoke(root, ["images", "build", "DeepSpeed", *GRACE])
+    assert isinstance(shown.exception, UsageError)
+    assert "arm64" in str(shown.exception) and "Fabric-Checks-NCCL" in str(shown.exception)
+    assert "DeepSpeed" not in str(shown.exception)
+
+
+def built_words(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[tuple[str, ...]]:
+    """The words of each `docker build` of `images build`."""
+    words: list[tuple[str, ...]] = []
+
+    def run(_engine: object, steps: Sequence[Step], *_: object, **__: object) -> Built:
+        words.extend(step.words() for step in steps)
+        return Built("image", "sha256:0", 1)
+
+    monkeypatch.setattr(engine, "find", object)
+    monkeypatch.setattr(building, "run", run)
+    assert CliRunner().invoke(root, ["images", "build", *arguments]).exception is None
+    return words

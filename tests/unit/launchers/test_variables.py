@@ -107,8 +107,8 @@ def test_a_file_is_only_named_where_it_can_be_read() -> None:
     lines = variables.block(variables.of_ranks(H100, frozenset())).splitlines()
     topology = variables.topology(H100)
     assert topology is not None and topology.file
-    assert f"  [ ! -r {topology.value} ] || bt_default NCCL_TOPO_FILE={topology.value}" in lines
-    assert all("NCCL_TOPO_FILE" not in line for line in lines if line.startswith("  bt_default"))
+    assert f"  bt_default_file NCCL_TOPO_FILE {topology.value}" in lines
+    assert all("NCCL_TOPO_FILE" not in line for line in lines if line.startswith("  bt_default "))
 
 
 def test_the_plan_shows_what_is_found_on_the_node_in_words() -> None:

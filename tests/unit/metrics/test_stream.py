@@ -79,6 +79,14 @@ def test_nodes_that_join_do_not_silence_the_merged_output() -> None:
     assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
 
 
+def test_a_node_with_a_fault_is_told_once_and_does_not_silence_the_merged_output() -> None:
+    stream = MetricStream(())
+    batch = stream.records(['{"node": "n0", "nodes": 2}', '{"unfit": "10.0.0.5"}'], 1.0)
+    assert stream.event("j", "t", batch).unfit == ("10.0.0.5",)
+    assert stream.records(['{"unfit": "10.0.0.6"}'], 1.0).unfit == ("10.0.0.6",)
+    assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
+
+
 def test_records_replace_what_the_merged_output_gave_before() -> None:
     stream = MetricStream()
     assert values(stream.output(["[0:7] step 1/9 loss 5"], NOW)) == [(7, 1, {"loss": 5.0})]

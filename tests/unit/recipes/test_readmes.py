@@ -45,5 +45,5 @@ def test_three_lines_load_the_model(recipe: str) -> None:
 
 def test_every_recipe_with_a_program_has_a_model_or_measures() -> None:
     programs = {place.name for place in shipped_recipes.every() if (place / "src").is_dir()}
-    measuring = {name for name in programs if "Bench" in name}
+    measuring = {name for name in programs if "Bench" in name or "Fabric" in name}
     assert programs - measuring == {*trained_models.EVALUATIONS}

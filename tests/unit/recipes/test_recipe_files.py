@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from batchtrain.catalog import sizes
 from batchtrain.config.load import load
 from batchtrain.config.types import MultiInstance, Recipe, Task
+from batchtrain.config.unfilled import require_filled
+from batchtrain.errors import ConfigError
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 ALL = sorted(path.parent.name for path in RECIPES.glob("*/config"))
@@ -93,3 +96,19 @@ def test_no_key_is_part_of_an_image(name: str) -> None:
 def test_the_first_line_of_a_readme_is_a_sentence_that_fits_the_list_of_recipes(name: str) -> None:
     first = (RECIPES / name / "README.md").read_text().split("\n\n")[1].splitlines()[0]
     assert re.fullmatch(r"[A-Z].{1,78}\.", first)
+
+
+def test_the_volume_of_a_recipe_is_not_sent_to_azure_before_it_is_yours() -> None:
+    recipe = load(RECIPES / "PyTorch-Language-Model").recipe
+    require_filled(recipe, emulated=True)
+    with pytest.raises(ConfigError, match=r"shared\.source: `example\..*write the share"):
+        require_filled(recipe, emulated=False)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_nodes_of_a_recipe_for_cpus_have_a_temporary_disk(name: str) -> None:
+    pool = load(RECIPES / name).recipe.pool
+    assert pool is not None
+    size = sizes.find(pool.vm_size)
+    assert size is not None
+    assert size.gpus or size.rdma or size.family == "Ddsv5"

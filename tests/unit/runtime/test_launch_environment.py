@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.runtime.launch.environment import carried, defaults_of, environment_of, past_proxies
+from batchtrain.runtime.launch.environment import carried, defaults_of, environment_of, missing_files, past_proxies
 from batchtrain.runtime.launch.frameworks.horovod import scopes_of
 from batchtrain.runtime.launch.frameworks.pytorch import torchruns_failure
 from batchtrain.runtime.launch.spec import Gang, LaunchError, Process
@@ -320,6 +320,14 @@ def test_a_file_is_named_only_where_it_is_there() -> None:
     wanted: Any = {"environment": {"NCCL_TOPO_FILE": "/opt/topo.xml"}}
     assert "NCCL_TOPO_FILE" not in defaults(gang([1], **wanted))
     assert defaults(gang([1], facts={"files": ["/opt/topo.xml"]}, **wanted))["NCCL_TOPO_FILE"] == "/opt/topo.xml"
+
+
+def test_a_file_that_a_node_lacks_is_told_with_its_variable() -> None:
+    values = {"NCCL_TOPO_FILE": "/opt/topo.xml", "NCCL_PXN_DISABLE": "1"}
+    (node,) = gang([1], facts={"files": []}).nodes
+    assert missing_files(values, node) == [("NCCL_TOPO_FILE", "/opt/topo.xml")]
+    (node,) = gang([1], facts={"files": ["/opt/topo.xml"]}).nodes
+    assert missing_files(values, node) == []
 
 
 def test_names_that_are_to_be_left_alone_are() -> None:

@@ -1,0 +1,173 @@
+"""`batchtrain check`: whether nodes are as fast as they should be."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from batchtrain.cli.help import Group
+from batchtrain.cli.options import directory, say, seconds, settings
+from batchtrain.cli.output import show, show_rows
+from batchtrain.errors import Differs, UsageError, shortened
+
+if TYPE_CHECKING:
+    from batchtrain.catalog.fabric_marks import Mark
+    from batchtrain.client.run import Outcome
+    from batchtrain.config.load import Loaded
+    from batchtrain.config.types import Pool
+    from batchtrain.records import FabricCheck
+
+RECIPES = {False: "Fabric-Checks-OpenMPI", True: "Fabric-Checks-NCCL"}
+"""The recipe that measures, by whether the size has GPUs of NVIDIA."""
+MOST_SLOW = 10
+_MARK = re.compile(r"(?P<metric>\w+)=(?P<expected>[\d.]+)(?::(?P<warn>[\d.]+)(?::(?P<report>[\d.]+))?)?")
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """Check the network of a pool before you pay for a training."""
+
+
+@command.command()
+@directory
+@click.option("--size", help="The VM size of a pool for this check alone.")
+@click.option("--nodes", type=click.IntRange(1), help="Its number of nodes. Default: 2.")
+@click.option("--mark", "marks", multiple=True, metavar="METRIC=EXPECTED[:WARN[:REPORT]]", help="In place of Azure's.")
+@click.option("--keep", is_flag=True, help="Keep a pool that this command creates.")
+@click.option("--timeout", type=float, callback=seconds, help="Maximum seconds for each wait.")
+def fabric(
+    directory: str | None,
+    size: str | None,
+    nodes: int | None,
+    marks: tuple[str, ...],
+    keep: bool,
+    timeout: float | None,
+) -> None:
+    """Measure the network between all nodes of a pool and between each two, and compare it with what Azure expects.
+
+    The pool is that of DIR: it is used and kept if it exists. Else it is created, and deleted after the check. --size
+    takes a pool for this check alone. The exit code is 11 if a value is a fault, which Azure repairs if you report it.
+    """
+    import msgspec
+
+    from batchtrain.catalog.fabric_marks import is_published
+    from batchtrain.cli.run import carried_out
+    from batchtrain.records import FabricMeasurement
+    from batchtrain.records.fabric_check import judge
+    from batchtrain.runs.directory import replace
+    from batchtrain.runs.report import html
+
+    overrides = tuple(map(_mark, marks))
+    config, pool = _loaded(directory, size, nodes)
+    options = settings()
+    client = options.connect(config, changes=f"checking {pool.vm_count.total} nodes of {pool.vm_size}", ends_it=True)
+    reuse = not keep and directory is not None and client.pools.stands(pool.id)
+    if not is_published(pool.vm_size):
+        say(f"Azure publishes no marks for {pool.vm_size}: nodes are only compared with one another", "warning")
+    checks: list[FabricCheck] = []
+
+    def report(outcome: Outcome) -> None:
+        for run in outcome.runs:
+            for path in run.path.glob("outputs/*/fabric.json"):
+                checks.append(
+                    judge(pool.vm_size, msgspec.json.decode(path.read_bytes(), type=FabricMeasurement), overrides)
+                )
+                run.write_fabric(checks[-1])
+                replace(run.report, html(run).encode())
+
+    how = {"timeout": timeout, "reuse": reuse}
+    carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)
+    if not checks:
+        raise UsageError("the check wrote no fabric.json; `batchtrain runs show` shows what its task printed")
+    (check,) = checks
+    if options.output == "table":
+        _print(check)
+    else:
+        show(check)
+    if check.verdict == "fault":
+        metrics = ", ".join(row.metric for row in check.judged if row.verdict == "fault")
+        where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
+        raise Differs(
+            f"{metrics} {'are' if ',' in metrics else 'is'} below the limit of {pool.vm_size}{where};"
+            " reboot the slow node (`batchtrain pool reboot`) or take another pool, and report it to Azure"
+        )
+
+
+def _mark(text: str) -> Mark:
+    from batchtrain.catalog.fabric_marks import Mark
+
+    match = _MARK.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--mark {text} is not METRIC=EXPECTED[:WARN[:REPORT]], such as pair_gb_per_second=24:20:12")
+    expected, warn, report = (float(match[name]) if match[name] else None for name in ("expected", "warn", "report"))
+    return Mark(match["metric"], expected or 0.0, warn, report, "--mark")
+
+
+def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple[Loaded, Pool]:
+    """The recipe of the check, with the pool of a directory or of a size."""
+    from msgspec.structs import replace
+
+    from batchtrain.config.load import Loaded
+
+    options = settings()
+    if (size or nodes) and directory:
+        raise UsageError(
+            f"--size and --nodes take a pool for the check alone, and {directory} has one; give one of them"
+        )
+    if size is None:
+        base = options.load(directory, needs=("pool_specification",))
+        pool = base.recipe.pool
+        assert pool is not None
+        recipe = _recipe(pool.vm_size, {}).recipe
+        (job,) = recipe.jobs
+        (task,) = job.tasks
+        assert task.multi_instance is not None
+        task = replace(task, multi_instance=replace(task.multi_instance, num_instances=pool.vm_count.total))
+        recipe = replace(
+            recipe, pool=pool, credentials=base.recipe.credentials, jobs=(replace(job, tasks=(task,)),),
+            resources=base.recipe.resources,
+        )  # fmt: skip
+        return Loaded(recipe, base.warnings), pool
+    values = {"pool_specification.vm_size": size, "pool_specification.vm_count.dedicated": str(nodes or 2)}
+    config = _recipe(size, values)
+    pool = config.recipe.pool
+    assert pool is not None
+    return config, pool
+
+
+def _recipe(size: str, values: dict[str, str]) -> Loaded:
+    """The shipped recipe for a size; the options of the user win."""
+    from batchtrain.catalog import sizes
+    from batchtrain.cli import shipped_recipes
+
+    options = settings()
+    vm = sizes.find(size)
+    before, options.values = options.values, {**values, **options.values}
+    try:
+        return options.load(str(shipped_recipes.find(RECIPES[vm is not None and vm.gpu_vendor == "nvidia"])))
+    finally:
+        options.values = before
+
+
+def _print(check: FabricCheck) -> None:
+    show_rows(check.judged)
+    rows = [("GB/s", *(f"n{node}" for node in range(len(check.measured.nodes)))), *check.measured.matrix()]
+    width = max(len(cell) for row in rows for cell in row) + 2
+    if check.measured.pairs:
+        print()
+        if width * len(rows) <= shutil.get_terminal_size().columns:
+            print("\n".join("".join(cell.rjust(width) for cell in row) for row in rows))
+        else:
+            slowest = sorted(check.measured.pairs, key=lambda pair: pair.rate)[:MOST_SLOW]
+            print("slowest pairs (the report of the run has all):")
+            print("\n".join(f"  n{pair.first}-n{pair.second} {pair.rate:.3g} GB/s" for pair in slowest))
+    for name in check.slow_nodes:
+        say(f"node {name} is slower than the others, with each of them", "failure")
+    if check.verdict in _SUMMARY:
+        say(_SUMMARY[check.verdict], "success" if check.verdict == "good" else "warning")
+
+
+_SUMMARY = {"good": "as fast as Azure expects", "slow": "slower than Azure expects; check it again on other nodes"}

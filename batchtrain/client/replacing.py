@@ -1,0 +1,61 @@
+"""Replaces the nodes of a pool whose preflight found faults, while the gang of a followed job waits for others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchtrain.config.types import Recipe
+from batchtrain.errors import PlanError, shortened
+from batchtrain.records import events
+from batchtrain.service import read, submit, watch
+from batchtrain.service.deadlines import POOL_SECONDS
+
+if TYPE_CHECKING:
+    from batchtrain.client.operations import Operations
+    from batchtrain.client.shown_progress import Tell
+
+
+def refuse_unattended(recipe: Recipe) -> None:
+    """Raise PlanError for a pool whose faulty nodes are to be replaced, where no client follows the job."""
+    if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
+        raise PlanError(
+            f"pool {recipe.pool.id} has `on_bad_node: replace`, and no client would replace a node;"
+            " use `batchtrain run` or `batchtrain jobs add --follow`, or `--set pool_specification.on_bad_node=fail`"
+        )
+
+
+class Replacer:
+    """Takes the events of a followed job, and replaces the nodes that they name."""
+
+    def __init__(self, client: Operations, recipe: Recipe, tell: Tell) -> None:
+        self._client, self._recipe, self._tell = client, recipe, tell
+        self._addresses: set[str] = set()
+        self._count = 0
+
+    def note(self, event: events.Event) -> None:
+        """Pass an event on, and keep the addresses of nodes with faults."""
+        self._tell(event)
+        if isinstance(event, events.MetricsSeen):
+            self._addresses.update(event.unfit)
+
+    def replace(self) -> None:
+        """Remove the nodes that were named, whose gang is then requeued, and wait for others. A pool replaces as many
+        nodes as it has in all; then the gang fails with what its preflight found."""
+        pool = self._recipe.pool
+        addresses, self._addresses = self._addresses, set()
+        if not addresses or pool is None or pool.on_bad_node != "replace":
+            return
+        batch, pace = self._client.batch, self._client.pace
+        ids = [node.id for node in read.nodes(batch, pool.id) if node.address in addresses]
+        names = ", ".join(map(shortened, ids))
+        self._count += len(ids)
+        if self._count > pool.vm_count.total:
+            text = f"pool {pool.id} has replaced as many nodes as it has, so {names} stays: report it to Azure"
+            self._tell(events.NodesReplaced(pool.id, text))
+        elif ids:
+            self._tell(events.NodesReplaced(pool.id, f"replacing {names} of pool {pool.id}: its check found faults"))
+            target = watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
+            submit.remove_nodes(batch, pool.id, ids)
+            watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
+            dedicated, spot = target.target_dedicated, target.target_spot
+            self._client.pools.resize(pool.id, dedicated=dedicated, spot=spot, tell=self._tell, recipe=self._recipe)
