@@ -19,6 +19,7 @@ GROUPS = {
     "catalog": "VM sizes and images, and replacements for retired ones.",
     "images": "Container images and local environments of recipes.",
     "doctor": "Check account, quota and size before you pay.",
+    "verify": "Verify what batchtrain assumes about Azure, and write a report.",
     "emulator": "The embedded Azure Batch on this machine.",
     "init": "Write batchtrain.yaml, a recipe in one file, for a script.",
     "run": "Run a script or a recipe from start to end, and clean up.",

@@ -1,0 +1,263 @@
+"""Sign-in, quotas and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchtrain.verify.probe import Area, Probe, by_hand
+from batchtrain.verify.readings import both, kinds
+from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES
+
+PROBES = (
+    by_hand(
+        "token-audience",
+        (
+            "Tokens for Batch have the audience `https://batch.core.windows.net/` with the final slash, so the scope "
+            "ends in `//.default`"
+        ),
+        "azure-sdk-for-net #8026; the SDK's own default",
+        (
+            "`az account get-access-token --resource https://batch.core.windows.net/`, then `batchtrain pool list` "
+            "without a key"
+        ),
+        code="batchtrain/service/entra.py",
+        not_local=NO_ENTRA,
+    ),
+    by_hand(
+        "other-clouds",
+        (
+            "In US Government and China the audience is `https://batch.core.usgovcloudapi.net/` and "
+            "`https://batch.chinacloudapi.cn/`"
+        ),
+        "azure-cli's table of clouds",
+        "the same commands there",
+        code="batchtrain/service/entra.py",
+        not_local=NO_ENTRA,
+    ),
+    Probe(
+        "no-token",
+        (
+            "Batch answers 401 with `WWW-Authenticate` to a missing or expired token, and 403 `AuthorizationFailure` "
+            "to a token without the role"
+        ),
+        "documentation; Batch Explorer #2260",
+        (
+            "`curl -i -H 'Authorization: Bearer x' "
+            "'https://NAME.REGION.batch.azure.com/pools?api-version=2025-06-01'`; `batchtrain pool list` with the "
+            "role Reader alone"
+        ),
+        "service/unsigned",
+        dict[str, Any],
+        lambda seen: seen["status"] == 401 and seen["headers"]["WWW-Authenticate"] is True,
+        right={"status": 401, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": True}},
+        wrong={"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+        unread={"status": 401},
+        code="batchtrain/service/faults.py batchtrain/service/retry.py",
+    ),
+    Probe(
+        "signature-date",
+        (
+            "A signature whose date is more than 15 minutes off is refused with 403 `AuthenticationFailed`, by Batch "
+            "and storage, also if the date is in the future"
+        ),
+        "documentation; azure-sdk-for-js #5433",
+        "`faketime '20 minutes ago' batchtrain pool list` with a key, and with `faketime '+20 minutes'`",
+        "service/dated",
+        list[dict[str, Any]],
+        lambda seen: both(seen, lambda answer: answer["status"] == 403 and answer["code"] == "AuthenticationFailed"),
+        right=[
+            {"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+        ],
+        wrong=[
+            {"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 200, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
+        ],
+        unread=[],
+        code="batchtrain/service/clock_difference.py",
+    ),
+    by_hand(
+        "token-times",
+        "The times of a token (`nbf`, `iat`, `exp`) may be 5 minutes off, and the answer is then 401",
+        "default of Microsoft.IdentityModel",
+        (
+            'a kept token in the minutes after its `exp`: `curl -i -H "Authorization: Bearer $TOKEN" '
+            "'https://NAME.REGION.batch.azure.com/pools?api-version=2025-06-01'`"
+        ),
+        code="batchtrain/service/entra.py",
+        not_local=NO_ENTRA,
+    ),
+    Probe(
+        "date-of-refusals",
+        (
+            "Every refusal of Batch, storage, Azure Resource Manager and Entra ID has a `Date`, from which batchtrain"
+            " finds how far this machine's clock is off"
+        ),
+        "HTTP (RFC 9110, 6.6.1)",
+        "the headers of the refusals above",
+        "service/not-found",
+        dict[str, Any],
+        lambda seen: seen["headers"]["Date"] is True,
+        right={"status": 404, "code": "PoolNotFound", "headers": {"Date": True, "WWW-Authenticate": False}},
+        wrong={"status": 404, "code": "PoolNotFound", "headers": {"Date": False, "WWW-Authenticate": False}},
+        unread={"status": 404},
+        code="batchtrain/service/clock_difference.py batchtrain/service/read.py",
+    ),
+    Probe(
+        "shared-key-subnet",
+        "A shared key is refused with 400 or 403 for a subnet, a public IP address or an image of any gallery",
+        "aztk #240; azure-docs #51092; documentation of public IP addresses and galleries",
+        "`az batch pool create --json-file pool.json` with `AZURE_BATCH_ACCESS_KEY`, once with each",
+        "service/subnet",
+        dict[str, Any],
+        lambda seen: seen["status"] in (400, 403),
+        right={"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+        wrong={"status": 201, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
+        unread={"code": ""},
+        code="batchtrain/service/faults.py batchtrain/plan/network.py",
+    ),
+    by_hand(
+        "roles",
+        "The roles Contributor and Azure Batch Data Contributor allow everything that the commands do",
+        "documentation",
+        "`batchtrain doctor` and `batchtrain run` with each",
+        code="batchtrain/client/doctor.py",
+        not_local=NO_ENTRA,
+    ),
+    by_hand(
+        "device-code",
+        "A sign-in by device code is kept between commands if the machine has a key ring",
+        "azure-identity's documentation",
+        "`batchtrain pool list` twice with `aad: {user: …}`",
+        code="batchtrain/service/entra.py",
+        not_local=NO_ENTRA,
+    ),
+    Probe(
+        "account-by-endpoint",
+        (
+            "An account is found by its `accountEndpoint` in `GET "
+            "/subscriptions/ID/providers/Microsoft.Batch/batchAccounts` (2025-06-01), with its quotas and "
+            "`allowedAuthenticationModes`"
+        ),
+        "azure-rest-api-specs",
+        "`batchtrain doctor` beside `az batch account show`",
+        "service/account",
+        dict[str, Any] | None,
+        lambda seen: seen is not None and bool(seen["sign_ins"]),
+        right={"sign_ins": ["SharedKey", "AAD"], "pools": 20},
+        wrong=None,
+        unread={"pools": 20},
+        code="batchtrain/service/arm.py batchtrain/client/doctor.py",
+        not_local=NO_MANAGEMENT,
+    ),
+    Probe(
+        "batch-sizes",
+        (
+            "`GET …/Microsoft.Batch/locations/REGION/virtualMachineSkus` lists the sizes that Batch offers, with "
+            "`vCPUsAvailable`, `MemoryGB`, `GPUs`, `RdmaEnabled` and the family, named as in the quotas of the "
+            "account"
+        ),
+        "azure-rest-api-specs; azure-cli",
+        "`az batch location list-skus -l REGION -o json`; `batchtrain catalog refresh`",
+        "service/sold",
+        dict[str, Any],
+        lambda seen: seen["batch"] > 0 and seen["whole"] == seen["batch"] and bool(seen["families"]),
+        right={"batch": 400, "whole": 400, "families": ["standardDSv5Family"], "kinds": ["Location"]},
+        wrong={"batch": 400, "whole": 0, "families": [], "kinds": []},
+        unread={"whole": 400},
+        code="batchtrain/service/arm.py",
+        not_local=NO_MANAGEMENT,
+    ),
+    Probe(
+        "retail-prices",
+        (
+            "The Retail Prices API answers a filter of `serviceName`, `armRegionName` and `priceType` with pages of "
+            "`Items` and `NextPageLink`; the `skuName` of spot prices ends with `Spot`, and the `productName` of "
+            "Windows prices contains `Windows`"
+        ),
+        "Microsoft Learn, Azure Retail Prices overview",
+        "`batchtrain catalog refresh --prices --location westeurope` beside the pricing calculator",
+        "service/prices",
+        dict[str, int],
+        lambda seen: seen["dedicated"] > 0 and seen["spot"] > 0,
+        right={"dedicated": 900, "spot": 800},
+        wrong={"dedicated": 900, "spot": 0},
+        unread={},
+        code="batchtrain/service/prices.py",
+        not_local=NO_PRICES,
+    ),
+    by_hand(
+        "spot-bill",
+        "Batch bills a spot node like a spot VM of the same size",
+        "memory",
+        "the invoice of a pool with spot nodes",
+        code="batchtrain/catalog/prices.py",
+        not_local=NO_BILL,
+    ),
+    Probe(
+        "blocked-sizes",
+        (
+            "A size that the subscription may not use has a restriction of type `Location` in `GET "
+            "…/Microsoft.Compute/skus`"
+        ),
+        "documentation",
+        "`az vm list-skus -l REGION --all -o json`",
+        "service/sold",
+        dict[str, Any],
+        lambda seen: "Location" in kinds(seen),
+        right={"batch": 400, "whole": 400, "families": [], "kinds": ["Location", "Zone"]},
+        wrong={"batch": 400, "whole": 400, "families": [], "kinds": ["Region"]},
+        unread={"batch": 400, "whole": 400, "families": [], "kinds": []},
+        code="batchtrain/service/arm.py",
+        not_local=NO_MANAGEMENT,
+    ),
+    by_hand(
+        "pool-identity",
+        (
+            "`PATCH …/batchAccounts/NAME/pools/ID` with `identity` alone gives a pool its managed identities; "
+            "existing nodes do not get them"
+        ),
+        "documentation (managed-identity-pools)",
+        "`az rest --method patch --url …/pools/ID?api-version=2025-06-01 --body '{\"identity\": …}'`",
+        code="batchtrain/client/identities.py",
+        not_local=NO_MANAGEMENT,
+    ),
+    by_hand(
+        "vault-secret",
+        "`GET https://NAME.vault.azure.net/secrets/KEY?api-version=7.4` returns `value`",
+        "Key Vault's REST reference",
+        "a `credentials.yaml` with `account_key_keyvault_secret_id`, and `batchtrain pool list`",
+        code="batchtrain/service/vault.py",
+        not_local=NO_ENTRA,
+    ),
+    by_hand(
+        "related-sizes",
+        (
+            "The sizes of `catalog sizes` with the note `without a size page of Azure` have the same figures as their"
+            " related sizes"
+        ),
+        "price list; Kubernetes service's tables",
+        "`az vm list-skus --size ND96is --all -o json`",
+        code="batchtrain/catalog/sizes.py",
+        not_local=NO_MANAGEMENT,
+    ),
+    by_hand(
+        "shared-gpus",
+        "A size with 32 cores has a quarter of an RTX PRO 6000, and one with 64 cores a half",
+        "prices",
+        "`nvidia-smi` on `Standard_NC32lds_xl_RTXPRO6000BSE_v6`",
+        code="batchtrain/catalog/sizes.py",
+        not_local=NO_GPU,
+    ),
+)
+
+AREA = Area(
+    "accounts",
+    "Sign-in, quotas and sizes",
+    (
+        "Tested: token sign-in over https against the emulator, with a replacement for Entra ID that answers the real"
+        " `azure-identity`; Azure Resource Manager and Key Vault against documents in the form of their "
+        "specifications."
+    ),
+    PROBES,
+)

@@ -1,0 +1,88 @@
+"""Autoscale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchtrain.verify.probe import Area, Probe, by_hand
+from batchtrain.verify.readings import target
+from batchtrain.verify.reasons import NO_SPOT, TWO_MOMENTS
+
+PROBES = (
+    Probe(
+        "fraction",
+        (
+            "A target with a fraction is rounded down. Formulas therefore add 0.999, so that a fraction of a node "
+            "becomes a node and 0 stays 0. If Azure rounds to the nearest number, a pool has at most one more node of"
+            " each kind"
+        ),
+        "memory",
+        "the formula `$TargetDedicatedNodes = 1.9;`",
+        "service/fraction",
+        dict[str, Any],
+        lambda seen: target(seen) == 1,
+        right={"values": {"$TargetDedicatedNodes": "1"}, "error": False},
+        wrong={"values": {"$TargetDedicatedNodes": "2"}, "error": False},
+        unread={"values": {}, "error": True},
+        code="batchtrain/plan/autoscale.py batchtrain/formula.py",
+    ),
+    by_hand(
+        "pending-gangs",
+        (
+            "A waiting multi-instance task counts once per instance in `$ActiveTasks` and in `$PendingTasks`. The "
+            "count of a running one is not documented"
+        ),
+        "documentation; batch-shipyard #343",
+        "`tasks = $PendingTasks.GetSample(1);` before and after a gang of 4 starts",
+        code="batchtrain/plan/autoscale.py",
+        not_local=TWO_MOMENTS,
+    ),
+    Probe(
+        "branches",
+        "A branch of `?:` that is not taken is not evaluated, so `GetSample` without samples is not an error there",
+        "samples of the documentation",
+        "a scenario's formula on a new pool: `errors` is empty",
+        "service/branch",
+        dict[str, Any],
+        lambda seen: seen["error"] is False and target(seen) == 2,
+        right={"values": {"$TargetDedicatedNodes": "2"}, "error": False},
+        wrong={"values": {"$TargetDedicatedNodes": "2"}, "error": True},
+        unread={"error": False},
+        code="batchtrain/plan/autoscale.py batchtrain/formula.py",
+    ),
+    by_hand(
+        "preempted-nodes",
+        (
+            "`$CurrentLowPriorityNodes` counts preempted nodes too; `$PreemptedNodeCount` has samples while there are"
+            " spot nodes"
+        ),
+        "documentation",
+        "`n = $PreemptedNodeCount.GetSample(1);` after a preemption",
+        code="batchtrain/plan/autoscale.py",
+        not_local=NO_SPOT,
+    ),
+    Probe(
+        "weekday",
+        "`now.weekday` is 0 on Sunday, and `time()` is UTC",
+        "documentation",
+        "`d = time().weekday;` on a Sunday",
+        "service/weekday",
+        dict[str, Any],
+        lambda seen: target(seen) == 0,
+        right={"values": {"$TargetDedicatedNodes": "0"}, "error": False},
+        wrong={"values": {"$TargetDedicatedNodes": "7"}, "error": False},
+        unread={"values": {"$TargetDedicatedNodes": "Sunday"}, "error": False},
+        code="batchtrain/plan/autoscale.py batchtrain/formula.py",
+    ),
+)
+
+AREA = Area(
+    "autoscale",
+    "Autoscale",
+    (
+        "Tested: the formula of every scenario, with our own evaluator of the language, which follows the "
+        "documentation. `az batch pool autoscale evaluate --pool-id ID --auto-scale-formula FORMULA` verifies each "
+        "row on your own pool."
+    ),
+    PROBES,
+)

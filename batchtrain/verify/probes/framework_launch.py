@@ -1,0 +1,256 @@
+"""Launching frameworks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchtrain.verify.probe import AMD, INFINIBAND, NVIDIA, TOPOLOGY, Area, Probe, by_hand
+from batchtrain.verify.readings import every, gpu_order, ports_are_whole, topologies_are_links
+from batchtrain.verify.reasons import NO_GPU, NO_INFINIBAND, NO_SSHD
+
+PROBES = (
+    by_hand(
+        "nccl-ports",
+        (
+            "With the active InfiniBand ports in `NCCL_IB_HCA` (`=mlx5_ib0:1,…`), NCCL does not use the card of "
+            "accelerated networking"
+        ),
+        "NCCL's documentation; the card names in azhpc-images",
+        "`NCCL_DEBUG=INFO` in a `pytorch` task on `Standard_ND96isr_H100_v5`: the line `NET/IB : Using`",
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_INFINIBAND,
+    ),
+    by_hand(
+        "nccl-speed",
+        (
+            "`NCCL_IB_PCI_RELAXED_ORDERING=1` and `NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml` (ndv5 on H100 and "
+            "H200, ndv2 on NDv2), and `NCCL_IGNORE_CPU_AFFINITY=1` on these sizes, give the full speed of the network"
+        ),
+        "azhpc-images: `/etc/nccl.conf`",
+        (
+            "the recipe NCCL-Tests: `all_reduce_perf -b 8 -e 8G` prints about 450 GB/s between two ND H100 v5 nodes, "
+            "188 between two ND A100 v4 nodes, and 16 between two NDv2"
+        ),
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_INFINIBAND,
+    ),
+    Probe(
+        "topology-file",
+        (
+            "On the HPC images, the topology file is a link to `/opt/microsoft/ndv5-topo.xml`. Mounting "
+            "`/opt/microsoft` into a container is enough"
+        ),
+        "azhpc-images: customizations",
+        "`head -1 /opt/microsoft/ndv5/topo.xml` in a native container, and in an Apptainer image",
+        "host/nodes/nccl",
+        dict[str, Any],
+        topologies_are_links,
+        right={"settings": {}, "topologies": {"/opt/microsoft/ndv5/topo.xml": "/opt/microsoft/ndv5-topo.xml"}},
+        wrong={"settings": {}, "topologies": {"/opt/microsoft/ndv5/topo.xml": "/etc/topo.xml"}},
+        unread={"settings": {}, "topologies": {}},
+        code="batchtrain/launchers/fabric.py batchtrain/plan/container.py",
+        needs=TOPOLOGY,
+        not_local=NO_GPU,
+    ),
+    by_hand(
+        "nccl-lines",
+        (
+            "NCCL prints lines about its network as in the samples in `tests/data/nccl` (taken from the library of "
+            "NCCL 2.32, older forms from memory; none was printed on InfiniBand)"
+        ),
+        "NCCL's library; memory",
+        (
+            "a `pytorch` task on `Standard_ND96isr_H100_v5`: the line `NCCL used IB on 8 HCAs with GPUDirect RDMA`, "
+            "and `wd/ranks/nccl.*`"
+        ),
+        code="batchtrain/runtime/verdict.py",
+        not_local=NO_INFINIBAND,
+    ),
+    Probe(
+        "nvidia-smi-speed",
+        (
+            "`nvidia-smi -L` answers within half a second on the HPC images (the persistence daemon runs), and prints"
+            " the same in a container as on the host"
+        ),
+        "NVIDIA's documentation",
+        "`time nvidia-smi -L` on the host and in a native container",
+        "host/nodes/gpus",
+        dict[str, Any],
+        lambda seen: seen["code"] == 0 and seen["seconds"] <= 0.5,
+        right={"code": 0, "count": 8, "expected": 8, "seconds": 0.06, "bus": [], "positions": []},
+        wrong={"code": 0, "count": 8, "expected": 8, "seconds": 4.2, "bus": [], "positions": []},
+        unread={"code": 0},
+        code="batchtrain/runtime/node.sh batchtrain/runtime/preflight.sh",
+        needs=NVIDIA,
+        not_local=NO_GPU,
+    ),
+    Probe(
+        "locked-memory",
+        (
+            "On the HPC images, and in containers with `--ulimit memlock=-1:-1`, Batch tasks and ssh sessions between"
+            " nodes can lock unlimited memory. If not, the preflight stops the launch"
+        ),
+        "azhpc-images: limits.conf",
+        "`ulimit -l; ssh $host ulimit -l` on `Standard_HB120rs_v3`, and in a container with `-p 23`",
+        "host/gang/ssh",
+        dict[str, dict[str, Any]],
+        lambda seen: every(seen, lambda host: host["memlock"] == "unlimited"),
+        right={
+            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 0.001, "unsure": 0.02}
+        },
+        wrong={
+            "10.0.0.4": {"code": 0, "error": "", "memlock": "65536", "variables": 0, "ahead": 0.001, "unsure": 0.02}
+        },
+        unread={"10.0.0.4": {"code": 255, "error": ""}},
+        code="batchtrain/runtime/preflight.sh batchtrain/plan/container.py",
+        needs=INFINIBAND,
+        not_local=NO_INFINIBAND,
+    ),
+    Probe(
+        "infiniband-ports",
+        (
+            "A size shows one active InfiniBand port per card, with the rate that Azure/azurehpc-health-checks "
+            "expects and a partition key besides `0x7fff`. If not, the preflight stops the launch"
+        ),
+        "azurehpc-health-checks: `conf/`",
+        "`bash -c 'head /sys/class/infiniband/*/ports/1/{state,rate,pkeys/*}'` on `Standard_ND96isr_H100_v5`",
+        "host/nodes/infiniband",
+        dict[str, Any],
+        ports_are_whole,
+        right={
+            "ports": [
+                {
+                    "device": "mlx5_ib0",
+                    "link_layer": "InfiniBand",
+                    "state": "4: ACTIVE",
+                    "rate": 200,
+                    "pkeys": ["0x7fff", "0x8001"],
+                    "flaps": 0,
+                }
+            ],
+            "devices": ["uverbs0"],
+            "expected": 1,
+            "rate": 200,
+        },
+        wrong={
+            "ports": [
+                {
+                    "device": "mlx5_ib0",
+                    "link_layer": "InfiniBand",
+                    "state": "4: ACTIVE",
+                    "rate": 200,
+                    "pkeys": ["0x7fff", "0x8001"],
+                    "flaps": 0,
+                }
+            ],
+            "devices": ["uverbs0"],
+            "expected": 8,
+            "rate": 200,
+        },
+        unread={"ports": []},
+        code="batchtrain/runtime/preflight.sh batchtrain/catalog/sizes.py",
+        needs=INFINIBAND,
+        not_local=NO_INFINIBAND,
+    ),
+    Probe(
+        "ssh-ports",
+        (
+            "Nodes of one pool accept connections from all other nodes at once, on port 22 (host) and 23 (container),"
+            " within 3 s"
+        ),
+        "memory",
+        "a task of 32 nodes with `preflight: true`",
+        "host/gang/reach",
+        dict[str, dict[str, float | None]],
+        lambda seen: every(seen, lambda host: host["22"] is not None and host["22"] <= 3),
+        right={"10.0.0.4": {"22": 0.001, "23": None}, "10.0.0.5": {"22": 0.2, "23": None}},
+        wrong={"10.0.0.4": {"22": 0.001, "23": None}, "10.0.0.5": {"22": None, "23": None}},
+        unread={},
+        code="batchtrain/runtime/preflight.sh",
+        not_local=NO_SSHD,
+    ),
+    Probe(
+        "amd-gpus",
+        "AMD GPUs are the entries of `/sys/class/kfd/kfd/topology` with a `gpu_id`, in a container as well",
+        "kernel documentation",
+        "`cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id` on `Standard_ND96isr_MI300X_v5`",
+        "host/nodes/amd_gpus",
+        dict[str, Any],
+        lambda seen: seen["count"] == seen["expected"],
+        right={"count": 8, "expected": 8},
+        wrong={"count": 0, "expected": 8},
+        unread={"count": 8},
+        code="batchtrain/runtime/node.sh batchtrain/runtime/launch/gpus.py",
+        needs=AMD,
+        not_local=NO_GPU,
+    ),
+    by_hand(
+        "nccl-settings",
+        (
+            "The settings of NCCL that Azure's own launches use (`hopper.conf` on H100 and H200, "
+            "`graceblackwell.conf` on GB200 and GB300), without those of SHARP, are good for trainings as well"
+        ),
+        "Azure/ai-infrastructure-on-azure: NCCL/configs",
+        (
+            "the recipe NCCL-Tests on them, and with the variables in `leave_unset`; Azure expects 450 GB/s on "
+            "ND96isr_H100_v5 and 937 GB/s in a rack of GB300"
+        ),
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_INFINIBAND,
+    ),
+    by_hand(
+        "rccl-settings",
+        "MI300X (RCCL) needs no settings except the ports",
+        "memory",
+        "the recipe NCCL-Tests on it, with rccl-tests",
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_INFINIBAND,
+    ),
+    by_hand(
+        "nccl-bootstrap",
+        (
+            "`NCCL_SOCKET_IFNAME` with the interface of the address in `AZ_BATCH_HOST_LIST` (`eth0`) is enough for "
+            "the bootstrap of NCCL"
+        ),
+        "azhpc-images: tests of NCCL",
+        "as above, the line `Bootstrap : Using`",
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_GPU,
+    ),
+    by_hand(
+        "ucx-torch",
+        "UCX accepts the same ports for the `ucc` and `mpi` backends of torch",
+        "setup-mpi",
+        "`UCX_LOG_LEVEL=info` with `backend: ucc` on `Standard_HB120rs_v3`",
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_INFINIBAND,
+    ),
+    Probe(
+        "gpu-order",
+        (
+            "The GPUs of a node are numbered by their position on the bus in `/proc/driver/nvidia/gpus`, as with "
+            "`CUDA_DEVICE_ORDER=PCI_BUS_ID`"
+        ),
+        "NVIDIA's documentation",
+        "`nvidia-smi -L` beside `ls /proc/driver/nvidia/gpus`",
+        "host/nodes/gpus",
+        dict[str, Any],
+        lambda seen: gpu_order(seen["bus"], seen["positions"]),
+        right={"bus": ["0001:00:00.0", "0002:00:00.0"], "positions": ["0001:00:00.0", "0002:00:00.0"]},
+        wrong={"bus": ["0002:00:00.0", "0001:00:00.0"], "positions": ["0001:00:00.0", "0002:00:00.0"]},
+        unread={"bus": [], "positions": []},
+        code="batchtrain/runtime/launch/gpus.py",
+        needs=NVIDIA,
+        not_local=NO_GPU,
+    ),
+)
+
+AREA = Area(
+    "frameworks",
+    "Launching frameworks",
+    (
+        "Tested with real processes on two nodes: roles and environment of each framework, and training over gloo, "
+        "gRPC and ps-lite on CPUs. Everything below concerns GPUs and NCCL and is untested."
+    ),
+    PROBES,
+)

@@ -1,0 +1,311 @@
+"""What requests of the client observe, while the pool of the requests and its job exist.
+
+A question returns what the service answered, and judges nothing. What it creates is registered, so that it is deleted
+with the pool however the command ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from azure.batch import BatchClient
+from azure.core.exceptions import HttpResponseError
+from azure.core.rest import HttpRequest
+
+from batchtrain.client.operations import Operations
+from batchtrain.errors import BatchtrainError
+from batchtrain.plan.wire import API_VERSION
+from batchtrain.service import arm, connect, prices
+from batchtrain.service.register import Register, Thing
+from batchtrain.service.requests import CONTENT_TYPE, quoted
+from batchtrain.service.retry import Attempts
+from batchtrain.verify.probe import UNREAD
+
+Answer = Any
+"""An answer of the SDK's pipeline, whose own type for a refusal is another one."""
+PATIENCE_SECONDS = 120
+PAUSE_SECONDS = 0.5
+NEXT_VERSION = "2026-10-01"
+SUBNET = (
+    "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/verify/providers/Microsoft.Network"
+    "/virtualNetworks/verify/subnets/verify"
+)
+"""A subnet that no account has."""
+
+
+class Asked(NamedTuple):
+    """What a question may use."""
+
+    client: Operations
+    register: Register
+    pool: str
+    job: str
+
+    def get(self, path: str, **params: str) -> Answer:
+        """An answer, whatever its status."""
+        return sent(self.client.batch, HttpRequest("GET", path, params={"api-version": API_VERSION, **params}))
+
+    def post(self, path: str, body: object, **headers: str) -> Answer:
+        """The same, to a JSON document."""
+        content = msgspec.json.encode(body)
+        request = HttpRequest("POST", path, params={"api-version": API_VERSION}, headers=headers, content=content)
+        return sent(self.client.batch, request)
+
+
+def sent(batch: BatchClient, request: HttpRequest, **options: Attempts) -> Answer:
+    """An answer, whatever its status; the SDK raises an error for a refusal."""
+    try:
+        return batch.send_request(request, **options)
+    except HttpResponseError as error:
+        if error.response is None:
+            raise
+        return error.response
+
+
+Question = Callable[[Asked], Any]
+
+
+def answers(questions: Mapping[str, Question], names: frozenset[str], asked: Asked) -> dict[str, Any]:
+    """The answers to the questions of these names. One that fails is unread, whatever the reason."""
+    return {name: _answer(questions[name], asked) for name in sorted(names & questions.keys())}
+
+
+def _answer(question: Question, asked: Asked) -> Any:
+    try:
+        return question(asked)
+    except Exception as error:  # noqa: BLE001 - the SDK raises many kinds, and no answer costs another one
+        return {UNREAD: f"{type(error).__name__}: {error}".partition("\n")[0]}
+
+
+def _refusal(response: Answer) -> dict[str, Any]:
+    """Status, code and headers of an answer that may be a refusal."""
+    document = response.json() if response.content else {}
+    headers = {name: name in response.headers for name in ("Date", "WWW-Authenticate")}
+    return {"status": response.status_code, "code": document.get("code", ""), "headers": headers}
+
+
+# --- sign-in ----------------------------------------------------------------------------------------------------------
+
+
+def _unsigned(asked: Asked) -> Any:
+    """A token that is none."""
+    batch = connect.once(asked.client.account, signed=False)
+    return _refusal(sent(batch, _pools_request(Authorization="Bearer x")))
+
+
+def _dated(asked: Asked) -> Any:
+    """Signatures of 20 minutes ago and of 20 minutes ahead."""
+    batch = connect.once(asked.client.account, signed=True)
+    now = datetime.now(timezone.utc)
+    dates = (format_datetime(now + timedelta(minutes=minutes), usegmt=True) for minutes in (-20, 20))
+    return [_refusal(sent(batch, _pools_request(**{"ocp-date": date}))) for date in dates]
+
+
+def _pools_request(**headers: str) -> HttpRequest:
+    return HttpRequest("GET", "/pools", params={"api-version": API_VERSION}, headers=headers)
+
+
+def _not_found(asked: Asked) -> Any:
+    return _refusal(asked.get("/pools/batchtrain-verify-no-such-pool"))
+
+
+def _subnet(asked: Asked) -> Any:
+    """A pool in a subnet, by shared key."""
+    batch = connect.once(asked.client.account, signed=True)
+    return _created(asked, "subnet", {"networkConfiguration": {"subnetId": SUBNET}}, batch=batch)
+
+
+def _no_content_type(asked: Asked) -> Any:
+    return _refusal(asked.post("/pools", {}))
+
+
+def _account(asked: Asked) -> Any:
+    """The account as Azure Resource Manager shows it."""
+    azure = arm.reach(None, os.environ, asked.client.account.endpoint)
+    account = arm.account(azure, asked.client.account.endpoint)
+    return None if account is None else {"sign_ins": list(account.sign_ins), "pools": account.pools}
+
+
+def _sold(asked: Asked) -> Any:
+    """How many sizes Batch and the compute service list in the region, and how many have what batchtrain reads."""
+    azure = arm.reach(None, os.environ, asked.client.account.endpoint)
+    account = arm.account(azure, asked.client.account.endpoint)
+    assert account is not None
+    batch = arm.batch_sizes(azure, account.subscription, account.location)
+    compute = arm.compute_sizes(azure, account.subscription, account.location)
+    return {
+        "batch": len(batch),
+        "whole": sum(bool(size.family and size.cores and size.memory_gib) for size in batch),
+        "families": sorted({size.family for size in batch} & {name for name, _ in account.families})[:3],
+        "kinds": sorted({restriction.kind for size in compute for restriction in size.restrictions}),
+    }
+
+
+def _prices(asked: Asked) -> Any:
+    region = asked.client.account.region or ""
+    table = prices.read(region, datetime.now(timezone.utc).date())
+    return {"dedicated": len(table.dedicated), "spot": len(table.spot)}
+
+
+# --- pools and nodes --------------------------------------------------------------------------------------------------
+
+
+def _created(
+    asked: Asked, name: str, changes: Mapping[str, Any], *, version: str = API_VERSION, batch: Any = None
+) -> Any:
+    """The answer to the creation of a pool without nodes that is like the pool of the requests."""
+    model = asked.get(f"/pools/{quoted(asked.pool)}").json()
+    machine = {
+        key: model["virtualMachineConfiguration"][key] for key in ("imageReference", "nodeAgentSKUId")
+    } | changes.get("virtualMachineConfiguration", {})
+    body = {"vmSize": model["vmSize"], "targetDedicatedNodes": 0, **changes, "virtualMachineConfiguration": machine}
+    thing, answer = Thing("pool", f"{asked.pool}-{name}"), {}
+
+    def send(document: Mapping[str, Any], attempts: Any) -> None:
+        nonlocal answer
+        params, headers = {"api-version": version}, {"Content-Type": CONTENT_TYPE}
+        request = HttpRequest("POST", "/pools", params=params, headers=headers, json=document)
+        response = sent(batch, request) if batch else sent(asked.client.batch, request, attempts=attempts)
+        answer = _refusal(response)
+        response.raise_for_status()
+
+    try:
+        asked.register.create(asked.client.batch, thing, {"id": thing.id, **body}, send)
+    except BatchtrainError:
+        if not answer:
+            raise
+    return answer
+
+
+def _empty_pool(asked: Asked) -> Any:
+    """The allocation state of a pool without nodes, once it is steady."""
+    answer = _created(asked, "empty", {})
+    if answer["status"] != 201:
+        return answer
+    return _until(lambda: asked.get(f"/pools/{quoted(asked.pool)}-empty").json()["allocationState"], "steady")
+
+
+def _until(look: Callable[[], str], state: str) -> str:
+    """What a look shows, once it shows this state; at the latest after PATIENCE_SECONDS."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while (value := look()) != state and time.monotonic() < end:
+        time.sleep(PAUSE_SECONDS)
+    return value
+
+
+def _hardware(asked: Asked) -> Any:
+    profile = {"hardwareProfile": {"vmSizeProperties": {"vCPUsPerCore": 1}}}
+    return _created(asked, "hardware", {"virtualMachineConfiguration": profile}, version=NEXT_VERSION)
+
+
+def _mix(asked: Asked) -> Any:
+    """Two sizes with equally many vCPUs, of two families."""
+    names = [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D4AS_V5"}]
+    return _created(asked, "mix", {"vmSize": "Mix", "vmSkuProfile": {"vmSizes": names}}, version=NEXT_VERSION)
+
+
+def _node(asked: Asked) -> str:
+    node: str = asked.get(f"/pools/{quoted(asked.pool)}/nodes").json()["value"][0]["id"]
+    return node
+
+
+def _login(asked: Asked) -> Any:
+    path = f"/pools/{quoted(asked.pool)}/nodes/{_node(asked)}/remoteloginsettings"
+    document = asked.get(path).json()
+    return {"address": document["remoteLoginIPAddress"], "port": document["remoteLoginPort"]}
+
+
+def _agents(asked: Asked) -> Any:
+    """The node agents of Azure Linux 3."""
+    images = asked.get("/supportedimages").json()["value"]
+    references = ((image["imageReference"], image["nodeAgentSKUId"]) for image in images)
+    return sorted({agent for image, agent in references if "azurelinux" in image["offer"].lower()})
+
+
+def _stranger(asked: Asked) -> Any:
+    """A task whose user no account of the pool is: whether it is accepted, and how it ends."""
+    body = {"id": "stranger", "commandLine": "true", "userIdentity": {"username": "stranger"}}
+    path = f"/jobs/{quoted(asked.job)}/tasks"
+    answer = _refusal(asked.post(path, body, **{"Content-Type": CONTENT_TYPE}))
+    if answer["status"] != 201:
+        return {**answer, "state": ""}
+    state = _until(lambda: asked.get(f"{path}/stranger").json()["state"], "completed")
+    document = asked.get(f"{path}/stranger").json()
+    return {**answer, "state": state, "failed": "failureInfo" in document["executionInfo"]}
+
+
+def _files(asked: Asked) -> Any:
+    """The files that `observe.py gang` made for this: size, mode and the end of the URL by name."""
+    path = f"/jobs/{quoted(asked.job)}/tasks/host/files"
+    listing = asked.get(path, recursive="true").json()["value"]
+    files = {}
+    for file in listing:
+        parent, _, name = file["name"].rpartition("/")
+        if parent.endswith("output") and not file["isDirectory"] and not name.startswith("observed"):
+            properties = file["properties"]
+            files[name] = {
+                "size": int(properties["contentLength"]),
+                "mode": properties.get("fileMode", ""),
+                "url": file["url"].rpartition("/")[2],
+            }
+    return files
+
+
+# --- autoscale --------------------------------------------------------------------------------------------------------
+
+FORMULAS = {
+    "fraction": "$TargetDedicatedNodes = 1.9;",
+    "branch": "$TargetDedicatedNodes = 1 > 0 ? 2 : $NoSuchNodes.GetSample(TimeInterval_Day * 400);",
+    "weekday": '$TargetDedicatedNodes = time("2026-11-29T12:00:00Z").weekday;',
+}
+
+
+def _evaluated(name: str) -> Question:
+    def ask(asked: Asked) -> Any:
+        path = f"/pools/{quoted(asked.pool)}/evaluateautoscale"
+        body = {"autoScaleFormula": FORMULAS[name]}
+        document = asked.post(path, body, **{"Content-Type": CONTENT_TYPE}).json()
+        assignments = [part.split("=", 1) for part in document.get("results", "").split(";") if "=" in part]
+        return {"values": {name.strip(): value.strip() for name, value in assignments}, "error": "error" in document}
+
+    return ask
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+
+
+def _end_of(task: str) -> Question:
+    """How a task ended: the code of a failure, and the exit code of its program."""
+
+    def ask(asked: Asked) -> Any:
+        execution = asked.get(f"/jobs/{quoted(asked.job)}/tasks/{task}").json()["executionInfo"]
+        return {"code": (execution.get("failureInfo") or {}).get("code", ""), "exit": execution.get("exitCode")}
+
+    return ask
+
+
+OF_HOST: Mapping[str, Question] = {
+    "unsigned": _unsigned,
+    "dated": _dated,
+    "not-found": _not_found,
+    "subnet": _subnet,
+    "no-content-type": _no_content_type,
+    "account": _account,
+    "sold": _sold,
+    "prices": _prices,
+    "empty-pool": _empty_pool,
+    "hardware": _hardware,
+    "mix": _mix,
+    "login": _login,
+    "agents": _agents,
+    "stranger": _stranger,
+    "files": _files,
+    **{name: _evaluated(name) for name in FORMULAS},
+}
+OF_CONTAINER: Mapping[str, Question] = {"no-program": _end_of("program"), "options": _end_of("options")}
