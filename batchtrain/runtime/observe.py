@@ -38,15 +38,15 @@ def text(path: str) -> str:
         return file.read().strip()
 
 
-def ran(*words: str) -> Dict[str, Any]:
+def ran(*words: str, patience: int = PATIENCE) -> Dict[str, Any]:
     """What a program ended with and printed. Raises OSError if it is missing, and TimeoutExpired."""
     began = time.monotonic()
     done = subprocess.run(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE, stdin=subprocess.DEVNULL
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience, stdin=subprocess.DEVNULL
     )
     return {
         "code": done.returncode,
-        "lines": done.stdout.decode("utf-8", "replace").splitlines()[:400],
+        "lines": done.stdout.decode("utf-8", "replace").splitlines()[:20000],
         "error": done.stderr.decode("utf-8", "replace")[-500:],
         "seconds": round(time.monotonic() - began, 3),
     }
@@ -269,6 +269,47 @@ def ssh(_: Dict[str, Any]) -> Any:
 def same_container(_: Dict[str, Any]) -> Any:
     """Whether the file system of the coordination command is that of the application command."""
     return os.path.exists(MARK)
+
+
+# --- programs of the HPC images, on two nodes -------------------------------------------------------------------------
+
+WORDS = (
+    "NET/", "Using network", "Init COMPLETE", "GPU Direct RDMA", "Bootstrap", "NCCL version", "Avg bus bandwidth",
+    "selected ucx", "libfabric provider", "PMI_RANK", "MV2_COMM_WORLD_RANK",
+)  # fmt: skip
+"""In the lines that are kept, besides the last ones."""
+MISSING = 127
+PROGRAMS = {
+    "intelmpi": """module load mpi/impi && type -P IMB-MPI1 >/dev/null || exit 127
+        I_MPI_DEBUG=5 I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx mpirun -hosts "$HOSTS" -np 2 -ppn 1 IMB-MPI1 PingPong""",
+    "openmpi": """module load mpi/hpcx && [ -x "$HPCX_OSU_DIR/osu_bw" ] || exit 127
+        mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ucx --mca btl ^vader,tcp,openib \\
+          --mca pml_base_verbose 10 -x UCX_NET_DEVICES="$PORTS" "$HPCX_OSU_DIR/osu_bw" 2>&1""",
+    "mvapich": """module load mpi/mvapich2 || module load mpi/mvapich || exit 127
+        mpirun -hosts "$HOSTS" -np 2 -ppn 1 env""",
+    "nccl": """module load mpi/hpcx && [ -x /opt/nccl-tests/build/all_reduce_perf ] || exit 127
+        mpirun --host "${HOSTS/,/:$GPUS,}:$GPUS" -np $((2 * GPUS)) --map-by "ppr:$GPUS:node" \\
+          --mca coll_hcoll_enable 0 -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_IB_HCA="=$PORTS" \\
+          /opt/nccl-tests/build/all_reduce_perf -b 8G -e 8G -g 1""",
+}
+"""For bash, with the two nodes, all InfiniBand ports and the GPUs of a node. 127: the image has no such program."""
+
+
+def program(name: str) -> Callable[[Dict[str, Any]], Any]:
+    def run(facts: Dict[str, Any]) -> Any:
+        if not facts["ports"]:
+            raise OSError("the size has no InfiniBand")
+        os.environ["HOSTS"] = ",".join(hosts()[:2])
+        ports = [port["device"] for port in infiniband(facts)["ports"] if port["link_layer"] == "InfiniBand"]
+        os.environ["PORTS"] = ",".join(port + ":1" for port in ports)
+        os.environ["GPUS"] = str(facts["gpus"])
+        done = ran("bash", "-lc", PROGRAMS[name], patience=300)
+        if done["code"] == MISSING:
+            raise OSError("the image has no such program")
+        lines = [line for line in done["lines"] if any(word in line for word in WORDS)][:200]
+        return {"code": done["code"], "size": facts["size"], "lines": lines, "end": done["lines"][-5:]}
+
+    return run
 
 
 GANG: Dict[str, Callable[[Dict[str, Any]], Any]] = {

@@ -37,6 +37,7 @@ ANY = Need("any size", lambda size: True)
 INFINIBAND = Need("a size with InfiniBand", lambda size: size.hcas > 0)
 NVIDIA = Need("a size with NVIDIA GPUs", lambda size: size.gpu_vendor == "nvidia")
 AMD = Need("a size with AMD GPUs", lambda size: size.gpu_vendor == "amd")
+V100 = Need("Standard_ND40rs_v2", lambda size: size.name == "Standard_ND40rs_v2")
 TOPOLOGY = Need("an ND size with NVIDIA GPUs", lambda size: size.gpu_vendor == "nvidia" and size.hcas > 1)
 
 

@@ -18,13 +18,14 @@ from azure.batch import BatchClient
 from azure.core.exceptions import HttpResponseError
 from azure.core.rest import HttpRequest
 
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.sizes import UNLISTED
 from batchtrain.client.operations import Operations
 from batchtrain.errors import BatchtrainError
 from batchtrain.plan.wire import API_VERSION
 from batchtrain.service import arm, connect, prices
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import CONTENT_TYPE, quoted
-from batchtrain.service.retry import Attempts
 from batchtrain.verify.probe import UNREAD
 
 Answer = Any
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
         return sent(self.client.batch, request)
 
 
-def sent(batch: BatchClient, request: HttpRequest, **options: Attempts) -> Answer:
+def sent(batch: BatchClient, request: HttpRequest, **options: Any) -> Answer:
     """An answer, whatever its status; the SDK raises an error for a refusal."""
     try:
         return batch.send_request(request, **options)
@@ -97,6 +98,12 @@ def _unsigned(asked: Asked) -> Any:
     """A token that is none."""
     batch = connect.once(asked.client.account, signed=False)
     return _refusal(sent(batch, _pools_request(Authorization="Bearer x")))
+
+
+def _token(asked: Asked) -> Any:
+    """A token for the audience that batchtrain asks for."""
+    account = asked.client.account
+    return _refusal(sent(connect.connect(account._replace(key=None)), _pools_request()))
 
 
 def _dated(asked: Asked) -> Any:
@@ -145,6 +152,17 @@ def _sold(asked: Asked) -> Any:
         "families": sorted({size.family for size in batch} & {name for name, _ in account.families})[:3],
         "kinds": sorted({restriction.kind for size in compute for restriction in size.restrictions}),
     }
+
+
+def _related(asked: Asked) -> Any:
+    """The sizes whose figures the catalogue takes from related sizes: how many are sold, and those that differ."""
+    azure = arm.reach(None, os.environ, asked.client.account.endpoint)
+    account = arm.account(azure, asked.client.account.endpoint)
+    assert account is not None
+    unlisted = {size.name: size for size in Catalog().sizes if size.notes.startswith(UNLISTED.partition(";")[0])}
+    sold = arm.compute_sizes(azure, account.subscription, account.location)
+    pairs = [(size, unlisted[size.name]) for size in sold if size.name in unlisted]
+    return {"sold": len(pairs), "different": sorted(size.name for size, row in pairs if arm.corrected(size, row))}
 
 
 def _prices(asked: Asked) -> Any:
@@ -292,6 +310,8 @@ def _end_of(task: str) -> Question:
 
 OF_HOST: Mapping[str, Question] = {
     "unsigned": _unsigned,
+    "token": _token,
+    "related": _related,
     "dated": _dated,
     "not-found": _not_found,
     "subnet": _subnet,

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from batchtrain.metrics.extract import Extractor
 from batchtrain.plan.container import POOL_KEY as POOL_KEY
+from batchtrain.runtime import verdict
 
 LINK = "0o120777"
 """The mode of a link."""
@@ -67,6 +69,33 @@ def topologies_are_links(seen: Mapping[str, Any]) -> bool:
 def gpu_order(bus: Sequence[str], positions: Sequence[str]) -> bool:
     """Whether the driver numbers the GPUs by their positions on the bus."""
     return list(some(bus, "GPU")) == list(some(positions, "GPU"))
+
+
+NCCL_BUSBW = {"Standard_ND96isr_H100_v5": 400, "Standard_ND96asr_v4": 160, "Standard_ND40rs_v2": 13}
+"""GB/s of an all-reduce between two nodes, below which Azure's own baselines (or, without one, its samples) warn."""
+
+
+def line_with(seen: Mapping[str, Any], *words: str, without: str = "\n") -> bool:
+    """Whether a program ended well and printed a line with one of these words, and without another one."""
+    lines = [line for line in seen["lines"] if any(word in line for word in words)]
+    return seen["code"] == 0 and bool(lines) and not any(without in line for line in lines)
+
+
+def bandwidth(seen: Mapping[str, Any]) -> bool:
+    """Whether all-reduce is as fast as the size allows. Raises LookupError for a size without a mark."""
+    least = NCCL_BUSBW[seen["size"]]
+    if seen["code"] != 0:
+        return False
+    points = [point for line in seen["lines"] for point in Extractor().line(None, line)]
+    speeds = [speed for point in points if (speed := point.values.get("average_busbw")) is not None]
+    return bool(some(speeds, "bandwidth")[-1] >= least)
+
+
+def network(seen: Mapping[str, Any]) -> str:
+    """The network that NCCL used, as batchtrain reads it from NCCL's lines; empty if they do not say it."""
+    if not seen["lines"]:
+        raise ValueError("NCCL printed nothing")
+    return str(verdict.hear(seen["lines"])["network"])
 
 
 def kinds(seen: Mapping[str, Any]) -> Sequence[str]:

@@ -186,7 +186,7 @@ _START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batcht
 
 def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     """The tasks of a pool, in the order in which they run: gangs first, because they need every node."""
-    facts = {"ports": work.size.hcas, "rate": work.size.port_gbps, "gpus": work.size.gpus}
+    facts = {"size": work.size.name, "ports": work.size.hcas, "rate": work.size.port_gbps, "gpus": work.size.gpus}
     node, gang, alone = (
         f"python3 {PROGRAM} {part} {shlex.quote(json.dumps(facts))}" for part in ("node", "gang", "task")
     )

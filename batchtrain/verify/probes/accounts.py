@@ -9,7 +9,7 @@ from batchtrain.verify.readings import both, kinds
 from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES
 
 PROBES = (
-    by_hand(
+    Probe(
         "token-audience",
         (
             "Tokens for Batch have the audience `https://batch.core.windows.net/` with the final slash, so the scope "
@@ -20,8 +20,13 @@ PROBES = (
             "`az account get-access-token --resource https://batch.core.windows.net/`, then `batchtrain pool list` "
             "without a key"
         ),
+        "service/token",
+        dict[str, Any],
+        lambda seen: seen["status"] == 200,
+        right={"status": 200, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
+        wrong={"status": 401, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": True}},
+        unread={"code": ""},
         code="batchtrain/service/entra.py",
-        not_local=NO_ENTRA,
     ),
     by_hand(
         "other-clouds",
@@ -230,7 +235,7 @@ PROBES = (
         code="batchtrain/service/vault.py",
         not_local=NO_ENTRA,
     ),
-    by_hand(
+    Probe(
         "related-sizes",
         (
             "The sizes of `catalog sizes` with the note `without a size page of Azure` have the same figures as their"
@@ -238,6 +243,12 @@ PROBES = (
         ),
         "price list; Kubernetes service's tables",
         "`az vm list-skus --size ND96is --all -o json`",
+        "service/related",
+        dict[str, Any],
+        lambda seen: seen["sold"] > 0 and not seen["different"],
+        right={"sold": 12, "different": []},
+        wrong={"sold": 12, "different": ["Standard_ND96is_H100_v5"]},
+        unread={"sold": 12},
         code="batchtrain/catalog/sizes.py",
         not_local=NO_MANAGEMENT,
     ),

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.verify.probe import AMD, INFINIBAND, NVIDIA, TOPOLOGY, Area, Probe, by_hand
-from batchtrain.verify.readings import every, gpu_order, ports_are_whole, topologies_are_links
+from batchtrain.verify.readings import (
+    bandwidth,
+    every,
+    gpu_order,
+    line_with,
+    network,
+    ports_are_whole,
+    topologies_are_links,
+)
 from batchtrain.verify.reasons import NO_GPU, NO_INFINIBAND, NO_SSHD
 
 PROBES = (
-    by_hand(
+    Probe(
         "nccl-ports",
         (
             "With the active InfiniBand ports in `NCCL_IB_HCA` (`=mlx5_ib0:1,…`), NCCL does not use the card of "
@@ -17,10 +25,27 @@ PROBES = (
         ),
         "NCCL's documentation; the card names in azhpc-images",
         "`NCCL_DEBUG=INFO` in a `pytorch` task on `Standard_ND96isr_H100_v5`: the line `NET/IB : Using`",
+        "host/gang/nccl",
+        dict[str, Any],
+        lambda seen: line_with(seen, "NET/IB : Using", without="/RoCE"),
+        right={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["NCCL INFO NET/IB : Using [0]mlx5_ib0:1/IB [1]mlx5_ib1:1/IB [RO]; OOB eth0:10.0.0.4<0>"],
+            "end": [],
+        },
+        wrong={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["NCCL INFO NET/IB : Using [0]mlx5_ib0:1/IB [1]mlx5_an0:1/RoCE [RO]; OOB eth0:10.0.0.4<0>"],
+            "end": [],
+        },
+        unread={"code": 0},
         code="batchtrain/launchers/fabric.py",
+        needs=TOPOLOGY,
         not_local=NO_INFINIBAND,
     ),
-    by_hand(
+    Probe(
         "nccl-speed",
         (
             "`NCCL_IB_PCI_RELAXED_ORDERING=1` and `NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml` (ndv5 on H100 and "
@@ -31,7 +56,14 @@ PROBES = (
             "the recipe NCCL-Tests: `all_reduce_perf -b 8 -e 8G` prints about 450 GB/s between two ND H100 v5 nodes, "
             "188 between two ND A100 v4 nodes, and 16 between two NDv2"
         ),
+        "host/gang/nccl",
+        dict[str, Any],
+        bandwidth,
+        right={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": ["# Avg bus bandwidth    : 441.2"], "end": []},
+        wrong={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": ["# Avg bus bandwidth    : 23.1"], "end": []},
+        unread={"code": 0, "size": "Standard_ND999", "lines": ["# Avg bus bandwidth    : 441.2"], "end": []},
         code="batchtrain/launchers/fabric.py",
+        needs=TOPOLOGY,
         not_local=NO_INFINIBAND,
     ),
     Probe(
@@ -52,7 +84,7 @@ PROBES = (
         needs=TOPOLOGY,
         not_local=NO_GPU,
     ),
-    by_hand(
+    Probe(
         "nccl-lines",
         (
             "NCCL prints lines about its network as in the samples in `tests/data/nccl` (taken from the library of "
@@ -63,7 +95,14 @@ PROBES = (
             "a `pytorch` task on `Standard_ND96isr_H100_v5`: the line `NCCL used IB on 8 HCAs with GPUDirect RDMA`, "
             "and `wd/ranks/nccl.*`"
         ),
+        "host/gang/nccl",
+        dict[str, Any],
+        lambda seen: network(seen).startswith("IB"),
+        right={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": ["NCCL INFO Using network IB"], "end": []},
+        wrong={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": ["NCCL INFO a line of another form"], "end": []},
+        unread={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
         code="batchtrain/runtime/verdict.py",
+        needs=TOPOLOGY,
         not_local=NO_INFINIBAND,
     ),
     Probe(
@@ -206,7 +245,7 @@ PROBES = (
         code="batchtrain/launchers/fabric.py",
         not_local=NO_INFINIBAND,
     ),
-    by_hand(
+    Probe(
         "nccl-bootstrap",
         (
             "`NCCL_SOCKET_IFNAME` with the interface of the address in `AZ_BATCH_HOST_LIST` (`eth0`) is enough for "
@@ -214,7 +253,24 @@ PROBES = (
         ),
         "azhpc-images: tests of NCCL",
         "as above, the line `Bootstrap : Using`",
+        "host/gang/nccl",
+        dict[str, Any],
+        lambda seen: line_with(seen, "Bootstrap : Using eth0", "Bootstrap: Using eth0"),
+        right={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>"],
+            "end": [],
+        },
+        wrong={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>"],
+            "end": [],
+        },
+        unread={"code": 0},
         code="batchtrain/launchers/fabric.py",
+        needs=TOPOLOGY,
         not_local=NO_GPU,
     ),
     by_hand(

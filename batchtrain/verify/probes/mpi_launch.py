@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.verify.probe import INFINIBAND, Area, Probe, by_hand
-from batchtrain.verify.readings import POOL_KEY, began, every, full_member, infiniband, master_is_a_host
+from batchtrain.verify.readings import POOL_KEY, began, every, full_member, infiniband, line_with, master_is_a_host
 from batchtrain.verify.reasons import ADDRESSES, NO_INFINIBAND, NO_POOL_KEY, OLD_PROGRAMS, RETIRED
 
 PROBES = (
@@ -101,12 +101,19 @@ PROBES = (
         needs=INFINIBAND,
         not_local=NO_INFINIBAND,
     ),
-    by_hand(
+    Probe(
         "ucx-all-ports",
         "`UCX_NET_DEVICES` may list all InfiniBand ports (8 on ND sizes)",
         "UCX's documentation",
         "`mpirun -np 2 --map-by ppr:1:node -x UCX_NET_DEVICES=… osu_bw`, once with all ports and once with one",
+        "host/gang/openmpi",
+        dict[str, Any],
+        lambda seen: seen["code"] == 0,
+        right={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        wrong={"code": 1, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        unread={"lines": []},
         code="batchtrain/launchers/fabric.py",
+        needs=INFINIBAND,
         not_local=NO_INFINIBAND,
     ),
     Probe(
@@ -169,7 +176,7 @@ PROBES = (
         needs=INFINIBAND,
         not_local=NO_INFINIBAND,
     ),
-    by_hand(
+    Probe(
         "intelmpi-mlx",
         (
             "Intel MPI 2019 and later: `I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx` uses InfiniBand, and fails with an "
@@ -177,7 +184,24 @@ PROBES = (
         ),
         "setup-mpi",
         "`I_MPI_DEBUG=5 mpirun … IMB-MPI1 PingPong`: `libfabric provider: mlx`",
+        "host/gang/intelmpi",
+        dict[str, Any],
+        lambda seen: line_with(seen, "libfabric provider: mlx"),
+        right={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["[0] MPI startup(): libfabric provider: mlx"],
+            "end": [],
+        },
+        wrong={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["[0] MPI startup(): libfabric provider: tcp;ofi_rxm"],
+            "end": [],
+        },
+        unread={"code": 0},
         code="batchtrain/frameworks/mpi.py",
+        needs=INFINIBAND,
         not_local=NO_INFINIBAND,
     ),
     by_hand(
@@ -207,7 +231,7 @@ PROBES = (
         code="batchtrain/frameworks/mpi.py",
         not_local=OLD_PROGRAMS,
     ),
-    by_hand(
+    Probe(
         "openmpi-ucx",
         (
             "Open MPI with UCX: `--mca pml ucx --mca btl ^vader,tcp,openib`; Open MPI 5 still accepts the two removed"
@@ -215,7 +239,19 @@ PROBES = (
         ),
         "setup-mpi; a test with Open MPI 5.0.11 without InfiniBand",
         "`mpirun --mca pml_base_verbose 10 … ` on `Standard_HB120rs_v3`: `selected ucx`",
+        "host/gang/openmpi",
+        dict[str, Any],
+        lambda seen: line_with(seen, "selected ucx"),
+        right={
+            "code": 0,
+            "size": "Standard_ND96isr_H100_v5",
+            "lines": ["select: component ucx selected", "selected ucx best priority 51"],
+            "end": [],
+        },
+        wrong={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        unread={"code": 0},
         code="batchtrain/frameworks/mpi.py",
+        needs=INFINIBAND,
         not_local=NO_INFINIBAND,
     ),
     Probe(
@@ -232,7 +268,7 @@ PROBES = (
         code="batchtrain/frameworks/mpi.py batchtrain/launchers/fabric.py",
         not_local=ADDRESSES,
     ),
-    by_hand(
+    Probe(
         "mvapich-hydra",
         (
             "MVAPICH accepts the options of Hydra, passes the environment to the ranks, and sets `PMI_RANK` or "
@@ -240,8 +276,15 @@ PROBES = (
         ),
         "its user guide",
         "`mpirun -hosts \"$AZ_BATCH_HOST_LIST\" -np 2 -ppn 1 env | grep -E 'PMI_RANK|MV2_'`",
+        "host/gang/mvapich",
+        dict[str, Any],
+        lambda seen: line_with(seen, "PMI_RANK=", "MV2_COMM_WORLD_RANK="),
+        right={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": ["PMI_RANK=0", "PMI_RANK=1"], "end": []},
+        wrong={"code": 1, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        unread={"code": 0},
         code="batchtrain/frameworks/mpi.py",
-        not_local=OLD_PROGRAMS,
+        needs=INFINIBAND,
+        not_local=NO_INFINIBAND,
     ),
     by_hand(
         "openmpi-4",

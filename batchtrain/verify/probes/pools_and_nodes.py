@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from batchtrain.verify.probe import NVIDIA, Area, Probe, by_hand
+from batchtrain.verify.probe import NVIDIA, V100, Area, Probe, by_hand
 from batchtrain.verify.readings import LINK, listed, listed_names
 from batchtrain.verify.reasons import (
     NO_AZURE_LINUX,
@@ -131,7 +131,7 @@ PROBES = (
         code="batchtrain/catalog/vm_images.py",
         not_local=NO_AZURE_LINUX,
     ),
-    by_hand(
+    Probe(
         "v100-image",
         (
             "`Standard_ND40rs_v2` needs an image with `v100` in its name; the driver in the other images does not "
@@ -139,7 +139,14 @@ PROBES = (
         ),
         "azhpc-images README",
         "`nvidia-smi` on it with `ubuntu-hpc:2404`",
+        "host/nodes/gpus",
+        dict[str, Any],
+        lambda seen: seen["code"] != 0,
+        right={"code": 9, "count": 0, "expected": 8, "seconds": 0.1, "bus": [], "positions": []},
+        wrong={"code": 0, "count": 8, "expected": 8, "seconds": 0.1, "bus": [], "positions": []},
+        unread={"count": 0},
         code="batchtrain/catalog/vm_images.py",
+        needs=V100,
         not_local=NO_GPU,
     ),
     Probe(
