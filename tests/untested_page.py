@@ -17,12 +17,15 @@ REPORTS = environments.ROOT / "docs" / "verified"
 HEAD = """\
 # Untested on Azure
 
-batchtrain is built and tested on one machine, without an Azure account, InfiniBand or GPUs. The {count} assumptions on this page come
-from documentation, from the sources of other tools, or from memory. `batchtrain verify` settles {automatic} of them by itself
-([how to](../how-to/verify-azure.md)), and the others with your answers. Each row names its probe and the steps by hand.
+batchtrain is built and tested on one machine, without an Azure account, InfiniBand or GPUs. The {count} assumptions on
+this page come from documentation, from the sources of other tools, or from memory. `batchtrain verify` settles
+{automatic} of them by itself ([how to](../how-to/verify-azure.md)), and the others with your answers. Each row names
+its probe and the steps by hand.
+
 {seen}
-`python -m tests.untested_page` generates this page from `batchtrain/verify/probes/` and from the reports in `docs/verified/`; a test
-fails if it is stale.
+
+`python -m tests.untested_page` generates this page from `batchtrain/verify/probes/` and from the reports in
+`docs/verified/`; a test fails if it is stale.
 """
 NONE = "**No report of Azure exists yet**: every row is unverified."
 SOME = "Reports exist of {places}. The last column says what they saw."
@@ -47,13 +50,13 @@ def _lines(known: list[dict[str, Any]]) -> Iterator[str]:
     places = ", ".join(f"{report['size']} in {report['region']} ({report['date']})" for report in known)
     seen = SOME.format(places=places) if known else NONE
     yield HEAD.format(count=len(probes), automatic=automatic, seen=seen)
-    judgements = _judgements(known)
+    judgements = seen_in(known)
     for area in AREAS:
         yield from _area(area, judgements)
     yield FOOT + (environments.ROOT / "tests" / "data" / "unsupported.md").read_text(encoding="utf-8").rstrip()
 
 
-def _judgements(known: list[dict[str, Any]]) -> Mapping[str, str]:
+def seen_in(known: list[dict[str, Any]]) -> Mapping[str, str]:
     """By probe, what the newest report of each size says that asked it."""
     seen: dict[str, dict[str, str]] = {}
     for report in known:

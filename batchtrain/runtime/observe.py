@@ -190,7 +190,7 @@ def files(_: Dict[str, Any]) -> Any:
     """Makes the names whose listing the client looks at."""
     with open("output/target", "w", encoding="ascii") as file:
         file.write("0123456789")
-    for source, name in (("target", "output/link"), ("/etc/passwd", "output/outside")):
+    for source, name in (("target", "output/link"), ("/etc", "output/folder")):
         if not os.path.islink(name):
             os.symlink(source, name)
     with open(b"output/\xff", "w", encoding="ascii") as file:

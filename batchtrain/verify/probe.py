@@ -135,7 +135,7 @@ def holds(probe: Probe, value: Any) -> bool:
         raise Unread(str(value[UNREAD]))
     try:
         result = probe.holds(msgspec.convert(value, probe.shape))
-    except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
+    except (msgspec.ValidationError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise Unread(f"{_brief(value)} is not what was expected: {error}") from None
     if result is not True and result is not False:
         raise Unread(f"nothing follows from {_brief(value)}")

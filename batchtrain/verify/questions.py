@@ -33,11 +33,9 @@ Answer = Any
 PATIENCE_SECONDS = 120
 PAUSE_SECONDS = 0.5
 NEXT_VERSION = "2026-10-01"
-SUBNET = (
-    "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/verify/providers/Microsoft.Network"
-    "/virtualNetworks/verify/subnets/verify"
-)
-"""A subnet that no account has."""
+GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/verify/providers"
+NETWORK = f"{GROUP}/Microsoft.Network"
+"""Things that no account has."""
 
 
 class Asked(NamedTuple):
@@ -122,10 +120,17 @@ def _not_found(asked: Asked) -> Any:
     return _refusal(asked.get("/pools/batchtrain-verify-no-such-pool"))
 
 
-def _subnet(asked: Asked) -> Any:
-    """A pool in a subnet, by shared key."""
+def _linked(asked: Asked) -> Any:
+    """Pools with a subnet, a public address and an image of a gallery, by shared key."""
     batch = connect.once(asked.client.account, signed=True)
-    return _created(asked, "subnet", {"networkConfiguration": {"subnetId": SUBNET}}, batch=batch)
+    address = {"provision": "usermanaged", "ipAddressIds": [f"{NETWORK}/publicIPAddresses/verify"]}
+    image = {"virtualMachineImageId": f"{GROUP}/Microsoft.Compute/galleries/verify/images/verify/versions/1.0.0"}
+    bodies: Mapping[str, Mapping[str, Any]] = {
+        "subnet": {"networkConfiguration": {"subnetId": f"{NETWORK}/virtualNetworks/verify/subnets/verify"}},
+        "address": {"networkConfiguration": {"publicIPAddressConfiguration": address}},
+        "gallery": {"virtualMachineConfiguration": {"imageReference": image}},
+    }
+    return [_created(asked, name, body, batch=batch) for name, body in bodies.items()]
 
 
 def _no_content_type(asked: Asked) -> Any:
@@ -222,10 +227,21 @@ def _hardware(asked: Asked) -> Any:
     return _created(asked, "hardware", {"virtualMachineConfiguration": profile}, version=NEXT_VERSION)
 
 
+def _zones(asked: Asked) -> Any:
+    policy = {"zoneAllocationPolicy": {"maxZoneCount": 1}}
+    machine = {"placement": {"zonePlacementPolicy": "Auto"}, "resiliencyPolicy": policy}
+    return _created(asked, "zones", {"virtualMachineConfiguration": machine}, version=NEXT_VERSION)
+
+
 def _mix(asked: Asked) -> Any:
-    """Two sizes with equally many vCPUs, of two families."""
-    names = [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D4AS_V5"}]
-    return _created(asked, "mix", {"vmSize": "Mix", "vmSkuProfile": {"vmSizes": names}}, version=NEXT_VERSION)
+    """Sizes of two families with equally many vCPUs, and sizes of one family with different numbers."""
+    return [
+        _created(asked, name, {"vmSize": "Mix", "vmSkuProfile": {"vmSizes": sizes}}, version=NEXT_VERSION)
+        for name, sizes in {
+            "families": [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D4AS_V5"}],
+            "numbers": [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D8S_V5"}],
+        }.items()
+    ]
 
 
 def _node(asked: Asked) -> str:
@@ -280,6 +296,7 @@ def _files(asked: Asked) -> Any:
 FORMULAS = {
     "fraction": "$TargetDedicatedNodes = 1.9;",
     "branch": "$TargetDedicatedNodes = 1 > 0 ? 2 : $NoSuchNodes.GetSample(TimeInterval_Day * 400);",
+    "hour": "$TargetDedicatedNodes = time().hour;",
     "weekday": '$TargetDedicatedNodes = time("2026-11-29T12:00:00Z").weekday;',
 }
 
@@ -288,9 +305,14 @@ def _evaluated(name: str) -> Question:
     def ask(asked: Asked) -> Any:
         path = f"/pools/{quoted(asked.pool)}/evaluateautoscale"
         body = {"autoScaleFormula": FORMULAS[name]}
+        hour = datetime.now(timezone.utc).hour
         document = asked.post(path, body, **{"Content-Type": CONTENT_TYPE}).json()
         assignments = [part.split("=", 1) for part in document.get("results", "").split(";") if "=" in part]
-        return {"values": {name.strip(): value.strip() for name, value in assignments}, "error": "error" in document}
+        return {
+            "values": {name.strip(): value.strip() for name, value in assignments},
+            "error": "error" in document,
+            "hour": hour,
+        }
 
     return ask
 
@@ -314,13 +336,14 @@ OF_HOST: Mapping[str, Question] = {
     "related": _related,
     "dated": _dated,
     "not-found": _not_found,
-    "subnet": _subnet,
+    "linked": _linked,
     "no-content-type": _no_content_type,
     "account": _account,
     "sold": _sold,
     "prices": _prices,
     "empty-pool": _empty_pool,
     "hardware": _hardware,
+    "zones": _zones,
     "mix": _mix,
     "login": _login,
     "agents": _agents,

@@ -113,11 +113,6 @@ def listed(files: Mapping[str, Any]) -> Sequence[Any]:
     return some(list(files.values()), "file")
 
 
-def listed_names(files: Mapping[str, Any]) -> Sequence[str]:
-    """Their names."""
-    return some(list(files), "file")
-
-
 def began(files: Sequence[str]) -> bool:
     """Whether a task has begun. Raises ValueError if it left nothing."""
     return "began" in some(files, "file")

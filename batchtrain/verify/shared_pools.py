@@ -202,6 +202,6 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     yield replace(common, id="coordination", command=gang, multi_instance=nodes)
     variables = {"VERIFY_LONG": LONG, "NVIDIA_VISIBLE_DEVICES": "0"}
     yield replace(common, id="inside", command=alone, user_identity=NONADMIN, environment_variables=variables)
-    options = ("--rm", "-v", "'/tmp:/verify scratch'")
+    options = ("--rm", "--net=host", "--name=batchtrain-verify", "-v", "'/tmp:/verify scratch'")
     yield replace(common, id="options", command=alone, additional_docker_run_options=options)
     yield Task(id="program", command="batchtrain-no-such-program", docker_image=image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.verify.probe import Area, Probe, by_hand
-from batchtrain.verify.readings import both, kinds
+from batchtrain.verify.readings import both, kinds, some
 from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES
 
 PROBES = (
@@ -41,10 +41,7 @@ PROBES = (
     ),
     Probe(
         "no-token",
-        (
-            "Batch answers 401 with `WWW-Authenticate` to a missing or expired token, and 403 `AuthorizationFailure` "
-            "to a token without the role"
-        ),
+        "Batch answers 401 with `WWW-Authenticate` to a token that is none",
         "documentation; Batch Explorer #2260",
         (
             "`curl -i -H 'Authorization: Bearer x' "
@@ -62,8 +59,8 @@ PROBES = (
     Probe(
         "signature-date",
         (
-            "A signature whose date is more than 15 minutes off is refused with 403 `AuthenticationFailed`, by Batch "
-            "and storage, also if the date is in the future"
+            "A signature whose date is more than 15 minutes off is refused with 403 `AuthenticationFailed` by Batch, "
+            "also if the date is in the future"
         ),
         "documentation; azure-sdk-for-js #5433",
         "`faketime '20 minutes ago' batchtrain pool list` with a key, and with `faketime '+20 minutes'`",
@@ -94,10 +91,7 @@ PROBES = (
     ),
     Probe(
         "date-of-refusals",
-        (
-            "Every refusal of Batch, storage, Azure Resource Manager and Entra ID has a `Date`, from which batchtrain"
-            " finds how far this machine's clock is off"
-        ),
+        "A refusal of Batch has a `Date`, from which batchtrain finds how far this machine's clock is off",
         "HTTP (RFC 9110, 6.6.1)",
         "the headers of the refusals above",
         "service/not-found",
@@ -109,16 +103,24 @@ PROBES = (
         code="batchtrain/service/clock_difference.py batchtrain/service/read.py",
     ),
     Probe(
-        "shared-key-subnet",
+        "shared-key-refusals",
         "A shared key is refused with 400 or 403 for a subnet, a public IP address or an image of any gallery",
         "aztk #240; azure-docs #51092; documentation of public IP addresses and galleries",
         "`az batch pool create --json-file pool.json` with `AZURE_BATCH_ACCESS_KEY`, once with each",
-        "service/subnet",
-        dict[str, Any],
-        lambda seen: seen["status"] in (400, 403),
-        right={"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
-        wrong={"status": 201, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
-        unread={"code": ""},
+        "service/linked",
+        list[dict[str, Any]],
+        lambda seen: all(answer["status"] in (400, 403) for answer in some(seen, "answer")) and len(seen) == 3,
+        right=[
+            {"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+        ],
+        wrong=[
+            {"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 201, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 403, "code": "AuthenticationFailed", "headers": {"Date": True, "WWW-Authenticate": False}},
+        ],
+        unread=[],
         code="batchtrain/service/faults.py batchtrain/plan/network.py",
     ),
     by_hand(
@@ -148,7 +150,7 @@ PROBES = (
         "`batchtrain doctor` beside `az batch account show`",
         "service/account",
         dict[str, Any] | None,
-        lambda seen: seen is not None and bool(seen["sign_ins"]),
+        lambda seen: seen is not None and bool(seen["sign_ins"]) and seen["pools"] > 0,
         right={"sign_ins": ["SharedKey", "AAD"], "pools": 20},
         wrong=None,
         unread={"pools": 20},
@@ -245,7 +247,7 @@ PROBES = (
         "`az vm list-skus --size ND96is --all -o json`",
         "service/related",
         dict[str, Any],
-        lambda seen: seen["sold"] > 0 and not seen["different"],
+        lambda seen: seen["sold"] > 0 and len(seen["different"]) == 0,
         right={"sold": 12, "different": []},
         wrong={"sold": 12, "different": ["Standard_ND96is_H100_v5"]},
         unread={"sold": 12},
@@ -259,6 +261,25 @@ PROBES = (
         "`nvidia-smi` on `Standard_NC32lds_xl_RTXPRO6000BSE_v6`",
         code="batchtrain/catalog/sizes.py",
         not_local=NO_GPU,
+    ),
+    by_hand(
+        "no-role",
+        "Batch answers 403 `AuthorizationFailure` to a token without the role",
+        "documentation; Batch Explorer #2260",
+        "`batchtrain pool list` with the role Reader alone",
+        code="batchtrain/service/faults.py",
+        not_local=NO_ENTRA,
+    ),
+    by_hand(
+        "other-refusals",
+        (
+            "Storage, Azure Resource Manager and Entra ID send a `Date` with every refusal, and storage refuses a "
+            "signature that is more than 15 minutes off as Batch does"
+        ),
+        "HTTP (RFC 9110, 6.6.1); documentation",
+        "`curl -i` with a wrong key or token; `faketime '20 minutes ago' batchtrain data ingress`",
+        code="batchtrain/service/clock_difference.py",
+        not_local=NO_ENTRA,
     ),
 )
 

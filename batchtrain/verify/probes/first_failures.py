@@ -37,7 +37,7 @@ PROBES = (
     ),
     Probe(
         "key-mount",
-        "The mount of the pool's key in a container has the key files, and its owner may read them",
+        "The mount of the pool's key in a container has the files of the key",
         "Azure/Batch #34; Batch Shipyard",
         "`ls -ln /home/_azbatch/.ssh` in a container, as `admin` and as `nonadmin`",
         "coordination/nodes/pool_keys",

@@ -63,7 +63,7 @@ PROBES = (
     ),
     Probe(
         "weekday",
-        "`now.weekday` is 0 on Sunday, and `time()` is UTC",
+        "The weekday of a time is 0 on Sunday",
         "documentation",
         "`d = time().weekday;` on a Sunday",
         "service/weekday",
@@ -72,6 +72,19 @@ PROBES = (
         right={"values": {"$TargetDedicatedNodes": "0"}, "error": False},
         wrong={"values": {"$TargetDedicatedNodes": "7"}, "error": False},
         unread={"values": {"$TargetDedicatedNodes": "Sunday"}, "error": False},
+        code="batchtrain/plan/autoscale.py batchtrain/formula.py",
+    ),
+    Probe(
+        "utc",
+        "`time()` in a formula is UTC",
+        "documentation",
+        "the formula `$TargetDedicatedNodes = time().hour;`",
+        "service/hour",
+        dict[str, Any],
+        lambda seen: target(seen) in (seen["hour"], (seen["hour"] + 1) % 24),
+        right={"values": {"$TargetDedicatedNodes": "13"}, "error": False, "hour": 13},
+        wrong={"values": {"$TargetDedicatedNodes": "15"}, "error": False, "hour": 13},
+        unread={"values": {}, "error": True, "hour": 13},
         code="batchtrain/plan/autoscale.py batchtrain/formula.py",
     ),
 )

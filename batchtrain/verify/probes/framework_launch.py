@@ -12,6 +12,7 @@ from batchtrain.verify.readings import (
     line_with,
     network,
     ports_are_whole,
+    some,
     topologies_are_links,
 )
 from batchtrain.verify.reasons import NO_GPU, NO_INFINIBAND, NO_SSHD
@@ -68,10 +69,7 @@ PROBES = (
     ),
     Probe(
         "topology-file",
-        (
-            "On the HPC images, the topology file is a link to `/opt/microsoft/ndv5-topo.xml`. Mounting "
-            "`/opt/microsoft` into a container is enough"
-        ),
+        "On the HPC images, the topology file is a link to `/opt/microsoft/ndv5-topo.xml`",
         "azhpc-images: customizations",
         "`head -1 /opt/microsoft/ndv5/topo.xml` in a native container, and in an Apptainer image",
         "host/nodes/nccl",
@@ -107,10 +105,7 @@ PROBES = (
     ),
     Probe(
         "nvidia-smi-speed",
-        (
-            "`nvidia-smi -L` answers within half a second on the HPC images (the persistence daemon runs), and prints"
-            " the same in a container as on the host"
-        ),
+        "`nvidia-smi -L` answers within half a second on the HPC images (the persistence daemon runs)",
         "NVIDIA's documentation",
         "`time nvidia-smi -L` on the host and in a native container",
         "host/nodes/gpus",
@@ -126,8 +121,8 @@ PROBES = (
     Probe(
         "locked-memory",
         (
-            "On the HPC images, and in containers with `--ulimit memlock=-1:-1`, Batch tasks and ssh sessions between"
-            " nodes can lock unlimited memory. If not, the preflight stops the launch"
+            "On the HPC images, ssh sessions between nodes can lock unlimited memory. If not, the preflight stops the"
+            " launch"
         ),
         "azhpc-images: limits.conf",
         "`ulimit -l; ssh $host ulimit -l` on `Standard_HB120rs_v3`, and in a container with `-p 23`",
@@ -193,10 +188,7 @@ PROBES = (
     ),
     Probe(
         "ssh-ports",
-        (
-            "Nodes of one pool accept connections from all other nodes at once, on port 22 (host) and 23 (container),"
-            " within 3 s"
-        ),
+        "Nodes of one pool accept connections from all other nodes on port 22, within 3 s",
         "memory",
         "a task of 32 nodes with `preflight: true`",
         "host/gang/reach",
@@ -297,6 +289,72 @@ PROBES = (
         unread={"bus": [], "positions": []},
         code="batchtrain/runtime/launch/gpus.py",
         needs=NVIDIA,
+        not_local=NO_GPU,
+    ),
+    Probe(
+        "container-gpus",
+        "`nvidia-smi -L` shows the same GPUs in a container as on the host",
+        "NVIDIA's documentation",
+        "`nvidia-smi -L` on the host and in a native container",
+        "coordination/nodes/gpus",
+        dict[str, Any],
+        lambda seen: seen["code"] == 0 and seen["count"] == seen["expected"],
+        right={"code": 0, "count": 8, "expected": 8},
+        wrong={"code": 0, "count": 0, "expected": 8},
+        unread={"code": 0},
+        code="batchtrain/runtime/node.sh batchtrain/plan/container.py",
+        needs=NVIDIA,
+        not_local=NO_GPU,
+    ),
+    Probe(
+        "container-locked-memory",
+        "In containers with `--ulimit memlock=-1:-1`, ssh sessions between nodes can lock unlimited memory",
+        "azhpc-images: limits.conf",
+        "`ssh -p 23 $host ulimit -l` in a container",
+        "container/gang/ssh",
+        dict[str, dict[str, Any]],
+        lambda seen: every(seen, lambda host: host["memlock"] == "unlimited"),
+        right={
+            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 0.001, "unsure": 0.02}
+        },
+        wrong={
+            "10.0.0.4": {"code": 0, "error": "", "memlock": "65536", "variables": 0, "ahead": 0.001, "unsure": 0.02}
+        },
+        unread={"10.0.0.4": {"code": 255, "error": ""}},
+        code="batchtrain/plan/container.py batchtrain/runtime/preflight.sh",
+        needs=INFINIBAND,
+        not_local=NO_INFINIBAND,
+    ),
+    Probe(
+        "container-ssh-ports",
+        "Containers of one pool accept connections from all other nodes on port 23, within 3 s",
+        "memory",
+        "a task of 32 nodes with `preflight: true`",
+        "container/gang/reach",
+        dict[str, dict[str, float | None]],
+        lambda seen: every(seen, lambda host: host["23"] is not None and host["23"] <= 3),
+        right={"10.0.0.4": {"22": 0.001, "23": 0.001}},
+        wrong={"10.0.0.4": {"22": 0.001, "23": None}},
+        unread={},
+        code="batchtrain/runtime/preflight.sh batchtrain/runtime/gang.sh",
+        not_local=NO_SSHD,
+    ),
+    Probe(
+        "container-topology",
+        "A container sees the topology files of its host, because `/opt/microsoft` is mounted into it",
+        "azhpc-images: customizations",
+        "`head -1 /opt/microsoft/ndv5/topo.xml` in a native container, and in an Apptainer image",
+        "coordination/nodes/nccl",
+        dict[str, Any],
+        lambda seen: bool(some(list(seen["settings"]), "setting")) and bool(seen["topologies"]),
+        right={
+            "settings": {"NCCL_TOPO_FILE": "/opt/microsoft/ndv5/topo.xml"},
+            "topologies": {"/opt/microsoft/ndv5/topo.xml": "/opt/microsoft/ndv5-topo.xml"},
+        },
+        wrong={"settings": {"NCCL_TOPO_FILE": "/opt/microsoft/ndv5/topo.xml"}, "topologies": {}},
+        unread={"settings": {}, "topologies": {}},
+        code="batchtrain/plan/container.py batchtrain/launchers/fabric.py",
+        needs=TOPOLOGY,
         not_local=NO_GPU,
     ),
 )

@@ -6,7 +6,16 @@ from typing import Any
 
 from batchtrain.verify.probe import INFINIBAND, Area, Probe, by_hand
 from batchtrain.verify.readings import POOL_KEY, began, every, full_member, infiniband, line_with, master_is_a_host
-from batchtrain.verify.reasons import ADDRESSES, NO_INFINIBAND, NO_POOL_KEY, OLD_PROGRAMS, RETIRED
+from batchtrain.verify.reasons import (
+    ADDRESSES,
+    NO_ENGINE,
+    NO_INFINIBAND,
+    NO_LOGIN,
+    NO_POOL_KEY,
+    OLD_PROGRAMS,
+    ONE_USER,
+    RETIRED,
+)
 
 PROBES = (
     Probe(
@@ -57,10 +66,7 @@ PROBES = (
     ),
     Probe(
         "infiniband-port-state",
-        (
-            "An active InfiniBand port has `link_layer` `InfiniBand` and `ACTIVE` in its `state`; the ports of "
-            "accelerated networking have `Ethernet`"
-        ),
+        "An active InfiniBand port has `link_layer` `InfiniBand` and `ACTIVE` in its `state`",
         "kernel documentation; batch-shipyard #360",
         "`grep . /sys/class/infiniband/*/ports/*/{link_layer,state}`",
         "host/nodes/infiniband",
@@ -118,10 +124,7 @@ PROBES = (
     ),
     Probe(
         "infiniband-partition",
-        (
-            "`UCX_IB_PKEY` of UCX is the partition key other than `0x7fff`, with its top bit cleared; current sizes "
-            "work with and without it"
-        ),
+        "`UCX_IB_PKEY` of UCX is the partition key other than `0x7fff`, with its top bit cleared",
         'Azure "Set up MPI" (setup-mpi), Batch Shipyard',
         "`cat /sys/class/infiniband/*/ports/1/pkeys/[01]`; `ucx_info -e -u t -D net` with and without the variable",
         "host/nodes/infiniband",
@@ -356,8 +359,7 @@ PROBES = (
         "container-key",
         (
             "The application command runs in the container of the coordination command, or in another container of "
-            "the same image. The launch finds the key of the pool in both cases (the containers of the emulator test "
-            "both)"
+            "the same image. The launch finds the key of the pool there"
         ),
         "Azure/Batch #150 mentions two containers",
         "`touch /here` as the coordination command, `ls /here` as the application command",
@@ -392,7 +394,7 @@ PROBES = (
         "a task with each option",
         "service/options",
         dict[str, Any],
-        lambda seen: seen["exit"] == 0 and not seen["code"],
+        lambda seen: seen["exit"] == 0 and len(seen["code"]) == 0,
         right={"code": "", "exit": 0},
         wrong={"code": "ContainerInvalidSettings", "exit": None},
         unread={"code": ""},
@@ -400,11 +402,7 @@ PROBES = (
     ),
     Probe(
         "missing-program",
-        (
-            "The failure code of a task is `CommandProgramNotFound` if its command is not in its image, "
-            "`ContainerInvalidSettings` if Docker refuses its run options, and `ContainerInvalidRegistry` if its "
-            "registry refuses. Nodes become `unusable` if an image of the pool cannot be pulled"
-        ),
+        "The failure code of a task is `CommandProgramNotFound` if its command is not in its image",
         "the names of the codes",
         "a pool and tasks with each fault; `az batch task show --query executionInfo`",
         "service/no-program",
@@ -417,7 +415,7 @@ PROBES = (
     ),
     Probe(
         "container-admin",
-        "In a container, `admin` is root whatever its `USER` is, and `nonadmin` is the automatic user",
+        "In a container, `admin` is root",
         "documentation (user accounts), memory",
         "`id` in an image with a `USER`, with each elevation",
         "coordination/nodes/user",
@@ -476,10 +474,7 @@ PROBES = (
     ),
     Probe(
         "sigterm",
-        (
-            "Batch sends SIGTERM to a task before SIGKILL (ranks then have `BATCHTRAIN_GRACE_SECONDS`, 0.5 s) and "
-            "kills the remaining processes"
-        ),
+        "Batch sends SIGTERM to a task before SIGKILL (ranks then have `BATCHTRAIN_GRACE_SECONDS`, 0.5 s)",
         "memory",
         "`trap 'date > term; sleep 60' TERM; sleep 1000 & wait` as a task, terminated by `az batch task stop`",
         "term/gang/files",
@@ -489,6 +484,48 @@ PROBES = (
         wrong=["began"],
         unread=[],
         code="batchtrain/runtime/sweep.sh batchtrain/runtime/launch/supervisor.py",
+    ),
+    by_hand(
+        "ucx-without-partition",
+        "With UCX, current sizes work with and without `UCX_IB_PKEY`",
+        'Azure "Set up MPI" (setup-mpi), Batch Shipyard',
+        "`ucx_info -e -u t -D net` with and without the variable",
+        code="batchtrain/launchers/fabric.py",
+        not_local=NO_INFINIBAND,
+    ),
+    by_hand(
+        "container-codes",
+        (
+            "The failure code of a task is `ContainerInvalidSettings` if Docker refuses its run options, and "
+            "`ContainerInvalidRegistry` if its registry refuses. Nodes become `unusable` if an image of the pool "
+            "cannot be pulled"
+        ),
+        "the names of the codes",
+        "a pool and tasks with each fault; `az batch task show --query executionInfo`",
+        code="batchtrain/diagnosis/service_rules.py batchtrain/emulator/machine/engine_failures.py",
+        not_local=NO_ENGINE,
+    ),
+    Probe(
+        "container-nonadmin",
+        "In a container, `nonadmin` is the automatic user, and no root",
+        "documentation (user accounts), memory",
+        "`id` in an image with a `USER`, with each elevation",
+        "inside/nodes/user",
+        dict[str, Any],
+        lambda seen: seen["uid"] != 0,
+        right={"uid": 1000, "groups": [1000], "sudo": False},
+        wrong={"uid": 0, "groups": [0], "sudo": False},
+        unread={"groups": []},
+        code="batchtrain/plan/container.py batchtrain/plan/task.py",
+        not_local=ONE_USER,
+    ),
+    by_hand(
+        "kill-after-sigterm",
+        "Batch kills what is left of a task after SIGTERM",
+        "memory",
+        "`sleep 1000 & wait` as a task, terminated by `az batch task stop`, and `ps` on its node",
+        code="batchtrain/runtime/sweep.sh",
+        not_local=NO_LOGIN,
     ),
 )
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from batchtrain.verify.probe import NVIDIA, V100, Area, Probe, by_hand
-from batchtrain.verify.readings import LINK, listed, listed_names
+from batchtrain.verify.readings import LINK, listed, some
 from batchtrain.verify.reasons import (
     NO_AZURE_LINUX,
     NO_ENGINE,
@@ -151,10 +151,7 @@ PROBES = (
     ),
     Probe(
         "start-task-mounts",
-        (
-            "The start task sees `AZ_BATCH_NODE_MOUNTS_DIR`, and tasks in containers see the file systems that it "
-            "mounts there"
-        ),
+        "The start task sees `AZ_BATCH_NODE_MOUNTS_DIR`",
         "documentation; memory",
         "a `custom_linux_mount` of lustre, `ls` in a container",
         "admin/nodes/start_task",
@@ -260,10 +257,7 @@ PROBES = (
     ),
     Probe(
         "links-in-lists",
-        (
-            "A list of files shows a link with the size of its target, or with the mode of a link (`0o120777`). A "
-            "link to a directory is shown with its content, or with that mode"
-        ),
+        "A list of files shows a link with the size of its target, or with the mode of a link (`0o120777`)",
         "none",
         "`ln -s ../a/b output/b; ln -s /etc/passwd output/c` in a task, then `batchtrain jobs files JOB`",
         "service/files",
@@ -305,10 +299,7 @@ PROBES = (
     ),
     Probe(
         "next-version",
-        (
-            "The service accepts API 2026-10-01 with `vmSkuProfile`, `hardwareProfile`, `placement` and "
-            "`resiliencyPolicy`; azure-batch 15.1 has no such properties"
-        ),
+        "The service accepts API 2026-10-01 with `hardwareProfile`; azure-batch 15.1 has no such property",
         "azure-rest-api-specs",
         "`pool add` with `vm_sizes`, then with `hyper_threading: false`, then with `zones: {}`",
         "service/hardware",
@@ -329,11 +320,17 @@ PROBES = (
         "azure-rest-api-specs, whose two planes differ",
         "`pool add` with `vm_size: STANDARD_D4S_V5` and `vm_sizes: {alternatives: [STANDARD_D4AS_V5]}`",
         "service/mix",
-        dict[str, Any],
-        lambda seen: seen["status"] == 201,
-        right={"status": 201, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
-        wrong={"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
-        unread={"code": ""},
+        list[dict[str, Any]],
+        lambda seen: seen[0]["status"] == 201 and seen[1]["status"] == 400,
+        right=[
+            {"status": 201, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+        ],
+        wrong=[
+            {"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+            {"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+        ],
+        unread=[],
         code="batchtrain/plan/pool.py batchtrain/catalog/meaning.py",
     ),
     by_hand(
@@ -346,10 +343,7 @@ PROBES = (
     ),
     Probe(
         "node-python",
-        (
-            "The start task of a script without a registry: `microsoft-dsvm:ubuntu-hpc:2404` has a `python3` with "
-            "`venv`, and tasks may read what it writes to `AZ_BATCH_NODE_SHARED_DIR`"
-        ),
+        "The start task of a script without a registry: `microsoft-dsvm:ubuntu-hpc:2404` has a `python3` with `venv`",
         "Azure Batch: files and directories; tested with the emulator",
         "`batchtrain run train.py --nodes 2` on an account, with a script that imports torch",
         "host/nodes/python",
@@ -370,11 +364,58 @@ PROBES = (
         "`batchtrain run train.py`: `outputs/` has no `train.py`",
         "service/files",
         dict[str, dict[str, Any]],
-        lambda seen: "link" not in listed_names(seen) or seen["link"]["size"] == seen["target"]["size"],
+        lambda seen: seen["target"]["size"] == seen.get("link", seen["target"])["size"],
         right={"link": {"size": 10, "mode": "", "url": "link"}, "target": {"size": 10, "mode": "", "url": "target"}},
         wrong={"link": {"size": 6, "mode": "", "url": "link"}, "target": {"size": 10, "mode": "", "url": "target"}},
         unread={},
         code="batchtrain/runs/results.py batchtrain/service/downloads.py",
+    ),
+    by_hand(
+        "start-task-volumes",
+        "Tasks in containers see the file systems that the start task mounts below `AZ_BATCH_NODE_MOUNTS_DIR`",
+        "documentation; memory",
+        "a `custom_linux_mount` of lustre, `ls` in a container",
+        code="batchtrain/launchers/preparation.py",
+        not_local=NO_VOLUME,
+    ),
+    Probe(
+        "directory-links",
+        "A list of files shows a link to a directory with its content, or with the mode of a link (`0o120777`)",
+        "none",
+        "`ln -s /etc output/d` in a task, then `batchtrain jobs files JOB`",
+        "service/files",
+        dict[str, dict[str, Any]],
+        lambda seen: seen["target"]["size"] == 10 and seen.get("folder", {"mode": LINK})["mode"] == LINK,
+        right={"target": {"size": 10}, "folder": {"size": 3, "mode": "0o120777", "url": "folder"}},
+        wrong={"target": {"size": 10}, "folder": {"size": 4096, "mode": "0o100644", "url": "folder"}},
+        unread={},
+        code="batchtrain/service/downloads.py",
+    ),
+    Probe(
+        "zones",
+        "The service accepts API 2026-10-01 with `placement` and `resiliencyPolicy`",
+        "azure-rest-api-specs",
+        "`pool add` with `zones: {}`",
+        "service/zones",
+        dict[str, Any],
+        lambda seen: seen["status"] == 201,
+        right={"status": 201, "code": "", "headers": {"Date": True, "WWW-Authenticate": False}},
+        wrong={"status": 400, "code": "InvalidPropertyValue", "headers": {"Date": True, "WWW-Authenticate": False}},
+        unread={"code": ""},
+        code="batchtrain/plan/pool.py batchtrain/plan/wire/pool.py",
+    ),
+    Probe(
+        "shared-directory",
+        "An ordinary task may read what the start task writes to `AZ_BATCH_NODE_SHARED_DIR`",
+        "Azure Batch: files and directories; tested with the emulator",
+        "`batchtrain run train.py --nodes 2` on an account",
+        "host/nodes/start_task",
+        dict[str, Any],
+        lambda seen: "AZ_BATCH_NODE_ID" in some(seen["variables"], "variable"),
+        right={"variables": ["AZ_BATCH_NODE_ID"]},
+        wrong={"variables": ["HOME"]},
+        unread={"variables": []},
+        code="batchtrain/scripts/on_nodes.py",
     ),
 )
 

@@ -41,10 +41,7 @@ PROBES = (
     ),
     Probe(
         "metadata",
-        (
-            "A Batch node answers `http://169.254.169.254/metadata/scheduledevents`, and `Resources` of a `Preempt` "
-            "event has the name that `/metadata/instance/compute/name` gives"
-        ),
+        "A Batch node answers `http://169.254.169.254/metadata/scheduledevents` and `/metadata/instance/compute/name`",
         "documentation (scheduled events of Linux VMs)",
         (
             "`curl -H Metadata:true 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'` on a "
@@ -64,6 +61,17 @@ PROBES = (
         "Azure announces a preemption at least 30 s before",
         "documentation (scheduled events)",
         "the times in `BATCHTRAIN_PREEMPTION` beside the end of the node",
+        code="batchtrain/runtime/preemption.py",
+        not_local=NO_METADATA,
+    ),
+    by_hand(
+        "preempt-event",
+        "`Resources` of a `Preempt` event has the name that `/metadata/instance/compute/name` gives",
+        "documentation (scheduled events of Linux VMs)",
+        (
+            "`curl -H Metadata:true 'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'` on a "
+            "spot node that is preempted"
+        ),
         code="batchtrain/runtime/preemption.py",
         not_local=NO_METADATA,
     ),
