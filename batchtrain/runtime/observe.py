@@ -76,15 +76,15 @@ def user(_: Dict[str, Any]) -> Any:
 
 
 def addresses(_: Dict[str, Any]) -> Any:
-    found = {}
+    interfaces = {}
     for name in os.listdir("/sys/class/net"):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
                 packed = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
             except OSError:
                 continue
-            found[name] = socket.inet_ntoa(packed[20:24])
-    return found
+            interfaces[name] = socket.inet_ntoa(packed[20:24])
+    return interfaces
 
 
 def own_address(_: Dict[str, Any]) -> Any:

@@ -67,7 +67,7 @@ class Probe(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The task, or whoever else observes it."""
+        """The task that observes it, or one of the other parts."""
         return self.reads.partition("/")[0]
 
 
@@ -114,11 +114,11 @@ def judge(area: Area, probe: Probe, observations: Observations, size: VmSize, *,
         values = _values(probe, observations)
     except Unread as unread:
         return Judgement(area.name, probe.name, NOT_ASKED, str(unread), "")
-    answers = {place: _judged(probe, value) for place, value in values.items()}
-    place = next((place for word in (DIFFERS, NOT_ASKED) for place in answers if answers[place][0] == word), "")
-    judgement, detail = answers.get(place, (HOLDS, ""))
+    answers = {node: _judged(probe, value) for node, value in values.items()}
+    node = next((node for word in (DIFFERS, NOT_ASKED) for node in answers if answers[node][0] == word), "")
+    judgement, detail = answers.get(node, (HOLDS, ""))
     code = probe.code if judgement == DIFFERS else ""
-    return Judgement(area.name, probe.name, judgement, f"{place}{detail}" if judgement != HOLDS else "", code)
+    return Judgement(area.name, probe.name, judgement, f"{node}{detail}" if judgement != HOLDS else "", code)
 
 
 def _judged(probe: Probe, value: Any) -> tuple[str, str]:

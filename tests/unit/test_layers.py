@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
         "service",
     },
     "scripts": {"client", "config", "containers", "emulator", "errors", "frameworks"},
-    "verify": {"catalog", "client", "config", "errors", "plan", "runs", "runtime", "service", "version"},
+    "verify": {"catalog", "client", "config", "errors", "metrics", "plan", "runs", "runtime", "service", "version"},
     "dashboard": {
         "catalog",
         "client",
