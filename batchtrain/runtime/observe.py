@@ -315,6 +315,7 @@ def program(name: str) -> Callable[[Dict[str, Any]], Any]:
 GANG: Dict[str, Callable[[Dict[str, Any]], Any]] = {
     function.__name__: function for function in (environment, addresses, reach, ssh, same_container, files)
 }
+GANG.update((name, program(name)) for name in PROGRAMS)
 PARTS = {"node": dict(NODE, coordinated=coordinated), "gang": GANG, "task": NODE}
 
 

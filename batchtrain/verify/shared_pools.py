@@ -38,11 +38,11 @@ from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, Question
 
 SOURCE = "source"
 PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/observe.py"
-MINUTES = 20.0
-"""Of a pool: its allocation, its start, the tasks, and its deletion. An allocation of large sizes takes longer."""
 MARGIN = timedelta(minutes=10)
 """The service evaluates a formula every 5 minutes, and then the nodes leave."""
-LEAST = timedelta(minutes=15)
+MINUTES = 30.0
+"""Of a pool: 20 for its allocation, its start, the tasks and its deletion, and the margin."""
+LONGEST = timedelta(hours=3)
 LONG = "v" * 32768
 OBSERVED = Results(include=("output/observed-*.json",), from_="all")
 ADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="admin"))
@@ -141,12 +141,12 @@ def refuse_above(work: Iterable[Work], budget: float) -> None:
 
 
 def life_of(work: Work, all_work: Iterable[Work], budget: float | None) -> timedelta:
-    """How long the nodes of a pool may live: what its part of the budget pays for; three times the plan without one."""
+    """How long the nodes of a pool may live: what its part of the budget pays for; an hour without one."""
     costs = sum(pool.cost or 0.0 for pool in all_work)
     if budget is None or not work.hour or not costs:
-        return timedelta(minutes=3 * MINUTES)
+        return timedelta(hours=1)
     part = budget * (work.cost or 0.0) / costs
-    return max(min(timedelta(hours=part / work.hour) - MARGIN, timedelta(hours=3)), LEAST)
+    return min(timedelta(hours=part / work.hour) - MARGIN, LONGEST)
 
 
 def write_program(directory: Path) -> None:
