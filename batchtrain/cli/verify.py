@@ -13,7 +13,7 @@ import click
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import say, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import Differs, UsageError
+from batchtrain.errors import Differs, ServiceError, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
@@ -105,10 +105,10 @@ def command(
 def _areas(names: Sequence[str]) -> list[Area]:
     from batchtrain.verify.probes import AREAS
 
-    known = {area.name: area for area in AREAS}
+    by_name = {area.name: area for area in AREAS}
     for name in names:
-        if name not in known:
-            raise UsageError(f"there is no area {name}; choose one of {', '.join(known)}")
+        if name not in by_name:
+            raise UsageError(f"there is no area {name}; choose one of {', '.join(by_name)}")
     return [area for area in AREAS if not names or area.name in names]
 
 
@@ -202,6 +202,8 @@ def _show(reports: Sequence[Report]) -> None:
         show(reports)
     counts = {word: sum(report.count(word) for report in reports) for word in (HOLDS, DIFFERS, NOT_ASKED)}
     say(", ".join(f"{count} {word}" for word, count in counts.items()))
+    if left := [text for report in reports for text in report.left]:
+        raise ServiceError("; ".join(left))
     if counts[DIFFERS]:
         rows = [row for report in reports for row in report.judgements if row.judgement == DIFFERS]
         names = ", ".join(row.probe for row in rows)

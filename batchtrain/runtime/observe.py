@@ -41,18 +41,18 @@ def text(path: str) -> str:
 def ran(*words: str, patience: int = PATIENCE) -> Dict[str, Any]:
     """What a program ended with and printed. Raises OSError if it is missing, and TimeoutExpired."""
     began = time.monotonic()
-    done = subprocess.run(
+    result = subprocess.run(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience, stdin=subprocess.DEVNULL
     )
     return {
-        "code": done.returncode,
-        "lines": done.stdout.decode("utf-8", "replace").splitlines()[:20000],
-        "error": done.stderr.decode("utf-8", "replace")[-500:],
+        "code": result.returncode,
+        "lines": result.stdout.decode("utf-8", "replace").splitlines()[:20000],
+        "error": result.stderr.decode("utf-8", "replace")[-500:],
         "seconds": round(time.monotonic() - began, 3),
     }
 
 
-def asked(path: str) -> Any:
+def metadata_of(path: str) -> Any:
     """A document of the Instance Metadata Service, past any proxy."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(METADATA + path, headers={"Metadata": "true"})
@@ -113,14 +113,14 @@ def infiniband(facts: Dict[str, Any]) -> Any:
 
 
 def gpus(facts: Dict[str, Any]) -> Any:
-    listed = ran("nvidia-smi", "-L")
+    listing = ran("nvidia-smi", "-L")
     order = ran("nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader")["lines"]
     positions = sorted(os.listdir("/proc/driver/nvidia/gpus")) if os.path.isdir("/proc/driver/nvidia/gpus") else []
     return {
-        "code": listed["code"],
-        "count": sum(line.startswith("GPU ") for line in listed["lines"]),
+        "code": listing["code"],
+        "count": sum(line.startswith("GPU ") for line in listing["lines"]),
         "expected": facts["gpus"],
-        "seconds": listed["seconds"],
+        "seconds": listing["seconds"],
         "bus": [line.strip().lower()[-12:] for line in order],
         "positions": [name.lower()[-12:] for name in positions],
     }
@@ -168,8 +168,8 @@ def disks(_: Dict[str, Any]) -> Any:
 
 
 def metadata(_: Dict[str, Any]) -> Any:
-    events = asked("/scheduledevents?api-version=2020-07-01")
-    compute = asked("/instance/compute?api-version=2021-02-01&format=json")
+    events = metadata_of("/scheduledevents?api-version=2020-07-01")
+    compute = metadata_of("/instance/compute?api-version=2021-02-01&format=json")
     return {"events": "Events" in events, "name": compute["name"]}
 
 
@@ -252,11 +252,11 @@ def ssh(_: Dict[str, Any]) -> Any:
     for host in hosts():
         options = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "ConnectTimeout=5")
         before = time.time()
-        done = ran("ssh", *options, host, "date +%s.%N; ulimit -l; env | grep -c ^AZ_BATCH_ || :")
+        result = ran("ssh", *options, host, "date +%s.%N; ulimit -l; env | grep -c ^AZ_BATCH_ || :")
         after = time.time()
-        lines = done["lines"] + ["", "", ""]
-        sessions[host] = {"code": done["code"], "error": done["error"]}
-        if done["code"] == 0:
+        lines = result["lines"] + ["", "", ""]
+        sessions[host] = {"code": result["code"], "error": result["error"]}
+        if result["code"] == 0:
             sessions[host].update({
                 "memlock": lines[1],
                 "variables": int(lines[2]),
@@ -303,11 +303,11 @@ def program(name: str) -> Callable[[Dict[str, Any]], Any]:
         ports = [port["device"] for port in infiniband(facts)["ports"] if port["link_layer"] == "InfiniBand"]
         os.environ["PORTS"] = ",".join(port + ":1" for port in ports)
         os.environ["GPUS"] = str(facts["gpus"])
-        done = ran("bash", "-lc", PROGRAMS[name], patience=300)
-        if done["code"] == MISSING:
+        result = ran("bash", "-lc", PROGRAMS[name], patience=300)
+        if result["code"] == MISSING:
             raise OSError("the image has no such program")
-        lines = [line for line in done["lines"] if any(word in line for word in WORDS)][:200]
-        return {"code": done["code"], "size": facts["size"], "lines": lines, "end": done["lines"][-5:]}
+        lines = [line for line in result["lines"] if any(word in line for word in WORDS)][:200]
+        return {"code": result["code"], "size": facts["size"], "lines": lines, "end": result["lines"][-5:]}
 
     return run
 

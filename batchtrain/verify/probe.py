@@ -51,8 +51,6 @@ class Probe(NamedTuple):
     """How a user verifies it by hand."""
     reads: str
     """The observation: TASK/nodes/NAME, TASK/gang/NAME, service/NAME or answers/NAME."""
-    shape: Any
-    """The type of the observation, of each node."""
     holds: Callable[[Any], bool]
     right: Any
     wrong: Any
@@ -61,6 +59,8 @@ class Probe(NamedTuple):
     """An answer of which nothing follows."""
     code: str
     """The files of batchtrain that depend on it, separated by spaces."""
+    shape: Any = dict[str, Any]
+    """The type of the observation, of each node."""
     needs: Need = ANY
     not_local: str = ""
     """Why the emulator cannot answer."""
@@ -74,7 +74,7 @@ class Probe(NamedTuple):
 def by_hand(name: str, assumption: str, source: str, steps: str, *, code: str, not_local: str) -> Probe:
     """A probe that no task and no request can make: the user answers `true` or `false` (`verify --answers FILE`)."""
     return Probe(
-        name, assumption, source, steps, f"{HAND}/{name}", bool, bool, right=True, wrong=False, unread="unclear",
+        name, assumption, source, steps, f"{HAND}/{name}", bool, shape=bool, right=True, wrong=False, unread="unclear",
         code=code, not_local=not_local,
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ NETWORK = f"{GROUP}/Microsoft.Network"
 """Things that no account has."""
 
 
-class Asked(NamedTuple):
+class Target(NamedTuple):
     """What a question may use."""
 
     client: Operations
@@ -48,16 +48,16 @@ class Asked(NamedTuple):
 
     def get(self, path: str, **params: str) -> Answer:
         """An answer, whatever its status."""
-        return sent(self.client.batch, HttpRequest("GET", path, params={"api-version": API_VERSION, **params}))
+        return answer_to(self.client.batch, HttpRequest("GET", path, params={"api-version": API_VERSION, **params}))
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
         """The same, to a JSON document."""
         content = msgspec.json.encode(body)
         request = HttpRequest("POST", path, params={"api-version": API_VERSION}, headers=headers, content=content)
-        return sent(self.client.batch, request)
+        return answer_to(self.client.batch, request)
 
 
-def sent(batch: BatchClient, request: HttpRequest, **options: Any) -> Answer:
+def answer_to(batch: BatchClient, request: HttpRequest, **options: Any) -> Answer:
     """An answer, whatever its status; the SDK raises an error for a refusal."""
     try:
         return batch.send_request(request, **options)
@@ -67,17 +67,17 @@ def sent(batch: BatchClient, request: HttpRequest, **options: Any) -> Answer:
         return error.response
 
 
-Question = Callable[[Asked], Any]
+Question = Callable[[Target], Any]
 
 
-def answers(questions: Mapping[str, Question], names: frozenset[str], asked: Asked) -> dict[str, Any]:
+def answers(questions: Mapping[str, Question], names: frozenset[str], target: Target) -> dict[str, Any]:
     """The answers to the questions of these names. One that fails is unread, whatever the reason."""
-    return {name: _answer(questions[name], asked) for name in sorted(names & questions.keys())}
+    return {name: _answer(questions[name], target) for name in sorted(names & questions.keys())}
 
 
-def _answer(question: Question, asked: Asked) -> Any:
+def _answer(question: Question, target: Target) -> Any:
     try:
-        return question(asked)
+        return question(target)
     except Exception as error:  # noqa: BLE001 - the SDK raises many kinds, and no answer costs another one
         return {UNREAD: f"{type(error).__name__}: {error}".partition("\n")[0]}
 
@@ -92,37 +92,37 @@ def _refusal(response: Answer) -> dict[str, Any]:
 # --- sign-in ----------------------------------------------------------------------------------------------------------
 
 
-def _unsigned(asked: Asked) -> Any:
+def _unsigned(target: Target) -> Any:
     """A token that is none."""
-    batch = connect.once(asked.client.account, signed=False)
-    return _refusal(sent(batch, _pools_request(Authorization="Bearer x")))
+    batch = connect.once(target.client.account, signed=False)
+    return _refusal(answer_to(batch, _pools_request(Authorization="Bearer x")))
 
 
-def _token(asked: Asked) -> Any:
+def _token(target: Target) -> Any:
     """A token for the audience that batchtrain asks for."""
-    account = asked.client.account
-    return _refusal(sent(connect.connect(account._replace(key=None)), _pools_request()))
+    account = target.client.account
+    return _refusal(answer_to(connect.connect(account._replace(key=None)), _pools_request()))
 
 
-def _dated(asked: Asked) -> Any:
+def _dated(target: Target) -> Any:
     """Signatures of 20 minutes ago and of 20 minutes ahead."""
-    batch = connect.once(asked.client.account, signed=True)
+    batch = connect.once(target.client.account, signed=True)
     now = datetime.now(timezone.utc)
     dates = (format_datetime(now + timedelta(minutes=minutes), usegmt=True) for minutes in (-20, 20))
-    return [_refusal(sent(batch, _pools_request(**{"ocp-date": date}))) for date in dates]
+    return [_refusal(answer_to(batch, _pools_request(**{"ocp-date": date}))) for date in dates]
 
 
 def _pools_request(**headers: str) -> HttpRequest:
     return HttpRequest("GET", "/pools", params={"api-version": API_VERSION}, headers=headers)
 
 
-def _not_found(asked: Asked) -> Any:
-    return _refusal(asked.get("/pools/batchtrain-verify-no-such-pool"))
+def _not_found(target: Target) -> Any:
+    return _refusal(target.get("/pools/batchtrain-verify-no-such-pool"))
 
 
-def _linked(asked: Asked) -> Any:
+def _linked(target: Target) -> Any:
     """Pools with a subnet, a public address and an image of a gallery, by shared key."""
-    batch = connect.once(asked.client.account, signed=True)
+    batch = connect.once(target.client.account, signed=True)
     address = {"provision": "usermanaged", "ipAddressIds": [f"{NETWORK}/publicIPAddresses/verify"]}
     image = {"virtualMachineImageId": f"{GROUP}/Microsoft.Compute/galleries/verify/images/verify/versions/1.0.0"}
     bodies: Mapping[str, Mapping[str, Any]] = {
@@ -130,24 +130,24 @@ def _linked(asked: Asked) -> Any:
         "address": {"networkConfiguration": {"publicIPAddressConfiguration": address}},
         "gallery": {"virtualMachineConfiguration": {"imageReference": image}},
     }
-    return [_created(asked, name, body, batch=batch) for name, body in bodies.items()]
+    return [_created(target, name, body, batch=batch) for name, body in bodies.items()]
 
 
-def _no_content_type(asked: Asked) -> Any:
-    return _refusal(asked.post("/pools", {}))
+def _no_content_type(target: Target) -> Any:
+    return _refusal(target.post("/pools", {}))
 
 
-def _account(asked: Asked) -> Any:
+def _account(target: Target) -> Any:
     """The account as Azure Resource Manager shows it."""
-    azure = arm.reach(None, os.environ, asked.client.account.endpoint)
-    account = arm.account(azure, asked.client.account.endpoint)
+    azure = arm.reach(None, os.environ, target.client.account.endpoint)
+    account = arm.account(azure, target.client.account.endpoint)
     return None if account is None else {"sign_ins": list(account.sign_ins), "pools": account.pools}
 
 
-def _sold(asked: Asked) -> Any:
+def _sold(target: Target) -> Any:
     """How many sizes Batch and the compute service list in the region, and how many have what batchtrain reads."""
-    azure = arm.reach(None, os.environ, asked.client.account.endpoint)
-    account = arm.account(azure, asked.client.account.endpoint)
+    azure = arm.reach(None, os.environ, target.client.account.endpoint)
+    account = arm.account(azure, target.client.account.endpoint)
     assert account is not None
     batch = arm.batch_sizes(azure, account.subscription, account.location)
     compute = arm.compute_sizes(azure, account.subscription, account.location)
@@ -159,10 +159,10 @@ def _sold(asked: Asked) -> Any:
     }
 
 
-def _related(asked: Asked) -> Any:
+def _related(target: Target) -> Any:
     """The sizes whose figures the catalogue takes from related sizes: how many are sold, and those that differ."""
-    azure = arm.reach(None, os.environ, asked.client.account.endpoint)
-    account = arm.account(azure, asked.client.account.endpoint)
+    azure = arm.reach(None, os.environ, target.client.account.endpoint)
+    account = arm.account(azure, target.client.account.endpoint)
     assert account is not None
     unlisted = {size.name: size for size in Catalog().sizes if size.notes.startswith(UNLISTED.partition(";")[0])}
     sold = arm.compute_sizes(azure, account.subscription, account.location)
@@ -170,8 +170,8 @@ def _related(asked: Asked) -> Any:
     return {"sold": len(pairs), "different": sorted(size.name for size, row in pairs if arm.corrected(size, row))}
 
 
-def _prices(asked: Asked) -> Any:
-    region = asked.client.account.region or ""
+def _prices(target: Target) -> Any:
+    region = target.client.account.region or ""
     table = prices.read(region, datetime.now(timezone.utc).date())
     return {"dedicated": len(table.dedicated), "spot": len(table.spot)}
 
@@ -180,38 +180,38 @@ def _prices(asked: Asked) -> Any:
 
 
 def _created(
-    asked: Asked, name: str, changes: Mapping[str, Any], *, version: str = API_VERSION, batch: Any = None
+    target: Target, name: str, changes: Mapping[str, Any], *, version: str = API_VERSION, batch: Any = None
 ) -> Any:
     """The answer to the creation of a pool without nodes that is like the pool of the requests."""
-    model = asked.get(f"/pools/{quoted(asked.pool)}").json()
+    model = target.get(f"/pools/{quoted(target.pool)}").json()
     machine = {
         key: model["virtualMachineConfiguration"][key] for key in ("imageReference", "nodeAgentSKUId")
     } | changes.get("virtualMachineConfiguration", {})
     body = {"vmSize": model["vmSize"], "targetDedicatedNodes": 0, **changes, "virtualMachineConfiguration": machine}
-    thing, answer = Thing("pool", f"{asked.pool}-{name}"), {}
+    thing, answer = Thing("pool", f"{target.pool}-{name}"), {}
 
     def send(document: Mapping[str, Any], attempts: Any) -> None:
         nonlocal answer
         params, headers = {"api-version": version}, {"Content-Type": CONTENT_TYPE}
         request = HttpRequest("POST", "/pools", params=params, headers=headers, json=document)
-        response = sent(batch, request) if batch else sent(asked.client.batch, request, attempts=attempts)
+        response = answer_to(batch, request) if batch else answer_to(target.client.batch, request, attempts=attempts)
         answer = _refusal(response)
         response.raise_for_status()
 
     try:
-        asked.register.create(asked.client.batch, thing, {"id": thing.id, **body}, send)
+        target.register.create(target.client.batch, thing, {"id": thing.id, **body}, send)
     except BatchtrainError:
         if not answer:
             raise
     return answer
 
 
-def _empty_pool(asked: Asked) -> Any:
+def _empty_pool(target: Target) -> Any:
     """The allocation state of a pool without nodes, once it is steady."""
-    answer = _created(asked, "empty", {})
+    answer = _created(target, "empty", {})
     if answer["status"] != 201:
         return answer
-    return _until(lambda: asked.get(f"/pools/{quoted(asked.pool)}-empty").json()["allocationState"], "steady")
+    return _until(lambda: target.get(f"/pools/{quoted(target.pool)}-empty").json()["allocationState"], "steady")
 
 
 def _until(look: Callable[[], str], state: str) -> str:
@@ -222,21 +222,21 @@ def _until(look: Callable[[], str], state: str) -> str:
     return value
 
 
-def _hardware(asked: Asked) -> Any:
+def _hardware(target: Target) -> Any:
     profile = {"hardwareProfile": {"vmSizeProperties": {"vCPUsPerCore": 1}}}
-    return _created(asked, "hardware", {"virtualMachineConfiguration": profile}, version=NEXT_VERSION)
+    return _created(target, "hardware", {"virtualMachineConfiguration": profile}, version=NEXT_VERSION)
 
 
-def _zones(asked: Asked) -> Any:
+def _zones(target: Target) -> Any:
     policy = {"zoneAllocationPolicy": {"maxZoneCount": 1}}
     machine = {"placement": {"zonePlacementPolicy": "Auto"}, "resiliencyPolicy": policy}
-    return _created(asked, "zones", {"virtualMachineConfiguration": machine}, version=NEXT_VERSION)
+    return _created(target, "zones", {"virtualMachineConfiguration": machine}, version=NEXT_VERSION)
 
 
-def _mix(asked: Asked) -> Any:
+def _mix(target: Target) -> Any:
     """Sizes of two families with equally many vCPUs, and sizes of one family with different numbers."""
     return [
-        _created(asked, name, {"vmSize": "Mix", "vmSkuProfile": {"vmSizes": sizes}}, version=NEXT_VERSION)
+        _created(target, name, {"vmSize": "Mix", "vmSkuProfile": {"vmSizes": sizes}}, version=NEXT_VERSION)
         for name, sizes in {
             "families": [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D4AS_V5"}],
             "numbers": [{"name": "STANDARD_D4S_V5"}, {"name": "STANDARD_D8S_V5"}],
@@ -244,40 +244,40 @@ def _mix(asked: Asked) -> Any:
     ]
 
 
-def _node(asked: Asked) -> str:
-    node: str = asked.get(f"/pools/{quoted(asked.pool)}/nodes").json()["value"][0]["id"]
+def _node(target: Target) -> str:
+    node: str = target.get(f"/pools/{quoted(target.pool)}/nodes").json()["value"][0]["id"]
     return node
 
 
-def _login(asked: Asked) -> Any:
-    path = f"/pools/{quoted(asked.pool)}/nodes/{_node(asked)}/remoteloginsettings"
-    document = asked.get(path).json()
+def _login(target: Target) -> Any:
+    path = f"/pools/{quoted(target.pool)}/nodes/{_node(target)}/remoteloginsettings"
+    document = target.get(path).json()
     return {"address": document["remoteLoginIPAddress"], "port": document["remoteLoginPort"]}
 
 
-def _agents(asked: Asked) -> Any:
+def _agents(target: Target) -> Any:
     """The node agents of Azure Linux 3."""
-    images = asked.get("/supportedimages").json()["value"]
+    images = target.get("/supportedimages").json()["value"]
     references = ((image["imageReference"], image["nodeAgentSKUId"]) for image in images)
     return sorted({agent for image, agent in references if "azurelinux" in image["offer"].lower()})
 
 
-def _stranger(asked: Asked) -> Any:
+def _stranger(target: Target) -> Any:
     """A task whose user no account of the pool is: whether it is accepted, and how it ends."""
     body = {"id": "stranger", "commandLine": "true", "userIdentity": {"username": "stranger"}}
-    path = f"/jobs/{quoted(asked.job)}/tasks"
-    answer = _refusal(asked.post(path, body, **{"Content-Type": CONTENT_TYPE}))
+    path = f"/jobs/{quoted(target.job)}/tasks"
+    answer = _refusal(target.post(path, body, **{"Content-Type": CONTENT_TYPE}))
     if answer["status"] != 201:
         return {**answer, "state": ""}
-    state = _until(lambda: asked.get(f"{path}/stranger").json()["state"], "completed")
-    document = asked.get(f"{path}/stranger").json()
+    state = _until(lambda: target.get(f"{path}/stranger").json()["state"], "completed")
+    document = target.get(f"{path}/stranger").json()
     return {**answer, "state": state, "failed": "failureInfo" in document["executionInfo"]}
 
 
-def _files(asked: Asked) -> Any:
+def _files(target: Target) -> Any:
     """The files that `observe.py gang` made for this: size, mode and the end of the URL by name."""
-    path = f"/jobs/{quoted(asked.job)}/tasks/host/files"
-    listing = asked.get(path, recursive="true").json()["value"]
+    path = f"/jobs/{quoted(target.job)}/tasks/host/files"
+    listing = target.get(path, recursive="true").json()["value"]
     files = {}
     for file in listing:
         parent, _, name = file["name"].rpartition("/")
@@ -302,11 +302,11 @@ FORMULAS = {
 
 
 def _evaluated(name: str) -> Question:
-    def ask(asked: Asked) -> Any:
-        path = f"/pools/{quoted(asked.pool)}/evaluateautoscale"
+    def ask(target: Target) -> Any:
+        path = f"/pools/{quoted(target.pool)}/evaluateautoscale"
         body = {"autoScaleFormula": FORMULAS[name]}
         hour = datetime.now(timezone.utc).hour
-        document = asked.post(path, body, **{"Content-Type": CONTENT_TYPE}).json()
+        document = target.post(path, body, **{"Content-Type": CONTENT_TYPE}).json()
         assignments = [part.split("=", 1) for part in document.get("results", "").split(";") if "=" in part]
         return {
             "values": {name.strip(): value.strip() for name, value in assignments},
@@ -323,8 +323,8 @@ def _evaluated(name: str) -> Question:
 def _end_of(task: str) -> Question:
     """How a task ended: the code of a failure, and the exit code of its program."""
 
-    def ask(asked: Asked) -> Any:
-        execution = asked.get(f"/jobs/{quoted(asked.job)}/tasks/{task}").json()["executionInfo"]
+    def ask(target: Target) -> Any:
+        execution = target.get(f"/jobs/{quoted(target.job)}/tasks/{task}").json()["executionInfo"]
         return {"code": (execution.get("failureInfo") or {}).get("code", ""), "exit": execution.get("exitCode")}
 
     return ask

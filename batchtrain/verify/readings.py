@@ -33,9 +33,9 @@ def both(answers: Sequence[Any], holds: Callable[[Any], bool]) -> bool:
     return all(map(holds, answers))
 
 
-def infiniband(seen: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def infiniband(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The ports of InfiniBand cards; those of accelerated networking are others."""
-    return some([port for port in seen["ports"] if port["link_layer"] == "InfiniBand"], "InfiniBand port")
+    return some([port for port in value["ports"] if port["link_layer"] == "InfiniBand"], "InfiniBand port")
 
 
 def full_member(key: str) -> bool:
@@ -44,14 +44,14 @@ def full_member(key: str) -> bool:
     return bool(number & 0x8000) and number != 0xFFFF
 
 
-def ports_are_whole(seen: Mapping[str, Any]) -> bool:
+def ports_are_whole(value: Mapping[str, Any]) -> bool:
     """Whether all ports that the size has are active, at its rate, and in a partition."""
     whole = [
         port
-        for port in infiniband(seen)
-        if "ACTIVE" in port["state"] and port["rate"] >= seen["rate"] and any(map(full_member, port["pkeys"]))
+        for port in infiniband(value)
+        if "ACTIVE" in port["state"] and port["rate"] >= value["rate"] and any(map(full_member, port["pkeys"]))
     ]
-    return bool(len(whole) == seen["expected"])
+    return bool(len(whole) == value["expected"])
 
 
 def master_is_a_host(environment: Mapping[str, str]) -> bool:
@@ -60,9 +60,9 @@ def master_is_a_host(environment: Mapping[str, str]) -> bool:
     return port == "6000" and address in environment["AZ_BATCH_HOST_LIST"].split(",")
 
 
-def topologies_are_links(seen: Mapping[str, Any]) -> bool:
+def topologies_are_links(value: Mapping[str, Any]) -> bool:
     """Whether each family's topo.xml leads to the file that Azure documents."""
-    links = {path: target for path, target in seen["topologies"].items() if path.endswith("/topo.xml")}
+    links = {path: target for path, target in value["topologies"].items() if path.endswith("/topo.xml")}
     return every(links, lambda target: re.fullmatch(r"/opt/microsoft/\w+-topo\.xml", target) is not None)
 
 
@@ -75,37 +75,37 @@ NCCL_BUSBW = {"Standard_ND96isr_H100_v5": 400, "Standard_ND96asr_v4": 160, "Stan
 """GB/s of an all-reduce between two nodes, below which Azure's own baselines (or, without one, its samples) warn."""
 
 
-def line_with(seen: Mapping[str, Any], *words: str, without: str = "\n") -> bool:
+def line_with(value: Mapping[str, Any], *words: str, without: str = "\n") -> bool:
     """Whether a program ended well and printed a line with one of these words, and without another one."""
-    lines = [line for line in seen["lines"] if any(word in line for word in words)]
-    return seen["code"] == 0 and bool(lines) and not any(without in line for line in lines)
+    lines = [line for line in value["lines"] if any(word in line for word in words)]
+    return value["code"] == 0 and bool(lines) and not any(without in line for line in lines)
 
 
-def bandwidth(seen: Mapping[str, Any]) -> bool:
+def bandwidth(value: Mapping[str, Any]) -> bool:
     """Whether all-reduce is as fast as the size allows. Raises LookupError for a size without a mark."""
-    least = NCCL_BUSBW[seen["size"]]
-    if seen["code"] != 0:
+    least = NCCL_BUSBW[value["size"]]
+    if value["code"] != 0:
         return False
-    points = [point for line in seen["lines"] for point in Extractor().line(None, line)]
+    points = [point for line in value["lines"] for point in Extractor().line(None, line)]
     speeds = [speed for point in points if (speed := point.values.get("average_busbw")) is not None]
     return bool(some(speeds, "bandwidth")[-1] >= least)
 
 
-def network(seen: Mapping[str, Any]) -> str:
+def network(value: Mapping[str, Any]) -> str:
     """The network that NCCL used, as batchtrain reads it from NCCL's lines; empty if they do not say it."""
-    if not seen["lines"]:
+    if not value["lines"]:
         raise ValueError("NCCL printed nothing")
-    return str(verdict.hear(seen["lines"])["network"])
+    return str(verdict.hear(value["lines"])["network"])
 
 
-def kinds(seen: Mapping[str, Any]) -> Sequence[str]:
+def kinds(value: Mapping[str, Any]) -> Sequence[str]:
     """The types of restrictions of sizes."""
-    return some(seen["kinds"], "restricted size")
+    return some(value["kinds"], "restricted size")
 
 
-def target(seen: Mapping[str, Any]) -> int:
+def target(value: Mapping[str, Any]) -> int:
     """The dedicated nodes that a formula asks for."""
-    return int(seen["values"]["$TargetDedicatedNodes"])
+    return int(value["values"]["$TargetDedicatedNodes"])
 
 
 def listed(files: Mapping[str, Any]) -> Sequence[Any]:

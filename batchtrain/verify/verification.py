@@ -17,7 +17,7 @@ from batchtrain.errors import LimitReached, ResultsLeft, ServiceError, TimedOut
 from batchtrain.runs.recording import Origin
 from batchtrain.verify import questions, shared_pools
 from batchtrain.verify.probe import HAND, POOLS, SERVICE, UNREAD, Area, Judgement, Observations, judge
-from batchtrain.verify.questions import Asked
+from batchtrain.verify.questions import Target
 from batchtrain.verify.shared_pools import Work
 from batchtrain.version import __version__
 
@@ -40,6 +40,8 @@ class Report(NamedTuple):
     batchtrain: str
     judgements: tuple[Judgement, ...]
     observations: Observations
+    left: tuple[str, ...] = ()
+    """What could not be deleted, with the command that deletes it."""
 
     @property
     def name(self) -> str:
@@ -75,38 +77,52 @@ def verify(
     origin: Origin,
 ) -> Report:
     """Observe the pools of one size and judge the probes. all_work: of all sizes, which share the budget."""
-    observations = observe(client, size, all_work, settings, tell, origin)
+    left: list[str] = []
+    observations = observe(client, size, all_work, settings, tell, origin, left)
     local = client.account.emulated
     rows = tuple(judge(area, probe, observations, size, local=local) for area in areas for probe in area.probes)
     date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     region = "local" if local else client.account.region or "unknown"
-    return Report(date, region, size.name, settings.nodes, __version__, rows, observations)
+    return Report(date, region, size.name, settings.nodes, __version__, rows, observations, tuple(left))
 
 
 def observe(
-    client: Operations, size: VmSize, all_work: Sequence[Work], settings: Settings, tell: Tell, origin: Origin
+    client: Operations,
+    size: VmSize,
+    all_work: Sequence[Work],
+    settings: Settings,
+    tell: Tell,
+    origin: Origin,
+    left: list[str],
 ) -> Observations:
-    """What the pools of one size show. A pool that fails costs only its own observations."""
+    """What the pools of one size show. A pool that fails costs only its own observations. left: receives what could
+    not be deleted."""
     ends: dict[str, str] = {}
     observations: dict[str, Any] = {SERVICE: {}, HAND: dict(settings.answers), POOLS: ends}
     if settings.image is None:
         observations |= {task: {UNREAD: settings.without_image} for task in shared_pools.CONTAINER.tasks}
     for work in (work for work in all_work if work.size == size):
         try:
-            seen = _observed(client, work, all_work, settings, tell, origin)
+            parts = _observed(client, work, all_work, settings, tell, origin, left)
             ends[work.shared.name] = ""
         except (ServiceError, TimedOut, LimitReached, ResultsLeft) as error:
             reason = f"pool {work.name}: {error}"
             ends[work.shared.name] = getattr(error, "code", "") or type(error).__name__
-            seen = {task: {UNREAD: reason} for task in work.shared.tasks}
-            seen[SERVICE] = {name: {UNREAD: reason} for name in work.shared.questions}
-        observations[SERVICE] |= seen.pop(SERVICE)
-        observations |= seen
+            parts = {task: {UNREAD: reason} for task in work.shared.tasks}
+            parts[SERVICE] = {name: {UNREAD: reason} for name in work.shared.questions}
+        observations[SERVICE] |= parts.pop(SERVICE)
+        observations |= parts
     return observations
 
 
 def _observed(
-    client: Operations, work: Work, all_work: Sequence[Work], settings: Settings, tell: Tell, origin: Origin
+    client: Operations,
+    work: Work,
+    all_work: Sequence[Work],
+    settings: Settings,
+    tell: Tell,
+    origin: Origin,
+    left: list[str],
 ) -> dict[str, Any]:
     """Raises BatchtrainError if the pool has shown nothing."""
     life = shared_pools.life_of(work, all_work, settings.budget)
@@ -119,24 +135,26 @@ def _observed(
         recipe = shared_pools.recipe_of(work, directory, settings.image, end, life, local=client.account.emulated)
 
         def ask(register: Register) -> None:
-            asked = Asked(client, register, work.name, work.name)
-            answers.update(questions.answers(work.shared.questions, names, asked))
+            target = Target(client, register, work.name, work.name)
+            answers.update(questions.answers(work.shared.questions, names, target))
 
         limits = Limits(seconds=life.total_seconds())
         outcome = run(client, recipe, tell=tell, origin=origin, limits=limits, afterwards=ask, expendable=True)
+    if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
+        left.append(str(outcome.problem))
     return {**_of_nodes(outcome.runs[0].path / "outputs"), SERVICE: answers}
 
 
 def _of_nodes(outputs: Path) -> dict[str, Any]:
     """What the program of the nodes wrote, by task."""
-    seen: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for path in sorted(outputs.glob("*/*/observed-*.json")):
         task, name, part = path.parts[-3], path.parts[-2], path.stem.partition("-")[2]
         values = json.loads(path.read_bytes())
         if part in PARTS:
-            seen.setdefault(task, {}).setdefault("nodes", {})[name] = values
+            parts.setdefault(task, {}).setdefault("nodes", {})[name] = values
         else:
-            seen.setdefault(task, {})[part] = values
+            parts.setdefault(task, {})[part] = values
     for node in outputs.glob("term/*"):
-        seen["term"] = {"gang": {"files": sorted(path.name for path in node.iterdir())}}
-    return seen
+        parts["term"] = {"gang": {"files": sorted(path.name for path in node.iterdir())}}
+    return parts

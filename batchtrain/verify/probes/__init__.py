@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchtrain.verify.probe import Area
 from batchtrain.verify.probes import (
-    accounts,
+    accounts_and_sizes,
     first_failures,
     formulas,
     framework_launch,
@@ -18,7 +18,7 @@ AREAS: tuple[Area, ...] = (
     mpi_launch.AREA,
     framework_launch.AREA,
     preemptions.AREA,
-    accounts.AREA,
+    accounts_and_sizes.AREA,
     formulas.AREA,
     stored_data.AREA,
     pools_and_nodes.AREA,

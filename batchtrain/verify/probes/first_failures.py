@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.verify.probe import Area, Probe, by_hand
 from batchtrain.verify.readings import POOL_KEY
 from batchtrain.verify.reasons import DISK, NO_POOL_KEY, NO_VOLUME
+from batchtrain.verify.recorded_answers import keys
 
 PROBES = (
     Probe(
@@ -15,12 +14,12 @@ PROBES = (
         "recipes name images of `docker/`, which somebody must build and push",
         "`batchtrain images check DIR`",
         "pools/container",
-        str,
-        lambda seen: not seen,
+        lambda value: not value,
         right="",
         wrong="ContainerInvalidImage",
         unread={"unread": "no registry"},
         code="batchtrain/containers/recipe_images.py batchtrain/client/doctor.py",
+        shape=str,
     ),
     Probe(
         "allocation",
@@ -28,12 +27,12 @@ PROBES = (
         "documentation of pools; the default of 15 minutes is short for ND sizes",
         "`batchtrain doctor`, then `batchtrain pool add`",
         "pools/host",
-        str,
-        lambda seen: not seen,
+        lambda value: not value,
         right="",
         wrong="AccountCoreQuotaReached",
         unread={"unread": "Unreachable"},
         code="batchtrain/plan/pool.py batchtrain/diagnosis/service_rules.py",
+        shape=str,
     ),
     Probe(
         "key-mount",
@@ -41,15 +40,9 @@ PROBES = (
         "Azure/Batch #34; Batch Shipyard",
         "`ls -ln /home/_azbatch/.ssh` in a container, as `admin` and as `nonadmin`",
         "coordination/nodes/pool_keys",
-        dict[str, Any],
-        lambda seen: seen["directory"] == POOL_KEY and any(name.endswith("_rsa") for name in seen["names"]),
-        right={
-            "directory": "/home/_azbatch/.ssh",
-            "names": ["authorized_keys", "id_rsa"],
-            "owner": 1000,
-            "mode": "0o700",
-        },
-        wrong={"directory": "/root/.ssh", "names": ["authorized_keys"], "owner": 0, "mode": "0o700"},
+        lambda value: value["directory"] == POOL_KEY and any(name.endswith("_rsa") for name in value["names"]),
+        right=keys(),
+        wrong=keys("/root/.ssh"),
         unread={"directory": "/home/_azbatch/.ssh"},
         code="batchtrain/runtime/gang.sh batchtrain/plan/container.py",
         not_local=NO_POOL_KEY,
@@ -63,8 +56,7 @@ PROBES = (
         "learn batch-nvme-temporary; the size of that disk is from memory",
         "`df -h $AZ_BATCH_NODE_ROOT_DIR` on `Standard_D4s_v5`",
         "host/nodes/disks",
-        dict[str, Any],
-        lambda seen: seen["gib"] >= 24,
+        lambda value: value["gib"] >= 24,
         right={"apart": False, "gib": 61.8},
         wrong={"apart": False, "gib": 15.2},
         unread={"apart": True},
@@ -88,12 +80,12 @@ PROBES = (
         "the limit of a variable is 128 KiB on Linux; Docker's and Batch's are not documented",
         "a task in a container with a variable of 32 KiB: `echo ${#VARIABLE}`",
         "inside/nodes/long_variable",
-        int,
-        lambda seen: seen == 32768,
+        lambda value: value == 32768,
         right=32768,
         wrong=4096,
         unread={"unread": "KeyError: VERIFY_LONG"},
         code="batchtrain/plan/inputs.py batchtrain/launchers/shell.py",
+        shape=int,
     ),
 )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.verify.probe import Area, Probe, by_hand
 from batchtrain.verify.readings import target
 from batchtrain.verify.reasons import NO_SPOT, TWO_MOMENTS
+from batchtrain.verify.recorded_answers import formula
 
 PROBES = (
     Probe(
@@ -19,10 +18,9 @@ PROBES = (
         "memory",
         "the formula `$TargetDedicatedNodes = 1.9;`",
         "service/fraction",
-        dict[str, Any],
-        lambda seen: target(seen) == 1,
-        right={"values": {"$TargetDedicatedNodes": "1"}, "error": False},
-        wrong={"values": {"$TargetDedicatedNodes": "2"}, "error": False},
+        lambda value: target(value) == 1,
+        right=formula("1"),
+        wrong=formula("2"),
         unread={"values": {}, "error": True},
         code="batchtrain/plan/autoscale.py batchtrain/formula.py",
     ),
@@ -43,10 +41,9 @@ PROBES = (
         "samples of the documentation",
         "a scenario's formula on a new pool: `errors` is empty",
         "service/branch",
-        dict[str, Any],
-        lambda seen: seen["error"] is False and target(seen) == 2,
-        right={"values": {"$TargetDedicatedNodes": "2"}, "error": False},
-        wrong={"values": {"$TargetDedicatedNodes": "2"}, "error": True},
+        lambda value: value["error"] is False and target(value) == 2,
+        right=formula("2"),
+        wrong=formula("2", error=True),
         unread={"error": False},
         code="batchtrain/plan/autoscale.py batchtrain/formula.py",
     ),
@@ -67,11 +64,10 @@ PROBES = (
         "documentation",
         "`d = time().weekday;` on a Sunday",
         "service/weekday",
-        dict[str, Any],
-        lambda seen: target(seen) == 0,
-        right={"values": {"$TargetDedicatedNodes": "0"}, "error": False},
-        wrong={"values": {"$TargetDedicatedNodes": "7"}, "error": False},
-        unread={"values": {"$TargetDedicatedNodes": "Sunday"}, "error": False},
+        lambda value: target(value) == 0,
+        right=formula("0"),
+        wrong=formula("7"),
+        unread=formula("Sunday"),
         code="batchtrain/plan/autoscale.py batchtrain/formula.py",
     ),
     Probe(
@@ -80,10 +76,9 @@ PROBES = (
         "documentation",
         "the formula `$TargetDedicatedNodes = time().hour;`",
         "service/hour",
-        dict[str, Any],
-        lambda seen: target(seen) in (seen["hour"], (seen["hour"] + 1) % 24),
-        right={"values": {"$TargetDedicatedNodes": "13"}, "error": False, "hour": 13},
-        wrong={"values": {"$TargetDedicatedNodes": "15"}, "error": False, "hour": 13},
+        lambda value: target(value) in (value["hour"], (value["hour"] + 1) % 24),
+        right=formula("13"),
+        wrong=formula("15"),
         unread={"values": {}, "error": True, "hour": 13},
         code="batchtrain/plan/autoscale.py batchtrain/formula.py",
     ),

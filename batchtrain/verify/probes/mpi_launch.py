@@ -16,6 +16,7 @@ from batchtrain.verify.reasons import (
     ONE_USER,
     RETIRED,
 )
+from batchtrain.verify.recorded_answers import keys, ports, printed, sessions
 
 PROBES = (
     Probe(
@@ -27,38 +28,9 @@ PROBES = (
         "Batch Shipyard's run options",
         "`ls -l /dev/infiniband` on `Standard_HB120rs_v3`, on the host and in a container",
         "coordination/nodes/infiniband",
-        dict[str, Any],
-        lambda seen: bool(seen["devices"]),
-        right={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "4: ACTIVE",
-                    "rate": 200,
-                    "pkeys": ["0x7fff", "0x8001"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": ["uverbs0"],
-            "expected": 1,
-            "rate": 200,
-        },
-        wrong={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "4: ACTIVE",
-                    "rate": 200,
-                    "pkeys": ["0x7fff", "0x8001"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": [],
-            "expected": 1,
-            "rate": 200,
-        },
+        lambda value: bool(value["devices"]),
+        right=ports(),
+        wrong=ports(devices=()),
         unread={"ports": []},
         code="batchtrain/plan/container.py batchtrain/launchers/fabric.py",
         needs=INFINIBAND,
@@ -70,38 +42,9 @@ PROBES = (
         "kernel documentation; batch-shipyard #360",
         "`grep . /sys/class/infiniband/*/ports/*/{link_layer,state}`",
         "host/nodes/infiniband",
-        dict[str, Any],
-        lambda seen: all("ACTIVE" in port["state"] for port in infiniband(seen)),
-        right={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "4: ACTIVE",
-                    "rate": 200,
-                    "pkeys": ["0x7fff", "0x8001"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": ["uverbs0"],
-            "expected": 1,
-            "rate": 200,
-        },
-        wrong={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "1: DOWN",
-                    "rate": 200,
-                    "pkeys": ["0x7fff", "0x8001"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": ["uverbs0"],
-            "expected": 1,
-            "rate": 200,
-        },
+        lambda value: all("ACTIVE" in port["state"] for port in infiniband(value)),
+        right=ports(),
+        wrong=ports(state="1: DOWN"),
         unread={"ports": []},
         code="batchtrain/runtime/node.sh batchtrain/runtime/preflight.sh",
         needs=INFINIBAND,
@@ -113,10 +56,9 @@ PROBES = (
         "UCX's documentation",
         "`mpirun -np 2 --map-by ppr:1:node -x UCX_NET_DEVICES=… osu_bw`, once with all ports and once with one",
         "host/gang/openmpi",
-        dict[str, Any],
-        lambda seen: seen["code"] == 0,
-        right={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
-        wrong={"code": 1, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        lambda value: value["code"] == 0,
+        right=printed(),
+        wrong=printed(code=1),
         unread={"lines": []},
         code="batchtrain/launchers/fabric.py",
         needs=INFINIBAND,
@@ -128,53 +70,10 @@ PROBES = (
         'Azure "Set up MPI" (setup-mpi), Batch Shipyard',
         "`cat /sys/class/infiniband/*/ports/1/pkeys/[01]`; `ucx_info -e -u t -D net` with and without the variable",
         "host/nodes/infiniband",
-        dict[str, Any],
-        lambda seen: all(any(full_member(key) for key in port["pkeys"]) for port in infiniband(seen)),
-        right={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "4: ACTIVE",
-                    "rate": 200,
-                    "pkeys": ["0x7fff", "0x8001"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": ["uverbs0"],
-            "expected": 1,
-            "rate": 200,
-        },
-        wrong={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "4: ACTIVE",
-                    "rate": 200,
-                    "pkeys": ["0x7fff"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": ["uverbs0"],
-            "expected": 1,
-            "rate": 200,
-        },
-        unread={
-            "ports": [
-                {
-                    "device": "mlx5_ib0",
-                    "link_layer": "InfiniBand",
-                    "state": "4: ACTIVE",
-                    "rate": 200,
-                    "pkeys": ["none"],
-                    "flaps": 0,
-                }
-            ],
-            "devices": ["uverbs0"],
-            "expected": 1,
-            "rate": 200,
-        },
+        lambda value: all(any(full_member(key) for key in port["pkeys"]) for port in infiniband(value)),
+        right=ports(),
+        wrong=ports(pkeys=["0x7fff"]),
+        unread=ports(pkeys=["none"]),
         code="batchtrain/launchers/fabric.py batchtrain/runtime/node.sh",
         needs=INFINIBAND,
         not_local=NO_INFINIBAND,
@@ -188,20 +87,9 @@ PROBES = (
         "setup-mpi",
         "`I_MPI_DEBUG=5 mpirun … IMB-MPI1 PingPong`: `libfabric provider: mlx`",
         "host/gang/intelmpi",
-        dict[str, Any],
-        lambda seen: line_with(seen, "libfabric provider: mlx"),
-        right={
-            "code": 0,
-            "size": "Standard_ND96isr_H100_v5",
-            "lines": ["[0] MPI startup(): libfabric provider: mlx"],
-            "end": [],
-        },
-        wrong={
-            "code": 0,
-            "size": "Standard_ND96isr_H100_v5",
-            "lines": ["[0] MPI startup(): libfabric provider: tcp;ofi_rxm"],
-            "end": [],
-        },
+        lambda value: line_with(value, "libfabric provider: mlx"),
+        right=printed("[0] MPI startup(): libfabric provider: mlx"),
+        wrong=printed("[0] MPI startup(): libfabric provider: tcp;ofi_rxm"),
         unread={"code": 0},
         code="batchtrain/frameworks/mpi.py",
         needs=INFINIBAND,
@@ -243,15 +131,9 @@ PROBES = (
         "setup-mpi; a test with Open MPI 5.0.11 without InfiniBand",
         "`mpirun --mca pml_base_verbose 10 … ` on `Standard_HB120rs_v3`: `selected ucx`",
         "host/gang/openmpi",
-        dict[str, Any],
-        lambda seen: line_with(seen, "selected ucx"),
-        right={
-            "code": 0,
-            "size": "Standard_ND96isr_H100_v5",
-            "lines": ["select: component ucx selected", "selected ucx best priority 51"],
-            "end": [],
-        },
-        wrong={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        lambda value: line_with(value, "selected ucx"),
+        right=printed("select: component ucx selected", "selected ucx best priority 51"),
+        wrong=printed(),
         unread={"code": 0},
         code="batchtrain/frameworks/mpi.py",
         needs=INFINIBAND,
@@ -263,12 +145,12 @@ PROBES = (
         "setup-mpi, Batch Shipyard",
         "`ip -o -4 addr`",
         "host/nodes/own_address",
-        str,
-        lambda seen: seen == "eth0",
+        lambda value: value == "eth0",
         right="eth0",
         wrong="enP1s1",
         unread={"unread": "IndexError"},
         code="batchtrain/frameworks/mpi.py batchtrain/launchers/fabric.py",
+        shape=str,
         not_local=ADDRESSES,
     ),
     Probe(
@@ -280,10 +162,9 @@ PROBES = (
         "its user guide",
         "`mpirun -hosts \"$AZ_BATCH_HOST_LIST\" -np 2 -ppn 1 env | grep -E 'PMI_RANK|MV2_'`",
         "host/gang/mvapich",
-        dict[str, Any],
-        lambda seen: line_with(seen, "PMI_RANK=", "MV2_COMM_WORLD_RANK="),
-        right={"code": 0, "size": "Standard_ND96isr_H100_v5", "lines": ["PMI_RANK=0", "PMI_RANK=1"], "end": []},
-        wrong={"code": 1, "size": "Standard_ND96isr_H100_v5", "lines": [], "end": []},
+        lambda value: line_with(value, "PMI_RANK=", "MV2_COMM_WORLD_RANK="),
+        right=printed("PMI_RANK=0", "PMI_RANK=1"),
+        wrong=printed(code=1),
         unread={"code": 0},
         code="batchtrain/frameworks/mpi.py",
         needs=INFINIBAND,
@@ -303,12 +184,12 @@ PROBES = (
         "Batch's documentation",
         "`env | grep AZ_BATCH` as a multi-instance task's command",
         "host/gang/environment",
-        dict[str, str],
         master_is_a_host,
-        right={"AZ_BATCH_MASTER_NODE": "10.0.0.4:6000", "AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5"},
-        wrong={"AZ_BATCH_MASTER_NODE": "10.0.0.6:6000", "AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5"},
+        right={"AZ_BATCH_MASTER_NODE": "10.0.0.4:6000", "AZ_BATCH_HOST_LIST": "10.0.0.4"},
+        wrong={"AZ_BATCH_MASTER_NODE": "10.0.0.6:6000", "AZ_BATCH_HOST_LIST": "10.0.0.4"},
         unread={"AZ_BATCH_HOST_LIST": "10.0.0.4"},
         code="batchtrain/launchers/variables.py batchtrain/runtime/node.sh",
+        shape=dict[str, str],
     ),
     Probe(
         "ssh-between-nodes",
@@ -319,23 +200,12 @@ PROBES = (
         "Azure/Batch #34",
         "`for h in ${AZ_BATCH_HOST_LIST//,/ }; do ssh -o BatchMode=yes -o StrictHostKeyChecking=no $h env; done`",
         "host/gang/ssh",
-        dict[str, dict[str, Any]],
-        lambda seen: every(seen, lambda host: host["code"] == 0 and host["variables"] == 0),
-        right={
-            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 0.001, "unsure": 0.02}
-        },
-        wrong={
-            "10.0.0.4": {
-                "code": 0,
-                "error": "",
-                "memlock": "unlimited",
-                "variables": 12,
-                "ahead": 0.001,
-                "unsure": 0.02,
-            }
-        },
+        lambda value: every(value, lambda host: host["code"] == 0 and host["variables"] == 0),
+        right=sessions(),
+        wrong=sessions(variables=12),
         unread={},
         code="batchtrain/runtime/ssh.sh batchtrain/launchers/mpi.py batchtrain/runtime/rank.sh",
+        shape=dict[str, dict[str, Any]],
     ),
     Probe(
         "container-sshd",
@@ -346,14 +216,12 @@ PROBES = (
         "Batch Shipyard",
         "`ssh -p 23 localhost true` as the application command",
         "container/gang/ssh",
-        dict[str, dict[str, Any]],
-        lambda seen: every(seen, lambda host: host["code"] == 0),
-        right={
-            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 0.001, "unsure": 0.02}
-        },
-        wrong={"10.0.0.4": {"code": 255, "error": "connect to host 10.0.0.4 port 23: Connection refused"}},
+        lambda value: every(value, lambda host: host["code"] == 0),
+        right=sessions(),
+        wrong=sessions(code=255, error="connect to host 10.0.0.4 port 23: Connection refused"),
         unread={},
         code="batchtrain/launchers/steps.py batchtrain/runtime/gang.sh",
+        shape=dict[str, dict[str, Any]],
     ),
     Probe(
         "container-key",
@@ -364,14 +232,12 @@ PROBES = (
         "Azure/Batch #150 mentions two containers",
         "`touch /here` as the coordination command, `ls /here` as the application command",
         "container/gang/ssh",
-        dict[str, dict[str, Any]],
-        lambda seen: every(seen, lambda host: host["code"] != 255),
-        right={
-            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 0.001, "unsure": 0.02}
-        },
-        wrong={"10.0.0.4": {"code": 255, "error": "Permission denied (publickey)"}},
+        lambda value: every(value, lambda host: host["code"] != 255),
+        right=sessions(),
+        wrong=sessions(code=255, error="Permission denied (publickey)"),
         unread={"10.0.0.4": {}},
         code="batchtrain/runtime/gang.sh batchtrain/plan/container.py",
+        shape=dict[str, dict[str, Any]],
     ),
     Probe(
         "container-network",
@@ -379,10 +245,9 @@ PROBES = (
         "Batch Shipyard's recipes, which use port 23 in this way",
         "`hostname -I` in a container, beside `AZ_BATCH_HOST_LIST`",
         "container/gang",
-        dict[str, Any],
-        lambda seen: bool({*seen["addresses"].values()} & {*seen["environment"]["AZ_BATCH_HOST_LIST"].split(",")}),
-        right={"addresses": {"eth0": "10.0.0.4"}, "environment": {"AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5"}},
-        wrong={"addresses": {"eth0": "172.17.0.2"}, "environment": {"AZ_BATCH_HOST_LIST": "10.0.0.4,10.0.0.5"}},
+        lambda value: bool({*value["addresses"].values()} & {*value["environment"]["AZ_BATCH_HOST_LIST"].split(",")}),
+        right={"addresses": {"eth0": "10.0.0.4"}, "environment": {"AZ_BATCH_HOST_LIST": "10.0.0.4"}},
+        wrong={"addresses": {"eth0": "172.17.0.2"}, "environment": {"AZ_BATCH_HOST_LIST": "10.0.0.4"}},
         unread={"addresses": {"eth0": "10.0.0.4"}, "environment": {}},
         code="batchtrain/launchers/steps.py batchtrain/plan/container.py",
         not_local=ADDRESSES,
@@ -393,8 +258,7 @@ PROBES = (
         "samples in the documentation use `--rm`",
         "a task with each option",
         "service/options",
-        dict[str, Any],
-        lambda seen: seen["exit"] == 0 and len(seen["code"]) == 0,
+        lambda value: value["exit"] == 0 and len(value["code"]) == 0,
         right={"code": "", "exit": 0},
         wrong={"code": "ContainerInvalidSettings", "exit": None},
         unread={"code": ""},
@@ -406,8 +270,7 @@ PROBES = (
         "the names of the codes",
         "a pool and tasks with each fault; `az batch task show --query executionInfo`",
         "service/no-program",
-        dict[str, Any],
-        lambda seen: seen["code"] == "CommandProgramNotFound",
+        lambda value: value["code"] == "CommandProgramNotFound",
         right={"code": "CommandProgramNotFound", "exit": None},
         wrong={"code": "FailureExitCode", "exit": 127},
         unread={"exit": 127},
@@ -419,8 +282,7 @@ PROBES = (
         "documentation (user accounts), memory",
         "`id` in an image with a `USER`, with each elevation",
         "coordination/nodes/user",
-        dict[str, Any],
-        lambda seen: seen["uid"] == 0,
+        lambda value: value["uid"] == 0,
         right={"uid": 0, "groups": [0], "sudo": False},
         wrong={"uid": 1000, "groups": [1000], "sudo": False},
         unread={"groups": []},
@@ -435,19 +297,13 @@ PROBES = (
         "Azure/Batch #34; Batch Shipyard",
         "`sudo ls -l /home/_azbatch/.ssh`",
         "admin/nodes/pool_keys",
-        dict[str, Any],
-        lambda seen: (
-            seen["directory"] == POOL_KEY
-            and "authorized_keys" in seen["names"]
-            and any(name.endswith("_rsa") for name in seen["names"])
+        lambda value: (
+            value["directory"] == POOL_KEY
+            and "authorized_keys" in value["names"]
+            and any(name.endswith("_rsa") for name in value["names"])
         ),
-        right={
-            "directory": "/home/_azbatch/.ssh",
-            "names": ["authorized_keys", "id_rsa"],
-            "owner": 1000,
-            "mode": "0o700",
-        },
-        wrong={"directory": "/root/.ssh", "names": ["authorized_keys"], "owner": 0, "mode": "0o700"},
+        right=keys(),
+        wrong=keys("/root/.ssh"),
         unread={"directory": "/home/_azbatch/.ssh"},
         code="batchtrain/plan/container.py batchtrain/runtime/gang.sh",
         not_local=NO_POOL_KEY,
@@ -461,16 +317,12 @@ PROBES = (
         "memory",
         "`chronyc tracking | grep 'System time'` on two nodes",
         "host/gang/ssh",
-        dict[str, dict[str, Any]],
-        lambda seen: every(seen, lambda host: abs(host["ahead"]) <= host["unsure"] + 0.01),
-        right={
-            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 0.001, "unsure": 0.02}
-        },
-        wrong={
-            "10.0.0.4": {"code": 0, "error": "", "memlock": "unlimited", "variables": 0, "ahead": 1.5, "unsure": 0.02}
-        },
+        lambda value: every(value, lambda host: abs(host["ahead"]) <= host["unsure"] + 0.01),
+        right=sessions(),
+        wrong=sessions(ahead=1.5),
         unread={"10.0.0.4": {"code": 255, "error": ""}},
         code="batchtrain/runtime/launch/primary.py batchtrain/runtime/preflight.sh",
+        shape=dict[str, dict[str, Any]],
     ),
     Probe(
         "sigterm",
@@ -478,12 +330,12 @@ PROBES = (
         "memory",
         "`trap 'date > term; sleep 60' TERM; sleep 1000 & wait` as a task, terminated by `az batch task stop`",
         "term/gang/files",
-        list[str],
-        lambda seen: began(seen) and "term" in seen,
+        lambda value: began(value) and "term" in value,
         right=["began", "term"],
         wrong=["began"],
         unread=[],
         code="batchtrain/runtime/sweep.sh batchtrain/runtime/launch/supervisor.py",
+        shape=list[str],
     ),
     by_hand(
         "ucx-without-partition",
@@ -511,8 +363,7 @@ PROBES = (
         "documentation (user accounts), memory",
         "`id` in an image with a `USER`, with each elevation",
         "inside/nodes/user",
-        dict[str, Any],
-        lambda seen: seen["uid"] != 0,
+        lambda value: value["uid"] != 0,
         right={"uid": 1000, "groups": [1000], "sudo": False},
         wrong={"uid": 0, "groups": [0], "sudo": False},
         unread={"groups": []},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from batchtrain.verify.probe import Area, Probe, by_hand
 from batchtrain.verify.reasons import NO_METADATA, NO_VOLUME
 
@@ -48,8 +46,7 @@ PROBES = (
             "spot node"
         ),
         "admin/nodes/metadata",
-        dict[str, Any],
-        lambda seen: seen["events"] is True and bool(seen["name"]),
+        lambda value: value["events"] is True and bool(value["name"]),
         right={"events": True, "name": "azbatch-1_0"},
         wrong={"events": False, "name": "azbatch-1_0"},
         unread={"unread": "HTTPError: HTTP Error 403: Forbidden"},
