@@ -68,7 +68,7 @@ def command(
     from batchtrain.config import catalog_file, user_settings
     from batchtrain.config.image_names import EXAMPLE
     from batchtrain.verify.shared_pools import refuse_above
-    from batchtrain.verify.verification import Settings, verify
+    from batchtrain.verify.verification import Settings, Verification
 
     areas = _areas(names)
     catalog = catalog_file.load(settings().configdir or ".")
@@ -93,10 +93,10 @@ def command(
         own_environment(client.account)
     why = "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
     limits = Settings(nodes, name, None if client.account.emulated else budget, why, values)
-    origin = settings().origin()
+    verification = Verification(client, all_work, limits, tell, settings().origin())
     reports = []
     for size in vm_sizes:
-        report = verify(client, size, areas, all_work, limits, tell, origin)
+        report = verification.report(size, areas)
         say(f"report: {_write(report, folder)}", "success")
         reports.append(report)
     _show(reports)
@@ -202,8 +202,8 @@ def _show(reports: Sequence[Report]) -> None:
         show(reports)
     counts = {word: sum(report.count(word) for report in reports) for word in (HOLDS, DIFFERS, NOT_ASKED)}
     say(", ".join(f"{count} {word}" for word, count in counts.items()))
-    if left := [text for report in reports for text in report.left]:
-        raise ServiceError("; ".join(left))
+    if leftovers := [text for report in reports for text in report.leftovers]:
+        raise ServiceError("; ".join(leftovers))
     if counts[DIFFERS]:
         rows = [row for report in reports for row in report.judgements if row.judgement == DIFFERS]
         names = ", ".join(row.probe for row in rows)

@@ -80,10 +80,10 @@ def addresses(_: Dict[str, Any]) -> Any:
     for name in os.listdir("/sys/class/net"):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
-                packed = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+                answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
             except OSError:
                 continue
-            interfaces[name] = socket.inet_ntoa(packed[20:24])
+            interfaces[name] = socket.inet_ntoa(answer[20:24])
     return interfaces
 
 

@@ -164,9 +164,9 @@ def _related(target: Target) -> Any:
     azure = arm.reach(None, os.environ, target.client.account.endpoint)
     account = arm.account(azure, target.client.account.endpoint)
     assert account is not None
-    unlisted = {size.name: size for size in Catalog().sizes if size.notes.startswith(UNLISTED.partition(";")[0])}
+    assumed = {size.name: size for size in Catalog().sizes if size.notes.startswith(UNLISTED.partition(";")[0])}
     sold = arm.compute_sizes(azure, account.subscription, account.location)
-    pairs = [(size, unlisted[size.name]) for size in sold if size.name in unlisted]
+    pairs = [(size, assumed[size.name]) for size in sold if size.name in assumed]
     return {"sold": len(pairs), "different": sorted(size.name for size, row in pairs if arm.corrected(size, row))}
 
 

@@ -46,12 +46,12 @@ def full_member(key: str) -> bool:
 
 def ports_are_whole(value: Mapping[str, Any]) -> bool:
     """Whether all ports that the size has are active, at its rate, and in a partition."""
-    whole = [
+    active = [
         port
         for port in infiniband(value)
         if "ACTIVE" in port["state"] and port["rate"] >= value["rate"] and any(map(full_member, port["pkeys"]))
     ]
-    return bool(len(whole) == value["expected"])
+    return bool(len(active) == value["expected"])
 
 
 def master_is_a_host(environment: Mapping[str, str]) -> bool:

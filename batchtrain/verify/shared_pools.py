@@ -33,7 +33,7 @@ from batchtrain.config.types import (
 )
 from batchtrain.errors import UsageError
 from batchtrain.runtime import OBSERVE
-from batchtrain.verify.probe import SERVICE, Area, Probe
+from batchtrain.verify.probe import POOLS, SERVICE, Area, Probe
 from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, Question
 
 SOURCE = "source"
@@ -53,7 +53,7 @@ TERMINATED = (
 """Notes whether the end of its time is announced by SIGTERM."""
 
 
-class Shared(NamedTuple):
+class PoolKind(NamedTuple):
     """A pool, and the tasks on it that observe something."""
 
     name: str
@@ -63,9 +63,9 @@ class Shared(NamedTuple):
     """What requests observe while it exists."""
 
 
-HOST = Shared("host", False, ("host", "admin", "term"), OF_HOST)
-CONTAINER = Shared("container", True, ("container", "coordination", "inside", "options", "program"), OF_CONTAINER)
-POOLS = (HOST, CONTAINER)
+HOST = PoolKind("host", False, ("host", "admin", "term"), OF_HOST)
+CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options", "program"), OF_CONTAINER)
+KINDS = (HOST, CONTAINER)
 
 
 class Planned(NamedTuple):
@@ -82,7 +82,7 @@ class Planned(NamedTuple):
 class Work(NamedTuple):
     """A pool of one size."""
 
-    shared: Shared
+    kind: PoolKind
     size: VmSize
     nodes: int
     probes: tuple[Probe, ...]
@@ -91,7 +91,12 @@ class Work(NamedTuple):
     @property
     def name(self) -> str:
         """The id of its pool and job."""
-        return f"verify-{self.shared.name}-{self.size.name.removeprefix('Standard_').replace('_', '-')}"[:60].lower()
+        return f"verify-{self.kind.name}-{self.size.name.removeprefix('Standard_').replace('_', '-')}"[:60].lower()
+
+    @property
+    def questions(self) -> frozenset[str]:
+        """The names of the questions that its probes read."""
+        return frozenset(probe.reads.split("/")[1] for probe in self.probes if probe.part == SERVICE)
 
     @property
     def hour(self) -> float | None:
@@ -113,13 +118,15 @@ def work_of(size: VmSize, nodes: int, areas: Iterable[Area], price: Price | None
     """The pools that the probes of these areas need on a size, without those that serve none. image: of the
     containers; None leaves them out."""
     probes = [probe for area in areas for probe in area.probes if probe.needs.fits(size)]
-    by_pool = ((shared, tuple(probe for probe in probes if _serves(shared, probe))) for shared in POOLS)
-    usable = ((shared, served) for shared, served in by_pool if served and (image or not shared.native))
-    return [Work(shared, size, nodes, served, price) for shared, served in usable]
+    by_pool = ((kind, tuple(probe for probe in probes if _serves(kind, probe))) for kind in KINDS)
+    usable = ((kind, suited) for kind, suited in by_pool if suited and (image or not kind.native))
+    return [Work(kind, size, nodes, suited, price) for kind, suited in usable]
 
 
-def _serves(shared: Shared, probe: Probe) -> bool:
-    return probe.part in shared.tasks or (probe.part == SERVICE and probe.reads.split("/")[1] in shared.questions)
+def _serves(kind: PoolKind, probe: Probe) -> bool:
+    name = probe.reads.split("/")[1]
+    observers = {SERVICE: name in kind.questions, POOLS: name == kind.name}
+    return observers.get(probe.part, probe.part in kind.tasks)
 
 
 def refuse_above(work: Iterable[Work], budget: float) -> None:
@@ -160,7 +167,7 @@ def recipe_of(work: Work, directory: Path, image: str | None, end: datetime, lif
     pool = Pool(
         id=work.name,
         vm_size=work.size.name,
-        vm_configuration=VmConfiguration(platform_image=replace(IMAGE, native=work.shared.native)),
+        vm_configuration=VmConfiguration(platform_image=replace(IMAGE, native=work.kind.native)),
         vm_count=VmCount(dedicated=work.nodes),
         inter_node_communication_enabled=True,
         autoscale=Autoscale(formula=formula(work.nodes, end), evaluation_interval="00:05:00"),
@@ -192,7 +199,7 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     )
     nodes = MultiInstance(num_instances=work.nodes, coordination_command=node)
     common = Task(source=SOURCE, results=OBSERVED, user_identity=ADMIN)
-    if not work.shared.native:
+    if not work.kind.native:
         yield replace(common, id="host", command=gang, multi_instance=nodes, user_identity=NONADMIN)
         yield replace(common, id="admin", command=alone)
         yield Task(id="term", command=TERMINATED, max_wall_time="00:00:05", results=Results(from_="all"))

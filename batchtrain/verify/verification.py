@@ -40,7 +40,7 @@ class Report(NamedTuple):
     batchtrain: str
     judgements: tuple[Judgement, ...]
     observations: Observations
-    left: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
     """What could not be deleted, with the command that deletes it."""
 
     @property
@@ -67,82 +67,76 @@ class Settings(NamedTuple):
     """What a user has observed by hand, by name."""
 
 
-def verify(
-    client: Operations,
-    size: VmSize,
-    areas: Sequence[Area],
-    all_work: Sequence[Work],
-    settings: Settings,
-    tell: Tell,
-    origin: Origin,
-) -> Report:
-    """Observe the pools of one size and judge the probes. all_work: of all sizes, which share the budget."""
-    left: list[str] = []
-    observations = observe(client, size, all_work, settings, tell, origin, left)
-    local = client.account.emulated
-    rows = tuple(judge(area, probe, observations, size, local=local) for area in areas for probe in area.probes)
-    date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    region = "local" if local else client.account.region or "unknown"
-    return Report(date, region, size.name, settings.nodes, __version__, rows, observations, tuple(left))
+class Verification(NamedTuple):
+    """The verification of several sizes, which share the budget."""
 
+    client: Operations
+    works: Sequence[Work]
+    settings: Settings
+    tell: Tell
+    origin: Origin
 
-def observe(
-    client: Operations,
-    size: VmSize,
-    all_work: Sequence[Work],
-    settings: Settings,
-    tell: Tell,
-    origin: Origin,
-    left: list[str],
-) -> Observations:
-    """What the pools of one size show. A pool that fails costs only its own observations. left: receives what could
-    not be deleted."""
-    ends: dict[str, str] = {}
-    observations: dict[str, Any] = {SERVICE: {}, HAND: dict(settings.answers), POOLS: ends}
-    if settings.image is None:
-        observations |= {task: {UNREAD: settings.without_image} for task in shared_pools.CONTAINER.tasks}
-    for work in (work for work in all_work if work.size == size):
-        try:
-            parts = _observed(client, work, all_work, settings, tell, origin, left)
-            ends[work.shared.name] = ""
-        except (ServiceError, TimedOut, LimitReached, ResultsLeft) as error:
-            reason = f"pool {work.name}: {error}"
-            ends[work.shared.name] = getattr(error, "code", "") or type(error).__name__
-            parts = {task: {UNREAD: reason} for task in work.shared.tasks}
-            parts[SERVICE] = {name: {UNREAD: reason} for name in work.shared.questions}
-        observations[SERVICE] |= parts.pop(SERVICE)
-        observations |= parts
-    return observations
+    def report(self, size: VmSize, areas: Sequence[Area]) -> Report:
+        """Observe the pools of one size and judge the probes."""
+        local, leftovers = self.client.account.emulated, list[str]()
+        observations = self._observations(size, leftovers)
+        rows = tuple(judge(area, probe, observations, size, local=local) for area in areas for probe in area.probes)
+        date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        region = "local" if local else self.client.account.region or "unknown"
+        nodes = self.settings.nodes
+        return Report(date, region, size.name, nodes, __version__, rows, observations, tuple(leftovers))
 
+    def _observations(self, size: VmSize, leftovers: list[str]) -> Observations:
+        """What the pools of one size show. A pool that fails costs only its own observations."""
+        ends: dict[str, Any] = {}
+        observations: dict[str, Any] = {SERVICE: {}, HAND: dict(self.settings.answers), POOLS: ends}
+        if self.settings.image is None:
+            reason = {UNREAD: self.settings.without_image}
+            observations |= dict.fromkeys(shared_pools.CONTAINER.tasks, reason)
+            ends |= {shared_pools.CONTAINER.name: reason}
+        for work in (work for work in self.works if work.size == size):
+            try:
+                parts = self._parts(work, leftovers)
+                ends[work.kind.name] = ""
+            except (ServiceError, TimedOut, LimitReached) as error:
+                ends[work.kind.name] = getattr(error, "code", "") or type(error).__name__
+                parts = _unread(work, f"pool {work.name}: {error}")
+            observations[SERVICE] |= parts.pop(SERVICE)
+            observations |= parts
+        return observations
 
-def _observed(
-    client: Operations,
-    work: Work,
-    all_work: Sequence[Work],
-    settings: Settings,
-    tell: Tell,
-    origin: Origin,
-    left: list[str],
-) -> dict[str, Any]:
-    """Raises BatchtrainError if the pool has shown nothing."""
-    life = shared_pools.life_of(work, all_work, settings.budget)
-    answers: dict[str, Any] = {}
-    names = frozenset(name for probe in work.probes if probe.part == SERVICE for name in [probe.reads.split("/")[1]])
-    with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
-        directory = Path(folder)
-        shared_pools.write_program(directory)
-        end = datetime.now(timezone.utc) + life
-        recipe = shared_pools.recipe_of(work, directory, settings.image, end, life, local=client.account.emulated)
+    def _parts(self, work: Work, leftovers: list[str]) -> dict[str, Any]:
+        """What one pool shows. Raises ServiceError, TimedOut and LimitReached."""
+        life = shared_pools.life_of(work, self.works, self.settings.budget)
+        answers: dict[str, Any] = {}
 
         def ask(register: Register) -> None:
-            target = Target(client, register, work.name, work.name)
-            answers.update(questions.answers(work.shared.questions, names, target))
+            target = Target(self.client, register, work.name, work.name)
+            answers.update(questions.answers(work.kind.questions, work.questions, target))
 
-        limits = Limits(seconds=life.total_seconds())
-        outcome = run(client, recipe, tell=tell, origin=origin, limits=limits, afterwards=ask, expendable=True)
-    if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
-        left.append(str(outcome.problem))
-    return {**_of_nodes(outcome.runs[0].path / "outputs"), SERVICE: answers}
+        with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
+            directory = Path(folder)
+            shared_pools.write_program(directory)
+            end, local = datetime.now(timezone.utc) + life, self.client.account.emulated
+            recipe = shared_pools.recipe_of(work, directory, self.settings.image, end, life, local=local)
+            outcome = run(
+                self.client,
+                recipe,
+                tell=self.tell,
+                origin=self.origin,
+                limits=Limits(seconds=life.total_seconds()),
+                afterwards=ask,
+                expendable=True,
+            )
+        if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
+            leftovers.append(str(outcome.problem))
+        return {**_of_nodes(outcome.runs[0].path / "outputs"), SERVICE: answers}
+
+
+def _unread(work: Work, reason: str) -> dict[str, Any]:
+    """The parts of a pool that has failed."""
+    parts: dict[str, Any] = {task: {UNREAD: reason} for task in work.kind.tasks}
+    return {**parts, SERVICE: {name: {UNREAD: reason} for name in work.kind.questions}}
 
 
 def _of_nodes(outputs: Path) -> dict[str, Any]:

@@ -38,8 +38,9 @@ def test_all_probes_of_a_size_share_two_pools() -> None:
 
 
 def test_a_pool_without_probes_is_left_out() -> None:
-    assert [pool.shared.name for pool in work(image=None)] == ["host"]
-    assert [pool.shared.name for pool in work(only="autoscale")] == ["host"]
+    assert [pool.kind.name for pool in work(image=None)] == ["host"]
+    assert [pool.kind.name for pool in work(only="autoscale")] == ["host"]
+    assert [pool.kind.name for pool in work(only="first-failures")] == ["host", "container"]
     assert work(only="storage") == []
 
 
@@ -77,12 +78,12 @@ def test_the_job_of_a_pool_has_a_wall_clock(tmp_path: Path) -> None:
     for pool in (host, container):
         recipe = recipe_of(pool, tmp_path, "image", NOW, timedelta(minutes=45), local=True)
         assert seconds_of(recipe.jobs[0].max_wall_time or "") == 45 * 60
-        assert {task.id for task in recipe.jobs[0].tasks} <= set(pool.shared.tasks)
+        assert {task.id for task in recipe.jobs[0].tasks} <= set(pool.kind.tasks)
 
 
 def test_every_probe_reads_what_something_observes() -> None:
-    tasks = {task for shared in shared_pools.POOLS for task in shared.tasks}
-    questions = {name for shared in shared_pools.POOLS for name in shared.questions}
+    tasks = {task for kind in shared_pools.KINDS for task in kind.tasks}
+    questions = {name for kind in shared_pools.KINDS for name in kind.questions}
     for probe in (probe for area in AREAS for probe in area.probes):
         part, name = probe.reads.split("/")[:2]
         assert part in tasks or part in ("answers", "pools") or name in questions, probe.name
