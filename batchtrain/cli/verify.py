@@ -13,14 +13,15 @@ import click
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import say, settings, tell
 from batchtrain.cli.output import plain, show, show_rows
-from batchtrain.errors import Differs, ServiceError, UsageError
+from batchtrain.errors import Differs, NoAccount, ServiceError, UsageError
 
 if TYPE_CHECKING:
     from batchtrain.catalog.offer import Catalog
     from batchtrain.catalog.sizes import VmSize
+    from batchtrain.config.types import Credentials
     from batchtrain.verify.probe import Area
     from batchtrain.verify.shared_pools import Work
-    from batchtrain.verify.verification import Report
+    from batchtrain.verify.verification import Report, Verification
 
 SIZE = "Standard_D4s_v5"
 """The size without --size."""
@@ -65,35 +66,27 @@ def command(
 
     Exit code: 0 if nothing differs, 11 if something does, 2 if the plan costs more than the budget.
     """
-    from batchtrain.config import catalog_file, user_settings
-    from batchtrain.config.image_names import EXAMPLE
-    from batchtrain.verify.shared_pools import refuse_above
-    from batchtrain.verify.verification import Settings, Verification
+    from batchtrain.config import catalog_file
+    from batchtrain.verify.shared_pools import refuse_above, work_of
 
-    areas = _areas(names)
+    areas, values = _areas(names), _answers(answers)
     catalog = catalog_file.load(settings().configdir or ".")
     vm_sizes = [_size(name, catalog) for name in dict.fromkeys(sizes or (SIZE,))]
-    is_local = _is_local()
-    registry = user_settings.load().registry
-    name = image or (_own_image() if is_local else f"{EXAMPLE}{IMAGE}" if registry else None)
-    all_work = _work(vm_sizes, nodes, areas, catalog, name)
-    values = _answers(answers)
+    image = image or _image()
+    region = _region(only_plan=only_plan)
+    prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}
+    works = [work for size in vm_sizes for work in work_of(size, nodes, areas, prices[size.name], image=image)]
     if only_plan:
-        _show_plan(all_work)
-    if not is_local and not (only_plan and any(work.cost is None for work in all_work)):
-        refuse_above(all_work, budget)
+        _show_plan(works)
+    if not _is_local() and not (only_plan and any(work.cost is None for work in works)):
+        refuse_above(works, budget, region)
     if only_plan:
         return
-    if not is_local:
-        settings().confirm(f"Create {len(all_work)} pools of {nodes} nodes, one after the other, and delete them?")
-    client = settings().connect(changes=f"verifying {sum(len(area.probes) for area in areas)} assumptions")
-    if client.account.emulated:
-        from batchtrain.client.local import own_environment
-
-        own_environment(client.account)
-    why = "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
-    limits = Settings(nodes, name, None if client.account.emulated else budget, why, values)
-    verification = Verification(client, all_work, limits, tell, settings().origin())
+    verification = _verification(works, nodes, image, budget, values)
+    verification.refuse_unfit()
+    _make(folder)
+    if not _is_local():
+        settings().confirm(f"Create {len(works)} pools of {nodes} nodes, one after the other, and delete them?")
     reports = []
     for size in vm_sizes:
         report = verification.report(size, areas)
@@ -127,23 +120,55 @@ def _is_local() -> bool:
     return is_for_emulator(settings().local)
 
 
-def _own_image() -> str:
+def _image() -> str | None:
+    """The image of the containers: this Python on the emulator; None on an account without a registry."""
     from batchtrain.client.local import OWN_IMAGE
+    from batchtrain.config import user_settings
+    from batchtrain.config.image_names import EXAMPLE
 
-    return OWN_IMAGE
+    if _is_local():
+        return OWN_IMAGE
+    return f"{EXAMPLE}{IMAGE}" if user_settings.load().registry else None
 
 
-def _work(
-    vm_sizes: Sequence[VmSize], nodes: int, areas: Sequence[Area], catalog: Catalog, image: str | None
-) -> list[Work]:
-    from batchtrain.config.load import load_credentials
+def _region(*, only_plan: bool) -> str:
+    """The region of the account, whose prices count. Raises NoAccount without one, which only a plan may do."""
     from batchtrain.plan.cost import region_for
-    from batchtrain.verify.shared_pools import work_of
+    from batchtrain.service.connect import account_of
 
-    credentials = load_credentials(settings().configdir or ".", settings().files)
-    region = "" if _is_local() else region_for(credentials, os.environ)
-    prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}
-    return [work for size in vm_sizes for work in work_of(size, nodes, areas, prices[size.name], image=image)]
+    if _is_local():
+        return ""
+    if not only_plan and account_of(_credentials(), os.environ) is None:
+        raise NoAccount
+    return region_for(_credentials(), os.environ)
+
+
+def _credentials() -> Credentials | None:
+    from batchtrain.config.load import load_credentials
+
+    return load_credentials(settings().configdir or ".", settings().files)
+
+
+def _verification(
+    works: list[Work], nodes: int, image: str | None, budget: float, values: Mapping[str, Any]
+) -> Verification:
+    from batchtrain.client.local import own_environment
+    from batchtrain.verify.verification import Settings, Verification
+
+    client = settings().connect(changes=f"verifying assumptions on {len(works)} pools")
+    own_environment(client.account)
+    why = "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
+    limit = None if client.account.emulated else budget
+    how = Settings(nodes, image, limit, why, values, _credentials())
+    return Verification(client, works, how, tell, settings().origin())
+
+
+def _make(folder: Path) -> None:
+    """Make the directory of the reports. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the reports cannot be written to {folder}: {error.strerror}; give --report DIR") from None
 
 
 def _answers(file: Path | None) -> Mapping[str, Any]:
@@ -185,7 +210,6 @@ def _write(report: Report, folder: Path) -> Path:
     """Write a report as JSON and as a page; returns the page."""
     from batchtrain.verify.report_page import page
 
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{report.name}.json"
     path.write_text(json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(page(report), encoding="utf-8")

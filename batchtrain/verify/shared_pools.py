@@ -129,15 +129,14 @@ def _serves(kind: PoolKind, probe: Probe) -> bool:
     return observers.get(probe.part, probe.part in kind.tasks)
 
 
-def refuse_above(work: Iterable[Work], budget: float) -> None:
+def refuse_above(works: Iterable[Work], budget: float, region: str = "") -> None:
     """Raise UsageError if the planned minutes cost more than the budget, or if a price is unknown."""
     total, currency = 0.0, ""
-    for pool in work:
+    for pool in works:
         if pool.cost is None or pool.price is None:
-            region = f"--location {pool.price.region}" if pool.price and pool.price.region else "--location REGION"
             raise UsageError(
                 f"the budget needs what an hour of {pool.size.name} costs, which the catalogue does not have for this"
-                f" region; `batchtrain catalog refresh --prices {region}` reads it"
+                f" region; `batchtrain catalog refresh --prices --location {region or 'REGION'}` reads it"
             )
         total, currency = total + pool.cost, pool.price.currency
     if total > budget:

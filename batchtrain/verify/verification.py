@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.client.limits import Limits
 from batchtrain.client.operations import Operations
 from batchtrain.client.run import run
+from batchtrain.config.types import Credentials, Recipe
 from batchtrain.errors import LimitReached, ResultsLeft, ServiceError, TimedOut
 from batchtrain.runs.recording import Origin
 from batchtrain.verify import questions, shared_pools
@@ -65,6 +69,8 @@ class Settings(NamedTuple):
     """Why there is no image."""
     answers: Mapping[str, Any]
     """What a user has observed by hand, by name."""
+    credentials: Credentials | None = None
+    """The logins of registries."""
 
 
 class Verification(NamedTuple):
@@ -75,6 +81,21 @@ class Verification(NamedTuple):
     settings: Settings
     tell: Tell
     origin: Origin
+
+    def refuse_unfit(self) -> None:
+        """Raise ConfigError and PlanError for a size that cannot have the pools, before anything is created."""
+        for work in self.works:
+            with self._recipe(work, datetime.now(timezone.utc)) as recipe:
+                self.client.foresee(recipe)
+
+    @contextlib.contextmanager
+    def _recipe(self, work: Work, now: datetime) -> Iterator[Recipe]:
+        """The recipe of a pool, whose nodes the service removes at the end of its life."""
+        life, local = shared_pools.life_of(work, self.works, self.settings.budget), self.client.account.emulated
+        with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
+            shared_pools.write_program(Path(folder))
+            recipe = shared_pools.recipe_of(work, Path(folder), self.settings.image, now + life, life, local=local)
+            yield replace(recipe, credentials=self.settings.credentials or recipe.credentials)
 
     def report(self, size: VmSize, areas: Sequence[Area]) -> Report:
         """Observe the pools of one size and judge the probes."""
@@ -107,24 +128,19 @@ class Verification(NamedTuple):
 
     def _parts(self, work: Work, leftovers: list[str]) -> dict[str, Any]:
         """What one pool shows. Raises ServiceError, TimedOut and LimitReached."""
-        life = shared_pools.life_of(work, self.works, self.settings.budget)
         answers: dict[str, Any] = {}
 
         def ask(register: Register) -> None:
             target = Target(self.client, register, work.name, work.name)
             answers.update(questions.answers(work.kind.questions, work.questions, target))
 
-        with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
-            directory = Path(folder)
-            shared_pools.write_program(directory)
-            end, local = datetime.now(timezone.utc) + life, self.client.account.emulated
-            recipe = shared_pools.recipe_of(work, directory, self.settings.image, end, life, local=local)
+        with self._recipe(work, datetime.now(timezone.utc)) as recipe:
             outcome = run(
                 self.client,
                 recipe,
                 tell=self.tell,
                 origin=self.origin,
-                limits=Limits(seconds=life.total_seconds()),
+                limits=Limits(seconds=shared_pools.life_of(work, self.works, self.settings.budget).total_seconds()),
                 afterwards=ask,
                 expendable=True,
             )

@@ -50,8 +50,13 @@ def test_an_unknown_area_is_refused_with_those_that_exist() -> None:
     assert refused("--only", "gpu").startswith("there is no area gpu; choose one of mpi, frameworks")
 
 
-def test_a_budget_without_prices_is_refused() -> None:
-    assert "`batchtrain catalog refresh --prices --location REGION` reads it" in refused()
+def test_without_an_account_the_next_commands_are_said() -> None:
+    assert "AZURE_BATCH_ENDPOINT" in refused()
+
+
+def test_a_budget_without_prices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_BATCH_ENDPOINT", "https://name.westeurope.batch.azure.com")
+    assert "`batchtrain catalog refresh --prices --location westeurope` reads it" in refused()
 
 
 def test_answers_of_no_probe_are_refused(here: Path) -> None:
@@ -74,7 +79,8 @@ def test_a_plan_shows_pools_minutes_and_price(here: Path) -> None:
 
 def test_a_plan_that_costs_more_than_the_budget_is_refused(here: Path) -> None:
     (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
-    assert "the plan costs 98.00 USD, and the budget is 20.00 USD" in refused("--size", "Standard_ND96isr_H100_v5")
+    words = ("--plan", "--size", "Standard_ND96isr_H100_v5")
+    assert "the plan costs 98.00 USD, and the budget is 20.00 USD" in refused(*words)
 
 
 def test_a_plan_for_the_emulator_costs_nothing() -> None:

@@ -52,7 +52,7 @@ def test_a_plan_above_the_budget_is_refused() -> None:
 
 def test_a_budget_without_a_price_is_refused_with_the_command_that_reads_it() -> None:
     with pytest.raises(UsageError, match="batchtrain catalog refresh --prices --location westeurope"):
-        refuse_above(work(None), 20)
+        refuse_above(work(None), 20, "westeurope")
 
 
 def test_a_plan_that_just_fits_leaves_time_for_the_tasks() -> None:
