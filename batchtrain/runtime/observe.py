@@ -90,7 +90,10 @@ def addresses(_: Dict[str, Any]) -> Any:
 def own_address(_: Dict[str, Any]) -> Any:
     """The interface that has an address of AZ_BATCH_HOST_LIST."""
     hosts = os.environ["AZ_BATCH_HOST_LIST"].split(",")
-    return next(name for name, address in addresses(_).items() if address in hosts)
+    for name, address in addresses(_).items():
+        if address in hosts:
+            return name
+    raise OSError("no interface has an address of AZ_BATCH_HOST_LIST")
 
 
 def infiniband(facts: Dict[str, Any]) -> Any:

@@ -114,7 +114,8 @@ class Verification(NamedTuple):
         if self.settings.image is None:
             reason = {UNREAD: self.settings.without_image}
             observations |= dict.fromkeys(shared_pools.CONTAINER.tasks, reason)
-            ends |= {shared_pools.CONTAINER.name: reason}
+            observations[SERVICE] |= dict.fromkeys(shared_pools.CONTAINER.questions, reason)
+            ends[shared_pools.CONTAINER.name] = reason
         for work in (work for work in self.works if work.size == size):
             try:
                 parts = self._parts(work, leftovers)
