@@ -20,6 +20,7 @@ GROUPS = {
     "images": "Container images and local environments of recipes.",
     "doctor": "Check account, quota and size before you pay.",
     "check": "Check the network of a pool before you pay for a training.",
+    "verify": "Verify what batchtrain assumes about Azure, and write a report.",
     "emulator": "The embedded Azure Batch on this machine.",
     "init": "Write batchtrain.yaml, a recipe in one file, for a script.",
     "run": "Run a script or a recipe from start to end, and clean up.",

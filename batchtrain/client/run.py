@@ -37,7 +37,7 @@ from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, begin, now
 from batchtrain.service import faults, job_actions, read, retry, watch
 from batchtrain.service.deadlines import JOB_SECONDS, POOL_SECONDS, STOP_SECONDS
-from batchtrain.service.register import KINDS, Kind, Thing, read_marks
+from batchtrain.service.register import KINDS, Kind, Register, Thing, read_marks
 from batchtrain.service.tasks import Glance
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def run(
     progress: Progress = QUIET,
     limits: Limits = UNLIMITED,
     beginning: Beginning | None = None,
+    afterwards: Callable[[Register], None] | None = None,
+    expendable: bool = False,
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -83,7 +85,9 @@ def run(
     an existing pool that matches the plan is used, and the pool is kept; a completed job of the same id is replaced.
     timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
     without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
-    beginning: where the tasks with checkpoints begin; by default they continue the run before.
+    beginning: where the tasks with checkpoints begin; by default they continue the run before. afterwards: called once
+    the tasks have ended, while the pool and the jobs exist; what it creates through the register is deleted with them.
+    expendable: delete everything, also after a deadline, and although results are still on a node.
     """
     _refuse_unfit(recipe)
     recipe = with_idle_timeout(recipe) if reuse else recipe
@@ -99,7 +103,7 @@ def run(
     return _outcome(
         client,
         recipe,
-        lambda work: _create_and_follow(work, old_jobs, reuse=reuse),
+        lambda work: _create_and_follow(work, old_jobs, afterwards, reuse=reuse),
         foreseen=foreseen,
         kept_kinds=KINDS if keep else ("pool",) if reuse else (),
         guard=guard,
@@ -108,6 +112,7 @@ def run(
         origin=origin,
         progress=progress,
         beginning=beginning,
+        expendable=expendable,
     )
 
 
@@ -183,6 +188,7 @@ def _outcome(
     origin: Origin | None,
     progress: Progress,
     beginning: Beginning | None = None,
+    expendable: bool = False,
 ) -> Outcome:
     """Do the work, and end the command however the work ends. Raises what ended it before the tasks had ended."""
     error: BaseException | None = None
@@ -199,14 +205,19 @@ def _outcome(
                 guard.armed = False  # a limit ends the work, and not the cleaning up after it
         except BaseException as exception:  # noqa: BLE001 - every end of the work is an end of the command
             error = exception
-        problem = _end(ending, recorder, error, outcome.failure)
+        problem = _end(ending, recorder, error, outcome.failure, expendable=expendable)
     if error is not None:
         raise error
     return outcome._replace(problem=problem, runs=recorder.runs, metrics=recorder.metrics)
 
 
 def _end(
-    ending: Ending, recorder: Recorder, error: BaseException | None, failure: TaskFailed | None = None
+    ending: Ending,
+    recorder: Recorder,
+    error: BaseException | None,
+    failure: TaskFailed | None = None,
+    *,
+    expendable: bool = False,
 ) -> BaseException | None:
     """Fetch what is missing, delete what may be deleted, say what is left, and write the records, in this order.
 
@@ -215,8 +226,9 @@ def _end(
     """
     ending.settle()
     has_tasks, is_submitted = ending.register.tasks_added, ending.submitted
-    stays = error is not None and leaves(error, has_tasks=has_tasks, is_submitted=is_submitted)
+    stays = error is not None and leaves(error, has_tasks=has_tasks, is_submitted=is_submitted) and not expendable
     unsafe = recorder.fetch_rest(ending, error, stops=not stays) if error is not None and has_tasks else recorder.unsafe
+    unsafe = {} if expendable else unsafe
     if not stays and not unsafe:
         ending.delete()
     ending.say_left(error)
@@ -416,7 +428,13 @@ class Recorder:
                 self._tell(events.Results(recording.job_id, recording.conclusion()))
 
 
-def _create_and_follow(work: _Work, old_jobs: Mapping[str, datetime | None], *, reuse: bool) -> Outcome:
+def _create_and_follow(
+    work: _Work,
+    old_jobs: Mapping[str, datetime | None],
+    afterwards: Callable[[Register], None] | None,
+    *,
+    reuse: bool,
+) -> Outcome:
     client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
     timeout = POOL_SECONDS if work.timeout is None else work.timeout
     ending.price = price_of(recipe, client.account.region)
@@ -430,7 +448,10 @@ def _create_and_follow(work: _Work, old_jobs: Mapping[str, datetime | None], *, 
         recipe, tell=work.tell, timeout=timeout, foreseen=foreseen, resume=False, register=ending.register
     )
     ending.submitted = True
-    return _all_followed(work)
+    outcome = _all_followed(work)
+    if afterwards is not None:
+        afterwards(ending.register)
+    return outcome
 
 
 def _all_followed(work: _Work) -> Outcome:

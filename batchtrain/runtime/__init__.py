@@ -2,8 +2,8 @@
 
 Nothing here imports the rest of batchtrain. The files need a POSIX shell (rank.sh, sweep.sh, ssh.sh) or bash 4.2
 (attempt.sh, gang.sh, lines.sh, node.sh, preflight.sh, inside.sh) and common commands. Only launch/, verdict.py,
-ends.py, torchrun.py, batchtrain_checkpoint.py, batchtrain_lineage.py, package_versions.py, batchtrain_sweep.py and
-preemption.py need Python (3.6 or later); torchrun.py also needs PyTorch.
+ends.py, torchrun.py, batchtrain_checkpoint.py, batchtrain_lineage.py, package_versions.py, batchtrain_sweep.py,
+preemption.py and observe.py need Python (3.6 or later); torchrun.py also needs PyTorch.
 """
 
 from __future__ import annotations
@@ -68,3 +68,5 @@ PREEMPTION = _read("preemption.py")
 """Waits until Azure announces the preemption of a node, and passes it on."""
 INSIDE = _read("inside.sh")
 """Runs a command in the directory, environment and container of a running task."""
+OBSERVE = _read("observe.py")
+"""Notes what a node shows of Azure Batch, for `batchtrain verify`."""

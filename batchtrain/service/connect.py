@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from azure.batch import BatchClient
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, TokenCredential
 from azure.core.pipeline import PipelineRequest
-from azure.core.pipeline.policies import BearerTokenCredentialPolicy
+from azure.core.pipeline.policies import BearerTokenCredentialPolicy, SansIOHTTPPolicy
 from azure.core.pipeline.transport import RequestsTransport
 
 from batchtrain.catalog.prices import region_of
@@ -143,8 +143,21 @@ def connect(where: Account) -> BatchClient:
     return client(where, _shared_key(where) if where.key is not None else entra.credential(where.sign_in, ca=where.ca))
 
 
-def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential) -> BatchClient:
-    """The same with the caller's own credential."""
+def once(where: Account, *, signed: bool) -> BatchClient:
+    """A client that sends each request once and with its own date: signed by the shared key, or not at all. Raises
+    UsageError without a key."""
+    if where.key is None:
+        raise UsageError("the account is used without a shared key")
+    unchanged: dict[str, Any] = {"retry_policy": SansIOHTTPPolicy()}
+    if not signed:
+        unchanged["authentication_policy"] = SansIOHTTPPolicy()
+    return client(where._replace(token=None), _shared_key(where), **unchanged)
+
+
+def client(
+    where: Account, credential: AzureNamedKeyCredential | TokenCredential, **policies: SansIOHTTPPolicy[Any, Any]
+) -> BatchClient:
+    """The same with the caller's own credential, and policies in place of the usual ones."""
     any_credential: Any = credential  # the SDK accepts either and annotates one
     options: dict[str, Any] = {
         "retry_policy": RetryPolicy(patience(where.endpoint)),
@@ -155,7 +168,7 @@ def client(where: Account, credential: AzureNamedKeyCredential | TokenCredential
         options["per_call_policies"] = [recording.Recorder(Path(directory))]
     if where.token is not None:
         options["authentication_policy"] = _LocalBearer(where.token, *options["credential_scopes"])
-    return BatchClient(endpoint=where.endpoint, credential=any_credential, **options)
+    return BatchClient(endpoint=where.endpoint, credential=any_credential, **{**options, **policies})
 
 
 def _transport(where: Account) -> RequestsTransport:

@@ -22,7 +22,7 @@ from batchtrain.client.run import follow, run
 from batchtrain.config.types import AutoPool, Recipe, Secret
 from batchtrain.emulator import steering
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError
+from batchtrain.errors import AlreadyExists, LimitReached, ResultsLeft, ServiceError, TimedOut
 from batchtrain.records import Metric
 from batchtrain.records.events import Event, Results, Standing
 from batchtrain.runs import directory
@@ -30,12 +30,18 @@ from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin, Progress
 from batchtrain.service import downloads, read
 from batchtrain.service.connect import Account
+from batchtrain.service.register import Register, Thing
+from batchtrain.service.requests import posted
 from tests.emulation import FakeMachine
 from tests.waiting import GUARD, until
 
 pytestmark = pytest.mark.process
 
 MODEL = bytes(range(256)) * 80
+MACHINE = {
+    "imageReference": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"},
+    "nodeAgentSKUId": "batch.node.ubuntu 24.04",
+}
 NAMES = ("model.pt", "größe #?%.txt", "line\nbreak", "deep/er/file")
 LINKS = dict[str, str]()
 """Links that a task leaves in `output`, with their targets."""
@@ -136,6 +142,41 @@ def test_links_that_lead_out_are_named_and_nothing_is_deleted(
     assert isinstance(outcome.problem, ResultsLeft) and "a link to nothing" in str(outcome.problem)
     assert [pool.id for pool in client.pools.list()] == ["p"]
     assert not {"out", "bin", "none"} & set(outputs(latest(origin)))
+
+
+def test_a_run_whose_results_are_expendable_deletes_them_and_what_was_created_after_its_tasks(
+    client: Client, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.LINKS", {"secrets": "/etc"})
+    states: list[str] = []
+
+    def create(register: Register) -> None:
+        states.extend(pool.id for pool in client.pools.list())
+        body = {"id": "q", "vmSize": "STANDARD_D2S_V5", "virtualMachineConfiguration": MACHINE}
+
+        def send(document: Any, attempts: Any) -> None:
+            posted(client.batch, "/pools", msgspec.json.encode(document), attempts)
+
+        register.create(client.batch, Thing("pool", "q"), body, send)
+        states.extend(pool.id for pool in client.pools.list())
+
+    run(
+        client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin, afterwards=create, expendable=True,
+    )  # fmt: skip
+    assert states == ["p", "p", "q"]
+    assert not client.pools.list()
+    assert not client.jobs.list()
+
+
+def test_an_expendable_run_deletes_after_a_deadline(client: Client, origin: Origin) -> None:
+    def fails(register: Register) -> None:
+        raise TimedOut("no answer in time")
+
+    with pytest.raises(TimedOut):
+        run(
+            client, recipe("true"), tell=lambda _: None, timeout=60, origin=origin, afterwards=fails, expendable=True,
+        )  # fmt: skip
+    assert not client.pools.list()
 
 
 def test_results_that_the_user_excludes_are_not_waited_for(client: Client, origin: Origin) -> None:

@@ -62,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
         "service",
     },
     "scripts": {"client", "config", "containers", "emulator", "errors", "frameworks"},
+    "verify": {"catalog", "client", "config", "errors", "metrics", "plan", "runs", "runtime", "service", "version"},
     "dashboard": {
         "catalog",
         "client",
@@ -95,6 +96,7 @@ ALLOWED: dict[str, set[str]] = {
         "service",
         "shipped",
         "storage",
+        "verify",
         "version",
     },
     "aio": {"client", "service"},

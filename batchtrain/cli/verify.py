@@ -1,0 +1,234 @@
+"""`batchtrain verify`: settle every assumption about Azure."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from batchtrain.cli.help import Command
+from batchtrain.cli.options import say, settings, tell
+from batchtrain.cli.output import plain, show, show_rows
+from batchtrain.errors import Differs, NoAccount, ServiceError, UsageError
+
+if TYPE_CHECKING:
+    from batchtrain.catalog.offer import Catalog
+    from batchtrain.catalog.sizes import VmSize
+    from batchtrain.config.types import Credentials
+    from batchtrain.verify.probe import Area
+    from batchtrain.verify.shared_pools import Work
+    from batchtrain.verify.verification import Report, Verification
+
+SIZE = "Standard_D4s_v5"
+"""The size without --size."""
+IMAGE = "openmpi:digits"
+"""The image of the containers: it has Python, an sshd and an MPI."""
+
+
+@click.command("verify", cls=Command)
+@click.option(
+    "--size", "sizes", multiple=True, metavar="SIZE", help=f"VM size of the pools; repeatable. Default: {SIZE}."
+)
+@click.option("--nodes", type=click.IntRange(2, 64), default=2, show_default=True, help="Nodes of each pool.")
+@click.option("--only", "names", multiple=True, metavar="AREA", help="Only the probes of this area; repeatable.")
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), default=20, show_default=True, metavar="AMOUNT",
+    help="The most that the nodes may cost; the service removes them before.",
+)  # fmt: skip
+@click.option("--plan", "only_plan", is_flag=True, help="Show the pools, minutes and price; send nothing.")
+@click.option("--image", help=f"Image of the containers. Default: {IMAGE} of your registry.")
+@click.option(
+    "--answers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="JSON with your answers to the probes by hand: true or false, by probe.",
+)  # fmt: skip
+@click.option(
+    "--report", "folder", type=click.Path(file_okay=False, path_type=Path), default="verified", show_default=True,
+    metavar="DIR", help="Where the reports are written.",
+)  # fmt: skip
+def command(
+    sizes: tuple[str, ...],
+    nodes: int,
+    names: tuple[str, ...],
+    budget: float,
+    only_plan: bool,
+    image: str | None,
+    answers: Path | None,
+    folder: Path,
+) -> None:
+    """Verify what batchtrain assumes about Azure, delete everything, and write a dated report.
+
+    Each size gets a pool for tasks on the host and one for containers, which all probes share. The service itself
+    removes their nodes before the budget is spent, also without this command.
+
+    Exit code: 0 if nothing differs, 11 if something does, 2 if the plan costs more than the budget.
+    """
+    from batchtrain.config import catalog_file
+    from batchtrain.verify.shared_pools import refuse_above, work_of
+
+    areas, values = _areas(names), _answers(answers)
+    catalog = catalog_file.load(settings().configdir or ".")
+    vm_sizes = [_size(name, catalog) for name in dict.fromkeys(sizes or (SIZE,))]
+    image = image or _image()
+    region = _region(only_plan=only_plan)
+    prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}
+    works = [work for size in vm_sizes for work in work_of(size, nodes, areas, prices[size.name], image=image)]
+    if only_plan:
+        _show_plan(works)
+    if not _is_local() and not (only_plan and any(work.cost is None for work in works)):
+        refuse_above(works, budget, region)
+    if only_plan:
+        return
+    verification = _verification(works, nodes, image, budget, values)
+    verification.refuse_unfit()
+    _make(folder)
+    if not _is_local():
+        settings().confirm(f"Create {len(works)} pools of {nodes} nodes, one after the other, and delete them?")
+    reports = []
+    for size in vm_sizes:
+        report = verification.report(size, areas)
+        say(f"report: {_write(report, folder)}", "success")
+        reports.append(report)
+    _show(reports)
+
+
+def _areas(names: Sequence[str]) -> list[Area]:
+    from batchtrain.verify.probes import AREAS
+
+    by_name = {area.name: area for area in AREAS}
+    for name in names:
+        if name not in by_name:
+            raise UsageError(f"there is no area {name}; choose one of {', '.join(by_name)}")
+    return [area for area in AREAS if not names or area.name in names]
+
+
+def _size(name: str, catalog: Catalog) -> VmSize:
+    size = catalog.size(name)
+    if size is None:
+        near = catalog.nearest_sizes(name)
+        hint = f"did you mean {near[0]}?" if near else "`batchtrain catalog sizes` lists them"
+        raise UsageError(f"there is no VM size {name} in the catalogue; {hint}")
+    return size
+
+
+def _is_local() -> bool:
+    from batchtrain.config.user_settings import is_for_emulator
+
+    return is_for_emulator(settings().local)
+
+
+def _image() -> str | None:
+    """The image of the containers: this Python on the emulator; None on an account without a registry."""
+    from batchtrain.client.local import OWN_IMAGE
+    from batchtrain.config import user_settings
+    from batchtrain.config.image_names import EXAMPLE
+
+    if _is_local():
+        return OWN_IMAGE
+    return f"{EXAMPLE}{IMAGE}" if user_settings.load().registry else None
+
+
+def _region(*, only_plan: bool) -> str:
+    """The region of the account, whose prices count. Raises NoAccount without one, which only a plan may do."""
+    from batchtrain.plan.cost import region_for
+    from batchtrain.service.connect import account_of
+
+    if _is_local():
+        return ""
+    if not only_plan and account_of(_credentials(), os.environ) is None:
+        raise NoAccount
+    return region_for(_credentials(), os.environ)
+
+
+def _credentials() -> Credentials | None:
+    from batchtrain.config.load import load_credentials
+
+    return load_credentials(settings().configdir or ".", settings().files)
+
+
+def _verification(
+    works: list[Work], nodes: int, image: str | None, budget: float, values: Mapping[str, Any]
+) -> Verification:
+    from batchtrain.client.local import own_environment
+    from batchtrain.verify.verification import Settings, Verification
+
+    client = settings().connect(changes=f"verifying assumptions on {len(works)} pools")
+    own_environment(client.account)
+    why = "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
+    limit = None if client.account.emulated else budget
+    how = Settings(nodes, image, limit, why, values, _credentials())
+    return Verification(client, works, how, tell, settings().origin())
+
+
+def _make(folder: Path) -> None:
+    """Make the directory of the reports. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the reports cannot be written to {folder}: {error.strerror}; give --report DIR") from None
+
+
+def _answers(file: Path | None) -> Mapping[str, Any]:
+    """What the user observed by hand. Raises UsageError for a probe that is no such probe."""
+    from batchtrain.verify.probe import HAND
+    from batchtrain.verify.probes import AREAS
+
+    if file is None:
+        return {}
+    try:
+        values = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise UsageError(f"{file} is no JSON: {error}") from None
+    names = {probe.name for area in AREAS for probe in area.probes if probe.part == HAND}
+    if not isinstance(values, dict) or (others := sorted(values.keys() - names)):
+        what = f"`{others[0]}`" if isinstance(values, dict) else "no object"
+        raise UsageError(f"{file} has {what}; the probes by hand are {', '.join(sorted(names))}")
+    return values
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def _show_plan(all_work: Sequence[Work]) -> None:
+    from batchtrain.catalog.prices import money
+
+    show_rows([work.planned for work in all_work], empty="no pool: the probes of these areas are by hand")
+    costs = [work.cost for work in all_work]
+    minutes = sum(work.planned.minutes for work in all_work)
+    price = next((work.price for work in all_work if work.price), None)
+    if price is not None and None not in costs:
+        total = money(sum(cost or 0.0 for cost in costs), price.currency)
+        say(f"together {minutes:.0f} minutes, at about {total} in {price.region}")
+    elif not _is_local():
+        say(f"together {minutes:.0f} minutes; `batchtrain catalog refresh --prices --location REGION` reads the prices")
+
+
+def _write(report: Report, folder: Path) -> Path:
+    """Write a report as JSON and as a page; returns the page."""
+    from batchtrain.verify.report_page import page
+
+    path = folder / f"{report.name}.json"
+    path.write_text(json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(page(report), encoding="utf-8")
+    return path.with_suffix(".md")
+
+
+def _show(reports: Sequence[Report]) -> None:
+    """Print the judgements. Raises Differs if something differs."""
+    from batchtrain.verify.probe import DIFFERS, HOLDS, NOT_ASKED
+
+    if settings().output == "table":
+        show_rows([row for report in reports for row in report.judgements])
+    else:
+        show(reports)
+    counts = {word: sum(report.count(word) for report in reports) for word in (HOLDS, DIFFERS, NOT_ASKED)}
+    say(", ".join(f"{count} {word}" for word, count in counts.items()))
+    if leftovers := [text for report in reports for text in report.leftovers]:
+        raise ServiceError("; ".join(leftovers))
+    if counts[DIFFERS]:
+        rows = [row for report in reports for row in report.judgements if row.judgement == DIFFERS]
+        names = ", ".join(row.probe for row in rows)
+        raise Differs(f"{len(rows)} assumptions differ: {names}; the report names the code that depends on them")

@@ -1,0 +1,340 @@
+"""observe.py node|gang|task FACTS: notes what this node shows of Azure Batch, for `batchtrain verify`.
+
+Writes output/observed-PART.json in the working directory: one value for each observation, or {"unread": reason}. These
+are facts; batchtrain judges them. `node` runs as coordination command on every node, `gang` as application
+command on the primary, `task` in a task of one node. FACTS is a JSON object with what the client expects of the size.
+Python 3.6, standard library only. No value of a variable that may hold a secret is noted.
+"""
+
+import fcntl
+import glob
+import json
+import os
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from typing import Any, Callable, Dict, List
+
+SHOWN = (
+    "AZ_BATCH_HOST_LIST", "AZ_BATCH_MASTER_NODE", "AZ_BATCH_NODE_LIST", "AZ_BATCH_IS_CURRENT_NODE_MASTER",
+    "AZ_BATCH_NODE_ROOT_DIR", "AZ_BATCH_NODE_SHARED_DIR", "AZ_BATCH_NODE_MOUNTS_DIR", "AZ_BATCH_TASK_SHARED_DIR",
+    "AZ_BATCH_TASK_WORKING_DIR", "NVIDIA_VISIBLE_DEVICES",
+)  # fmt: skip
+"""The variables whose values are noted."""
+PATIENCE = 20
+METADATA = "http://169.254.169.254/metadata"
+MARK = "/tmp/batchtrain-verify-coordination"
+"""What the coordination command leaves in its file system."""
+KEYS = ("/home/_azbatch/.ssh", os.path.expanduser("~/.ssh"))
+
+
+def text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+
+
+def ran(*words: str, patience: int = PATIENCE) -> Dict[str, Any]:
+    """What a program ended with and printed. Raises OSError if it is missing, and TimeoutExpired."""
+    began = time.monotonic()
+    result = subprocess.run(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience, stdin=subprocess.DEVNULL
+    )
+    return {
+        "code": result.returncode,
+        "lines": result.stdout.decode("utf-8", "replace").splitlines()[:20000],
+        "error": result.stderr.decode("utf-8", "replace")[-500:],
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+def metadata_of(path: str) -> Any:
+    """A document of the Instance Metadata Service, past any proxy."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(METADATA + path, headers={"Metadata": "true"})
+    with opener.open(request, timeout=PATIENCE) as answer:
+        return json.loads(answer.read().decode())
+
+
+# --- one node ---------------------------------------------------------------------------------------------------------
+
+
+def environment(_: Dict[str, Any]) -> Any:
+    return {name: os.environ[name] for name in SHOWN if name in os.environ}
+
+
+def user(_: Dict[str, Any]) -> Any:
+    return {
+        "uid": os.getuid(),
+        "groups": sorted(os.getgroups()),
+        "sudo": bool(shutil.which("sudo")) and ran("sudo", "-n", "true")["code"] == 0,
+    }
+
+
+def addresses(_: Dict[str, Any]) -> Any:
+    interfaces = {}
+    for name in os.listdir("/sys/class/net"):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+            except OSError:
+                continue
+            interfaces[name] = socket.inet_ntoa(answer[20:24])
+    return interfaces
+
+
+def own_address(_: Dict[str, Any]) -> Any:
+    """The interface that has an address of AZ_BATCH_HOST_LIST."""
+    hosts = os.environ["AZ_BATCH_HOST_LIST"].split(",")
+    for name, address in addresses(_).items():
+        if address in hosts:
+            return name
+    raise OSError("no interface has an address of AZ_BATCH_HOST_LIST")
+
+
+def infiniband(facts: Dict[str, Any]) -> Any:
+    ports = [
+        {
+            "device": port.split("/")[4],
+            "link_layer": text(port + "/link_layer"),
+            "state": text(port + "/state"),
+            "rate": int(text(port + "/rate").split()[0]),
+            "pkeys": sorted({text(key) for key in glob.glob(port + "/pkeys/*")} - {"0x0000"}),
+        }
+        for port in sorted(glob.glob("/sys/class/infiniband/*/ports/*"))
+    ]
+    return {
+        "ports": ports,
+        "devices": sorted(os.listdir("/dev/infiniband")),
+        "expected": facts["ports"],
+        "rate": facts["rate"],
+    }
+
+
+def gpus(facts: Dict[str, Any]) -> Any:
+    listing = ran("nvidia-smi", "-L")
+    order = ran("nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader")["lines"]
+    positions = sorted(os.listdir("/proc/driver/nvidia/gpus")) if os.path.isdir("/proc/driver/nvidia/gpus") else []
+    return {
+        "code": listing["code"],
+        "count": sum(line.startswith("GPU ") for line in listing["lines"]),
+        "expected": facts["gpus"],
+        "seconds": listing["seconds"],
+        "bus": [line.strip().lower()[-12:] for line in order],
+        "positions": [name.lower()[-12:] for name in positions],
+    }
+
+
+def amd_gpus(facts: Dict[str, Any]) -> Any:
+    ids = [text(path) for path in glob.glob("/sys/class/kfd/kfd/topology/nodes/*/gpu_id")]
+    if not ids:
+        raise OSError("/sys/class/kfd/kfd/topology has no nodes")
+    return {"count": len([name for name in ids if name != "0"]), "expected": facts["gpus"]}
+
+
+def locked_memory(_: Dict[str, Any]) -> Any:
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return {"unlimited": limit == resource.RLIM_INFINITY, "bytes": limit}
+
+
+def nccl(_: Dict[str, Any]) -> Any:
+    """The settings of the image, and where its topology files are."""
+    lines = [line for line in text("/etc/nccl.conf").splitlines() if "=" in line]
+    files = glob.glob("/opt/microsoft/*/topo.xml") + glob.glob("/opt/microsoft/*-topo.xml")
+    return {
+        "settings": dict(line.split("=", 1) for line in lines),
+        "topologies": {path: os.path.realpath(path) for path in sorted(files)},
+    }
+
+
+def pool_keys(_: Dict[str, Any]) -> Any:
+    """The files of the pool's key: the directory where Batch makes it, or its mount in a container."""
+    home = next((path for path in KEYS if os.path.isdir(path)), KEYS[0])
+    owner = os.stat(home)
+    return {
+        "directory": home,
+        "names": sorted(os.listdir(home)),
+        "owner": owner.st_uid,
+        "mode": oct(owner.st_mode & 0o7777),
+    }
+
+
+def disks(_: Dict[str, Any]) -> Any:
+    """Where the files of tasks lie. `apart`: on another disk than the operating system."""
+    root = os.environ["AZ_BATCH_NODE_ROOT_DIR"]
+    space = os.statvfs(root)
+    return {"apart": os.stat(root).st_dev != os.stat("/").st_dev, "gib": space.f_blocks * space.f_frsize / 2.0**30}
+
+
+def metadata(_: Dict[str, Any]) -> Any:
+    events = metadata_of("/scheduledevents?api-version=2020-07-01")
+    compute = metadata_of("/instance/compute?api-version=2021-02-01&format=json")
+    return {"events": "Events" in events, "name": compute["name"]}
+
+
+def python(_: Dict[str, Any]) -> Any:
+    return {
+        "version": list(sys.version_info[:2]),
+        "venv": ran(sys.executable, "-c", "import venv, ensurepip")["code"] == 0,
+    }
+
+
+def start_task(_: Dict[str, Any]) -> Any:
+    """What the start task of the pool has left in the shared directory."""
+    names = text(os.environ["AZ_BATCH_NODE_SHARED_DIR"] + "/batchtrain-verify").split()
+    return {"variables": names}
+
+
+def files(_: Dict[str, Any]) -> Any:
+    """Makes the names whose listing the client looks at."""
+    with open("output/target", "w", encoding="ascii") as file:
+        file.write("0123456789")
+    for source, name in (("target", "output/link"), ("/etc", "output/folder")):
+        if not os.path.islink(name):
+            os.symlink(source, name)
+    with open(b"output/\xff", "w", encoding="ascii") as file:
+        file.write("x")
+    return True
+
+
+def long_variable(_: Dict[str, Any]) -> Any:
+    """The length of the 32 KiB that the client sent as a variable."""
+    return len(os.environ["VERIFY_LONG"])
+
+
+def option_mount(_: Dict[str, Any]) -> Any:
+    """Whether a mount whose path has a space is there."""
+    return os.path.isdir("/verify scratch")
+
+
+def coordinated(_: Dict[str, Any]) -> Any:
+    """Leaves a mark in the file system of the coordination command."""
+    with open(MARK, "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+    return True
+
+
+NODE: Dict[str, Callable[[Dict[str, Any]], Any]] = {
+    function.__name__: function
+    for function in (
+        environment, user, addresses, own_address, infiniband, gpus, amd_gpus, locked_memory, nccl, pool_keys, disks,
+        metadata, python, start_task, long_variable, option_mount,
+    )
+}  # fmt: skip
+
+
+# --- the gang, from its primary --------------------------------------------------------------------------------------
+
+
+def hosts() -> List[str]:
+    return os.environ["AZ_BATCH_HOST_LIST"].split(",")
+
+
+def reach(_: Dict[str, Any]) -> Any:
+    """The seconds until each node accepts a connection on the ports of ssh; None if it does not."""
+    answers: Dict[str, Dict[str, Any]] = {}
+    for host in hosts():
+        for port in (22, 23):
+            began = time.monotonic()
+            try:
+                socket.create_connection((host, port), 3).close()
+                seconds = round(time.monotonic() - began, 3)  # type: Any
+            except OSError:
+                seconds = None
+            answers.setdefault(host, {})[str(port)] = seconds
+    return answers
+
+
+def ssh(_: Dict[str, Any]) -> Any:
+    """What an ssh session on each node is: its variables of Batch, its limit of locked memory, and its clock."""
+    sessions = {}
+    for host in hosts():
+        options = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "ConnectTimeout=5")
+        before = time.time()
+        result = ran("ssh", *options, host, "date +%s.%N; ulimit -l; env | grep -c ^AZ_BATCH_ || :")
+        after = time.time()
+        lines = result["lines"] + ["", "", ""]
+        sessions[host] = {"code": result["code"], "error": result["error"]}
+        if result["code"] == 0:
+            sessions[host].update({
+                "memlock": lines[1],
+                "variables": int(lines[2]),
+                "ahead": round(float(lines[0]) - (before + after) / 2, 4),
+                "unsure": round((after - before) / 2, 4),
+            })  # fmt: skip
+    return sessions
+
+
+def same_container(_: Dict[str, Any]) -> Any:
+    """Whether the file system of the coordination command is that of the application command."""
+    return os.path.exists(MARK)
+
+
+# --- programs of the HPC images, on two nodes -------------------------------------------------------------------------
+
+WORDS = (
+    "NET/", "Using network", "Init COMPLETE", "GPU Direct RDMA", "Bootstrap", "NCCL version", "Avg bus bandwidth",
+    "selected ucx", "libfabric provider", "PMI_RANK", "MV2_COMM_WORLD_RANK",
+)  # fmt: skip
+"""In the lines that are kept, besides the last ones."""
+MISSING = 127
+PROGRAMS = {
+    "intelmpi": """module load mpi/impi && type -P IMB-MPI1 >/dev/null || exit 127
+        I_MPI_DEBUG=5 I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx mpirun -hosts "$HOSTS" -np 2 -ppn 1 IMB-MPI1 PingPong""",
+    "openmpi": """module load mpi/hpcx && [ -x "$HPCX_OSU_DIR/osu_bw" ] || exit 127
+        mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ucx --mca btl ^vader,tcp,openib \\
+          --mca pml_base_verbose 10 -x UCX_NET_DEVICES="$PORTS" "$HPCX_OSU_DIR/osu_bw" 2>&1""",
+    "mvapich": """module load mpi/mvapich2 || module load mpi/mvapich || exit 127
+        mpirun -hosts "$HOSTS" -np 2 -ppn 1 env""",
+    "nccl": """module load mpi/hpcx && [ -x /opt/nccl-tests/build/all_reduce_perf ] || exit 127
+        mpirun --host "${HOSTS/,/:$GPUS,}:$GPUS" -np $((2 * GPUS)) --map-by "ppr:$GPUS:node" \\
+          --mca coll_hcoll_enable 0 -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_IB_HCA="=$PORTS" \\
+          /opt/nccl-tests/build/all_reduce_perf -b 8G -e 8G -g 1""",
+}
+"""For bash, with the two nodes, all InfiniBand ports and the GPUs of a node. 127: the image has no such program."""
+
+
+def program(name: str) -> Callable[[Dict[str, Any]], Any]:
+    def run(facts: Dict[str, Any]) -> Any:
+        if not facts["ports"]:
+            raise OSError("the size has no InfiniBand")
+        os.environ["HOSTS"] = ",".join(hosts()[:2])
+        ports = [port["device"] for port in infiniband(facts)["ports"] if port["link_layer"] == "InfiniBand"]
+        os.environ["PORTS"] = ",".join(port + ":1" for port in ports)
+        os.environ["GPUS"] = str(facts["gpus"])
+        result = ran("bash", "-lc", PROGRAMS[name], patience=300)
+        if result["code"] == MISSING:
+            raise OSError("the image has no such program")
+        lines = [line for line in result["lines"] if any(word in line for word in WORDS)][:200]
+        return {"code": result["code"], "size": facts["size"], "lines": lines, "end": result["lines"][-5:]}
+
+    return run
+
+
+GANG: Dict[str, Callable[[Dict[str, Any]], Any]] = {
+    function.__name__: function for function in (environment, addresses, reach, ssh, same_container, files)
+}
+GANG.update((name, program(name)) for name in PROGRAMS)
+PARTS = {"node": dict(NODE, coordinated=coordinated), "gang": GANG, "task": NODE}
+
+
+def observed(observations: Dict[str, Callable[[Dict[str, Any]], Any]], facts: Dict[str, Any]) -> Dict[str, Any]:
+    """The value of each observation. One that fails is unread, whatever the reason."""
+    return {name: value(function, facts) for name, function in observations.items()}
+
+
+def value(function: Callable[[Dict[str, Any]], Any], facts: Dict[str, Any]) -> Any:
+    try:
+        return function(facts)
+    except Exception as error:  # noqa: BLE001 - a fact that cannot be read costs no other one
+        return {"unread": "%s: %s" % (type(error).__name__, error)}
+
+
+if __name__ == "__main__":
+    os.makedirs("output", exist_ok=True)
+    with open("output/observed-%s.json" % sys.argv[1], "w", encoding="utf-8") as result:
+        json.dump(observed(PARTS[sys.argv[1]], json.loads(sys.argv[2])), result)

@@ -1,0 +1,118 @@
+"""What several probes read out of observations; each raises ValueError if nothing follows. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from batchtrain.metrics.extract import Extractor
+from batchtrain.plan.container import POOL_KEY as POOL_KEY
+from batchtrain.runtime import verdict
+
+LINK = "0o120777"
+"""The mode of a link."""
+
+
+def some(values: Sequence[Any], what: str) -> Sequence[Any]:
+    """The values. Raises ValueError if there are none: nothing follows of all of none."""
+    if not values:
+        raise ValueError(f"no {what} was seen")
+    return values
+
+
+def every(hosts: Mapping[str, Any], holds: Callable[[Any], bool]) -> bool:
+    """Whether something is true of every host."""
+    return all(holds(hosts[host]) for host in some(list(hosts), "host"))
+
+
+def both(answers: Sequence[Any], holds: Callable[[Any], bool]) -> bool:
+    """Whether something is true of both answers."""
+    if len(answers) != 2:
+        raise ValueError("two answers are needed")
+    return all(map(holds, answers))
+
+
+def infiniband(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The ports of InfiniBand cards; those of accelerated networking are others."""
+    return some([port for port in value["ports"] if port["link_layer"] == "InfiniBand"], "InfiniBand port")
+
+
+def full_member(key: str) -> bool:
+    """Whether a partition key is that of a full member of a partition other than the default one."""
+    number = int(key, 16)
+    return bool(number & 0x8000) and number != 0xFFFF
+
+
+def ports_are_whole(value: Mapping[str, Any]) -> bool:
+    """Whether all ports that the size has are active, at its rate, and in a partition."""
+    active = [
+        port
+        for port in infiniband(value)
+        if "ACTIVE" in port["state"] and port["rate"] >= value["rate"] and any(map(full_member, port["pkeys"]))
+    ]
+    return bool(len(active) == value["expected"])
+
+
+def master_is_a_host(environment: Mapping[str, str]) -> bool:
+    """Whether the primary of a gang is in its list of hosts, with port 6000."""
+    address, _, port = environment["AZ_BATCH_MASTER_NODE"].partition(":")
+    return port == "6000" and address in environment["AZ_BATCH_HOST_LIST"].split(",")
+
+
+def topologies_are_links(value: Mapping[str, Any]) -> bool:
+    """Whether each family's topo.xml leads to the file that Azure documents."""
+    links = {path: target for path, target in value["topologies"].items() if path.endswith("/topo.xml")}
+    return every(links, lambda target: re.fullmatch(r"/opt/microsoft/\w+-topo\.xml", target) is not None)
+
+
+def gpu_order(bus: Sequence[str], positions: Sequence[str]) -> bool:
+    """Whether the driver numbers the GPUs by their positions on the bus."""
+    return list(some(bus, "GPU")) == list(some(positions, "GPU"))
+
+
+NCCL_BUSBW = {"Standard_ND96isr_H100_v5": 400, "Standard_ND96asr_v4": 160, "Standard_ND40rs_v2": 13}
+"""GB/s of an all-reduce between two nodes, below which Azure's own baselines (or, without one, its samples) warn."""
+
+
+def line_with(value: Mapping[str, Any], *words: str, without: str = "\n") -> bool:
+    """Whether a program ended well and printed a line with one of these words, and without another one."""
+    lines = [line for line in value["lines"] if any(word in line for word in words)]
+    return value["code"] == 0 and bool(lines) and not any(without in line for line in lines)
+
+
+def bandwidth(value: Mapping[str, Any]) -> bool:
+    """Whether all-reduce is as fast as the size allows. Raises LookupError for a size without a mark."""
+    least = NCCL_BUSBW[value["size"]]
+    if value["code"] != 0:
+        return False
+    points = [point for line in value["lines"] for point in Extractor().line(None, line)]
+    speeds = [speed for point in points if (speed := point.values.get("average_busbw")) is not None]
+    return bool(some(speeds, "bandwidth")[-1] >= least)
+
+
+def network(value: Mapping[str, Any]) -> str:
+    """The network that NCCL used, as batchtrain reads it from NCCL's lines; empty if they do not say it."""
+    if not value["lines"]:
+        raise ValueError("NCCL printed nothing")
+    return str(verdict.hear(value["lines"])["network"])
+
+
+def kinds(value: Mapping[str, Any]) -> Sequence[str]:
+    """The types of restrictions of sizes."""
+    return some(value["kinds"], "restricted size")
+
+
+def target(value: Mapping[str, Any]) -> int:
+    """The dedicated nodes that a formula asks for."""
+    return int(value["values"]["$TargetDedicatedNodes"])
+
+
+def listed(files: Mapping[str, Any]) -> Sequence[Any]:
+    """The files of a list."""
+    return some(list(files.values()), "file")
+
+
+def began(files: Sequence[str]) -> bool:
+    """Whether a task has begun. Raises ValueError if it left nothing."""
+    return "began" in some(files, "file")

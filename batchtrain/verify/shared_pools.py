@@ -1,0 +1,213 @@
+"""The pools of a verification, shared by all probes: what runs on them, how long, and what that costs. Pure, except for
+the recipe's directory, which holds the program of the nodes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from batchtrain.catalog.prices import Price, money
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config.described import IMAGE, valid
+from batchtrain.config.types import (
+    AdditionalNodePrep,
+    Autoscale,
+    AutoUser,
+    Job,
+    MultiInstance,
+    Pool,
+    PrepCommands,
+    Recipe,
+    Results,
+    Task,
+    UserIdentity,
+    VmConfiguration,
+    VmCount,
+    span_of,
+)
+from batchtrain.errors import UsageError
+from batchtrain.runtime import OBSERVE
+from batchtrain.verify.probe import POOLS, SERVICE, Area, Probe
+from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, Question
+
+SOURCE = "source"
+PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/observe.py"
+MARGIN = timedelta(minutes=10)
+"""The service evaluates a formula every 5 minutes, and then the nodes leave."""
+MINUTES = 30.0
+"""Of a pool: 20 for its allocation, its start, the tasks and its deletion, and the margin."""
+LONGEST = timedelta(hours=3)
+LONG = "v" * 32768
+OBSERVED = Results(include=("output/observed-*.json",), from_="all")
+ADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="admin"))
+NONADMIN = UserIdentity(auto_user=AutoUser(scope="pool", elevation_level="nonadmin"))
+TERMINATED = (
+    "mkdir -p output; echo >output/began; trap 'date +%s.%N >output/term; exit 3' TERM; sleep 60 & wait $!; exit 0"
+)
+"""Notes whether the end of its time is announced by SIGTERM."""
+
+
+class PoolKind(NamedTuple):
+    """A pool, and the tasks on it that observe something."""
+
+    name: str
+    native: bool
+    tasks: tuple[str, ...]
+    questions: Mapping[str, Question]
+    """What requests observe while it exists."""
+
+
+HOST = PoolKind("host", False, ("host", "admin", "term"), OF_HOST)
+CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options", "program"), OF_CONTAINER)
+KINDS = (HOST, CONTAINER)
+
+
+class Planned(NamedTuple):
+    """A row of the plan."""
+
+    pool: str
+    vm_size: str
+    nodes: int
+    minutes: float
+    cost: str
+    probes: int
+
+
+class Work(NamedTuple):
+    """A pool of one size."""
+
+    kind: PoolKind
+    size: VmSize
+    nodes: int
+    probes: tuple[Probe, ...]
+    price: Price | None = None
+
+    @property
+    def name(self) -> str:
+        """The id of its pool and job."""
+        return f"verify-{self.kind.name}-{self.size.name.removeprefix('Standard_').replace('_', '-')}"[:60].lower()
+
+    @property
+    def questions(self) -> frozenset[str]:
+        """The names of the questions that its probes read."""
+        return frozenset(probe.reads.split("/")[1] for probe in self.probes if probe.part == SERVICE)
+
+    @property
+    def hour(self) -> float | None:
+        """What an hour costs; None if the price is unknown."""
+        return self.price.of(self.nodes, 0) if self.price else None
+
+    @property
+    def cost(self) -> float | None:
+        """What the planned minutes cost."""
+        return None if self.hour is None else self.hour * MINUTES / 60
+
+    @property
+    def planned(self) -> Planned:
+        cost = "" if self.cost is None or self.price is None else money(self.cost, self.price.currency)
+        return Planned(self.name, self.size.name, self.nodes, MINUTES, cost, len(self.probes))
+
+
+def work_of(size: VmSize, nodes: int, areas: Iterable[Area], price: Price | None, *, image: str | None) -> list[Work]:
+    """The pools that the probes of these areas need on a size, without those that serve none. image: of the
+    containers; None leaves them out."""
+    probes = [probe for area in areas for probe in area.probes if probe.needs.fits(size)]
+    by_pool = ((kind, tuple(probe for probe in probes if _serves(kind, probe))) for kind in KINDS)
+    usable = ((kind, suited) for kind, suited in by_pool if suited and (image or not kind.native))
+    return [Work(kind, size, nodes, suited, price) for kind, suited in usable]
+
+
+def _serves(kind: PoolKind, probe: Probe) -> bool:
+    name = probe.reads.split("/")[1]
+    observers = {SERVICE: name in kind.questions, POOLS: name == kind.name}
+    return observers.get(probe.part, probe.part in kind.tasks)
+
+
+def refuse_above(works: Iterable[Work], budget: float, region: str = "") -> None:
+    """Raise UsageError if the planned minutes cost more than the budget, or if a price is unknown."""
+    total, currency = 0.0, ""
+    for pool in works:
+        if pool.cost is None or pool.price is None:
+            raise UsageError(
+                f"the budget needs what an hour of {pool.size.name} costs, which the catalogue does not have for this"
+                f" region; `batchtrain catalog refresh --prices --location {region or 'REGION'}` reads it"
+            )
+        total, currency = total + pool.cost, pool.price.currency
+    if total > budget:
+        raise UsageError(
+            f"the plan costs {money(total, currency)}, and the budget is {money(budget, currency)}; give --budget"
+            f" {total + 1:.0f}, fewer sizes, or an area (--only)"
+        )
+
+
+def life_of(work: Work, all_work: Iterable[Work], budget: float | None) -> timedelta:
+    """How long the nodes of a pool may live: what its part of the budget pays for; an hour without one."""
+    costs = sum(pool.cost or 0.0 for pool in all_work)
+    if budget is None or not work.hour or not costs:
+        return timedelta(hours=1)
+    part = budget * (work.cost or 0.0) / costs
+    return min(timedelta(hours=part / work.hour) - MARGIN, LONGEST)
+
+
+def write_program(directory: Path) -> None:
+    """Put the program of the nodes into the source of the recipes."""
+    (directory / SOURCE).mkdir()
+    (directory / SOURCE / "observe.py").write_bytes(OBSERVE)
+
+
+def recipe_of(work: Work, directory: Path, image: str | None, end: datetime, life: timedelta, *, local: bool) -> Recipe:
+    """The recipe of a pool. Raises ConfigError. end: when the service removes its nodes, whatever a client does."""
+    pool = Pool(
+        id=work.name,
+        vm_size=work.size.name,
+        vm_configuration=VmConfiguration(platform_image=replace(IMAGE, native=work.kind.native)),
+        vm_count=VmCount(dedicated=work.nodes),
+        inter_node_communication_enabled=True,
+        autoscale=Autoscale(formula=formula(work.nodes, end), evaluation_interval="00:05:00"),
+        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(_START,))),
+    )
+    tasks = tuple(_tasks(work, image))
+    job = Job(id=work.name, max_wall_time=span_of(life.total_seconds()), tasks=tasks)
+    recipe = Recipe(directory=str(directory), pool=pool, jobs=(job,))
+    return valid(recipe, "verify", local=local)
+
+
+def formula(nodes: int, end: datetime) -> str:
+    """All nodes until a time, and none after it."""
+    moment = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        f'$TargetDedicatedNodes = time() < time("{moment}") ? {nodes} : 0;\n'
+        "$TargetLowPriorityNodes = 0;\n$NodeDeallocationOption = terminate;\n"
+    )
+
+
+_START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batchtrain-verify"'
+
+
+def _tasks(work: Work, image: str | None) -> Iterator[Task]:
+    """The tasks of a pool, in the order in which they run: gangs first, because they need every node."""
+    facts = {"size": work.size.name, "ports": work.size.hcas, "rate": work.size.port_gbps, "gpus": work.size.gpus}
+    node, gang, alone = (
+        f"python3 {PROGRAM} {part} {shlex.quote(json.dumps(facts))}" for part in ("node", "gang", "task")
+    )
+    nodes = MultiInstance(num_instances=work.nodes, coordination_command=node)
+    common = Task(source=SOURCE, results=OBSERVED, user_identity=ADMIN)
+    if not work.kind.native:
+        yield replace(common, id="host", command=gang, multi_instance=nodes, user_identity=NONADMIN)
+        yield replace(common, id="admin", command=alone)
+        yield Task(id="term", command=TERMINATED, max_wall_time="00:00:05", results=Results(from_="all"))
+        return
+    common = replace(common, docker_image=image)
+    yield replace(common, id="container", command=gang, multi_instance=MultiInstance(num_instances=work.nodes))
+    yield replace(common, id="coordination", command=gang, multi_instance=nodes)
+    variables = {"VERIFY_LONG": LONG, "NVIDIA_VISIBLE_DEVICES": "0"}
+    yield replace(common, id="inside", command=alone, user_identity=NONADMIN, environment_variables=variables)
+    options = ("--rm", "--net=host", "--name=batchtrain-verify", "-v", "'/tmp:/verify scratch'")
+    yield replace(common, id="options", command=alone, additional_docker_run_options=options)
+    yield Task(id="program", command="batchtrain-no-such-program", docker_image=image)

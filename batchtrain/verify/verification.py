@@ -1,0 +1,171 @@
+"""Carries out a verification: creates each pool, observes, deletes it, and judges every probe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.client.limits import Limits
+from batchtrain.client.operations import Operations
+from batchtrain.client.run import run
+from batchtrain.config.types import Credentials, Recipe
+from batchtrain.errors import LimitReached, ResultsLeft, ServiceError, TimedOut
+from batchtrain.runs.recording import Origin
+from batchtrain.verify import questions, shared_pools
+from batchtrain.verify.probe import HAND, POOLS, SERVICE, UNREAD, Area, Judgement, Observations, judge
+from batchtrain.verify.questions import Target
+from batchtrain.verify.shared_pools import Work
+from batchtrain.version import __version__
+
+if TYPE_CHECKING:
+    from batchtrain.client.shown_progress import Tell
+    from batchtrain.service.register import Register
+
+PARTS = ("node", "task")
+"""The parts of the node's program whose values are those of a node; the third is the gang's."""
+
+
+class Report(NamedTuple):
+    """What a verification of one size observed, and how it is judged."""
+
+    date: str
+    region: str
+    """`local` for the emulator."""
+    size: str
+    nodes: int
+    batchtrain: str
+    judgements: tuple[Judgement, ...]
+    observations: Observations
+    leftovers: tuple[str, ...] = ()
+    """What could not be deleted, with the command that deletes it."""
+
+    @property
+    def name(self) -> str:
+        """The name of its files."""
+        return f"{self.date}-{self.region}-{self.size}"
+
+    def count(self, judgement: str) -> int:
+        """How many probes are judged so."""
+        return sum(row.judgement == judgement for row in self.judgements)
+
+
+class Settings(NamedTuple):
+    """How a verification is carried out."""
+
+    nodes: int
+    image: str | None
+    """Of the containers; None leaves them out."""
+    budget: float | None
+    """None on the emulator."""
+    without_image: str
+    """Why there is no image."""
+    answers: Mapping[str, Any]
+    """What a user has observed by hand, by name."""
+    credentials: Credentials | None = None
+    """The logins of registries."""
+
+
+class Verification(NamedTuple):
+    """The verification of several sizes, which share the budget."""
+
+    client: Operations
+    works: Sequence[Work]
+    settings: Settings
+    tell: Tell
+    origin: Origin
+
+    def refuse_unfit(self) -> None:
+        """Raise ConfigError and PlanError for a size that cannot have the pools, before anything is created."""
+        for work in self.works:
+            with self._recipe(work, datetime.now(timezone.utc)) as recipe:
+                self.client.foresee(recipe)
+
+    @contextlib.contextmanager
+    def _recipe(self, work: Work, now: datetime) -> Iterator[Recipe]:
+        """The recipe of a pool, whose nodes the service removes at the end of its life."""
+        life, local = shared_pools.life_of(work, self.works, self.settings.budget), self.client.account.emulated
+        with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
+            shared_pools.write_program(Path(folder))
+            recipe = shared_pools.recipe_of(work, Path(folder), self.settings.image, now + life, life, local=local)
+            yield replace(recipe, credentials=self.settings.credentials or recipe.credentials)
+
+    def report(self, size: VmSize, areas: Sequence[Area]) -> Report:
+        """Observe the pools of one size and judge the probes."""
+        local, leftovers = self.client.account.emulated, list[str]()
+        observations = self._observations(size, leftovers)
+        rows = tuple(judge(area, probe, observations, size, local=local) for area in areas for probe in area.probes)
+        date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        region = "local" if local else self.client.account.region or "unknown"
+        nodes = self.settings.nodes
+        return Report(date, region, size.name, nodes, __version__, rows, observations, tuple(leftovers))
+
+    def _observations(self, size: VmSize, leftovers: list[str]) -> Observations:
+        """What the pools of one size show. A pool that fails costs only its own observations."""
+        ends: dict[str, Any] = {}
+        observations: dict[str, Any] = {SERVICE: {}, HAND: dict(self.settings.answers), POOLS: ends}
+        if self.settings.image is None:
+            reason = {UNREAD: self.settings.without_image}
+            observations |= dict.fromkeys(shared_pools.CONTAINER.tasks, reason)
+            observations[SERVICE] |= dict.fromkeys(shared_pools.CONTAINER.questions, reason)
+            ends[shared_pools.CONTAINER.name] = reason
+        for work in (work for work in self.works if work.size == size):
+            try:
+                parts = self._parts(work, leftovers)
+                ends[work.kind.name] = ""
+            except (ServiceError, TimedOut, LimitReached) as error:
+                ends[work.kind.name] = getattr(error, "code", "") or type(error).__name__
+                parts = _unread(work, f"pool {work.name}: {error}")
+            observations[SERVICE] |= parts.pop(SERVICE)
+            observations |= parts
+        return observations
+
+    def _parts(self, work: Work, leftovers: list[str]) -> dict[str, Any]:
+        """What one pool shows. Raises ServiceError, TimedOut and LimitReached."""
+        answers: dict[str, Any] = {}
+
+        def ask(register: Register) -> None:
+            target = Target(self.client, register, work.name, work.name)
+            answers.update(questions.answers(work.kind.questions, work.questions, target))
+
+        with self._recipe(work, datetime.now(timezone.utc)) as recipe:
+            outcome = run(
+                self.client,
+                recipe,
+                tell=self.tell,
+                origin=self.origin,
+                limits=Limits(seconds=shared_pools.life_of(work, self.works, self.settings.budget).total_seconds()),
+                afterwards=ask,
+                expendable=True,
+            )
+        if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
+            leftovers.append(str(outcome.problem))
+        return {**_of_nodes(outcome.runs[0].path / "outputs"), SERVICE: answers}
+
+
+def _unread(work: Work, reason: str) -> dict[str, Any]:
+    """The parts of a pool that has failed."""
+    parts: dict[str, Any] = {task: {UNREAD: reason} for task in work.kind.tasks}
+    return {**parts, SERVICE: {name: {UNREAD: reason} for name in work.kind.questions}}
+
+
+def _of_nodes(outputs: Path) -> dict[str, Any]:
+    """What the program of the nodes wrote, by task."""
+    parts: dict[str, Any] = {}
+    for path in sorted(outputs.glob("*/*/observed-*.json")):
+        task, name, part = path.parts[-3], path.parts[-2], path.stem.partition("-")[2]
+        values = json.loads(path.read_bytes())
+        if part in PARTS:
+            parts.setdefault(task, {}).setdefault("nodes", {})[name] = values
+        else:
+            parts.setdefault(task, {})[part] = values
+    for node in outputs.glob("term/*"):
+        parts["term"] = {"gang": {"files": sorted(path.name for path in node.iterdir())}}
+    return parts

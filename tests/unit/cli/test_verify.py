@@ -1,0 +1,88 @@
+"""`batchtrain verify`: what it refuses before it creates anything, and its plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from batchtrain.cli.app import root
+from batchtrain.cli.options import Settings
+from batchtrain.errors import UsageError
+
+PRICES = """\
+prices:
+- region: westeurope
+  currency: USD
+  dedicated: {Standard_HB120rs_v3: 3.6, Standard_ND96isr_H100_v5: 98.0}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("BATCHTRAIN_LOCAL", "AZURE_BATCH_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path
+
+
+def verify(*words: str) -> tuple[str, str]:
+    result = CliRunner().invoke(root, ["verify", *words], obj=Settings(), catch_exceptions=False, standalone_mode=False)
+    return result.stdout, result.stderr
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(UsageError) as refusal:
+        verify(*words)
+    return str(refusal.value)
+
+
+def test_a_size_that_does_not_exist_is_refused_with_the_nearest() -> None:
+    assert refused("--size", "Standard_D4s_v55").startswith(
+        "there is no VM size Standard_D4s_v55 in the catalogue; did"
+    )
+
+
+def test_an_unknown_area_is_refused_with_those_that_exist() -> None:
+    assert refused("--only", "gpu").startswith("there is no area gpu; choose one of mpi, frameworks")
+
+
+def test_without_an_account_the_next_commands_are_said() -> None:
+    assert "AZURE_BATCH_ENDPOINT" in refused()
+
+
+def test_a_budget_without_prices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_BATCH_ENDPOINT", "https://name.westeurope.batch.azure.com")
+    assert "`batchtrain catalog refresh --prices --location westeurope` reads it" in refused()
+
+
+def test_answers_of_no_probe_are_refused(here: Path) -> None:
+    (here / "answers.json").write_text('{"spot-bil": true}', encoding="utf-8")
+    assert "has `spot-bil`; the probes by hand are" in refused("--answers", "answers.json")
+
+
+def test_a_plan_shows_pools_minutes_and_price(here: Path) -> None:
+    (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
+    sizes = ("--size", "Standard_HB120rs_v3", "--size", "Standard_ND96isr_H100_v5")
+    rows, said = verify("--plan", "--budget", "300", "--image", "image", "-o", "json", *sizes)
+    assert [(row["vm_size"], row["nodes"], row["minutes"], row["cost"]) for row in json.loads(rows)] == [
+        ("Standard_HB120rs_v3", 2, 30.0, "3.60 USD"),
+        ("Standard_HB120rs_v3", 2, 30.0, "3.60 USD"),
+        ("Standard_ND96isr_H100_v5", 2, 30.0, "98.00 USD"),
+        ("Standard_ND96isr_H100_v5", 2, 30.0, "98.00 USD"),
+    ]
+    assert "together 120 minutes, at about 203.20 USD in westeurope" in said
+
+
+def test_a_plan_that_costs_more_than_the_budget_is_refused(here: Path) -> None:
+    (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
+    words = ("--plan", "--size", "Standard_ND96isr_H100_v5")
+    assert "the plan costs 98.00 USD, and the budget is 20.00 USD" in refused(*words)
+
+
+def test_a_plan_for_the_emulator_costs_nothing() -> None:
+    rows, _ = verify("--plan", "--local", "-o", "json")
+    assert [row["cost"] for row in json.loads(rows)] == ["", ""]

@@ -1,0 +1,89 @@
+"""The pools of a verification: what they cost, and that the service empties them in time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from batchtrain import formula
+from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Price
+from batchtrain.catalog.sizes import VmSize
+from batchtrain.config.types import seconds_of
+from batchtrain.errors import UsageError
+from batchtrain.verify import shared_pools
+from batchtrain.verify.probes import AREAS
+from batchtrain.verify.shared_pools import Work, life_of, recipe_of, refuse_above, work_of, write_program
+
+NOW = datetime(2026, 12, 1, 10, tzinfo=timezone.utc)
+
+
+def size(name: str = "Standard_D4s_v5") -> VmSize:
+    vm_size = Catalog().size(name)
+    assert vm_size is not None
+    return vm_size
+
+
+def work(hour: float | None = 1.0, image: str | None = "image", only: str = "") -> list[Work]:
+    areas = [area for area in AREAS if only in ("", area.name)]
+    price = Price("Standard_D4s_v5", "westeurope", "USD", hour, None)
+    return work_of(size(), 2, areas, price, image=image)
+
+
+def test_all_probes_of_a_size_share_two_pools() -> None:
+    assert [pool.name for pool in work()] == ["verify-host-d4s-v5", "verify-container-d4s-v5"]
+    assert [pool.planned.cost for pool in work()] == ["1.00 USD", "1.00 USD"]
+
+
+def test_a_pool_without_probes_is_left_out() -> None:
+    assert [pool.kind.name for pool in work(image=None)] == ["host"]
+    assert [pool.kind.name for pool in work(only="autoscale")] == ["host"]
+    assert [pool.kind.name for pool in work(only="first-failures")] == ["host", "container"]
+    assert work(only="storage") == []
+
+
+def test_a_plan_above_the_budget_is_refused() -> None:
+    refuse_above(work(), 2.1)
+    with pytest.raises(UsageError, match=r"the plan costs 2\.00 USD, and the budget is 1\.00 USD; give --budget"):
+        refuse_above(work(), 1.0)
+
+
+def test_a_budget_without_a_price_is_refused_with_the_command_that_reads_it() -> None:
+    with pytest.raises(UsageError, match="batchtrain catalog refresh --prices --location westeurope"):
+        refuse_above(work(None), 20, "westeurope")
+
+
+def test_a_plan_that_just_fits_leaves_time_for_the_tasks() -> None:
+    pools = work(30.0)
+    assert [life_of(pool, pools, 60.0) for pool in pools] == [timedelta(minutes=20)] * 2
+
+
+def test_the_life_of_all_pools_costs_at_most_the_budget() -> None:
+    pools = work(30.0)
+    spent = [(life_of(pool, pools, 50.0) + shared_pools.MARGIN).total_seconds() / 3600 * 60 for pool in pools]
+    assert sum(spent) == pytest.approx(50.0)
+
+
+def test_the_formula_has_no_nodes_after_the_end() -> None:
+    text = shared_pools.formula(2, NOW)
+    times = (NOW + timedelta(minutes=minutes) for minutes in (-1, 1))
+    assert [formula.evaluate(text, formula.Seen(time)).dedicated for time in times] == [2, 0]
+
+
+def test_the_job_of_a_pool_has_a_wall_clock(tmp_path: Path) -> None:
+    write_program(tmp_path)
+    (host, container) = work()
+    for pool in (host, container):
+        recipe = recipe_of(pool, tmp_path, "image", NOW, timedelta(minutes=45), local=True)
+        assert seconds_of(recipe.jobs[0].max_wall_time or "") == 45 * 60
+        assert {task.id for task in recipe.jobs[0].tasks} <= set(pool.kind.tasks)
+
+
+def test_every_probe_reads_what_something_observes() -> None:
+    tasks = {task for kind in shared_pools.KINDS for task in kind.tasks}
+    questions = {name for kind in shared_pools.KINDS for name in kind.questions}
+    for probe in (probe for area in AREAS for probe in area.probes):
+        part, name = probe.reads.split("/")[:2]
+        assert part in tasks or part in ("answers", "pools") or name in questions, probe.name

@@ -1,0 +1,90 @@
+"""A verification whose pools fail: each costs its own observations, and its failure is an observation itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batchtrain.catalog.offer import Catalog
+from batchtrain.client.operations import Operations
+from batchtrain.client.run import Outcome
+from batchtrain.config.types import Secret
+from batchtrain.errors import QuotaReached, ServiceError
+from batchtrain.records import Table
+from batchtrain.runs.directory import RunDirectory
+from batchtrain.runs.recording import Origin
+from batchtrain.service.connect import Account
+from batchtrain.verify import verification
+from batchtrain.verify.probe import DIFFERS, HOLDS, NOT_ASKED
+from batchtrain.verify.probes import AREAS
+from batchtrain.verify.report_page import page
+from batchtrain.verify.shared_pools import work_of
+from batchtrain.verify.verification import Report, Settings, Verification
+
+
+def report(tmp_path: Path, image: str | None = "image", budget: float | None = None) -> Report:
+    size = Catalog().size("Standard_D4s_v5")
+    assert size is not None
+    account = Account("https://name.westeurope.batch.azure.com", "name", Secret("a2V5"))
+    works = work_of(size, 2, AREAS, None, image=image)
+    settings = Settings(2, image, budget, "no image: give --image", {"spot-bill": True})
+    origin = Origin(tmp_path)
+    return Verification(Operations(account), works, settings, lambda event: None, origin).report(size, AREAS)
+
+
+def answer(report: Report, probe: str) -> tuple[str, str]:
+    return next((row.judgement, row.detail) for row in report.judgements if row.probe == probe)
+
+
+def failing(*_: Any, **options: Any) -> Outcome:
+    raise QuotaReached("no cores are left", operation="add pool", code="AccountCoreQuotaReached")
+
+
+def test_a_pool_that_is_refused_costs_its_own_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "run", failing)
+    seen = report(tmp_path)
+    assert answer(seen, "allocation") == (DIFFERS, '"AccountCoreQuotaReached"')
+    assert answer(seen, "clocks") == (NOT_ASKED, "pool verify-host-d4s-v5: no cores are left")
+    assert answer(seen, "fraction")[0] == NOT_ASKED
+    assert answer(seen, "spot-bill") == (HOLDS, "")
+    assert seen.count(HOLDS) == 1
+
+
+def test_without_an_image_its_probes_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "run", failing)
+    seen = report(tmp_path, image=None)
+    assert answer(seen, "container-sshd") == (NOT_ASKED, "no image: give --image")
+    assert answer(seen, "image-built") == (NOT_ASKED, "no image: give --image")
+
+
+def test_what_could_not_be_deleted_is_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = ServiceError("pool verify could not be deleted; delete by: batchtrain pool del verify")
+    runs = (RunDirectory(tmp_path / "run"),)
+    monkeypatch.setattr(verification, "run", lambda *_, **options: Outcome(Table(), None, problem, runs))
+    assert report(tmp_path).leftovers == (str(problem), str(problem))
+
+
+def test_every_pool_is_expendable_and_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[SimpleNamespace] = []
+
+    def run(client: Any, recipe: Any, **options: Any) -> Outcome:
+        calls.append(SimpleNamespace(recipe=recipe, **options))
+        return failing()
+
+    monkeypatch.setattr(verification, "run", run)
+    report(tmp_path)
+    for call in calls:
+        assert call.expendable
+        assert call.limits.seconds == 3600
+        assert call.recipe.pool.autoscale.formula.startswith("$TargetDedicatedNodes = time() < time(")
+
+
+def test_the_page_shows_differences_first_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "run", failing)
+    lines = page(report(tmp_path)).splitlines()
+    assert lines[0].startswith("# Standard_D4s_v5 in westeurope, ")
+    assert [line for line in lines if line.startswith("## ")] == ["## Differs", "## Could not be asked", "## Holds"]
+    assert '| first-failures | allocation | "AccountCoreQuotaReached" | batchtrain/plan/pool.py' in "\n".join(lines)
