@@ -81,7 +81,9 @@ def command(
         kept_by = "--keep" if keep else "--reuse"
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
     if detach:
-        detached.refuse_others(keep=keep, reuse=reuse, timeout=timeout, fresh=fresh, resume=resume, dashboard=dashboard)
+        detached.refuse_others(
+            keep=keep, reuse=reuse, idle=idle, timeout=timeout, fresh=fresh, resume=resume, dashboard=dashboard
+        )
     if idle is not None and not reuse:
         raise UsageError("--idle is for a pool that stands; give --reuse, too")
     from batchtrain.cli.dashboard import RunPage

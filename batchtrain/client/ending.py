@@ -55,8 +55,11 @@ class Interrupts:
             signal.signal(number, previous)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
+        interrupt = KeyboardInterrupt()
+        try:
             self._previous[number](number, frame)
+        except KeyboardInterrupt as error:
+            interrupt = error
         if self._holding and (number != signal.SIGINT or self._now() - self._first < TOGETHER_SECONDS):
             return  # a closed terminal sends several signals, and so do a shell and a service manager
         raises, self._raises = self._raises, False
@@ -64,7 +67,7 @@ class Interrupts:
             if not self._holding:
                 self._first = self._now()
                 self.hold()
-            raise KeyboardInterrupt
+            raise interrupt
         self.note()
 
     def hold(self) -> None:

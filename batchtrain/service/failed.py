@@ -42,6 +42,12 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> Tas
     )
 
 
+def unfinished(job_id: str, task: Task) -> TaskFailed:
+    """The error of a task that has no end, although its job has."""
+    name = f"{job_id}/{task.id}"
+    return TaskFailed(f"task {name} did not finish: it is {task.state}, and its job was terminated", task=name)
+
+
 def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:
     """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the reason replaces the general one
     of the service; of the others only its code is left. reason_of: reads the `summary` of a task."""

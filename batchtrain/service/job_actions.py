@@ -54,7 +54,7 @@ def migrate(
         submit.disable_job(client, job_id, running)
     try:
         with deadline:
-            _until(client, job_id, frozenset({"disabled"}), deadline, pace)
+            until(client, job_id, frozenset({"disabled"}), deadline, pace)
             body = {"poolInfo": {"poolId": pool_id}}
             ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"move job {job_id} to pool {pool_id}", body)
             former = pool_id
@@ -94,10 +94,11 @@ def stop(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> No
                 submit.disable_job(client, job_id, "terminate")
             else:
                 submit.terminate_job(client, job_id)
-            _until(client, job_id, STOPPED, deadline, pace)
+            until(client, job_id, STOPPED, deadline, pace)
 
 
-def _until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
+def until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
+    """Wait until a job is in one of the states. Raises NotFound."""
     for pause in pace.steps():
         state = read.job(client, job_id).state
         if state in states:
