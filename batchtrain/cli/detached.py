@@ -89,7 +89,8 @@ def attach(run: str, link: str | None, timeout: float) -> None:
         with options.waiting("job", job_id, client), live.block(client.account, None, job_id) as block:
             recording = account_runs.attach(client, storage, root, name, job_id, tell=block, timeout=timeout)
     except KeyboardInterrupt as interrupt:
-        if asks(interrupt) and not continues(f"run {name}", _cost(RunDirectory(root / name), client, job_id)):
+        is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
+        if is_typed and can_ask() and not continues(f"run {name}", _cost(RunDirectory(root / name), client, job_id)):
             _stopped(client, job_id)
         else:
             say(f"run {name} continues; next:")
@@ -132,22 +133,20 @@ def _stopped(client: Client, job_id: str) -> None:
     say(f"job {job_id} is being terminated")
 
 
-def asks(interrupt: KeyboardInterrupt) -> bool:
-    """Whether the user at a terminal interrupted a command by Ctrl-C, and can be asked why."""
-    is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
-    return is_typed and not settings().yes and sys.stdin is not None and sys.stdin.isatty()
+def can_ask() -> bool:
+    """Whether there is a user at a terminal who can be asked."""
+    return not settings().yes and sys.stdin is not None and sys.stdin.isatty()
 
 
 def continues(run: str, cost: str) -> bool:
     """Ask whether a run continues without its command. A further Ctrl-C stops it."""
-    say(f"{run} can continue without this command: {cost}")
+    settings().undraw()
+    say(f"{run} can continue without this command{f': {cost}' if cost else ''}")
     try:
-        answer = click.prompt(
-            "Stop it, or let it continue?", type=click.Choice(("stop", "continue")), default="stop", err=True
-        )
+        choice = click.Choice(("stop", "continue"))
+        return bool(click.prompt("Stop it, or let it continue?", type=choice, default="stop", err=True) == "continue")
     except click.Abort:
         return False
-    return bool(answer == "continue")
 
 
 def _cost(run: RunDirectory, client: Client, job_id: str) -> str:

@@ -126,6 +126,7 @@ def command(
                 progress=progress,
                 limits=Limits(max_price, max_duration),
                 beginning=beginning,
+                ask=lambda hour: detached.can_ask() and detached.continues("the run", hour),
             )
             _report(outcome)
             if not keep and outcome.failure is None and outcome.problem is None and options.output == "table":

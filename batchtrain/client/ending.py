@@ -81,6 +81,15 @@ class Interrupts:
             self._hurry_until = self._now() + HURRY_SECONDS
 
     @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """While the user answers a question, Ctrl-C raises KeyboardInterrupt, and is not counted."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    @contextlib.contextmanager
     def cut_short(self) -> Iterator[None]:
         """A signal in the block raises KeyboardInterrupt. In a hurry, the requests of the block end with it."""
         hurry = contextlib.nullcontext() if self._hurry_until is None else retry.until(self._hurry_until, last=True)
@@ -170,12 +179,15 @@ class Ending:
 
     def _cost(self) -> str:
         """The cost of an hour of the pool; empty on the emulator."""
+        return f"; {self.hour}" if self.hour and not self._client.account.emulated else ""
+
+    @property
+    def hour(self) -> str:
+        """An hour of the pool with its cost: as it is, or as it was planned; empty without a pool."""
         pool = self.pool
-        if self._client.account.emulated:
-            return ""
         if pool is None:  # its nodes were not ready yet
-            return f"; {self.planned}" if self.planned else ""
-        return f"; {Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price)}"
+            return str(self.planned or "")
+        return str(Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price))
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 

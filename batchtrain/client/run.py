@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
+from batchtrain.client.leaving import Ask, Left, leave, left_by, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.client.log_follower import Follow
 from batchtrain.config.types import Job as JobSettings
@@ -73,6 +74,7 @@ def run(
     progress: Progress = QUIET,
     limits: Limits = UNLIMITED,
     beginning: Beginning | None = None,
+    ask: Ask = stops,
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -82,7 +84,8 @@ def run(
     an existing pool that matches the plan is used, and the pool is kept; a completed job of the same id is replaced.
     timeout: seconds for each wait; by default what `seconds_for` says. origin: where the run directories are made; none
     without it. limits: at one of them the tasks are terminated and LimitReached is raised; the results are fetched.
-    beginning: where the tasks with checkpoints begin; by default they continue the run before.
+    beginning: where the tasks with checkpoints begin; by default they continue the run before. ask: whether the run
+    continues after Ctrl-C; a run whose results are in storage continues when its terminal closes.
     """
     _refuse_unfit(recipe)
     recipe = with_idle_timeout(recipe) if reuse else recipe
@@ -107,6 +110,7 @@ def run(
         origin=origin,
         progress=progress,
         beginning=beginning,
+        ask=ask,
     )
 
 
@@ -182,9 +186,11 @@ def _outcome(
     origin: Origin | None,
     progress: Progress,
     beginning: Beginning | None = None,
+    ask: Ask = stops,
 ) -> Outcome:
     """Do the work, and end the command however the work ends. Raises what ended it before the tasks had ended."""
     error: BaseException | None = None
+    problem: BaseException | None = None
     outcome = Outcome(Table())
     with Interrupts() as interrupts:
         recorder = Recorder(client, recipe, foreseen, tell, origin, progress, kept_kinds)
@@ -198,7 +204,14 @@ def _outcome(
                 guard.armed = False  # a limit ends the work, and not the cleaning up after it
         except BaseException as exception:  # noqa: BLE001 - every end of the work is an end of the command
             error = exception
-        problem = _end(ending, recorder, error, outcome.failure)
+        with interrupts.answering():
+            left = left_by(error, recipe, ending, ask)
+        if left:
+            leave(client, recipe, ending, guard, left)
+            ending.say_left(error)
+            recorder.leave(left)
+        else:
+            problem = _end(ending, recorder, error, outcome.failure)
     if error is not None:
         raise error
     return outcome._replace(problem=problem, runs=recorder.runs, metrics=recorder.metrics)
@@ -407,6 +420,11 @@ class Recorder:
             except Exception as fault:  # noqa: BLE001 - a record that cannot be written ends no ending
                 unwritten = unwritten or fault
         return unwritten
+
+    def leave(self, left: Left) -> None:
+        """The runs continue without this command."""
+        for recording in self._recordings.values():
+            recording.leave(left)
 
     def say(self) -> None:
         """Say where the results are."""

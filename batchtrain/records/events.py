@@ -335,6 +335,12 @@ class RunAdopted(Event, frozen=True):
     kind = "run.adopted"
 
 
+class RunContinues(Event, frozen=True):
+    """A run continues without its command."""
+
+    kind = "run.continues"
+
+
 class SweepCut(Event, frozen=True):
     """Only a part of the tasks of a sweep is shown."""
 
