@@ -36,7 +36,7 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> Tas
         rank=end.rank,
         node=end.node or task.node,
         code=task.exit_code,
-        cause=reason.exception,
+        cause=reason.exception or end.cause,
         raised=reason.raised,
         lines=(of_the_program(lines) or lines)[-SHOWN_LINES:],
     )

@@ -501,6 +501,7 @@ GANGS = f"{TASKS}.multi_instance"
 SHARE = "global_resources.volumes.shared_data_volumes"
 RDMA = {f"{POOL}.vm_size": "STANDARD_HB120RS_V3", **GANG}
 GPU = {f"{POOL}.vm_size": "STANDARD_NC24ADS_A100_V4"}
+WATCHED = {**GPU, f"{TASK}.multi_instance": {"num_instances": 2, "jax": {}}}
 ANN = {f"{POOL}.user_accounts": [{"name": "ann"}]}
 CONFIDENTIAL = {
     f"{POOL}.vm_size": "STANDARD_DC4AS_V5",
@@ -748,6 +749,8 @@ ROWS: dict[str, Row] = {
         beside={f"{TASK}.docker_image": "missing:1", "global_resources.docker_images": ["a"]},
     ),
     "job_specifications.network.subnet_id": Row(SUBNET),
+    "job_specifications.stop_when.silent": Row("20m", shown='"silent": 1200', beside=WATCHED, effect=launched),
+    "job_specifications.stop_when.gpu_below": Row("5% for 30m", shown='"idle": 1800', beside=WATCHED, effect=launched),
     "job_specifications.auto_pool.pool_lifetime": Row(
         "job_schedule",
         shown="jobschedule",

@@ -69,6 +69,10 @@ class Spec:
         self.leave_unset: "list[str]" = values.get("leave_unset", [])
         self.rank_logs: bool = values.get("rank_logs", True)
         self.preflight: "list[str]" = values.get("preflight") or []
+        self.collects: bool = values.get("collects", False)
+        """The files of other nodes are kept on the primary, too."""
+        self.stop_when: "Message" = values.get("stop_when") or {}
+        """Limits of a gang that stands still, in seconds."""
         self.preemption: "str | None" = values.get("preemption")
         """The signal of an announced preemption; empty for none; None where it is not passed on."""
 
