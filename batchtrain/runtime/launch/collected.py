@@ -21,12 +21,14 @@ class Collected:
         self.sizes: "dict[str, int]" = {}
 
     def begin(self, gang: Gang) -> None:
-        """What an earlier attempt left is removed."""
+        """Each process has files of its output, as on its own node; what an earlier attempt left is removed."""
         self.names = {process.id: process.file for process in gang.processes if process.node.index}
         for name in self.names.values():
-            for ending in (*FILES, MEASURED):
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(self.folder, name + ending))
+            path = os.path.join(self.folder, name)
+            with contextlib.suppress(OSError):
+                for ending in FILES:
+                    open(path + ending, "wb").close()
+                os.unlink(path + MEASURED)
 
     def take(self, process: int, ending: str, data: bytes) -> None:
         """A full disk ends no training: the rest is left out."""
