@@ -117,6 +117,8 @@ def remarks(recipe: Recipe, seconds: dict[str, float], price: Price | None) -> I
             f"job {job_id} ends {retry.span(time)} after its creation at the latest, the wait for nodes included; then"
             " the service deletes its pool"
         )
+    if recipe.settings.notify is not None:
+        yield "`notify` sends nothing: no command follows the run"
     if recipe.pool is not None and (recipe.pool.ssh is not None or recipe.pool.rdp is not None):
         yield f"the pool has no login (`ssh`, `rdp`): the service makes it for job {', '.join(seconds)}"
 

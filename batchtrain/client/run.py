@@ -14,6 +14,7 @@ from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Left, leave, left_by, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.client.log_follower import Follow
+from batchtrain.client.notices import Notices
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
@@ -284,6 +285,7 @@ class Recorder:
     ) -> None:
         """kept_kinds: the kinds of things that the command does not delete."""
         self._client, self._tell, self._progress = client, tell, progress
+        self._notices = Notices(recipe, client.account, tell)
         self._recordings: dict[str, Recording] = {}
         self._fetched: set[str] = set()
         self._failures: dict[str, TaskFailed | None] = {}
@@ -322,6 +324,9 @@ class Recorder:
         """Note an event in the directories, whose faults are kept for the end, and pass it on."""
         for recording in self._recordings.values():
             recording.tell(event)
+        followed = next((job_id for job_id in self._recordings if job_id not in self._failures), None)
+        if followed is not None:
+            self._notices.see(followed, self._recordings[followed].run.name, event)
         self._tell(event)
 
     def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
@@ -417,6 +422,7 @@ class Recorder:
                 state = "interrupted" if isinstance(reason, (KeyboardInterrupt, LimitReached)) else "failed"
             try:
                 recording.end(state, reason)
+                self._notices.ended(job_id, recording.run.name, state, reason)
             except Exception as fault:  # noqa: BLE001 - a record that cannot be written ends no ending
                 unwritten = unwritten or fault
         return unwritten

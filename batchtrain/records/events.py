@@ -341,6 +341,12 @@ class RunContinues(Event, frozen=True):
     kind = "run.continues"
 
 
+class NotNotified(Event, frozen=True):
+    """A webhook did not receive what happened to a run."""
+
+    kind = "notify.failed"
+
+
 class SweepCut(Event, frozen=True):
     """Only a part of the tasks of a sweep is shown."""
 

@@ -30,6 +30,7 @@ from tests.bench.endings import (
     requests_of,
     spread,
 )
+from tests.unit.test_notices import Receiver
 from tests.waiting import GUARD
 
 pytestmark = pytest.mark.process
@@ -165,6 +166,23 @@ def test_a_run_whose_results_are_in_storage_continues_when_its_terminal_is_close
         " its last task" in [event.text for event in run.events()]
     )
     assert world.existing() == {"pool p", "job j"}
+
+
+def test_a_webhook_is_told_how_a_run_ended_and_no_file_has_its_address(world: World) -> None:
+    receiver = Receiver()
+    config = world.recipe / "config.yaml"
+    config.write_text(f"batchtrain: {{notify: {{url: '{receiver.url.reveal()}', on: [failure]}}}}\n", encoding="utf-8")
+    jobs = world.recipe / "jobs.yaml"
+    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", "exit 3"), encoding="utf-8")
+    world.runs.mkdir()
+    done = world.batchtrain("run", str(world.recipe))
+    receiver.close()
+    assert done.returncode == 10, done.stderr
+    [document] = receiver.documents
+    (run,) = directory.runs(world.runs)
+    assert (document["event"], document["run"], document["state"]) == ("failure", run.name, "failed")
+    assert "exit code 3" in document["reason"]
+    assert not [path for path in run.path.rglob("*") if path.is_file() and b"t0ken" in path.read_bytes()]
 
 
 def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from azure.batch._utils.model_base import Model
 
 from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
+from batchtrain.client.notices import Notices
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.reference import PropertyPath
@@ -32,7 +33,7 @@ from batchtrain.records import Endpoint
 from batchtrain.runs import results, source_copy
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.results import Part
-from batchtrain.service import downloads, entra, vault
+from batchtrain.service import downloads, entra, vault, webhook
 from batchtrain.service.connect import Account, account_of
 from batchtrain.service.register import Thing
 from tests import judge
@@ -315,6 +316,21 @@ def owner(seen: Seen) -> list[bool]:
     register = operations.Operations(Account("http://127.0.0.1:1", "a", Secret("a2V5"))).register(seen.recipe)
     marks = register.marks(Thing("pool", "p"))
     return [bool(marks.user), bool(marks.host)]
+
+
+def notified(seen: Seen) -> list[str]:
+    """Where a webhook of the run is, and the events that a failed run sends it."""
+    sent: list[str] = []
+
+    def send(url: Secret, document: Mapping[str, Any]) -> str:
+        sent.extend((url.reveal(), str(document["event"])))
+        return ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(webhook, "send", send)
+        account = Account("http://127.0.0.1:1", "a", Secret("a2V5"))
+        Notices(seen.recipe, account, lambda _: None).ended("j", "r", "failed", None)
+    return sent
 
 
 def whole_file(seen: Seen) -> list[str]:
@@ -605,6 +621,14 @@ ROWS: dict[str, Row] = {
     ),
     "batchtrain.delay_docker_image_preload": Row(shown="docker pull", beside=CONTAINER),
     "batchtrain.owner_metadata": Row(False, instead=True, shown=(), effect=owner),
+    "batchtrain.notify.url": Row("https://example.org/other", instead="https://example.org/hook", effect=notified),
+    "batchtrain.notify.on": Row(
+        ["failure"],
+        instead=["preempted"],
+        shown="failure",
+        beside={"batchtrain.notify.url": "https://example.org/hook"},
+        effect=notified,
+    ),
     "batchtrain.fallback_registry": Row(
         "second.example.org", beside={**CONTAINER, "batchtrain.delay_docker_image_preload": True}
     ),

@@ -553,6 +553,8 @@ CASES = [
     Case("account-key", "credentials.storage.link.account_key", "copy the whole key",
          accounts(storage={"link": {"account": "one", "account_key": "a2V5$"}}),
          accounts(storage={"link": {"account": "one", "account_key": "<storage key>"}})),
+    Case("webhook-url", "batchtrain.notify.url", "not a https URL", {"settings": {"notify": {"url": "http://a.org/x"}}},
+         {"settings": {"notify": {"url": "https://a.org/x"}}}),
     Case("storage-account", "credentials.storage.link.account", "3 to 24 lower-case",
          accounts(storage={"link": {"account": "My_Store"}}), accounts(storage={"link": {"account": "mystore1"}})),
     Case("storage-account", "credentials.storage.link.endpoint", "core.windows.net",
