@@ -6,6 +6,8 @@ from pathlib import Path
 
 from batchtrain import records
 from batchtrain.client import client, job, jobs, pools
+from batchtrain.client.account_runs import AccountRun
+from batchtrain.client.detach import Detached
 from batchtrain.client.planning import Foreseen
 from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import FileRow, GotRow, TaskFiles
@@ -67,6 +69,28 @@ class Client:
         fresh: bool = ...,
         resume: str | Run | None = ...,
     ) -> Result: ...
+    async def detach(
+        self,
+        recipe: Recipe,
+        *,
+        tell: Tell = ...,
+        runs_dir: str | Path | None = ...,
+        max_price: float | None = ...,
+        max_duration: float | None = ...,
+    ) -> tuple[Detached, ...]: ...
+    async def attach(
+        self,
+        run: str = ...,
+        *,
+        tell: Tell = ...,
+        timeout: float = ...,
+        check: bool = ...,
+        runs_dir: str | Path | None = ...,
+        link: str | None = ...,
+    ) -> Run: ...
+    async def fetch_run(self, run: str = ..., *, runs_dir: str | Path | None = ..., link: str | None = ...) -> Run: ...
+    async def stop_run(self, run: str = ..., *, runs_dir: str | Path | None = ...) -> None: ...
+    async def account_runs(self) -> Table[AccountRun]: ...
 
 class Pools:
     sync: pools.Pools

@@ -302,6 +302,14 @@ class LimitReached(BatchtrainError):
     exit_code = 7
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM ended a command."""
+
+
+class TerminalClosed(KeyboardInterrupt):
+    """The terminal of a command was closed (SIGHUP)."""
+
+
 class ResultsLeft(BatchtrainError):
     """Results are not on this machine. Those that are still on a node keep their job and their pool; those of a node
     that is gone are lost. The message gives the reason."""

@@ -62,16 +62,19 @@ def _unread(stream: TextIO | None) -> bool:
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     """SIGTERM acts like Ctrl-C: the command deletes what it created."""
-    raise KeyboardInterrupt
+    from batchtrain.errors import Terminated
+
+    raise Terminated
 
 
 def _hang_up(_number: int, _frame: FrameType | None) -> None:
     """SIGHUP acts like Ctrl-C too: the terminal was closed, and what is written to it fails from now on."""
     from batchtrain.cli.options import silence
+    from batchtrain.errors import TerminalClosed
 
     for stream in filter(_is_hung_up, (sys.stdout, sys.stderr)):
         silence(stream)
-    raise KeyboardInterrupt
+    raise TerminalClosed
 
 
 def _is_hung_up(stream: TextIO) -> bool:

@@ -51,7 +51,7 @@ class Children:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Each Ctrl-C is passed on to the runs: a second one skips the fetching of results."""
         self._stopped = True
-        if kind is KeyboardInterrupt:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
             self._interrupt()
         while not self._all_ended():
             self._interrupt()

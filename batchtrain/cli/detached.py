@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from batchtrain.cli import live, options
 from batchtrain.cli.help import Command
 from batchtrain.cli.options import say, settings, tell
 from batchtrain.cli.output import show, show_rows
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.errors import TerminalClosed, Terminated, UsageError
+from batchtrain.service.deadlines import JOB_SECONDS
 
 if TYPE_CHECKING:
     from batchtrain.client.client import Client
     from batchtrain.client.limits import Limits
     from batchtrain.config.types import Recipe
+    from batchtrain.runs.directory import RunDirectory
     from batchtrain.runs.recording import Origin
 
 
@@ -30,31 +36,29 @@ def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits) -> None:
         return
     for made in runs:
         say(f"run {made.run.name} continues without this command; next:")
-        say(f"  batchtrain jobs show {made.job}")
+        say(f"  batchtrain runs attach {made.run.name}")
         say(f"  batchtrain runs fetch {made.run.name}")
-        say(f"  batchtrain jobs term {made.job}")
+        say(f"  batchtrain runs stop {made.run.name}")
+
+
+_run = click.argument("run", default="latest")
+_link = click.option("--link", help="Storage account of the run. Default: the one of credentials.yaml.")
 
 
 @click.command(cls=Command)
-@click.argument("run", default="latest")
-@click.option("--link", help="Storage account of the run. Default: the one of credentials.yaml.")
+@_run
+@_link
 def fetch(run: str, link: str | None) -> None:
     """Fetch what the tasks of a detached run have uploaded, on any machine; once its job has ended, write its end.
 
-    RUN is a name, its beginning or end, or `latest`; in full for a run of another machine.
+    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
     """
-    from batchtrain.cli.storage_accounts import accounts, credentials_here
-    from batchtrain.client import detach, detached_results
-    from batchtrain.runs.directory import find, root_of
+    from batchtrain.client import account_runs, detached_results
 
-    root = root_of(settings().runs_dir, os.environ)
-    try:
-        name = find(root, run).name
-    except NotFound:
-        name = run
-    credentials = credentials_here()
-    link = link or detach.link_of(None, tuple(credentials.storage), emulated=bool(settings().local))
-    recording = detached_results.fetch(settings().connect(), accounts(credentials)(link), root, name)
+    client = settings().connect()
+    storage = detached_results.storage_of(client, link)
+    name, _ = account_runs.find(client, _root(), run)
+    recording = detached_results.fetch(client, storage, _root(), name)
     record = recording.run.record()
     if settings().output == "table":
         say(recording.conclusion())
@@ -62,6 +66,106 @@ def fetch(run: str, link: str | None) -> None:
             say(f"job {record.job} has not ended: results come with the end of each attempt; fetch again")
     else:
         show({"run": name, "state": record.state, "results": record.results})
+
+
+@click.command(cls=Command)
+@_run
+@_link
+@options.ranks
+@options.timeout(JOB_SECONDS, "Maximum seconds to follow.")
+def attach(run: str, link: str | None, timeout: float) -> None:
+    """Follow a detached run, on any machine, until it ends, and complete its run directory. Fails if a task failed.
+
+    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account. Ctrl-C asks whether the
+    run stops; without a terminal it continues.
+    """
+    from batchtrain.client import account_runs, detached_results
+    from batchtrain.runs.directory import RunDirectory
+
+    client, root = settings().connect(), _root()
+    storage = detached_results.storage_of(client, link)
+    name, job_id = account_runs.find(client, root, run)
+    try:
+        with options.waiting("job", job_id, client), live.block(client.account, None, job_id) as block:
+            recording = account_runs.attach(client, storage, root, name, job_id, tell=block, timeout=timeout)
+    except KeyboardInterrupt as interrupt:
+        is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
+        if is_typed and can_ask() and not continues(f"run {name}", _cost(RunDirectory(root / name), client, job_id)):
+            _stopped(client, job_id)
+        else:
+            say(f"run {name} continues; next:")
+            say(f"  batchtrain runs attach {name}")
+            say(f"  batchtrain runs stop {name}")
+        raise
+    say(recording.conclusion(), "success")
+    if failure := detached_results.failure_of(recording.run, job_id):
+        settings().rest = f"its output is above, and in {recording.run.path}"
+        raise failure
+
+
+@click.command(cls=Command)
+@_run
+def stop(run: str) -> None:
+    """End the tasks and the job of a run, on any machine. `runs fetch` fetches what a detached run has uploaded.
+
+    RUN is a name, its beginning or end, or `latest`, of this machine or else of the account.
+    """
+    from batchtrain.client import account_runs
+
+    client = settings().connect()
+    name, job_id = account_runs.find(client, _root(), run)
+    settings().confirm(f"Stop run {name}, job {job_id}, on {options.service_of(client)}?")
+    _stopped(client, job_id)
+    say(f"run {name} ends; next: `batchtrain runs fetch {name}`")
+
+
+def list_account() -> None:
+    """List the runs whose jobs the account has."""
+    from batchtrain.client import account_runs
+
+    show_rows(account_runs.listed(settings().connect()), empty="the account has no job of a run")
+
+
+def _stopped(client: Client, job_id: str) -> None:
+    from batchtrain.client import account_runs
+
+    account_runs.stop(client, job_id)
+    say(f"job {job_id} is being terminated")
+
+
+def can_ask() -> bool:
+    """Whether there is a user at a terminal who can be asked."""
+    return not settings().yes and sys.stdin is not None and sys.stdin.isatty()
+
+
+def continues(run: str, cost: str) -> bool:
+    """Ask whether a run continues without its command. A further Ctrl-C stops it."""
+    settings().undraw()
+    say(f"{run} can continue without this command{f': {cost}' if cost else ''}")
+    try:
+        choice = click.Choice(("stop", "continue"))
+        return bool(click.prompt("Stop it, or let it continue?", type=choice, default="stop", err=True) == "continue")
+    except click.Abort:
+        return False
+
+
+def _cost(run: RunDirectory, client: Client, job_id: str) -> str:
+    """What an hour of a detached run costs, and when the service ends it."""
+    from batchtrain.catalog.prices import money
+    from batchtrain.service import read
+
+    cost = run.record().cost
+    job = read.job(client.batch, job_id, read.EXAMINED_JOB)
+    hour = f"{money(cost.hour, cost.currency)} an hour" if cost and cost.hour is not None else "its nodes"
+    if job.created is None or job.wall_clock is None:
+        return hour
+    return f"{hour}, until {job.created + timedelta(seconds=job.wall_clock):%Y-%m-%d %H:%M} UTC at the latest"
+
+
+def _root() -> Path:
+    from batchtrain.runs.directory import root_of
+
+    return root_of(settings().runs_dir, os.environ)
 
 
 def refuse_others(**options: object) -> None:

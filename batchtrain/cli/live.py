@@ -72,11 +72,11 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
                 log.flush()
                 options.tell(event)
 
-        options.settings().drawing = True
+        options.settings().drawing, options.settings().undraw = True, screen.stop
         try:
             yield tell
         finally:
-            options.settings().drawing = False
+            options.settings().drawing, options.settings().undraw = False, lambda: None
 
 
 class _Log:

@@ -57,6 +57,8 @@ class Settings:
     """How progress is shown: one of PROGRESS."""
     drawing: bool = False
     """Whether a live block is on the terminal, so that nothing else may be drawn."""
+    undraw: Callable[[], None] = lambda: None
+    """Removes the live block from the terminal, before a question."""
     runs_dir: str | None = None
     """The directory of the runs."""
     recipe: Recipe | None = None

@@ -81,7 +81,9 @@ def command(
         kept_by = "--keep" if keep else "--reuse"
         raise UsageError(f"--max-price deletes the pool at its limit, and {kept_by} keeps it; give one of them")
     if detach:
-        detached.refuse_others(keep=keep, reuse=reuse, timeout=timeout, fresh=fresh, resume=resume, dashboard=dashboard)
+        detached.refuse_others(
+            keep=keep, reuse=reuse, idle=idle, timeout=timeout, fresh=fresh, resume=resume, dashboard=dashboard
+        )
     if idle is not None and not reuse:
         raise UsageError("--idle is for a pool that stands; give --reuse, too")
     from batchtrain.client.idling import with_idle_timeout
@@ -107,8 +109,12 @@ def command(
             say("next, after an edit:" if reuse else "next, to keep the pool for further runs:")
             say(f"  {_again(source, *wish.words, '--reuse', arguments=wish.arguments)}")
 
-    how = {"timeout": timeout, "reuse": reuse, "limits": limits, "beginning": beginning}
+    how = {"timeout": timeout, "reuse": reuse, "limits": limits, "beginning": beginning, "ask": _asks_on}
     carried_out(client, config.recipe, origin, report, opens_page=dashboard, keep=keep, how=how)
+
+
+def _asks_on(price_an_hour: str) -> bool:
+    return detached.can_ask() and detached.continues("the run", price_an_hour)
 
 
 def carried_out(

@@ -35,10 +35,11 @@ LONGEST = 4 * WIDEST
 
 @click.group(cls=Group)
 def command() -> None:
-    """The records of past runs: numbers, logs and files. No account is needed."""
+    """Runs: their records on this machine, which need no account, and the detached runs of an account."""
 
 
-command.add_command(detached.fetch)
+for detached_command in (detached.attach, detached.fetch, detached.stop):
+    command.add_command(detached_command)
 
 
 def _root() -> Path:
@@ -62,8 +63,12 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
 
 
 @command.command("list")
-def list_() -> None:
+@click.option("--account", is_flag=True, help="The runs of all users and machines whose jobs the account still has.")
+def list_(account: bool) -> None:
     """List the runs, the oldest first, with their main results."""
+    if account:
+        detached.list_account()
+        return
     from batchtrain.runs import compare
     from batchtrain.runs.directory import runs
 

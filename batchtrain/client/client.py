@@ -8,6 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from batchtrain.client import account_runs
+from batchtrain.client.account_runs import AccountRun
+from batchtrain.client.detach import Detached, detach
+from batchtrain.client.detached_results import failure_of, fetch, storage_of
 from batchtrain.client.limits import Limits
 from batchtrain.client.local import emulated
 from batchtrain.client.operations import Operations
@@ -25,14 +29,16 @@ from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
 from batchtrain.plan.types import Facts, Plan
+from batchtrain.records import Table
 from batchtrain.runs.beginnings import Beginning, lineage_of
-from batchtrain.runs.directory import find, root_of
+from batchtrain.runs.directory import LATEST, find, root_of
 from batchtrain.runs.finished import Result, Run
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
 from batchtrain.service import connect as signing
 from batchtrain.service import read, vault
 from batchtrain.service.connect import Account
+from batchtrain.service.deadlines import JOB_SECONDS
 
 
 def load(
@@ -76,6 +82,7 @@ def connect(
     variables = os.environ if environment is None else environment
     client = Client(where(local=local, credentials=credentials, environment=variables))
     client.display = display
+    client.credentials = credentials or Credentials()
     return client
 
 
@@ -149,3 +156,57 @@ class Client(Operations):
         if outcome.problem:
             raise outcome.problem
         return Result(outcome.tasks, outcome.runs, outcome.failure)
+
+    @displayed("interrupted; the service ends a job that was added")
+    def detach(
+        self,
+        recipe: Recipe,
+        *,
+        tell: Tell = SHOW,
+        runs_dir: str | Path | None = None,
+        max_price: float | None = None,
+        max_duration: float | None = None,
+    ) -> tuple[Detached, ...]:
+        """Adds each job with a pool of its own, and returns. The service ends the job, deletes the pool, and uploads
+        the results to storage. runs_dir, max_price, max_duration: as for `run`; without a limit a job ends after 24
+        hours. Raises UsageError and PlanError before anything is created."""
+        origin, limits = Origin(root_of(runs_dir, os.environ)), Limits(max_price, max_duration)
+        return detach(self, recipe, tell=tell, origin=origin, limits=limits)
+
+    @displayed("interrupted; only the following ends, the run continues")
+    def attach(
+        self,
+        run: str = LATEST,
+        *,
+        tell: Tell = SHOW,
+        timeout: float = JOB_SECONDS,
+        check: bool = True,
+        runs_dir: str | Path | None = None,
+        link: str | None = None,
+    ) -> Run:
+        """Follows a detached run until it ends, and completes its run directory, on any machine. Raises TaskFailed if a
+        task failed (unless `check` is off).
+
+        run: a name, its beginning or end, or `latest`, of this machine or else of the account. link: the storage
+        account of the run; by default the one of the credentials.
+        """
+        storage, root = storage_of(self, link), root_of(runs_dir, os.environ)
+        name, job_id = account_runs.find(self, root, run)
+        recording = account_runs.attach(self, storage, root, name, job_id, tell=tell, timeout=timeout)
+        if check and (failure := failure_of(recording.run, job_id)):
+            raise failure
+        return Run(recording.run)
+
+    def fetch_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None, link: str | None = None) -> Run:
+        """Fetches what the tasks of a detached run have uploaded, and writes its end once its job has ended. Arguments
+        as for `attach`."""
+        storage, root = storage_of(self, link), root_of(runs_dir, os.environ)
+        return Run(fetch(self, storage, root, account_runs.find(self, root, run)[0]).run)
+
+    def stop_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None) -> None:
+        """Ends the tasks and the job of a run, of this machine or else of the account."""
+        account_runs.stop(self, account_runs.find(self, root_of(runs_dir, os.environ), run)[1])
+
+    def account_runs(self) -> Table[AccountRun]:
+        """The runs of all users and machines whose jobs the account still has, the oldest first."""
+        return account_runs.listed(self)

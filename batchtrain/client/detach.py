@@ -118,6 +118,8 @@ def remarks(recipe: Recipe, seconds: dict[str, float], price: Price | None) -> I
             f"job {job_id} ends {retry.span(time)} after its creation at the latest, the wait for nodes included; then"
             " the service deletes its pool"
         )
+    if recipe.settings.notify is not None:
+        yield "`notify` sends nothing: no command follows the run"
     if recipe.pool is not None and (recipe.pool.ssh is not None or recipe.pool.rdp is not None):
         yield f"the pool has no login (`ssh`, `rdp`): the service makes it for job {', '.join(seconds)}"
 
@@ -172,26 +174,25 @@ _UNFIT: tuple[tuple[Callable[[Job], bool], str], ...] = (
 
 def storage_link(recipe: Recipe, *, emulated: bool) -> str:
     """The storage account that receives the results. Raises UsageError without one."""
-    return link_of(recipe.settings.storage_account_settings, tuple(recipe.credentials.storage), emulated=emulated)
-
-
-def link_of(link: str | None, links: tuple[str, ...], *, emulated: bool) -> str:
-    """This storage account, or the only one of credentials.yaml. Raises UsageError without one."""
-    if link:
+    links = tuple(recipe.credentials.storage)
+    if link := recipe.settings.storage_account_settings or only_link(links, emulated=emulated):
         return link
-    if len(links) == 1:
-        return links[0]
     if links:
         raise UsageError(
             f"credentials.yaml has several storage accounts ({', '.join(links)}), and a detached run needs one for its"
             " results; name it in config.yaml: `batchtrain.storage_account_settings`"
         )
-    if emulated:
-        return LINK
     raise UsageError(
         "a detached run needs a storage account, because its nodes and their files are gone when it ends; write"
         " `storage.NAME.account` (and `account_key`) in credentials.yaml, or run it without --detach"
     )
+
+
+def only_link(links: tuple[str, ...], *, emulated: bool) -> str:
+    """The only storage account of credentials.yaml, or the emulator's own; empty if there is none, or several."""
+    if len(links) == 1:
+        return links[0]
+    return LINK if emulated and not links else ""
 
 
 def refuse_short_links(recipe: Recipe, link: str, seconds: float, *, emulated: bool) -> None:

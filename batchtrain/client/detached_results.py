@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
-from batchtrain.config.types import Results
-from batchtrain.errors import NotFound, UsageError
+from batchtrain.config.types import Recipe, Results
+from batchtrain.errors import NotFound, TaskFailed, UsageError
 from batchtrain.records import Task
+from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs.directory import FileRecord, RunDirectory
+from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
 from batchtrain.runs.results import Part, destination
 from batchtrain.service import downloads, read
+from batchtrain.service.failed import failed, unfinished
+from batchtrain.service.files import decoded_lines
 from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
@@ -29,15 +35,30 @@ DETACHED = "detached"
 """The state of a run that the service ends."""
 
 
+def storage_of(client: Operations, link: str | None = None) -> Storage:
+    """The storage account of detached runs: this link, or the only one of the credentials.
+
+    Raises UsageError without one."""
+    links = tuple(client.credentials.storage)
+    link = link or only_link(links, emulated=bool(client.account.home))
+    if not link:
+        next_step = (
+            f"has several accounts ({', '.join(links)}); name one with --link"
+            if links
+            else "has no account; write `storage.NAME.account` (and `account_key`) there; --configdir DIR names another"
+            " directory"
+        )
+        raise UsageError(f"the results of a detached run are in a storage account, and credentials.yaml {next_step}")
+    return client.storage(Recipe(directory=".", credentials=client.credentials))(link)
+
+
 def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Recording:
     """Fetch what the tasks of a detached run have uploaded, and write its end once its job has ended. Doing it again
     changes nothing.
 
     name: of the run, in full if this machine has no directory of it. Raises NotFound, and UsageError for another run.
     """
-    run = RunDirectory(root / name)
-    if not run.path.exists():
-        _begin(storage, run)
+    run = begin(storage, root, name)
     record = run.record()
     job = client.jobs.handle(record.job)
     if read_marks(client.batch, Thing("job", record.job)).run != name:
@@ -57,21 +78,44 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
             tasks, [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
         )
         if is_over and record.state == DETACHED:
-            failed = next((task for task in tasks if task.failed or task.state != "completed"), None)
-            recording.end("failed" if failed else "completed", job.failure_of(failed) if failed else None)
+            failure = failure_of(run, record.job)
+            recording.end("failed" if failure else "completed", failure)
     finally:
         recording.release()
     return recording
 
 
-def _begin(storage: Storage, run: RunDirectory) -> None:
-    """Make the directory of a run of another machine, as that machine began it."""
-    container = container_of(run.path.name)
-    blobs = list(blob.below(storage, container, RUN))
+def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
+    """The directory of a detached run; on another machine it is made as the first one began it.
+
+    Raises NotFound for a run without a container in storage."""
+    run = RunDirectory(root / name)
+    container = container_of(name)
+    blobs: list[Stored] = []
+    with contextlib.suppress(NotFound):
+        blobs = list(blob.below(storage, container, RUN))
     if not blobs:
-        raise NotFound(f"storage has no run {run.path.name}; `batchtrain runs list` lists those of this machine")
-    run.path.mkdir(mode=PRIVATE, parents=True)
-    _download(storage, container, [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs])
+        raise NotFound(
+            f"run {name} is not detached: storage account {storage.account} has no container of it;"
+            " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
+        )
+    if not run.path.exists():
+        run.path.mkdir(mode=PRIVATE, parents=True)
+        _download(storage, container, [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs])
+    return run
+
+
+def failure_of(run: RunDirectory, job_id: str) -> TaskFailed | None:
+    """Why the first task that failed did so, from the fetched files; None if none failed."""
+    for task in run.each_task():
+        if task.state != "completed":
+            return unfinished(job_id, task)
+        if task.failed:
+            logs = run.logs(task.id)
+            ends = logs / ENDS.removeprefix("wd/")
+            first = next(decoded_lines(ends.read_bytes(), RankEnd), None) if ends.is_file() else None
+            return failed(job_id, task, stderr_end(logs), first or RankEnd())
+    return None
 
 
 def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:

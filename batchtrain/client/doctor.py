@@ -383,9 +383,16 @@ def _cost(facts: Facts) -> Check:
     if hour is None:
         return Check("cost", NOT_CHECKED, NO_RECIPE)
     if hour.cost is not None or facts.account.emulated:
-        return Check("cost", OK, str(hour))
+        return Check("cost", OK, str(hour), _stop_when(facts.recipe))
     where = f" --location {facts.account.region or 'REGION'}"
     return Check("cost", OK, str(hour), f"batchtrain catalog refresh --prices{where} reads the price")
+
+
+def _stop_when(recipe: Recipe | None) -> str:
+    """What ends a gang that stands still but costs as much; empty where a job has it, or could not have it."""
+    if recipe is None or not any(job.is_watched and job.stop_when is None for job in recipe.jobs):
+        return ""
+    return "`stop_when: {silent: 20m}` of a job ends a gang that stands still"
 
 
 def _pool(facts: Facts) -> PoolSettings | None:

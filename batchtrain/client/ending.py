@@ -55,8 +55,11 @@ class Interrupts:
             signal.signal(number, previous)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
+        interrupt = KeyboardInterrupt()
+        try:
             self._previous[number](number, frame)
+        except KeyboardInterrupt as error:
+            interrupt = error
         if self._holding and (number != signal.SIGINT or self._now() - self._first < TOGETHER_SECONDS):
             return  # a closed terminal sends several signals, and so do a shell and a service manager
         raises, self._raises = self._raises, False
@@ -64,7 +67,7 @@ class Interrupts:
             if not self._holding:
                 self._first = self._now()
                 self.hold()
-            raise KeyboardInterrupt
+            raise interrupt
         self.note()
 
     def hold(self) -> None:
@@ -76,6 +79,15 @@ class Interrupts:
         self.further += 1
         if self._hurry_until is None:
             self._hurry_until = self._now() + HURRY_SECONDS
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """While the user answers a question, Ctrl-C raises KeyboardInterrupt, and is not counted."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
 
     @contextlib.contextmanager
     def cut_short(self) -> Iterator[None]:
@@ -167,12 +179,15 @@ class Ending:
 
     def _cost(self) -> str:
         """The cost of an hour of the pool; empty on the emulator."""
+        return f"; {self.hour}" if self.hour and not self._client.account.emulated else ""
+
+    @property
+    def hour(self) -> str:
+        """An hour of the pool with its cost: as it is, or as it was planned; empty without a pool."""
         pool = self.pool
-        if self._client.account.emulated:
-            return ""
         if pool is None:  # its nodes were not ready yet
-            return f"; {self.planned}" if self.planned else ""
-        return f"; {Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price)}"
+            return str(self.planned or "")
+        return str(Hour(pool.id, pool.vm_size, pool.dedicated, pool.spot, self.price))
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 

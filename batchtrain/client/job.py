@@ -28,7 +28,7 @@ from batchtrain.runs.recording import QUIET, Origin, Progress, Recording, adopt,
 from batchtrain.service import files, job_actions, read, statistics, submit, task_actions, tasks, watch
 from batchtrain.service.deadlines import GONE_SECONDS, JOB_SECONDS
 from batchtrain.service.downloads import task_tree
-from batchtrain.service.failed import explained, failed, summary
+from batchtrain.service.failed import explained, failed, summary, unfinished
 from batchtrain.service.statistics import Stats
 from batchtrain.service.task_actions import Action, Changed
 from batchtrain.service.tasks import FEW, Glance
@@ -119,10 +119,7 @@ class Job:
     def failure_of(self, task: Task) -> TaskFailed:
         """Why a task failed or did not finish, with the last lines of its stderr."""
         if task.state != "completed":
-            return TaskFailed(
-                f"task {self.id}/{task.id} did not finish: it is {task.state}, and its job was terminated",
-                task=f"{self.id}/{task.id}",
-            )
+            return unfinished(self.id, task)
         return failed(self.id, task, *self._end_of(task.id))
 
     def _end_of(self, task_id: str) -> tuple[tuple[str, ...], RankEnd]:

@@ -98,6 +98,11 @@ class Guard:
         self._sleep(min(seconds, self._left()) if self.armed else seconds)
         self.check()
 
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds until the first limit is reached, if the nodes stay as they are; None without a limit."""
+        return None if self._limits == UNLIMITED else self._left()
+
     def _left(self) -> float:
         """The seconds until the first limit is reached, if the nodes stay as they are."""
         now, lefts = self._clock(), [float("inf")]

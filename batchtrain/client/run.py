@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
+from batchtrain.client.leaving import Ask, Left, leave, left_by, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.client.log_follower import Follow
+from batchtrain.client.notices import Notices
 from batchtrain.client.replacing import Replacer
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
@@ -76,6 +78,7 @@ def run(
     beginning: Beginning | None = None,
     afterwards: Callable[[Register], None] | None = None,
     expendable: bool = False,
+    ask: Ask = stops,
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -88,6 +91,7 @@ def run(
     beginning: where the tasks with checkpoints begin; by default they continue the run before. afterwards: called once
     the tasks have ended, while the pool and the jobs exist; what it creates through the register is deleted with them.
     expendable: delete everything, also after a deadline, and although results are still on a node.
+    ask: whether the run continues after Ctrl-C; a run whose results are in storage continues when its terminal closes.
     """
     _refuse_unfit(recipe)
     recipe = with_idle_timeout(recipe) if reuse else recipe
@@ -113,6 +117,7 @@ def run(
         progress=progress,
         beginning=beginning,
         expendable=expendable,
+        ask=ask,
     )
 
 
@@ -189,9 +194,11 @@ def _outcome(
     progress: Progress,
     beginning: Beginning | None = None,
     expendable: bool = False,
+    ask: Ask = stops,
 ) -> Outcome:
     """Do the work, and end the command however the work ends. Raises what ended it before the tasks had ended."""
     error: BaseException | None = None
+    problem: BaseException | None = None
     outcome = Outcome(Table())
     with Interrupts() as interrupts:
         recorder = Recorder(client, recipe, foreseen, tell, origin, progress, kept_kinds)
@@ -205,7 +212,14 @@ def _outcome(
                 guard.armed = False  # a limit ends the work, and not the cleaning up after it
         except BaseException as exception:  # noqa: BLE001 - every end of the work is an end of the command
             error = exception
-        problem = _end(ending, recorder, error, outcome.failure, expendable=expendable)
+        with interrupts.answering():
+            left = left_by(error, recipe, ending, ask)
+        if left:
+            leave(client, recipe, ending, guard, left)
+            ending.say_left(error)
+            recorder.leave(left)
+        else:
+            problem = _end(ending, recorder, error, outcome.failure, expendable=expendable)
     if error is not None:
         raise error
     return outcome._replace(problem=problem, runs=recorder.runs, metrics=recorder.metrics)
@@ -284,6 +298,7 @@ class Recorder:
     ) -> None:
         """kept_kinds: the kinds of things that the command does not delete."""
         self._client, self._tell, self._progress = client, tell, progress
+        self._notices = Notices(recipe, client.account, tell)
         self._recordings: dict[str, Recording] = {}
         self._fetched: set[str] = set()
         self._failures: dict[str, TaskFailed | None] = {}
@@ -322,6 +337,9 @@ class Recorder:
         """Note an event in the directories, whose faults are kept for the end, and pass it on."""
         for recording in self._recordings.values():
             recording.tell(event)
+        followed = next((job_id for job_id in self._recordings if job_id not in self._failures), None)
+        if followed is not None:
+            self._notices.see(followed, self._recordings[followed].run.name, event)
         self._tell(event)
 
     def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:
@@ -417,9 +435,15 @@ class Recorder:
                 state = "interrupted" if isinstance(reason, (KeyboardInterrupt, LimitReached)) else "failed"
             try:
                 recording.end(state, reason)
+                self._notices.ended(job_id, recording.run.name, state, reason)
             except Exception as fault:  # noqa: BLE001 - a record that cannot be written ends no ending
                 unwritten = unwritten or fault
         return unwritten
+
+    def leave(self, left: Left) -> None:
+        """The runs continue without this command."""
+        for recording in self._recordings.values():
+            recording.leave(left)
 
     def say(self) -> None:
         """Say where the results are."""

@@ -14,7 +14,7 @@ from batchtrain.client.shown_progress import Tell
 from batchtrain.client.task_files import Service
 from batchtrain.config.check.storage import links_of
 from batchtrain.config.travel import LargeSource
-from batchtrain.config.types import Recipe, StorageCredentials
+from batchtrain.config.types import Credentials, Recipe, StorageCredentials
 from batchtrain.display.progress import line, wanted
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import Plan
@@ -45,6 +45,8 @@ class Session:
         """Whether the progress of calls is shown; None: in a notebook, on a terminal, and in an interactive Python."""
         self.say: Callable[[str], None] = lambda text: line(Event("", text)) if wanted(self.display) else None
         """Receives messages about slow one-time work, such as an installation."""
+        self.credentials = Credentials()
+        """Those with which it was connected; they name the storage accounts."""
         self._own_storage: StorageCredentials | None = None
         self.files = Service(self.batch, signing.patience(account.endpoint))
 

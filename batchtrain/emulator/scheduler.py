@@ -206,9 +206,11 @@ def due(world: World, changes: Touched) -> tuple[Effect, ...]:
 
 def _auto_pools(world: World, effects: tuple[Effect, ...]) -> set[str]:
     """The auto pools of jobs and job schedules that settle: they may be deleted by it, and are checked after it."""
-    jobs = (world.jobs[effect.job].record for effect in effects if isinstance(effect, SettleJob))
-    schedules = (world.schedules[effect.schedule].record for effect in effects if isinstance(effect, SettleSchedule))
-    return {record.auto_pool.lower() for record in (*jobs, *schedules)}
+    jobs = (world.jobs[effect.job].record.auto_pool for effect in effects if isinstance(effect, SettleJob))
+    schedules = (
+        world.schedules[effect.schedule].record.auto_pool for effect in effects if isinstance(effect, SettleSchedule)
+    )
+    return {pool_id.lower() for pool_id in (*jobs, *schedules)}
 
 
 # Tasks ---------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from batchtrain.frameworks.mpi import MpiBlock
@@ -20,6 +21,10 @@ class Setup(NamedTuple):
     """The words before a command that runs inside an image (`apptainer.CALL`)."""
     preemption: str | None = None
     """How an announced preemption reaches the task: a file and this signal, the file alone (empty), or not (None)."""
+    collects: bool = False
+    """The files of the processes of other nodes are kept on the primary, too."""
+    stop_when: Mapping[str, float] = {}
+    """Limits of a gang that stands still: seconds of silence, seconds and percentage of idle GPUs."""
     own: frozenset[str] = frozenset()
     """Names of variables that the task or its job sets: their values win, and no rule is named for them."""
 

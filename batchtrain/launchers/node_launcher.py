@@ -63,6 +63,10 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
     }
     if setup.preemption is not None:
         spec["preemption"] = setup.preemption
+    if setup.collects:
+        spec["collects"] = True
+    if setup.stop_when:
+        spec["stop_when"] = dict(setup.stop_when)
     return Launch(
         coordination=steps.coordination(shape, setup.coordination_command),
         application=_application(setup, command, shape),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from batchtrain.config import schema
-from batchtrain.config.types import MultiInstance, Task
+from batchtrain.config.types import MultiInstance, StopWhen, Task
 from batchtrain.errors import PlanError, Problem
 from batchtrain.frameworks import plugins
 from batchtrain.frameworks.base import Fabric, Nodes, Shape
@@ -18,9 +18,17 @@ from batchtrain.launchers.launch import File, Launch, MpiLaunch, Setup
 
 
 def launch(
-    task: Task, gang: MultiInstance, shape: Shape, variable_names: frozenset[str], image: apptainer.Apptainer | None
+    task: Task,
+    gang: MultiInstance,
+    shape: Shape,
+    variable_names: frozenset[str],
+    image: apptainer.Apptainer | None,
+    stop_when: StopWhen | None = None,
+    *,
+    collects: bool = False,
 ) -> Launch:
     """The launch of a multi-instance task. variable_names: names of the variables that the task or its job sets.
+    stop_when: when a gang that stands still ends. collects: the files of other nodes are kept on the primary, too.
 
     Raises PlanError for two blocks at once, for a faulty framework of another package, and for what a launcher refuses.
     """
@@ -40,6 +48,8 @@ def launch(
         rank_logs=gang.rank_logs,
         inside=apptainer.CALL if image else "",
         own=variable_names,
+        collects=collects,
+        stop_when=stop_when.limits if stop_when else {},
         preemption=task.checkpoint.signal or "" if task.checkpoint else None,
     )
     for _, block in gang.launches:

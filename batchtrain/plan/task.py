@@ -326,7 +326,11 @@ def _launched(frame: Frame, task: Task, way: _Way) -> Launch:
         step_launch = steps.measured(_alone(task, way), bool(task.source or task.checkpoint))
         return sweep.around(checkpoint.around(frame, task, way.shape, files, step_launch), task.command)
     variable_names = frozenset((*task.environment_variables, *frame.job.environment_variables))
-    launch = steps.recorded(frameworks.launch(task, gang, way.shape, variable_names, way.image))
+    launch = steps.recorded(
+        frameworks.launch(
+            task, gang, way.shape, variable_names, way.image, frame.job.stop_when, collects=bool(frame.results)
+        )
+    )
     return sweep.around(checkpoint.around(frame, task, way.shape, files, launch), task.command)
 
 

@@ -343,6 +343,18 @@ class RunAdopted(Event, frozen=True):
     kind = "run.adopted"
 
 
+class RunContinues(Event, frozen=True):
+    """A run continues without its command."""
+
+    kind = "run.continues"
+
+
+class NotNotified(Event, frozen=True):
+    """A webhook did not receive what happened to a run."""
+
+    kind = "notify.failed"
+
+
 class SweepCut(Event, frozen=True):
     """Only a part of the tasks of a sweep is shown."""
 

@@ -36,6 +36,8 @@ class RankEnd(msgspec.Struct, frozen=True):
     """How it ended in words, if its code does not tell all of it."""
     full_memory: str = ""
     """Which memory was full when the kernel killed it: `cgroup` (the limit of its container) or `node`."""
+    cause: str = ""
+    """A name for what happened, as far as there is one: `stalled`."""
     error: ProgramError = ProgramError()
 
     @property

@@ -194,14 +194,14 @@ def in_words(tasks: Table[Task], directories: Iterable[RunDirectory]) -> Table[T
     """Tasks that are shown with the causes of their failures, from the output in the directories of their runs."""
 
     def reason(task: Task) -> str:
-        lines = next(filter(None, (_stderr_end(run.logs(task.id)) for run in directories)), ())
+        lines = next(filter(None, (stderr_end(run.logs(task.id)) for run in directories)), ())
         return summary(task, lines, RankEnd())
 
     tasks.in_words = functools.partial(explained, reason_of=reason)
     return tasks
 
 
-def _stderr_end(folder: Path) -> tuple[str, ...]:
+def stderr_end(folder: Path) -> tuple[str, ...]:
     """The last lines of the stderr of a task; none if it was not fetched."""
     try:
         with (folder / "stderr.txt").open("rb") as file:

@@ -398,6 +398,13 @@ class Recording:
         self.run.write(self._record)
         self.release()
 
+    def leave(self, left: str) -> None:
+        """Leave the end of the run, which continues, to a later command. left: by whom."""
+        self._record = replace(self._record, left=left)
+        with self._written():
+            self.run.write(self._record)
+        self.release()
+
     def release(self) -> None:
         """Leave the end of the run to another command."""
         if self._lease is not None:

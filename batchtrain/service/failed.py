@@ -36,10 +36,16 @@ def failed(job_id: str, task: Task, lines: tuple[str, ...], end: RankEnd) -> Tas
         rank=end.rank,
         node=end.node or task.node,
         code=task.exit_code,
-        cause=reason.exception,
+        cause=reason.exception or end.cause,
         raised=reason.raised,
         lines=(of_the_program(lines) or lines)[-SHOWN_LINES:],
     )
+
+
+def unfinished(job_id: str, task: Task) -> TaskFailed:
+    """The error of a task that has no end, although its job has."""
+    name = f"{job_id}/{task.id}"
+    return TaskFailed(f"task {name} did not finish: it is {task.state}, and its job was terminated", task=name)
 
 
 def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from azure.batch import BatchClient
 
+from batchtrain.config.types import span_of
 from batchtrain.errors import PlanError, ServiceError, UsageError
+from batchtrain.plan.wire_times import duration
 from batchtrain.records.events import Event, JobDisabled
 from batchtrain.service import read, submit, tasks
 from batchtrain.service.requests import ask, quoted
@@ -54,7 +57,7 @@ def migrate(
         submit.disable_job(client, job_id, running)
     try:
         with deadline:
-            _until(client, job_id, frozenset({"disabled"}), deadline, pace)
+            until(client, job_id, frozenset({"disabled"}), deadline, pace)
             body = {"poolInfo": {"poolId": pool_id}}
             ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"move job {job_id} to pool {pool_id}", body)
             former = pool_id
@@ -94,10 +97,20 @@ def stop(client: BatchClient, job_id: str, deadline: Deadline, pace: Pace) -> No
                 submit.disable_job(client, job_id, "terminate")
             else:
                 submit.terminate_job(client, job_id)
-            _until(client, job_id, STOPPED, deadline, pace)
+            until(client, job_id, STOPPED, deadline, pace)
 
 
-def _until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
+def limit(client: BatchClient, job_id: str, seconds: float, now: datetime) -> None:
+    """End a job so many seconds from now at the latest. Its own wall clock stays, if it is shorter."""
+    document, job = read.job_document(client, job_id), read.job(client, job_id, read.EXAMINED_JOB)
+    age = (now - (job.created or now)).total_seconds()
+    if job.wall_clock is None or age + seconds < job.wall_clock:
+        limits = {**document.get("constraints", {}), "maxWallClockTime": duration(span_of(age + seconds))}
+        ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"limit job {job_id}", {"constraints": limits})
+
+
+def until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
+    """Wait until a job is in one of the states. Raises NotFound."""
     for pause in pace.steps():
         state = read.job(client, job_id).state
         if state in states:

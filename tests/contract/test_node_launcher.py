@@ -488,6 +488,40 @@ def test_a_stopped_rank_is_noticed(nodes: Nodes) -> None:
     assert (nodes.ends()[0]["signal_name"], nodes.ends()[0]["ending"][:16]) == ("SIGSTOP", "has been stopped")
 
 
+STALLS = "echo step $RANK; [ $RANK = 2 ] || for i in 1 2 3 4 5; do sleep 0.1; echo step $i; done; sleep 86400"
+
+
+def test_a_silent_gang_ends_and_names_the_rank_that_was_silent_first(nodes: Nodes) -> None:
+    done = nodes.run(STALLS, stop_when={"silent": 2})
+    assert (done.code, nodes.processes()) == (124, {})
+    assert "rank 2 on node tvm-2 (127.0.88.3) stalled first" in done.stderr
+    [end, *_] = nodes.ends()
+    assert (end["rank"], end["cause"]) == (2, "stalled")
+    assert end["ending"].endswith("no process printed anything for 2 s")
+
+
+def test_a_gang_whose_gpus_idle_ends(nodes: Nodes) -> None:
+    (nodes.bin / "nvidia-smi").write_text("#!/bin/sh\necho 3, 1000\n")
+    (nodes.bin / "nvidia-smi").chmod(0o755)
+    for number in (0, 1):
+        (nodes.root(number) / "path").write_text(f"{nodes.bin}:{os.environ['PATH']}")
+    busy = "while sleep 0.2; do echo step; done"
+    done = nodes.run(busy, {"BATCHTRAIN_SAMPLE_SECONDS": "1"}, stop_when={"below": 5, "idle": 2})
+    assert (done.code, nodes.processes()) == (124, {})
+    assert nodes.ends()[0]["ending"].endswith("the GPUs of all nodes were below 5 % for 2 s")
+
+
+def test_the_primary_keeps_what_the_ranks_of_other_nodes_print_and_measure(nodes: Nodes) -> None:
+    command = "echo out $RANK; echo err $RANK >&2; echo '{\"loss\": 1}' >>$BATCHTRAIN_METRICS; sleep 2"
+    (nodes.wd(0) / "ranks").mkdir()
+    (nodes.wd(0) / "ranks/rank-3.stdout.txt").write_text("of an earlier attempt")
+    assert nodes.run(command, collects=True).code == 0
+    for rank in range(4):
+        kept = {"stdout.txt": f"out {rank}\n", "stderr.txt": f"err {rank}\n", "metrics.jsonl": '{"loss": 1}\n'}
+        for kind, text in kept.items():
+            assert (nodes.wd(0) / f"ranks/rank-{rank}.{kind}").read_text() == text
+
+
 def test_a_command_that_one_node_has_not_got_is_named_with_that_node(nodes: Nodes) -> None:
     (nodes.root(0) / "tool").write_text("#!/bin/sh\nsleep 60\n")
     (nodes.root(0) / "tool").chmod(0o755)

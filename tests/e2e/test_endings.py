@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from batchtrain.emulator import server
 from batchtrain.runs import directory
+from batchtrain.service import read
+from tests import azurite
 from tests.bench.endings import (
     COMMANDS,
     DISKS,
@@ -26,6 +30,7 @@ from tests.bench.endings import (
     requests_of,
     spread,
 )
+from tests.unit.test_notices import Receiver
 from tests.waiting import GUARD
 
 pytestmark = pytest.mark.process
@@ -36,6 +41,7 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
 """Makes the terminal the controlling one of its session, and runs a command in it."""
+LASTS = "sleep 86400"
 REQUESTS: dict[str, int] = {}
 """How many requests each command sends, for the tests of one process."""
 
@@ -74,15 +80,16 @@ def test_results_of_many_bytes_come_home_by_several_threads(world: World) -> Non
     assert (done.returncode, world.models(), world.existing()) == (0, [6_000_000], set()), done.stderr
 
 
-def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
+@contextmanager
+def at_a_terminal(world: World, *options: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A run whose task has written its results and continues; yields the other side of its terminal, and the
+    process."""
     jobs = world.recipe / "jobs.yaml"
-    jobs.write_text(
-        jobs.read_text(encoding="utf-8").replace("sleep 0.3", "echo written; sleep 86400"), encoding="utf-8"
-    )
+    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", f"echo written; {LASTS}"), encoding="utf-8")
     world.runs.mkdir()
     main, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", LEADER, sys.executable, "-m", "batchtrain.cli", "run", str(world.recipe)],
+        [sys.executable, "-c", LEADER, sys.executable, "-m", "batchtrain.cli", "run", str(world.recipe), *options],
         env=world.environment,
         cwd=world.place,
         stdin=terminal,
@@ -91,16 +98,91 @@ def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
         start_new_session=True,
     )
     os.close(terminal)
+    read_until(main, b"written\r\n")
+    yield main, process
+
+
+def read_until(main: int, text: bytes) -> None:
     shown = b""
-    while b"written\r\n" not in shown:
+    while text not in shown:
+        assert select.select([main], [], [], GUARD)[0], shown
         shown += os.read(main, 4096)
-    os.close(main)  # the kernel sends SIGHUP, and what is written to the terminal fails
-    process.wait(GUARD)
+
+
+def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
+    with at_a_terminal(world) as (main, process):
+        os.close(main)  # the kernel sends SIGHUP, and what is written to the terminal fails
+        process.wait(GUARD)
     assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
     (run,) = directory.runs(world.runs)
     assert [task.state for task in run.tasks()] == ["completed"], "its tasks have ended before its results are fetched"
     texts = [event.text for event in run.events()]
     assert {"deleted job j", "deleted pool p"} <= set(texts)
+
+
+@pytest.mark.parametrize("answer", [b"\r", b"stop\r"])
+def test_ctrl_c_asks_and_stops_the_run_by_default(answer: bytes, world: World) -> None:
+    with at_a_terminal(world) as (main, process):
+        os.write(main, b"\x03")
+        read_until(main, b"let it continue? (stop, continue) [stop]: ")
+        os.write(main, answer)
+        read_until(main, b"deleted pool p")
+        os.close(main)
+        assert process.wait(GUARD) == 130
+    assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
+
+
+def test_a_run_that_its_user_leaves_continues_within_its_limits(world: World) -> None:
+    with at_a_terminal(world, "--max-duration", "1h") as (main, process):
+        os.write(main, b"\x03")
+        read_until(main, b"[stop]: ")
+        os.write(main, b"continue\r")
+        read_until(main, b"its pool has no nodes 30m after its last task")
+        os.close(main)
+        assert process.wait(GUARD) == 130
+    (run,) = directory.runs(world.runs)
+    assert (run.record().state, run.record().left) == ("lost", "user")
+    assert world.existing() == {"pool p", "job j"} and world.client.pools.get("p").autoscale
+    limit = read.job(world.client.batch, "j", read.EXAMINED_JOB).wall_clock
+    assert limit is not None and limit < 3600 + GUARD
+    world.client.jobs.handle("j").terminate_tasks("t")
+    assert world.batchtrain("jobs", "wait", "j").returncode == 10
+    assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["failed"])
+
+
+def test_a_run_whose_results_are_in_storage_continues_when_its_terminal_is_closed(world: World) -> None:
+    azurite.require()
+    output = "{storage_account_settings: s, remote_path: models, local_path: output}"
+    outputs = f"  - {{output_data: {{azure_storage: [{output}]}}, id: t"
+    jobs = world.recipe / "jobs.yaml"
+    jobs.write_text(jobs.read_text(encoding="utf-8").replace("  - {id: t", outputs), encoding="utf-8")
+    with at_a_terminal(world) as (main, process):
+        os.close(main)
+        process.wait(GUARD)
+    (run,) = directory.runs(world.runs)
+    assert run.record().left == "terminal"
+    assert (
+        "the run continues without this command, because its terminal was closed; its pool has no nodes 30m after"
+        " its last task" in [event.text for event in run.events()]
+    )
+    assert world.existing() == {"pool p", "job j"}
+
+
+def test_a_webhook_is_told_how_a_run_ended_and_no_file_has_its_address(world: World) -> None:
+    receiver = Receiver()
+    config = world.recipe / "config.yaml"
+    config.write_text(f"batchtrain: {{notify: {{url: '{receiver.url.reveal()}', on: [failure]}}}}\n", encoding="utf-8")
+    jobs = world.recipe / "jobs.yaml"
+    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", "exit 3"), encoding="utf-8")
+    world.runs.mkdir()
+    done = world.batchtrain("run", str(world.recipe))
+    receiver.close()
+    assert done.returncode == 10, done.stderr
+    [document] = receiver.documents
+    (run,) = directory.runs(world.runs)
+    assert (document["event"], document["run"], document["state"]) == ("failure", run.name, "failed")
+    assert "exit code 3" in document["reason"]
+    assert not [path for path in run.path.rglob("*") if path.is_file() and b"t0ken" in path.read_bytes()]
 
 
 def test_jobs_wait_ends_a_run_whose_process_was_killed(world: World) -> None:

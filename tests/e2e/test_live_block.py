@@ -150,6 +150,8 @@ def test_the_block_stands_below_the_log_and_goes_with_ctrl_c(
     until(lambda: re.search(r"^4 fine +\d+s · \d+/min$", terminal("capture-pane", "-p"), re.M))
     assert terminal("capture-pane", "-p", "-S", "-").count("2/2 nodes") == 1
     terminal("send-keys", "C-c")
+    until(lambda: "Stop it, or let it continue?" in terminal("capture-pane", "-p", "-J").replace("\n", ""))
+    terminal("send-keys", "Enter")
     until(lambda: "ended with 130" in terminal("capture-pane", "-p"))
     assert "2/2 nodes" not in terminal("capture-pane", "-p")
     assert "evil" not in terminal("display-message", "-p", "#{pane_title}")

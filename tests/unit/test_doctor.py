@@ -20,17 +20,20 @@ from batchtrain.config.types import (
     Autoscale,
     CustomImage,
     Job,
+    MultiInstance,
     NodeCaps,
     PlatformImage,
     Pool,
     Recipe,
     Scenario,
     Secret,
+    StopWhen,
     Task,
     VmConfiguration,
     VmCount,
 )
 from batchtrain.errors import Check
+from batchtrain.frameworks.jax import JaxBlock
 from batchtrain.records import Image
 from batchtrain.service import arm
 from batchtrain.service.connect import Account
@@ -134,6 +137,15 @@ def test_without_a_price_an_hour_is_node_hours_and_the_command_that_reads_prices
     seen = check("cost", facts())
     assert seen.found == "an hour of pool train is 2 node hours of STANDARD_D4S_V5 (2 dedicated, 0 spot)"
     assert seen.next_step == "batchtrain catalog refresh --prices --location japaneast reads the price"
+
+
+@pytest.mark.parametrize(("stop_when", "suggests"), [(None, True), (StopWhen(silent="20m"), False)])
+def test_a_gang_without_a_limit_of_its_silence_is_given_one(stop_when: StopWhen | None, suggests: bool) -> None:
+    gang = MultiInstance(num_instances=2, jax=JaxBlock())
+    job = Job(id="j", stop_when=stop_when, tasks=(Task(command="x", multi_instance=gang),))
+    local = ACCOUNT._replace(emulated=True)
+    check_ = check("cost", facts(account=local, recipe=structs.replace(recipe(), jobs=(job,))))
+    assert ("stop_when" in check_.next_step) is suggests
 
 
 def test_an_account_that_refuses_fails_and_nothing_else_is_held_against_it() -> None:

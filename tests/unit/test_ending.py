@@ -17,6 +17,7 @@ from batchtrain.errors import (
     NotFound,
     QuotaReached,
     ServiceError,
+    Terminated,
     TimedOut,
     Unreachable,
 )
@@ -400,6 +401,28 @@ def test_only_ctrl_c_skips_what_is_left_to_do(interrupts: Interrupts, on_termina
         inner.hold()
         signal.raise_signal(signal.SIGTERM)
     assert inner.further == 0
+
+
+def test_ctrl_c_at_a_question_is_an_answer_and_is_not_counted() -> None:
+    now = 100.0
+    with Interrupts(lambda: now) as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        now += TOGETHER_SECONDS
+        with pytest.raises(KeyboardInterrupt), interrupts.answering():
+            interrupt()
+        assert interrupts.further == 0
+        interrupt()
+        assert interrupts.further == 1
+
+
+def test_the_work_ends_with_what_the_handler_of_a_signal_raises(on_terminate: Callable[[Any], None]) -> None:
+    def terminated(*_: object) -> None:
+        raise Terminated
+
+    on_terminate(terminated)
+    with Interrupts(), pytest.raises(Terminated):
+        signal.raise_signal(signal.SIGTERM)
 
 
 def test_after_the_work_signals_are_counted_and_raise_nothing(interrupts: Interrupts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from azure.batch._utils.model_base import Model
 
 from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
+from batchtrain.client.notices import Notices
 from batchtrain.config import reference
 from batchtrain.config.check import RULES
 from batchtrain.config.reference import PropertyPath
@@ -32,7 +33,7 @@ from batchtrain.records import Endpoint
 from batchtrain.runs import results, source_copy
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.results import Part
-from batchtrain.service import downloads, entra, vault
+from batchtrain.service import downloads, entra, vault, webhook
 from batchtrain.service.connect import Account, account_of
 from batchtrain.service.register import Thing
 from tests import judge
@@ -317,6 +318,21 @@ def owner(seen: Seen) -> list[bool]:
     return [bool(marks.user), bool(marks.host)]
 
 
+def notified(seen: Seen) -> list[str]:
+    """Where a webhook of the run is, and the events that a failed run sends it."""
+    sent: list[str] = []
+
+    def send(url: Secret, document: Mapping[str, Any]) -> str:
+        sent.extend((url.reveal(), str(document["event"])))
+        return ""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(webhook, "send", send)
+        account = Account("http://127.0.0.1:1", "a", Secret("a2V5"))
+        Notices(seen.recipe, account, lambda _: None).ended("j", "r", "failed", None)
+    return sent
+
+
 def whole_file(seen: Seen) -> list[str]:
     """The account's name where the vault holds a whole credentials file."""
     text = "credentials: {storage: {vaulted: {account: fromthevault}}}"
@@ -501,6 +517,7 @@ GANGS = f"{TASKS}.multi_instance"
 SHARE = "global_resources.volumes.shared_data_volumes"
 RDMA = {f"{POOL}.vm_size": "STANDARD_HB120RS_V3", **GANG}
 GPU = {f"{POOL}.vm_size": "STANDARD_NC24ADS_A100_V4"}
+WATCHED = {**GPU, f"{TASK}.multi_instance": {"num_instances": 2, "jax": {}}}
 ANN = {f"{POOL}.user_accounts": [{"name": "ann"}]}
 CONFIDENTIAL = {
     f"{POOL}.vm_size": "STANDARD_DC4AS_V5",
@@ -604,6 +621,14 @@ ROWS: dict[str, Row] = {
     ),
     "batchtrain.delay_docker_image_preload": Row(shown="docker pull", beside=CONTAINER),
     "batchtrain.owner_metadata": Row(False, instead=True, shown=(), effect=owner),
+    "batchtrain.notify.url": Row("https://example.org/other", instead="https://example.org/hook", effect=notified),
+    "batchtrain.notify.on": Row(
+        ["failure"],
+        instead=["preempted"],
+        shown="failure",
+        beside={"batchtrain.notify.url": "https://example.org/hook"},
+        effect=notified,
+    ),
     "batchtrain.fallback_registry": Row(
         "second.example.org", beside={**CONTAINER, "batchtrain.delay_docker_image_preload": True}
     ),
@@ -748,6 +773,8 @@ ROWS: dict[str, Row] = {
         beside={f"{TASK}.docker_image": "missing:1", "global_resources.docker_images": ["a"]},
     ),
     "job_specifications.network.subnet_id": Row(SUBNET),
+    "job_specifications.stop_when.silent": Row("20m", shown='"silent": 1200', beside=WATCHED, effect=launched),
+    "job_specifications.stop_when.gpu_below": Row("5% for 30m", shown='"idle": 1800', beside=WATCHED, effect=launched),
     "job_specifications.auto_pool.pool_lifetime": Row(
         "job_schedule",
         shown="jobschedule",

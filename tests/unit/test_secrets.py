@@ -92,7 +92,11 @@ def secret_paths(kind: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str |
 
 
 PATHS = [path for name, kind in schema.SECTIONS.items() for path in secret_paths(inspect.type_info(kind), (name,))]
-MARKERS = {path: base64.b64encode(b"planted-here%06d" % number).decode() for number, path in enumerate(PATHS)}
+MARKERS = {
+    path: ("https://example.org/" if path[-1] == "url" else "")
+    + base64.b64encode(b"planted-here%06d" % number).decode()
+    for number, path in enumerate(PATHS)
+}
 
 
 def plant(place: Path) -> Path:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from batchtrain.config.check.subject import POOL, Path, Subject
-from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
 from batchtrain.config.types import Secret
 from batchtrain.config.unfilled import is_unfilled
@@ -18,6 +18,7 @@ _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:\d{1,5})?")
 _LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d{1,5})?")
+_WEBHOOK = re.compile(rf"(https://({_HOST.pattern}|{_LOOPBACK.pattern})|http://{_LOOPBACK.pattern})([/?][!-~]*)?")
 VAULTS = (".vault.azure.net", ".vault.usgovcloudapi.net", ".vault.azure.cn", ".privatelink.vaultcore.azure.net")
 
 
@@ -34,6 +35,12 @@ def _urls(subject: Subject) -> Found:
         yield path, "this is not the URL of a Batch account; it looks like https://NAME.REGION.batch.azure.com"
     elif scheme == "http" and not near:
         yield path, "this would send signatures unencrypted; write https (only loopback may be http)"
+
+
+def _webhook(subject: Subject) -> Found:
+    notify = subject.recipe.settings.notify
+    if notify is not None and not is_unfilled(notify.url) and not notify.url.like(_WEBHOOK):
+        yield ("batchtrain", "notify", "url"), "this is not a https URL (only loopback may be http)"
 
 
 def _keys(subject: Subject) -> Found:
@@ -113,6 +120,8 @@ RULES = (
          _urls),
     Rule("account-key", ERROR, CREDENTIALS, "The key of an account is base64.", "Azure Batch: shared key sign-in",
          _keys),
+    Rule("webhook-url", ERROR, SETTINGS, "The URL of a webhook is an https URL.", "batchtrain: `run` sends to it",
+         _webhook),
     Rule("storage-account", ERROR, CREDENTIALS, "A storage account has a valid name and endpoint.",
          "Azure naming rules: Microsoft.Storage", _storage),
     Rule("secret-id", ERROR, (*CREDENTIALS, *READS, *JOBS), "A secret id names a secret of a key vault.", _VAULT,

@@ -21,6 +21,8 @@ NUMBER_WORDS = {
     "all": "auto", "gpu": "auto", "gpus": "auto", "ngpus": "auto", "cpu": "nproc", "cpus": "nproc", "core": "nproc",
     "cores": "nproc", "ncpus": "nproc",
 }  # fmt: skip
+SHORTEST_STALL = 60
+"""Seconds: the shortest limit of `stop_when`."""
 COUNTING = frozenset({"nproc", "auto"})
 A_PROCESS_A_GPU = frozenset({"mpi", *(name for name, block in FRAMEWORKS.items() if block.each == AUTO)})
 """Blocks whose processes use one GPU each; a process of other blocks uses all GPUs of its node."""
@@ -171,6 +173,28 @@ def _gpus_idle(subject: Subject) -> Found:
             )
 
 
+def _stop_when(subject: Subject) -> Found:
+    for path, job in subject.jobs:
+        limits = job.stop_when.limits if job.stop_when else None
+        if limits is None:
+            continue
+        where = (*path, "stop_when")
+        if not limits:
+            yield where, "it has no limit; set `silent`, `gpu_below` or both"
+        if any(0 <= limits.get(name, SHORTEST_STALL) < SHORTEST_STALL for name in ("silent", "idle")):
+            yield where, f"a limit is shorter than {SHORTEST_STALL} s, in which a program may only be starting"
+        if "idle" in limits and subject.size is not None and not subject.size.gpus:
+            yield (*where, "gpu_below"), f"{subject.size.name} has no GPUs; remove it, and use `silent`"
+        if not job.is_watched:
+            yield (
+                where,
+                (
+                    "no task of the job has a launcher that watches its processes; it works in gangs of a framework's"
+                    " block (`pytorch`, `jax`, …), and not with `mpi` or without `multi_instance`"
+                ),
+            )
+
+
 def _processes_cores(subject: Subject) -> Found:
     size = subject.size
     for path, processes, _, _ in _counted(subject):
@@ -269,6 +293,8 @@ RULES = (
          "one process per GPU: PyTorch DDP, Horovod, CNTK", _processes_gpus),
     Rule("gpus-idle", INFO, BOTH, "Each GPU has a process.", "one process per GPU: PyTorch DDP, Horovod, CNTK",
          _gpus_idle),
+    Rule("stop-when", ERROR, BOTH, "`stop_when` has limits that its gangs and their nodes can reach.",
+         "batchtrain: the node launcher watches the processes of a gang", _stop_when),
     Rule("processes-over-cores", WARNING, BOTH, "Each process has a core.", "Azure: Sizes for virtual machines",
          _processes_cores),
     Rule("infiniband-impossible", ERROR, BOTH, "InfiniBand is requested only for sizes that have it.",

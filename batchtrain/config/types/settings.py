@@ -11,6 +11,8 @@ RUN_OPTIONS = "task.containerSettings.containerRunOptions"
 START = "pool.startTask.commandLine"
 MOUNT = "pool.mountConfiguration"
 INGRESS = "batchtrain: `data ingress`"
+CLIENT = "batchtrain: `run`"
+Happening = Literal["end", "failure", "limit", "preempted"]
 COPY = "batchtrain: error `copy-to-nodes`"
 
 # Tables of properties: the formatter would spread a row over up to nine lines.
@@ -46,6 +48,13 @@ class SourceCopy(Block, frozen=True, kw_only=True):
         " are.", "batchtrain: run directory", example="200m")] = "64m"
 
 
+class Notify(Block, frozen=True, kw_only=True):
+    url: Annotated[Secret, says("Address that receives a JSON document by POST. It is treated as a secret.", CLIENT)]
+    on: Annotated[tuple[Happening, ...], says(
+        "What is sent: `end` of a run, however it ended; `failure` of a task; `limit` that ended it; `preempted` for"
+        " each attempt that lost its node.", CLIENT, min_length=1)] = ("end", "preempted")
+
+
 class Settings(Block, frozen=True, kw_only=True):
     storage_account_settings: Annotated[str | None, says(
         "Name of the storage account (credentials.yaml) for the files of tasks.", "*.httpUrl")] = None
@@ -62,6 +71,8 @@ class Settings(Block, frozen=True, kw_only=True):
         " run.", "pool.metadata")] = True
     source_copy: Annotated[SourceCopy, says(
         "The copy of the source that each run keeps, for `runs compare` and `runs restore`.")] = SourceCopy()
+    notify: Annotated[Notify | None, says(
+        "A webhook that is told about runs by the command that follows them. Default: none.")] = None
     ignore_checks: Annotated[tuple[str, ...], says(
         "Names of checks to silence.", "batchtrain: `batchtrain config checks` lists them")] = ()
     encryption: Annotated[Encryption | None, says("Encryption of secrets with a Batch certificate.")] = None

@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 
+from . import collected, stall
 from .channel import Channel, Loop
 from .environment import defaults_of, environment_of, missing_files, own_gpus
 from .frameworks import load
@@ -122,7 +123,13 @@ class Session:
         )
 
     def on_measured(self, message: "Message") -> None:
-        self.primary.stream.measured(message["id"], message["lines"].encode())
+        data = message["lines"].encode()
+        self.primary.stream.measured(message["id"], data)
+        self.primary.keep(message["id"], collected.MEASURED, data)
+
+    def on_sampled(self, message: "Message") -> None:
+        if self.node:
+            self.primary.stall.sampled(self.node.index, message["gpu_percent"])
 
     def on_stopped(self, message: "Message") -> None:
         self.primary.on_process_stopped(message["id"], message["seconds"])
@@ -144,6 +151,7 @@ class Session:
     def on_output(self, process: int, stream: int, data: bytes) -> None:
         self.primary.screen.show(process, stream, data)
         self.primary.stream.printed(process, stream, data)
+        self.primary.keep(process, collected.FILES[stream], data)
         self.primary.screen.take(self, len(data))
         self.primary.on_printed(process)
 
@@ -213,6 +221,8 @@ class Primary:
         self.loop = Loop()
         self.screen = Screen(self.loop)
         self.stream = Stream(self.loop, ranks_folder(os.getcwd()))
+        self.collected = collected.Collected(ranks_folder(os.getcwd())) if spec.collects else None
+        self.stall = stall.Stall(spec.stop_when)
         self.sessions = [Session(self, index, host) for index, host in enumerate(hosts)]
         self.joined: "list[Session]" = []
         self.failures: "list[Failure]" = []
@@ -383,6 +393,11 @@ class Primary:
         self.alive = {process.id: process for process in gang.processes}
         self.introduce(gang)
         self.stream.begin(gang)
+        if self.collected:
+            self.collected.begin(gang)
+        self.stall.begin(gang)
+        if self.stall.pause:
+            self.loop.later(self.stall.pause, self.judge_stall)
         for at, session in enumerate(self.joined):
             if session.channel:
                 session.channel.send(do="start", **messages[at])
@@ -424,10 +439,28 @@ class Primary:
             ],
         }
 
+    def keep(self, identity: int, ending: str, data: bytes) -> None:
+        """Something that a process printed or measured."""
+        self.stall.note(identity)
+        if self.collected:
+            self.collected.take(identity, ending, data)
+
+    def judge_stall(self) -> None:
+        if self.ending:
+            return
+        first = self.stall.first(self.alive)
+        if first is None:
+            self.loop.later(self.stall.pause, self.judge_stall)
+            return
+        process, words = first
+        end = End(process.label, process.rank, process.node, stall.CODE, words, cause="stalled")
+        self.fail_by(end, time.time(), process.id)
+
     # ends
 
     def on_process_ended(self, identity: int, code: int, at: float, ours: bool, memory: str) -> None:
         process = self.alive.pop(identity, None)
+        self.stall.note(identity)
         if process is None or ours:
             return
         if code == 0 or (self.finished and not process.role.decides):

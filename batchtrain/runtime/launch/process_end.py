@@ -20,10 +20,13 @@ FULL = {"cgroup": "the memory limit of its container was reached", "node": "the 
 
 class End:
     """The end of a process; words: how it ended, if its code does not tell all of it. memory: which memory was full
-    (`cgroup`, `node`) when the kernel killed it."""
+    (`cgroup`, `node`) when the kernel killed it. cause: a name for it, such as `stalled`."""
 
-    def __init__(self, label: str, rank: int, node: Node, code: int, words: str = "", memory: str = "") -> None:
+    def __init__(
+        self, label: str, rank: int, node: Node, code: int, words: str = "", memory: str = "", cause: str = ""
+    ) -> None:
         self.label, self.rank, self.node, self.code, self.memory = label, rank, node, code, memory
+        self.cause = cause
         self.words = words or (memory and "{}, because {}".format(ending(code), FULL[memory]))
 
     def __str__(self) -> str:
@@ -62,6 +65,8 @@ class Failure:
             end["ending"] = words
         if isinstance(self.what, End) and self.what.memory:
             end["full_memory"] = self.what.memory
+        if isinstance(self.what, End) and self.what.cause:
+            end["cause"] = self.what.cause
         if self.error:
             end["error"] = self.error
         return end

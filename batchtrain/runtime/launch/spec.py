@@ -71,6 +71,10 @@ class Spec:
         self.preflight: "list[str]" = values.get("preflight") or []
         self.replace = max([0.0] + [float(word[8:]) for word in self.preflight if word.startswith("replace=")])
         """Seconds to wait for a client that replaces a node with faults."""
+        self.collects: bool = values.get("collects", False)
+        """The files of other nodes are kept on the primary, too."""
+        self.stop_when: "Message" = values.get("stop_when") or {}
+        """Limits of a gang that stands still, in seconds."""
         self.preemption: "str | None" = values.get("preemption")
         """The signal of an announced preemption; empty for none; None where it is not passed on."""
 

@@ -1,5 +1,6 @@
 """A node's side: the guard, and the supervisor that starts and ends the processes of the node."""
 
+import json
 import os
 import select
 import signal
@@ -29,6 +30,7 @@ from .processes import (
     spawn,
 )
 from .spec import HERE, QUICK, LaunchError, Message, Spec, Values
+from .stall import LOOKS
 
 MOST_KEPT = 64 << 20
 """Bytes of a process's stdout, and of its stderr, that a file keeps."""
@@ -45,6 +47,8 @@ MEASURES = 1.0
 MOST_MEASURED = 64 << 20
 """Bytes of a file of BATCHTRAIN_METRICS that are sent to the primary."""
 
+SAMPLED = 5.0
+"""Most seconds between two looks at the newest sample."""
 SAMPLES_BEGIN = 1.0
 """Seconds until a node is sampled: a launch is not to be slower for it."""
 
@@ -117,6 +121,24 @@ def refuse(text: str) -> int:
     return 1
 
 
+def last_line(path: str) -> bytes:
+    """The last whole line of a file; empty without one."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.stat(path).st_size - 4096))
+            return file.read().rpartition(b"\n")[0].rpartition(b"\n")[2]
+    except OSError:
+        return b""
+
+
+def gpu_percent(line: bytes) -> "float | None":
+    """The use of the GPUs in a sample; None without one."""
+    try:
+        return float(json.loads(line.decode())["gpu_percent"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 class Running:
     """A process of the gang, as its supervisor sees it."""
 
@@ -151,6 +173,8 @@ class Supervisor:
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
         self.logs = True
+        self.sampled = 0.0
+        """Seconds between two samples of the GPUs that the primary gets; 0: it gets none."""
         self.ending = False
         self.signalled: "set[int]" = set()
         self.killed = killed_for_memory()
@@ -183,6 +207,7 @@ class Supervisor:
         spec = Spec(message["spec"])
         self.preemption = spec.preemption
         self.logs = spec.rank_logs
+        self.sampled = min(spec.stop_when.get("idle", 0) / LOOKS, SAMPLED)
         faults = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
@@ -208,7 +233,10 @@ class Supervisor:
             process["command"] = prepared(message["before"], process["command"])
             self.start(process, folder, shares[slot] if 0 <= slot < len(shares) else [])
         self.loop.later(MEASURES, self.measure)
-        self.loop.later(SAMPLES_BEGIN, lambda: self.sample(os.path.join(folder, "node" + METRICS)))
+        samples = os.path.join(folder, "node" + METRICS)
+        self.loop.later(SAMPLES_BEGIN, lambda: self.sample(samples))
+        if self.sampled:
+            self.loop.later(self.sampled, lambda: self.send_sample(samples, b""))
 
     def sample(self, file: str) -> None:
         """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
@@ -217,6 +245,16 @@ class Supervisor:
             program = ["bash", os.path.join(HERE, "node.sh"), "samples", file, str(os.getpid())]
             spawn(program, dict(self.environment, BATCHTRAIN_GANG=self.mark), "/", (null, null, null), [])
             os.close(null)
+
+    def send_sample(self, file: str, before: bytes) -> None:
+        """Send how much the GPUs of this node work, if there is a new sample."""
+        if self.ending:
+            return
+        line = last_line(file)
+        percent = gpu_percent(line) if line != before else None
+        if percent is not None:
+            self.channel.send(do="sampled", gpu_percent=percent)
+        self.loop.later(self.sampled, lambda: self.send_sample(file, line))
 
     def cpus(self, message: "Message") -> "list[list[int]]":
         homes = gpu_homes()

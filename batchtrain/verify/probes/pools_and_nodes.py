@@ -209,8 +209,8 @@ PROBES = (
     ),
     by_hand(
         "requeued-gang",
-        "Removing the node of a subtask (`removenodes` with `requeue`) requeues the whole multi-instance task, without a"
-        " retry",
+        "Removing the node of a subtask (`removenodes` with `requeue`) requeues the whole multi-instance task, without"
+        " a retry",
         "none; documented for the loss of a node",
         "`on_bad_node: replace` and a node with a fault, `jobs show`",
         code="batchtrain/client/replacing.py",

@@ -1,0 +1,110 @@
+"""The runs of an account, from the marks of its jobs: on any machine, without a run directory."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from batchtrain.client import detached_results
+from batchtrain.client.run import watch_job
+from batchtrain.errors import NotFound, UsageError
+from batchtrain.plan.marks import marks_of
+from batchtrain.records import Table
+from batchtrain.records.events import Event, Output, Stderr, Stdout
+from batchtrain.runs import directory
+from batchtrain.runs.directory import LATEST
+from batchtrain.service import job_actions, read, submit, watch
+
+if TYPE_CHECKING:
+    from batchtrain.client.operations import Operations
+    from batchtrain.client.shown_progress import Tell
+    from batchtrain.runs.directory import RunDirectory
+    from batchtrain.runs.recording import Recording
+    from batchtrain.storage.blob_requests import Storage
+
+
+class AccountRun(NamedTuple):
+    """A run with a job in the account."""
+
+    run: str
+    job: str
+    state: str
+    created: datetime | None
+    ended: datetime | None
+    reason: str
+    """Why its job ended, such as `MaxWallClockTimeExpiry`."""
+    user: str
+    host: str
+
+
+def listed(client: Operations) -> Table[AccountRun]:
+    """The runs whose jobs the account has, the oldest first."""
+    rows = []
+    for job in read.jobs(client.batch, f"{read.MARKED},executionInfo"):
+        marks = marks_of(job.metadata)
+        if marks.run:
+            rows.append(
+                AccountRun(marks.run, job.id, job.state, job.created, job.ended, job.reason, marks.user, marks.host)
+            )
+    return Table(sorted(rows))
+
+
+def find(client: Operations, root: Path, name: str) -> tuple[str, str]:
+    """The full name and the job of a run: of the directories of this machine, else of the account. `latest` is the
+    newest run. Raises NotFound, and UsageError for a name of several runs."""
+    try:
+        run = directory.find(root, name)
+        return run.name, run.record().job
+    except NotFound:
+        rows = listed(client)
+    matches = [row for row in rows if name == LATEST or row.run.startswith(name) or row.run.endswith(name)]
+    matches = matches[-1:] if name == LATEST else [row for row in matches if row.run == name] or matches
+    if len(matches) > 1:
+        raise UsageError(f"`{name}` names {len(matches)} runs: {', '.join(row.run for row in matches[:5])}")
+    if not matches:
+        raise NotFound(
+            f"neither {root} nor the account has a run `{name}`; `batchtrain runs list --account` lists those of the"
+            " account"
+        )
+    return matches[0].run, matches[0].job
+
+
+def stop(client: Operations, job_id: str) -> None:
+    """End the tasks and the job of a run. The service uploads what the tasks of a detached run have left, and deletes
+    its pool; the command of another run fetches its results, and deletes what it created."""
+    if client.jobs.state(job_id) not in ("completed", "terminating"):
+        submit.terminate_job(client.batch, job_id)
+
+
+def attach(
+    client: Operations, storage: Storage, root: Path, name: str, job_id: str, *, tell: Tell, timeout: float
+) -> Recording:
+    """Show the output of a detached run until its job has ended, and complete its directory."""
+    run = detached_results.begin(storage, root, name)
+    lines: dict[tuple[str, type[Output]], int] = {}
+
+    def tell_and_count(event: Event) -> None:
+        if isinstance(event, Output):
+            key = event.subject, type(event)
+            lines[key] = lines.get(key, 0) + 1
+        tell(event)
+
+    watch_job(client, job_id, tell=tell_and_count, timeout=timeout)
+    with watch.Deadline(timeout, f"the end of job {job_id}", tell) as deadline:  # soon after that of its tasks
+        job_actions.until(client.batch, job_id, frozenset({"completed"}), deadline, client.pace)
+    recording = detached_results.fetch(client, storage, root, name)
+    _show_rest(run, lines, tell)
+    return recording
+
+
+def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], tell: Tell) -> None:
+    """Show what the tasks printed last: their nodes leave with the job, and the rest came from storage."""
+    tasks = run.tasks()
+    for task in tasks:
+        for kind, file in ((Stdout, "stdout.txt"), (Stderr, "stderr.txt")):
+            path = run.logs(task.id) / file
+            if path.is_file():
+                text = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                for line in text[lines.get((task.id, kind), 0) :]:
+                    tell(kind(task.id, f"{task.id}: {line}" if len(tasks) > 1 else line))

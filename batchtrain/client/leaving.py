@@ -1,0 +1,67 @@
+"""A run that continues without its command, because its user left it or its terminal was closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from batchtrain.client.idling import DEFAULT, enabling, with_idle_timeout
+from batchtrain.config.types import Recipe
+from batchtrain.errors import TerminalClosed, Terminated
+from batchtrain.plan.job import needs_pool
+from batchtrain.plan.pool import plan as plan_pool
+from batchtrain.records.events import RunContinues
+from batchtrain.runs.recording import now
+from batchtrain.service import job_actions
+
+if TYPE_CHECKING:
+    from batchtrain.client.ending import Ending
+    from batchtrain.client.limits import Guard
+    from batchtrain.client.operations import Operations
+
+Left = Literal["", "user", "terminal"]
+"""Who left a run that continues; empty for a run that ends with its command."""
+Ask = Callable[[str], bool]
+"""Asks whether a run continues without its command; takes what an hour of it costs."""
+WHY = {"user": "as you asked", "terminal": "because its terminal was closed"}
+
+
+def stops(_cost: str) -> bool:
+    """The answer without a terminal."""
+    return False
+
+
+def left_by(error: BaseException | None, recipe: Recipe, ending: Ending, ask: Ask) -> Left:
+    """Who leaves a run that was interrupted; empty before all of its tasks were added, or after all have ended."""
+    jobs = {job.id for job in recipe.jobs}
+    if not isinstance(error, KeyboardInterrupt) or isinstance(error, Terminated):
+        return ""
+    if not ending.submitted or ending.ended >= jobs or "job" in ending.kept_kinds:
+        return ""
+    if isinstance(error, TerminalClosed):
+        return "terminal" if has_storage(recipe) else ""
+    return "user" if ask(ending.hour) else ""
+
+
+def has_storage(recipe: Recipe) -> bool:
+    """Whether every task keeps what it makes outside its node: checkpoints on a volume, or `output_data`."""
+    tasks = [task for job in recipe.jobs for task in job.tasks]
+    return bool(tasks) and all(task.checkpoint is not None or task.output_data.azure_storage for task in tasks)
+
+
+def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, left: Left) -> None:
+    """Hand a run over to the service: its jobs end at its limits, and the pool that it created has no nodes after its
+    last task, if the results are in storage or a limit is to be kept."""
+    seconds = guard.seconds_left
+    if seconds is not None:
+        for job in recipe.jobs:
+            ending.error_of(partial(job_actions.limit, client.batch, job.id, seconds, now()))
+    idles = False
+    if needs_pool(recipe) and "pool" not in ending.kept_kinds and (has_storage(recipe) or seconds is not None):
+        idle = with_idle_timeout(recipe)
+        idles = idle is not recipe and not ending.error_of(
+            partial(client.carry_out, enabling(plan_pool(idle)), recipe, ending.tell)
+        )
+    rest = f"; its pool has no nodes {DEFAULT} after its last task" if idles else ""
+    ending.tell(RunContinues("", f"the run continues without this command, {WHY[left]}{rest}"))
