@@ -179,7 +179,7 @@ def test_a_changed_body_is_refused_or_shown_again(inside: Inside, capsys: pytest
 
     @seed(SEED)
     @settings(
-        max_examples=examples.count(3_000),
+        max_examples=examples.count(1_500),
         database=None,
         deadline=None,
         phases=(Phase.generate, Phase.shrink),
