@@ -62,7 +62,7 @@ class TaskRow(NamedTuple):
 class Columns:
     """The columns, in the order of the tasks."""
 
-    __slots__ = (*COLUMNS, "latest")
+    __slots__ = (*COLUMNS, "ascending", "latest", "order")
 
     def __init__(self) -> None:
         self.seqs, self.retries = array("q"), array("i")
@@ -72,10 +72,16 @@ class Columns:
         self.start, self.end, self.exit_code = array("q"), array("q"), array("q")
         self.latest = array("q")
         """The latest `state_time` of each block: a query for recent changes reads few blocks."""
+        self.ascending = True
+        """Whether the ids ascend in the order of the tasks, as those of a factory do."""
+        self.order: list[tuple[str, int]] = []
+        """The id and the number of each task in the order of the ids; empty before they are listed."""
 
     def add(self, task: TaskFacts) -> None:
         """Add a task; a new one has the highest number."""
         in_order = not self.seqs or task.seq > self.seqs[-1]
+        self.ascending = self.ascending and in_order and (not self.ids or task.id > self.ids[-1] != "")
+        self.order.clear()
         self.seqs.append(task.seq)
         self.ids.append(task.id)
         self.retries.append(task.retries)
@@ -137,6 +143,19 @@ class Columns:
                 block = self.narrow(condition, block)
             if positions := [at for at in block if self.state[at]]:
                 yield positions
+
+    def by_id(self, after: str, condition: Condition | None) -> Iterator[int]:
+        """The positions of the tasks that a filter accepts, in the order of their ids, after an id."""
+        if condition is not None:
+            found = [(self.ids[at], at) for block in self.after(0, condition) for at in block]
+            yield from (at for task_id, at in sorted(found) if task_id > after)
+            return
+        if not self.order:
+            self.order = sorted((self.ids[at], self.seqs[at]) for block in self.after(0, None) for at in block)
+        for _, seq in self.order[bisect_right(self.order, (after, self.seqs[-1])) :] if self.order else ():
+            at = bisect_left(self.seqs, seq)
+            if at < len(self.seqs) and self.seqs[at] == seq and self.state[at]:
+                yield at
 
     def narrow(self, condition: Condition, at: Positions) -> Positions:
         """The positions that a filter accepts."""

@@ -6,6 +6,7 @@ and only while nothing acts on it. What lists are filtered by stays in memory (s
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
@@ -13,11 +14,13 @@ from typing import Protocol
 import msgspec
 
 from batchtrain.emulator.columns import Columns, TaskRow
-from batchtrain.emulator.query import Condition
+from batchtrain.emulator.query import Condition, number
 from batchtrain.emulator.records import Task, TaskFacts
 
 BATCH = 256
 """Tasks that are read together."""
+BY_ID = "id:"
+"""How the token of a list begins that is sorted by ids; without it, it is a task's number."""
 
 _decode = msgspec.msgpack.Decoder(Task).decode
 
@@ -102,25 +105,34 @@ class TaskTable:
         """Every task, only to be read."""
         return self.only(self.after(0))
 
-    def after(self, seq: int, condition: Condition | None = None) -> Iterator[int]:
-        """The numbers of the tasks after a number that a filter accepts."""
+    def after(self, seq: int) -> Iterator[int]:
+        """The numbers of the tasks after a number."""
         columns = self.columns
-        return (columns.seqs[at] for block in columns.after(seq, condition) for at in block)
+        return (columns.seqs[at] for block in columns.after(seq, None) for at in block)
 
-    def rows(self, seq: int, condition: Condition | None = None) -> Iterator[tuple[int, TaskRow]]:
-        """The same, each with the facts that the columns store."""
+    def listed(self, token: str, condition: Condition | None = None) -> Iterator[tuple[str, int, TaskRow]]:
+        """The tasks that a filter accepts in the order of their ids, after the token of one: its token, its number, and
+        the facts that the columns store. Raises Fault 400 for an unknown token."""
         columns = self.columns
-        return ((columns.seqs[at], columns.row(at)) for block in columns.after(seq, condition) for at in block)
+        if columns.ascending:
+            for block in columns.after(number(token), condition):
+                for at in block:
+                    yield str(columns.seqs[at]), columns.seqs[at], columns.row(at)
+            return
+        after = token.removeprefix(BY_ID)
+        if token and after == token:  # the ids ascended when the page before was listed
+            after = max((columns.ids[at] for at in range(bisect_right(columns.seqs, number(token)))), default="")
+        for at in columns.by_id(after, condition):
+            yield f"{BY_ID}{columns.ids[at]}", columns.seqs[at], columns.row(at)
 
     def only(self, seqs: Iterable[int]) -> Iterator[Task]:
-        """Tasks by their ascending numbers, only to be read."""
+        """Tasks by their numbers, only to be read."""
         numbers = iter(seqs)
         while some := list(islice(numbers, BATCH)):
-            tasks = [self._here.get(seq) for seq in some]
-            away = [seq for seq, task in zip(some, tasks, strict=True) if task is None]
-            read = self._shelf.read(self._job, away) if away else iter(())
-            for task in tasks:
-                yield next(read) if task is None else task
+            tasks = {seq: self._here[seq] for seq in some if seq in self._here}
+            away = sorted(seq for seq in some if seq not in tasks)
+            tasks.update(zip(away, self._shelf.read(self._job, away) if away else (), strict=True))
+            yield from (tasks[seq] for seq in some)
 
     # Changing --------------------------------------------------------------------------------------------------------
 

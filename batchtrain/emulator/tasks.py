@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import tee
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from batchtrain.emulator import applications, checks, documents, endings, lines,
 from batchtrain.emulator.faults import Fault, invalid_property
 from batchtrain.emulator.faults import check as check_meaning
 from batchtrain.emulator.indexes import JobEntry
-from batchtrain.emulator.query import FILTERS, Row, listing, number, parse_filter, selected, selection
+from batchtrain.emulator.query import FILTERS, Row, listing, parse_filter, selected, selection
 from batchtrain.emulator.records import Task
 from batchtrain.emulator.reply import Call, Reply, accepted, created, element, stamped
 from batchtrain.emulator.world import Deadline, World, task_document
@@ -227,12 +228,15 @@ def list_tasks(world: World, call: Call) -> Reply:
     names = selection(call.query.get("$select", ""))
 
     def rows(token: str) -> Iterator[Row]:
+        listed = entry.tasks.listed(token, condition)
         if names and names <= documents.TASK_PARTS.keys():
-            for seq, row in entry.tasks.rows(number(token), condition):
-                yield Row(str(seq), documents.row_part(entry, row, call.base, names))
+            for position, _, row in listed:
+                yield Row(position, documents.row_part(entry, row, call.base, names))
             return
-        for task in entry.tasks.only(entry.tasks.after(number(token), condition)):
-            yield Row(str(task.seq), _part(entry, task, call, names))
+        listed, again = tee(listed)
+        read = entry.tasks.only(seq for _, seq, _ in again)
+        for (position, _, _), task in zip(listed, read, strict=True):
+            yield Row(position, _part(entry, task, call, names))
 
     return listing(call, "tasks", rows, is_filtered=True)
 
