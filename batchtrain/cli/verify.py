@@ -231,4 +231,5 @@ def _show(reports: Sequence[Report]) -> None:
     if counts[DIFFERS]:
         rows = [row for report in reports for row in report.judgements if row.judgement == DIFFERS]
         names = ", ".join(row.probe for row in rows)
-        raise Differs(f"{len(rows)} assumptions differ: {names}; the report names the code that depends on them")
+        count = f"{len(rows)} assumptions differ" if len(rows) > 1 else "an assumption differs"
+        raise Differs(f"{count}: {names}; the report names the code that depends on it")

@@ -59,12 +59,13 @@ class PoolKind(NamedTuple):
     name: str
     native: bool
     tasks: tuple[str, ...]
+    """Those that write observations; questions ask how others end."""
     questions: Mapping[str, Question]
     """What requests observe while it exists."""
 
 
 HOST = PoolKind("host", False, ("host", "admin", "term"), OF_HOST)
-CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options", "program"), OF_CONTAINER)
+CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options"), OF_CONTAINER)
 KINDS = (HOST, CONTAINER)
 
 
@@ -210,4 +211,7 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     yield replace(common, id="inside", command=alone, user_identity=NONADMIN, environment_variables=variables)
     options = ("--rm", "--net=host", "--name=batchtrain-verify", "-v", "'/tmp:/verify scratch'")
     yield replace(common, id="options", command=alone, additional_docker_run_options=options)
+    yield replace(
+        common, id="refused", command="true", source=None, additional_docker_run_options=("--no-such-option",)
+    )
     yield Task(id="program", command="batchtrain-no-such-program", docker_image=image)

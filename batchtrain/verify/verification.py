@@ -132,7 +132,7 @@ class Verification(NamedTuple):
         answers: dict[str, Any] = {}
 
         def ask(register: Register) -> None:
-            target = Target(self.client, register, work.name, work.name)
+            target = Target(self.client, register, work.name, work.name, self.settings.credentials)
             answers.update(questions.answers(work.kind.questions, work.questions, target))
 
         with self._recipe(work, datetime.now(timezone.utc)) as recipe:
