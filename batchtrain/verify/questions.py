@@ -366,4 +366,5 @@ OF_CONTAINER: Mapping[str, Question] = {
     "no-program": _end_of("program"),
     "options": _end_of("options"),
     "refused": _end_of("refused"),
+    "long": _end_of("long"),
 }

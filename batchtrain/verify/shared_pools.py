@@ -207,8 +207,10 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     common = replace(common, docker_image=image)
     yield replace(common, id="container", command=gang, multi_instance=MultiInstance(num_instances=work.nodes))
     yield replace(common, id="coordination", command=gang, multi_instance=nodes)
-    variables = {"VERIFY_LONG": LONG, "NVIDIA_VISIBLE_DEVICES": "0"}
+    variables = {"NVIDIA_VISIBLE_DEVICES": "0"}
     yield replace(common, id="inside", command=alone, user_identity=NONADMIN, environment_variables=variables)
+    length = f"[ ${{#VERIFY_LONG}} -eq {len(LONG)} ]"
+    yield Task(id="long", command=length, docker_image=image, environment_variables={"VERIFY_LONG": LONG})
     options = ("--rm", "--net=host", "--name=batchtrain-verify", "-v", "'/tmp:/verify scratch'")
     yield replace(common, id="options", command=alone, additional_docker_run_options=options)
     yield replace(

@@ -12,8 +12,9 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.client.operations import Operations
 from batchtrain.client.run import Outcome
 from batchtrain.config.types import Secret
-from batchtrain.errors import QuotaReached, ServiceError
+from batchtrain.errors import QuotaReached, ServiceError, Unreachable
 from batchtrain.records import Table
+from batchtrain.records.events import JobAdding
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -88,3 +89,26 @@ def test_the_page_shows_differences_first_with_the_code(tmp_path: Path, monkeypa
     assert lines[0].startswith("# Standard_D4s_v5 in westeurope, ")
     assert [line for line in lines if line.startswith("## ")] == ["## Differs", "## Could not be asked", "## Holds"]
     assert '| first-failures | allocation | "AccountCoreQuotaReached" | batchtrain/plan/pool.py' in "\n".join(lines)
+
+
+def test_an_error_that_says_nothing_about_azure_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: Any, **options: Any) -> Outcome:
+        raise Unreachable("the account does not answer", operation="add pool")
+
+    monkeypatch.setattr(verification, "run", unreachable)
+    assert answer(report(tmp_path), "allocation") == (NOT_ASKED, "the account does not answer")
+
+
+def test_a_failure_after_the_nodes_are_ready_is_none_of_the_allocation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: Any, **options: Any) -> Outcome:
+        options["tell"](JobAdding("job", "adding job"))
+        raise ServiceError("the job is refused", operation="add job")
+
+    monkeypatch.setattr(verification, "run", late)
+    seen = report(tmp_path)
+    assert answer(seen, "allocation") == (HOLDS, "")
+    assert answer(seen, "clocks") == (NOT_ASKED, "pool verify-host-d4s-v5: the job is refused")
