@@ -67,6 +67,8 @@ class PoolKind(NamedTuple):
 HOST = PoolKind("host", False, ("host", "admin", "term"), OF_HOST)
 CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options"), OF_CONTAINER)
 KINDS = (HOST, CONTAINER)
+GANGS = frozenset({"host", "coordination"})
+"""The tasks whose observations come from every node of the pool."""
 
 
 class Planned(NamedTuple):

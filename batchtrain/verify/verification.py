@@ -6,7 +6,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from batchtrain.errors import (
 )
 from batchtrain.records.events import Event, JobAdding
 from batchtrain.runs.recording import Origin
+from batchtrain.service import read
 from batchtrain.verify import questions, shared_pools
 from batchtrain.verify.probe import HAND, POOLS, SERVICE, UNREAD, Area, Judgement, Observations, judge
 from batchtrain.verify.questions import Target
@@ -100,7 +101,7 @@ class Verification(NamedTuple):
 
     @contextlib.contextmanager
     def _recipe(self, work: Work, now: datetime) -> Iterator[Recipe]:
-        """The recipe of a pool, whose nodes the service removes at the end of its life."""
+        """The recipe of a pool, whose nodes the service removes at the end of its life. now: by the service's clock."""
         life, local = shared_pools.life_of(work, self.works, self.settings.budget), self.client.account.emulated
         with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
             shared_pools.write_program(Path(folder))
@@ -152,7 +153,8 @@ class Verification(NamedTuple):
             events.append(event)
             self.tell(event)
 
-        with self._recipe(work, datetime.now(timezone.utc)) as recipe:
+        ahead = timedelta(seconds=read.clock_skew(self.client.batch) or 0.0)
+        with self._recipe(work, datetime.now(timezone.utc) - ahead) as recipe:
             outcome = run(
                 self.client,
                 recipe,
@@ -164,7 +166,12 @@ class Verification(NamedTuple):
             )
         if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
             leftovers.append(str(outcome.problem))
-        return {**_of_nodes(outcome.runs[0].path / "outputs"), SERVICE: answers}
+        parts = _of_nodes(outcome.runs[0].path / "outputs")
+        for task in shared_pools.GANGS & parts.keys():
+            nodes = parts[task].setdefault("nodes", {})
+            missing = (f"n{number}" for number in range(work.nodes) if f"n{number}" not in nodes)
+            nodes |= {node: {UNREAD: "its observations were not fetched"} for node in missing}
+        return {**parts, SERVICE: answers}
 
 
 def _end_of_pool(error: BatchtrainError) -> Any:
