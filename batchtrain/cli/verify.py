@@ -85,8 +85,9 @@ def command(
     verification = _verification(works, nodes, image, budget, values)
     verification.refuse_unfit()
     _make(folder)
-    if not _is_local():
-        settings().confirm(f"Create {len(works)} pools of {nodes} nodes, one after the other, and delete them?")
+    if works and not _is_local():
+        pool_ids = ", ".join(work.name for work in works)
+        settings().confirm(f"Create and delete {pool_ids}, with {nodes} nodes each?")
     reports = []
     for size in vm_sizes:
         report = verification.report(size, areas)
@@ -155,7 +156,7 @@ def _verification(
     from batchtrain.client.local import own_environment
     from batchtrain.verify.verification import Settings, Verification
 
-    client = settings().connect(changes=f"verifying assumptions on {len(works)} pools")
+    client = settings().connect(changes="verifying assumptions")
     own_environment(client.account)
     why = "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
     limit = None if client.account.emulated else budget
@@ -231,4 +232,5 @@ def _show(reports: Sequence[Report]) -> None:
     if counts[DIFFERS]:
         rows = [row for report in reports for row in report.judgements if row.judgement == DIFFERS]
         names = ", ".join(row.probe for row in rows)
-        raise Differs(f"{len(rows)} assumptions differ: {names}; the report names the code that depends on them")
+        count = f"{len(rows)} assumptions differ" if len(rows) > 1 else "an assumption differs"
+        raise Differs(f"{count}: {names}; the report names the code that depends on it")

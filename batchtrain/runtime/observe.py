@@ -201,11 +201,6 @@ def files(_: Dict[str, Any]) -> Any:
     return True
 
 
-def long_variable(_: Dict[str, Any]) -> Any:
-    """The length of the 32 KiB that the client sent as a variable."""
-    return len(os.environ["VERIFY_LONG"])
-
-
 def option_mount(_: Dict[str, Any]) -> Any:
     """Whether a mount whose path has a space is there."""
     return os.path.isdir("/verify scratch")
@@ -222,7 +217,7 @@ NODE: Dict[str, Callable[[Dict[str, Any]], Any]] = {
     function.__name__: function
     for function in (
         environment, user, addresses, own_address, infiniband, gpus, amd_gpus, locked_memory, nccl, pool_keys, disks,
-        metadata, python, start_task, long_variable, option_mount,
+        metadata, python, start_task, option_mount,
     )
 }  # fmt: skip
 

@@ -155,7 +155,7 @@ def _values(probe: Probe, observations: Observations) -> dict[str, Any]:
         nodes = value.get("nodes") or {}
         if not nodes:
             raise Unread(f"no node of {part} answered")
-        return {f"{node}: ": values.get(names[1]) for node, values in nodes.items()}
+        return {f"{node}: ": values if UNREAD in values else values.get(names[1]) for node, values in nodes.items()}
     for name in names:
         if not isinstance(value, Mapping) or name not in value:
             raise Unread(f"by hand: {probe.steps}" if part == HAND else f"{probe.reads} was not observed")

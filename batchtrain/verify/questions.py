@@ -21,17 +21,19 @@ from azure.core.rest import HttpRequest
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import UNLISTED
 from batchtrain.client.operations import Operations
-from batchtrain.errors import BatchtrainError
+from batchtrain.config.types import Credentials
+from batchtrain.errors import BatchtrainError, UsageError
 from batchtrain.plan.wire import API_VERSION
 from batchtrain.service import arm, connect, prices
+from batchtrain.service.arm import AccountSeen
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import CONTENT_TYPE, quoted
+from batchtrain.service.rest import Rest
 from batchtrain.verify.probe import UNREAD
 
 Answer = Any
 """An answer of the SDK's pipeline, whose own type for a refusal is another one."""
 PATIENCE_SECONDS = 120
-PAUSE_SECONDS = 0.5
 NEXT_VERSION = "2026-10-01"
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/verify/providers"
 NETWORK = f"{GROUP}/Microsoft.Network"
@@ -45,6 +47,15 @@ class Target(NamedTuple):
     register: Register
     pool: str
     job: str
+    credentials: Credentials | None = None
+
+    def region(self) -> tuple[Rest, AccountSeen]:
+        """Azure Resource Manager, and the account as it shows it. Raises UsageError and ServiceError."""
+        azure = arm.reach(self.credentials, os.environ, self.client.account.endpoint)
+        account = arm.account(azure, self.client.account.endpoint)
+        if account is None:
+            raise UsageError("no readable subscription has this account; ask for the role Reader on it")
+        return azure, account
 
     def get(self, path: str, **params: str) -> Answer:
         """An answer, whatever its status."""
@@ -138,17 +149,15 @@ def _no_content_type(target: Target) -> Any:
 
 
 def _account(target: Target) -> Any:
-    """The account as Azure Resource Manager shows it."""
-    azure = arm.reach(None, os.environ, target.client.account.endpoint)
+    """The account as Azure Resource Manager shows it; None if no subscription has it."""
+    azure = arm.reach(target.credentials, os.environ, target.client.account.endpoint)
     account = arm.account(azure, target.client.account.endpoint)
     return None if account is None else {"sign_ins": list(account.sign_ins), "pools": account.pools}
 
 
 def _sold(target: Target) -> Any:
     """How many sizes Batch and the compute service list in the region, and how many have what batchtrain reads."""
-    azure = arm.reach(None, os.environ, target.client.account.endpoint)
-    account = arm.account(azure, target.client.account.endpoint)
-    assert account is not None
+    azure, account = target.region()
     batch = arm.batch_sizes(azure, account.subscription, account.location)
     compute = arm.compute_sizes(azure, account.subscription, account.location)
     return {
@@ -161,9 +170,7 @@ def _sold(target: Target) -> Any:
 
 def _related(target: Target) -> Any:
     """The sizes whose figures the catalogue takes from related sizes: how many are sold, and those that differ."""
-    azure = arm.reach(None, os.environ, target.client.account.endpoint)
-    account = arm.account(azure, target.client.account.endpoint)
-    assert account is not None
+    azure, account = target.region()
     assumed = {size.name: size for size in Catalog().sizes if size.notes.startswith(UNLISTED.partition(";")[0])}
     sold = arm.compute_sizes(azure, account.subscription, account.location)
     pairs = [(size, assumed[size.name]) for size in sold if size.name in assumed]
@@ -211,14 +218,18 @@ def _empty_pool(target: Target) -> Any:
     answer = _created(target, "empty", {})
     if answer["status"] != 201:
         return answer
-    return _until(lambda: target.get(f"/pools/{quoted(target.pool)}-empty").json()["allocationState"], "steady")
+    return _until(
+        lambda: target.get(f"/pools/{quoted(target.pool)}-empty").json()["allocationState"],
+        "steady",
+        target.client.pace.first,
+    )
 
 
-def _until(look: Callable[[], str], state: str) -> str:
+def _until(look: Callable[[], str], state: str, pause: float) -> str:
     """What a look shows, once it shows this state; at the latest after PATIENCE_SECONDS."""
     end = time.monotonic() + PATIENCE_SECONDS
     while (value := look()) != state and time.monotonic() < end:
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause)
     return value
 
 
@@ -269,7 +280,7 @@ def _stranger(target: Target) -> Any:
     answer = _refusal(target.post(path, body, **{"Content-Type": CONTENT_TYPE}))
     if answer["status"] != 201:
         return {**answer, "state": ""}
-    state = _until(lambda: target.get(f"{path}/stranger").json()["state"], "completed")
+    state = _until(lambda: target.get(f"{path}/stranger").json()["state"], "completed", target.client.pace.first)
     document = target.get(f"{path}/stranger").json()
     return {**answer, "state": state, "failed": "failureInfo" in document["executionInfo"]}
 
@@ -351,4 +362,9 @@ OF_HOST: Mapping[str, Question] = {
     "files": _files,
     **{name: _evaluated(name) for name in FORMULAS},
 }
-OF_CONTAINER: Mapping[str, Question] = {"no-program": _end_of("program"), "options": _end_of("options")}
+OF_CONTAINER: Mapping[str, Question] = {
+    "no-program": _end_of("program"),
+    "options": _end_of("options"),
+    "refused": _end_of("refused"),
+    "long": _end_of("long"),
+}

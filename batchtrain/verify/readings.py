@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from batchtrain.catalog.fabric_marks import marks_of
 from batchtrain.metrics.extract import Extractor
 from batchtrain.plan.container import POOL_KEY as POOL_KEY
 from batchtrain.runtime import verdict
@@ -71,10 +72,6 @@ def gpu_order(bus: Sequence[str], positions: Sequence[str]) -> bool:
     return list(some(bus, "GPU")) == list(some(positions, "GPU"))
 
 
-NCCL_BUSBW = {"Standard_ND96isr_H100_v5": 400, "Standard_ND96asr_v4": 160, "Standard_ND40rs_v2": 13}
-"""GB/s of an all-reduce between two nodes, below which Azure's own baselines (or, without one, its samples) warn."""
-
-
 def line_with(value: Mapping[str, Any], *words: str, without: str = "\n") -> bool:
     """Whether a program ended well and printed a line with one of these words, and without another one."""
     lines = [line for line in value["lines"] if any(word in line for word in words)]
@@ -83,12 +80,14 @@ def line_with(value: Mapping[str, Any], *words: str, without: str = "\n") -> boo
 
 def bandwidth(value: Mapping[str, Any]) -> bool:
     """Whether all-reduce is as fast as the size allows. Raises LookupError for a size without a mark."""
-    least = NCCL_BUSBW[value["size"]]
+    warn = marks_of(value["size"])["gpu_pair_gb_per_second"].warn
+    if warn is None:
+        raise LookupError("the mark of the size has no limit")
     if value["code"] != 0:
         return False
     points = [point for line in value["lines"] for point in Extractor().line(None, line)]
     speeds = [speed for point in points if (speed := point.values.get("average_busbw")) is not None]
-    return bool(some(speeds, "bandwidth")[-1] >= least)
+    return bool(some(speeds, "bandwidth")[-1] >= warn)
 
 
 def network(value: Mapping[str, Any]) -> str:

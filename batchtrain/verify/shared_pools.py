@@ -59,13 +59,16 @@ class PoolKind(NamedTuple):
     name: str
     native: bool
     tasks: tuple[str, ...]
+    """Those that write observations; questions ask how others end."""
     questions: Mapping[str, Question]
     """What requests observe while it exists."""
 
 
 HOST = PoolKind("host", False, ("host", "admin", "term"), OF_HOST)
-CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options", "program"), OF_CONTAINER)
+CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options"), OF_CONTAINER)
 KINDS = (HOST, CONTAINER)
+GANGS = frozenset({"host", "coordination"})
+"""The tasks whose observations come from every node of the pool."""
 
 
 class Planned(NamedTuple):
@@ -206,8 +209,13 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     common = replace(common, docker_image=image)
     yield replace(common, id="container", command=gang, multi_instance=MultiInstance(num_instances=work.nodes))
     yield replace(common, id="coordination", command=gang, multi_instance=nodes)
-    variables = {"VERIFY_LONG": LONG, "NVIDIA_VISIBLE_DEVICES": "0"}
+    variables = {"NVIDIA_VISIBLE_DEVICES": "0"}
     yield replace(common, id="inside", command=alone, user_identity=NONADMIN, environment_variables=variables)
+    length = f"[ ${{#VERIFY_LONG}} -eq {len(LONG)} ]"
+    yield Task(id="long", command=length, docker_image=image, environment_variables={"VERIFY_LONG": LONG})
     options = ("--rm", "--net=host", "--name=batchtrain-verify", "-v", "'/tmp:/verify scratch'")
     yield replace(common, id="options", command=alone, additional_docker_run_options=options)
+    yield replace(
+        common, id="refused", command="true", source=None, additional_docker_run_options=("--no-such-option",)
+    )
     yield Task(id="program", command="batchtrain-no-such-program", docker_image=image)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +17,19 @@ from batchtrain.client.limits import Limits
 from batchtrain.client.operations import Operations
 from batchtrain.client.run import run
 from batchtrain.config.types import Credentials, Recipe
-from batchtrain.errors import LimitReached, ResultsLeft, ServiceError, TimedOut
+from batchtrain.errors import (
+    AlreadyExists,
+    BatchtrainError,
+    LimitReached,
+    NotAllowed,
+    ResultsLeft,
+    ServiceError,
+    TimedOut,
+    Unreachable,
+)
+from batchtrain.records.events import Event, JobAdding
 from batchtrain.runs.recording import Origin
+from batchtrain.service import read
 from batchtrain.verify import questions, shared_pools
 from batchtrain.verify.probe import HAND, POOLS, SERVICE, UNREAD, Area, Judgement, Observations, judge
 from batchtrain.verify.questions import Target
@@ -90,7 +101,7 @@ class Verification(NamedTuple):
 
     @contextlib.contextmanager
     def _recipe(self, work: Work, now: datetime) -> Iterator[Recipe]:
-        """The recipe of a pool, whose nodes the service removes at the end of its life."""
+        """The recipe of a pool, whose nodes the service removes at the end of its life. now: by the service's clock."""
         life, local = shared_pools.life_of(work, self.works, self.settings.budget), self.client.account.emulated
         with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
             shared_pools.write_program(Path(folder))
@@ -117,29 +128,37 @@ class Verification(NamedTuple):
             observations[SERVICE] |= dict.fromkeys(shared_pools.CONTAINER.questions, reason)
             ends[shared_pools.CONTAINER.name] = reason
         for work in (work for work in self.works if work.size == size):
+            events: list[Event] = []
             try:
-                parts = self._parts(work, leftovers)
+                parts = self._parts(work, events, leftovers)
                 ends[work.kind.name] = ""
             except (ServiceError, TimedOut, LimitReached) as error:
-                ends[work.kind.name] = getattr(error, "code", "") or type(error).__name__
+                ends[work.kind.name] = (
+                    "" if any(isinstance(event, JobAdding) for event in events) else _end_of_pool(error)
+                )
                 parts = _unread(work, f"pool {work.name}: {error}")
             observations[SERVICE] |= parts.pop(SERVICE)
             observations |= parts
         return observations
 
-    def _parts(self, work: Work, leftovers: list[str]) -> dict[str, Any]:
-        """What one pool shows. Raises ServiceError, TimedOut and LimitReached."""
+    def _parts(self, work: Work, events: list[Event], leftovers: list[str]) -> dict[str, Any]:
+        """What one pool shows. Raises ServiceError, TimedOut and LimitReached. events: receives what happened."""
         answers: dict[str, Any] = {}
 
         def ask(register: Register) -> None:
-            target = Target(self.client, register, work.name, work.name)
+            target = Target(self.client, register, work.name, work.name, self.settings.credentials)
             answers.update(questions.answers(work.kind.questions, work.questions, target))
 
-        with self._recipe(work, datetime.now(timezone.utc)) as recipe:
+        def tell(event: Event) -> None:
+            events.append(event)
+            self.tell(event)
+
+        ahead = timedelta(seconds=read.clock_skew(self.client.batch) or 0.0)
+        with self._recipe(work, datetime.now(timezone.utc) - ahead) as recipe:
             outcome = run(
                 self.client,
                 recipe,
-                tell=self.tell,
+                tell=tell,
                 origin=self.origin,
                 limits=Limits(seconds=shared_pools.life_of(work, self.works, self.settings.budget).total_seconds()),
                 afterwards=ask,
@@ -147,7 +166,19 @@ class Verification(NamedTuple):
             )
         if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
             leftovers.append(str(outcome.problem))
-        return {**_of_nodes(outcome.runs[0].path / "outputs"), SERVICE: answers}
+        parts = _of_nodes(outcome.runs[0].path / "outputs")
+        for task in shared_pools.GANGS & parts.keys():
+            nodes = parts[task].setdefault("nodes", {})
+            missing = (f"n{number}" for number in range(work.nodes) if f"n{number}" not in nodes)
+            nodes |= {node: {UNREAD: "its observations were not fetched"} for node in missing}
+        return {**parts, SERVICE: answers}
+
+
+def _end_of_pool(error: BatchtrainError) -> Any:
+    """Why a pool has no nodes, as an answer of Azure; an error that says nothing about Azure is unread."""
+    if isinstance(error, (AlreadyExists, LimitReached, NotAllowed, Unreachable)):
+        return {UNREAD: str(error)}
+    return getattr(error, "code", "") or str(error)
 
 
 def _unread(work: Work, reason: str) -> dict[str, Any]:

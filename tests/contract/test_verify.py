@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -50,7 +49,7 @@ def test_the_nodes_of_a_client_that_is_gone_cost_at_most_the_budget(
         works = work_of(size, 2, AREAS[:1], Price(size.name, "westeurope", "USD", 1.0, None), image=None)
         settings = verification.Settings(2, None, 2.0, "", {})
         with pytest.raises(Killed):
-            Verification(client, works, settings, SimpleNamespace, Origin(tmp_path / "runs")).report(size, AREAS[:1])
+            Verification(client, works, settings, lambda event: None, Origin(tmp_path / "runs")).report(size, AREAS[:1])
         steering.advance(emulator.status, timedelta(minutes=30))
         assert client.pools.get("verify-host-d4s-v5").dedicated == 2
         steering.advance(emulator.status, timedelta(minutes=30) - MARGIN / 2 + timedelta(minutes=1))

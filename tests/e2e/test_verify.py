@@ -15,6 +15,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
+PRICES = "prices:\n- region: westeurope\n  currency: USD\n  dedicated: {Standard_D4s_v5: 0.23}\n"
 ANSWERS = (HOLDS, DIFFERS, NOT_ASKED)
 PROBES = {probe.name: probe for area in AREAS for probe in area.probes}
 
@@ -40,4 +41,18 @@ def test_ctrl_c_leaves_nothing(batchtrain: Any) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
+    assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []
+
+
+def test_on_an_account_a_difference_has_an_exit_code_and_names_the_code(batchtrain: Any, tmp_path: Path) -> None:
+    """The emulator as an account: its nodes have no sshd, which is not excused there."""
+    batchtrain("emulator", "start", "--port", "0")
+    lines = batchtrain("emulator", "env").stdout.splitlines()
+    account = dict(line.removeprefix("export ").split("=", 1) for line in lines if "AZURE_BATCH" in line)
+    (tmp_path / "catalog.yaml").write_text(PRICES, encoding="utf-8")
+    done = batchtrain("verify", "--only", "frameworks", "-y", code=11, environment=account)
+    assert "an assumption differs: ssh-ports; the report names the code that depends on it" in done.stderr
+    row = next(line for line in done.stdout.splitlines() if " ssh-ports " in line)
+    assert row.split()[2] == DIFFERS
+    assert row.endswith("batchtrain/runtime/preflight.sh")
     assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []

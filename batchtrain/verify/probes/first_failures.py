@@ -23,7 +23,7 @@ PROBES = (
     ),
     Probe(
         "allocation",
-        "The nodes of a pool are allocated within its `resizeTimeout`, and within the quota of the account",
+        "The nodes of a pool are allocated within 15 minutes, the default of `resizeTimeout`, and within the quota",
         "documentation of pools; the default of 15 minutes is short for ND sizes",
         "`batchtrain doctor`, then `batchtrain pool add`",
         "pools/host",
@@ -79,13 +79,12 @@ PROBES = (
         "A container starts with 32 KiB of files in the variables of its task",
         "the limit of a variable is 128 KiB on Linux; Docker's and Batch's are not documented",
         "a task in a container with a variable of 32 KiB: `echo ${#VARIABLE}`",
-        "inside/nodes/long_variable",
-        lambda value: value == 32768,
-        right=32768,
-        wrong=4096,
-        unread={"unread": "KeyError: VERIFY_LONG"},
+        "service/long",
+        lambda value: value["exit"] == 0 and len(value["code"]) == 0,
+        right={"code": "", "exit": 0},
+        wrong={"code": "FailureExitCode", "exit": 1},
+        unread={"code": ""},
         code="batchtrain/plan/inputs.py batchtrain/launchers/shell.py",
-        shape=int,
     ),
 )
 

@@ -345,12 +345,23 @@ PROBES = (
         code="batchtrain/launchers/fabric.py",
         not_local=NO_INFINIBAND,
     ),
+    Probe(
+        "refused-options",
+        "The failure code of a task is `ContainerInvalidSettings` if Docker refuses its run options",
+        "the names of the codes",
+        "a task with `additional_docker_run_options: [--no-such-option]`; `az batch task show --query executionInfo`",
+        "service/refused",
+        lambda value: value["code"] == "ContainerInvalidSettings",
+        right={"code": "ContainerInvalidSettings", "exit": None},
+        wrong={"code": "FailureExitCode", "exit": 125},
+        unread={"exit": 125},
+        code="batchtrain/diagnosis/service_rules.py batchtrain/emulator/machine/engine_failures.py",
+    ),
     by_hand(
-        "container-codes",
+        "registry-codes",
         (
-            "The failure code of a task is `ContainerInvalidSettings` if Docker refuses its run options, and "
-            "`ContainerInvalidRegistry` if its registry refuses. Nodes become `unusable` if an image of the pool "
-            "cannot be pulled"
+            "The failure code of a task is `ContainerInvalidRegistry` if its registry refuses. Nodes become "
+            "`unusable` if an image of the pool cannot be pulled"
         ),
         "the names of the codes",
         "a pool and tasks with each fault; `az batch task show --query executionInfo`",

@@ -50,7 +50,8 @@ def test_an_answer_that_cannot_be_read_never_holds(name: str) -> None:
     for value in ({"unread": "PermissionError"}, {}, [], "", "not this", -7, 3.5, {"n": {"unread": "x"}}, [None]):
         assert value == probe.right or judged(probe, value) != HOLDS or probe.shape in (str, bool), value
     area = Area("", "", "", ())
-    for observations in ({}, {probe.part: {}}, {probe.part: {"unread": "no node"}}, {probe.part: {"nodes": {}}}):
+    silent: list[dict[str, Any]] = [{}, {"unread": "no node"}, {"nodes": {}}]
+    for observations in ({}, *({probe.part: part} for part in silent)):
         assert SIZE is not None
         assert judge(area, probe, observations, SIZE, local=False).judgement == NOT_ASKED
 

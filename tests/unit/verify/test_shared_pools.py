@@ -78,7 +78,7 @@ def test_the_job_of_a_pool_has_a_wall_clock(tmp_path: Path) -> None:
     for pool in (host, container):
         recipe = recipe_of(pool, tmp_path, "image", NOW, timedelta(minutes=45), local=True)
         assert seconds_of(recipe.jobs[0].max_wall_time or "") == 45 * 60
-        assert {task.id for task in recipe.jobs[0].tasks} <= set(pool.kind.tasks)
+        assert set(pool.kind.tasks) <= {task.id for task in recipe.jobs[0].tasks}
 
 
 def test_every_probe_reads_what_something_observes() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +14,9 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.client.operations import Operations
 from batchtrain.client.run import Outcome
 from batchtrain.config.types import Secret
-from batchtrain.errors import QuotaReached, ServiceError
+from batchtrain.errors import QuotaReached, ServiceError, Unreachable
 from batchtrain.records import Table
+from batchtrain.records.events import JobAdding
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -23,6 +26,12 @@ from batchtrain.verify.probes import AREAS
 from batchtrain.verify.report_page import page
 from batchtrain.verify.shared_pools import work_of
 from batchtrain.verify.verification import Report, Settings, Verification
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of this machine is an hour ahead of the service's, which is asked nothing."""
+    monkeypatch.setattr(verification.read, "clock_skew", lambda client: 3600.0)
 
 
 def report(tmp_path: Path, image: str | None = "image", budget: float | None = None) -> Report:
@@ -79,7 +88,9 @@ def test_every_pool_is_expendable_and_ends_in_time(tmp_path: Path, monkeypatch: 
     for call in calls:
         assert call.expendable
         assert call.limits.seconds == 3600
-        assert call.recipe.pool.autoscale.formula.startswith("$TargetDedicatedNodes = time() < time(")
+        (text,) = re.findall(r'time\(\) < time\("(.*)"\)', call.recipe.pool.autoscale.formula)
+        left = datetime.fromisoformat(text.replace("Z", "+00:00")) - datetime.now(timezone.utc)
+        assert abs(left) < timedelta(minutes=5), "an hour from now, by the clock of the service"
 
 
 def test_the_page_shows_differences_first_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +99,37 @@ def test_the_page_shows_differences_first_with_the_code(tmp_path: Path, monkeypa
     assert lines[0].startswith("# Standard_D4s_v5 in westeurope, ")
     assert [line for line in lines if line.startswith("## ")] == ["## Differs", "## Could not be asked", "## Holds"]
     assert '| first-failures | allocation | "AccountCoreQuotaReached" | batchtrain/plan/pool.py' in "\n".join(lines)
+
+
+def test_an_error_that_says_nothing_about_azure_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: Any, **options: Any) -> Outcome:
+        raise Unreachable("the account does not answer", operation="add pool")
+
+    monkeypatch.setattr(verification, "run", unreachable)
+    assert answer(report(tmp_path), "allocation") == (NOT_ASKED, "the account does not answer")
+
+
+def test_a_failure_after_the_nodes_are_ready_is_none_of_the_allocation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(*_: Any, **options: Any) -> Outcome:
+        options["tell"](JobAdding("job", "adding job"))
+        raise ServiceError("the job is refused", operation="add job")
+
+    monkeypatch.setattr(verification, "run", late)
+    seen = report(tmp_path)
+    assert answer(seen, "allocation") == (HOLDS, "")
+    assert answer(seen, "clocks") == (NOT_ASKED, "pool verify-host-d4s-v5: the job is refused")
+
+
+def test_a_node_whose_observations_are_missing_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run" / "outputs" / "host" / "n0"
+    folder.mkdir(parents=True)
+    (folder / "observed-node.json").write_text('{"python": {"version": [3, 12], "venv": true}}', encoding="utf-8")
+    runs = (RunDirectory(tmp_path / "run"),)
+    monkeypatch.setattr(verification, "run", lambda *_, **options: Outcome(Table(), runs=runs))
+    assert answer(report(tmp_path), "node-python") == (NOT_ASKED, "n1: its observations were not fetched")
