@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from batchtrain.catalog.fabric_marks import Mark
     from batchtrain.client.run import Outcome
     from batchtrain.config.load import Loaded
-    from batchtrain.config.types import Pool
+    from batchtrain.config.types import Pool, Recipe
     from batchtrain.records import FabricCheck
 
 RECIPES = {False: "Fabric-Checks-OpenMPI", True: "Fabric-Checks-NCCL"}
@@ -64,7 +64,7 @@ def fabric(
     config, pool = _loaded(directory, size, nodes)
     options = settings()
     client = options.connect(config, changes=f"checking {pool.vm_count.total} nodes of {pool.vm_size}", ends_it=True)
-    reuse = not keep and directory is not None and client.pools.stands(pool.id)
+    reuse = size is None and client.pools.stands(pool.id)
     if not is_published(pool.vm_size):
         say(f"Azure publishes no marks for {pool.vm_size}: nodes are only compared with one another", "warning")
     checks: list[FabricCheck] = []
@@ -92,7 +92,7 @@ def fabric(
         where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
         raise Differs(
             f"{metrics} {'are' if ',' in metrics else 'is'} below the limit of {pool.vm_size}{where};"
-            " reboot the slow node (`batchtrain pool reboot`) or take another pool, and report it to Azure"
+            f" reboot the slow node with `batchtrain pool reboot {pool.id} NODE` or take another pool, and tell Azure"
         )
 
 
@@ -110,35 +110,33 @@ def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple
     """The recipe of the check, with the pool of a directory or of a size."""
     from msgspec.structs import replace
 
-    from batchtrain.config.load import Loaded
+    from batchtrain.config.load import Loaded, load_credentials
 
     options = settings()
-    if (size or nodes) and directory:
-        raise UsageError(
-            f"--size and --nodes take a pool for the check alone, and {directory} has one; give one of them"
-        )
-    if size is None:
-        base = options.load(directory, needs=("pool_specification",))
-        pool = base.recipe.pool
-        assert pool is not None
-        recipe = _recipe(pool.vm_size, {}).recipe
+    if nodes and not size:
+        raise UsageError("--nodes is for a pool of its own; give its --size, too")
+    if size and directory:
+        raise UsageError(f"--size takes a pool for the check alone, and {directory} has one; give one of them")
+    if size is not None:
+        values = {"pool_specification.vm_size": size, "pool_specification.vm_count.dedicated": str(nodes or 2)}
+        recipe = _recipe(size, values)
+        if (credentials := load_credentials(options.configdir or ".", options.files)) is not None:
+            recipe = replace(recipe, credentials=credentials)
+    else:
+        base = options.load(directory, needs=("pool_specification",)).recipe
+        assert base.pool is not None
+        recipe = _recipe(base.pool.vm_size, {})
         (job,) = recipe.jobs
         (task,) = job.tasks
         assert task.multi_instance is not None
-        task = replace(task, multi_instance=replace(task.multi_instance, num_instances=pool.vm_count.total))
-        recipe = replace(
-            recipe, pool=pool, credentials=base.recipe.credentials, jobs=(replace(job, tasks=(task,)),),
-            resources=base.recipe.resources,
-        )  # fmt: skip
-        return Loaded(recipe, base.warnings), pool
-    values = {"pool_specification.vm_size": size, "pool_specification.vm_count.dedicated": str(nodes or 2)}
-    config = _recipe(size, values)
-    pool = config.recipe.pool
-    assert pool is not None
-    return config, pool
+        task = replace(task, multi_instance=replace(task.multi_instance, num_instances=base.pool.vm_count.total))
+        recipe = replace(recipe, jobs=(replace(job, tasks=(task,)),), pool=base.pool)
+        recipe = replace(recipe, credentials=base.credentials, resources=base.resources)
+    assert recipe.pool is not None
+    return Loaded(recipe, recipe.warnings), recipe.pool
 
 
-def _recipe(size: str, values: dict[str, str]) -> Loaded:
+def _recipe(size: str, values: dict[str, str]) -> Recipe:
     """The shipped recipe for a size; the options of the user win."""
     from batchtrain.catalog import sizes
     from batchtrain.cli import shipped_recipes
@@ -146,10 +144,12 @@ def _recipe(size: str, values: dict[str, str]) -> Loaded:
     options = settings()
     vm = sizes.find(size)
     before, options.values = options.values, {**values, **options.values}
+    before_directory = options.directory
     try:
-        return options.load(str(shipped_recipes.find(RECIPES[vm is not None and vm.gpu_vendor == "nvidia"])))
+        name = RECIPES[vm is not None and vm.gpu_vendor == "nvidia"]
+        return options.load(str(shipped_recipes.find(name))).recipe
     finally:
-        options.values = before
+        options.values, options.directory = before, before_directory
 
 
 def _print(check: FabricCheck) -> None:

@@ -12,14 +12,14 @@ import click
 
 from batchtrain.cli import shipped_recipes
 from batchtrain.cli.help import Group
-from batchtrain.cli.options import Settings, duration, say, settings
+from batchtrain.cli.options import duration, say, settings
 from batchtrain.cli.output import show, show_rows
 from batchtrain.cli.storage_accounts import Remote, remote
 from batchtrain.errors import PlanError, UsageError
 from batchtrain.shipped import shipped
 
 if TYPE_CHECKING:
-    from batchtrain.config.types import Recipe, RegistryCredentials
+    from batchtrain.config.types import RegistryCredentials
     from batchtrain.containers.images import Step
 
 STORAGE = "storage:"
@@ -133,6 +133,7 @@ def build(
 
 def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) -> tuple[Step, ...]:
     """The builds for NAME: an image, a recipe or a directory. Raises UsageError."""
+    from batchtrain.catalog.arm_images import misfit
     from batchtrain.config import source_packages
     from batchtrain.containers import images, recipe_images
 
@@ -154,31 +155,12 @@ def _steps(name: str, on: str, base: str, tag: str, arguments: tuple[str, ...]) 
     else:
         home, on = shipped("docker"), on or origin.on
         steps = images.chain(origin.build, home, on=on, base=base, tag=last_tag, arguments=arguments)
-    architecture = _architecture(config, origin.build)
+    size = config.catalog.size(config.pool.vm_size) if config.pool else None
+    if reason := misfit(image, size):
+        raise UsageError(reason)
+    architecture = "arm64" if size is not None and size.architecture == "arm64" else ""
     every = (*steps, *images.with_packages(steps[-1], packages, tag or image, arguments))
     return tuple(step._replace(architecture=architecture) for step in every)
-
-
-def _architecture(config: Recipe, build: str) -> str:
-    """For which processors the image of a recipe is built; empty for the usual ones. Raises UsageError, with the
-    recipes that fit, if the nodes have arm64 and the image is not made for it."""
-    from batchtrain.containers.images import ARM64
-    from batchtrain.containers.recipe_images import behind
-
-    size = config.catalog.size(config.pool.vm_size) if config.pool else None
-    if size is None or size.architecture != "arm64":
-        return ""
-    if build not in ARM64:
-        options = Settings(ignore=settings().ignore)
-        recipes = ((recipe.name, options.quietly(recipe)) for recipe in shipped_recipes.every())
-        fitting = [
-            name for name, recipe in recipes if {behind(i).build for i in recipe.resources.docker_images} <= ARM64
-        ]
-        raise UsageError(
-            f"{size.name} has arm64 processors, and this image is made for x64 alone; the images of these recipes are"
-            f" made for both: {', '.join(fitting)}"
-        )
-    return "arm64"
 
 
 @command.command("env")

@@ -109,13 +109,6 @@ IMAGES: Mapping[str, Image] = {
 }  # fmt: skip
 
 
-ARM64 = frozenset({
-    "base", "openmpi", "mpich", "pytorch", "nccl-tests", "mpi4py-MPICH/docker", "mpi4py-OpenMPI/docker",
-})  # fmt: skip
-"""The images of docker/, and directories of recipes, whose packages are published for arm64 as well (PyPI, 2026-11), so
-for sizes with Grace processors."""
-
-
 class Step(NamedTuple):
     """One build: a directory with a Dockerfile, and its inputs."""
 

@@ -60,7 +60,14 @@ def shown(root: Path, name: str, account: Account | None = None) -> dict[str, An
         "node_records": msgspec.to_builtins(run.nodes()[:ROWS]),
         "events": msgspec.to_builtins(run.events()[-MOST_EVENTS:]),
         "files": files(run),
+        "fabric": _fabric(check) if (check := run.fabric()) else None,
     }
+
+
+def _fabric(check: records.FabricCheck) -> dict[str, Any]:
+    """What a fabric check measured beside the marks, and the matrix of pairs."""
+    rows = [row._asdict() for row in check.judged]
+    return {"rows": rows, "slow_nodes": check.slow_nodes, "matrix": list(check.measured.matrix())}
 
 
 def curves(root: Path, name: str) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from batchtrain.catalog import arm_images
 from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Path, Subject
@@ -56,6 +57,12 @@ def _unlisted(subject: Subject, images: Iterable[tuple[Path, Job, str]], section
                 f"the image `{image}` is not in `global_resources.{section}`, so no node fetches it{hint}"
                 f"{' If not,' if hint else ';'} list it there or set `allow_run_on_missing_image: true` on the job",
             )
+
+
+def _processors(subject: Subject) -> Found:
+    for path, _, image in _docker_images(subject):
+        if reason := arm_images.misfit(image, subject.size):
+            yield path, reason
 
 
 def _docker_images(subject: Subject) -> Iterator[tuple[Path, Job, str]]:
@@ -419,6 +426,8 @@ _SETTINGS = "azure-batch 15.1, BatchTaskContainerSettings"
 _DOCKER = "docker run: --shm-size"
 
 RULES = (
+    Rule("container-processors", ERROR, (*POOL, *JOBS), "A recipe's image is made for the nodes' processors.",
+         "azure_batch: sizes; PyPI", _processors),
     Rule("image-not-listed", ERROR, (*GLOBAL, *JOBS), "A task's image is fetched by the nodes.",
          "Batch Shipyard: `global_resources.docker_images`", _listed),
     Rule("image-name", ERROR, (*GLOBAL, *JOBS), "The name of a container image has the syntax of container engines.",

@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from batchtrain.catalog.arm_images import ARM64_RECIPES, X64_IMAGES
+from batchtrain.cli import shipped_recipes
 from batchtrain.cli.app import root
 from batchtrain.cli.options import Settings
-from batchtrain.config import load
+from batchtrain.config import check, load
 from batchtrain.config.source_packages import READY
 from batchtrain.containers import build as building
 from batchtrain.containers import engine
 from batchtrain.containers.build import Built
 from batchtrain.containers.images import Step
+from batchtrain.containers.recipe_images import RECIPE_IMAGES
 from batchtrain.emulator.mapped_images import list_images, map_image
 from batchtrain.errors import ConfigError, UsageError
 from batchtrain.scripts.recipe import Wish, prepare
@@ -126,3 +129,11 @@ def built_words(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[tuple[
     monkeypatch.setattr(building, "run", run)
     assert CliRunner().invoke(root, ["images", "build", *arguments]).exception is None
     return words
+
+
+def test_the_table_of_processors_names_images_and_recipes_that_there_are() -> None:
+    assert RECIPE_IMAGES.keys() >= X64_IMAGES
+    rules = [rule.name for rule in check.RULES]
+    images = {recipe.name: load.load(recipe, ignore=rules).recipe.resources for recipe in shipped_recipes.every()}
+    names = {name: {image.rpartition("/")[2] for image in of.docker_images} for name, of in images.items()}
+    assert tuple(sorted(name for name, of in names.items() if not of & X64_IMAGES)) == ARM64_RECIPES

@@ -13,6 +13,9 @@ import pytest
 
 from batchtrain.dashboard import recorded
 from batchtrain.errors import NotFound, UsageError
+from batchtrain.records import FabricMeasurement, NodePair
+from batchtrain.records.fabric_check import judge
+from batchtrain.runs.directory import RunDirectory
 from tests import dashboards
 from tests.unit.dashboard.asking import BEARER, Client, dashboard
 
@@ -88,6 +91,16 @@ def test_a_run_has_its_record_tasks_events_and_files(client: Client) -> None:
     assert [file["path"] for file in document["files"]] == ["logs/train/stdout.txt", "outputs/train/model.txt"]
     assert document["files"][1]["size"] == len("weights\n") * 200
     assert document["card"] == []
+
+
+def test_a_fabric_check_has_its_values_and_the_matrix_of_pairs(client: Client, runs: Path) -> None:
+    assert client.get(f"/runs/{THIRD}")["fabric"] is None
+    pairs = (NodePair(0, 1, 24.0), NodePair(0, 2, 11.0), NodePair(1, 2, 11.5))
+    measured = FabricMeasurement(("a", "b", "c"), {"pair_gb_per_second": 11.0}, pairs)
+    RunDirectory(runs / THIRD).write_fabric(judge("Standard_HB120rs_v3", measured))
+    document = client.get(f"/runs/{THIRD}")["fabric"]
+    assert (document["rows"][0]["verdict"], document["slow_nodes"]) == ("fault", ["c"])
+    assert document["matrix"][2] == ["n2", "11", "11.5", ""]
 
 
 def test_the_failure_of_a_recorded_task_is_a_text() -> None:

@@ -144,6 +144,26 @@ function which(context, seen) {
   );
 }
 
+/** What a fabric check measured beside the marks of the size, and the matrix of pairs of nodes. */
+const fabric = ({ fabric: check }) => {
+  if (!check) return null;
+  const digits = (value) => (value === null ? "" : value.toPrecision(3));
+  const values = check.rows.map((each) =>
+    row(each.metric, [each.metric, right(digits(each.value)), right(digits(each.expected)), each.verdict, each.source]),
+  );
+  const pairs = check.matrix.map(([name, ...rates]) => row(name, [name, ...rates.map((rate) => right(rate))]));
+  return h(
+    "section",
+    null,
+    h("h2", null, "Fabric"),
+    table(["Metric", "Value", "Expected", "Verdict", "Source"], values, "Fabric"),
+    check.slow_nodes.length
+      ? h("p", { class: "card warned" }, `Slow: ${check.slow_nodes.map(short).join(", ")}`)
+      : null,
+    pairs.length > 1 ? table(["GB/s", ...check.matrix.map(([name]) => name)], pairs, "Pairs of nodes") : null,
+  );
+};
+
 const VIEW = {
   overview(context, seen) {
     const data = context.data.ranks,
@@ -171,6 +191,7 @@ const VIEW = {
           .map(([name, value]) => `${name}=${value}`)
           .join(", "),
       }),
+      fabric(seen),
       results(seen),
       bands(seen),
       tasks(context, seen),
