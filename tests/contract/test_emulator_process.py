@@ -194,7 +194,7 @@ def test_no_acknowledged_task_is_lost_to_kill_9(data_dir: Path) -> None:
     assert len(acknowledged) < 100_000
     with connect(spawn(data_dir)) as client:
         found = [one.id for one in client.list_tasks("job")]
-    assert found[: len(acknowledged)] == acknowledged
+    assert set(acknowledged) <= set(found)
     assert len(found) <= len(acknowledged) + 1
 
 
