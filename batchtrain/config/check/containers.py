@@ -10,7 +10,7 @@ from batchtrain.catalog.likeness import mistakes
 from batchtrain.config import task_resources
 from batchtrain.config.check.subject import Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, POOL, SETTINGS, WARNING, Found, Rule
-from batchtrain.config.image_names import HUB, below, is_name, is_registry, server_of
+from batchtrain.config.image_names import EXAMPLE, HUB, below, is_name, is_registry, server_of
 from batchtrain.config.types import Job, JobManager, JobPreparation, JobRelease, Task, UserIdentity
 
 _PORTS = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
@@ -61,7 +61,7 @@ def _unlisted(subject: Subject, images: Iterable[tuple[Path, Job, str]], section
 
 def _processors(subject: Subject) -> Found:
     for path, _, image in _docker_images(subject):
-        if reason := arm_images.misfit(image, subject.size):
+        if image.startswith(EXAMPLE) and (reason := arm_images.misfit(image, subject.size)):
             yield path, reason
 
 

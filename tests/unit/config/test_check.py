@@ -666,8 +666,8 @@ CASES = [
              "storage_account_settings": "link", "data_transfer": {"remote_path": "box"}}}]}}),
     # --- containers ---
     Case("container-processors", "task.docker_image", "recipes with an image for both: Digits-Sweep",
-         both(task(docker_image="me.azurecr.io/deepspeed:cpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6")),
-         both(task(docker_image="me.azurecr.io/pytorch:gpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6"))),
+         both(task(docker_image="example/deepspeed:cpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6")),
+         both(task(docker_image="example/pytorch:gpu"), pool(vm_size="Standard_ND128isr_NDR_GB200_v6"))),
     Case("image-not-listed", "task.docker_image", "did you mean `a/b`?", task(docker_image="a/bb"), {}),
     Case("image-name", "global.docker_images[1]", "b` is not the name of an image",
          {"global": {"docker_images": ["a/b", "My Image:a:b"]}},
