@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
 from batchtrain.client.limits import UNLIMITED, Limits, price_for
-from batchtrain.client.replacing import refuse_unattended
+from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, UsageError

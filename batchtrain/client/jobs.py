@@ -13,8 +13,7 @@ from batchtrain import records
 from batchtrain.client.idling import idles
 from batchtrain.client.job import Job
 from batchtrain.client.local import refuse
-from batchtrain.client.planning import Foreseen, gathered, pool_id_of
-from batchtrain.client.replacing import refuse_unattended
+from batchtrain.client.planning import Foreseen, gathered, pool_id_of, refuse_unattended
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.config.types import Recipe

@@ -13,7 +13,7 @@ from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Recipe
 from batchtrain.config.unfilled import require_filled
-from batchtrain.errors import UsageError
+from batchtrain.errors import PlanError, UsageError
 from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import facts_of
@@ -80,3 +80,12 @@ def pool_id_of(recipe: Recipe) -> str:
     if recipe.pool is None:
         raise UsageError(f"{recipe.directory} has no pool.yaml")
     return recipe.pool.id
+
+
+def refuse_unattended(recipe: Recipe) -> None:
+    """Raise PlanError for a pool whose faulty nodes are to be replaced, where no client follows the job."""
+    if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
+        raise PlanError(
+            f"pool {recipe.pool.id} has `on_bad_node: replace`, and no client would replace a node;"
+            " use `batchtrain run` or `batchtrain jobs add --follow`, or `--set pool_specification.on_bad_node=fail`"
+        )

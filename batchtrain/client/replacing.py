@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from batchtrain.config.types import Recipe
-from batchtrain.errors import PlanError, shortened
+from batchtrain.errors import shortened
 from batchtrain.records import events
 from batchtrain.service import read, submit, watch
 from batchtrain.service.deadlines import POOL_SECONDS
@@ -13,15 +13,6 @@ from batchtrain.service.deadlines import POOL_SECONDS
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
     from batchtrain.client.shown_progress import Tell
-
-
-def refuse_unattended(recipe: Recipe) -> None:
-    """Raise PlanError for a pool whose faulty nodes are to be replaced, where no client follows the job."""
-    if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
-        raise PlanError(
-            f"pool {recipe.pool.id} has `on_bad_node: replace`, and no client would replace a node;"
-            " use `batchtrain run` or `batchtrain jobs add --follow`, or `--set pool_specification.on_bad_node=fail`"
-        )
 
 
 class Replacer:
