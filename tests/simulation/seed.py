@@ -41,7 +41,7 @@ PACE = watch.Pace(3.0, 90.0, 2.0, request=5.0)
 TIMES = 10
 """How often a command is tried."""
 REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
-REAL_WRITE_AT = downloads.write_at
+REAL_WRITE_AT = vars(downloads)["write_at"]
 
 
 class Outcome(NamedTuple):
@@ -270,7 +270,8 @@ def _own_processes(sim: Simulation) -> None:
         _write(sim, Path("a download"))
         REAL_WRITE_AT(*arguments)
 
-    directory.replace_lines, directory.open_private, downloads.write_at = replace, open_private, write_at
+    directory.replace_lines, directory.open_private = replace, open_private
+    vars(downloads).update(write_at=write_at)
 
 
 def _process() -> Process | None:
