@@ -6,7 +6,7 @@ service is killed half-way and started again. The client is killed 50 times at r
 custom function, and one of them is too large for a request. Near 90 % of all tasks the function repeats an id; when
 this is mended, it raises an error there; when this is mended too, the large task is shortened. Each fault must be named
 with exit code 4 and exact counts. At the end the job has exactly the tasks of its plan. Prints each run, and ends with
-1 at a violation. `tests/e2e/test_chaos.py` is a small version.
+1 at a violation. `tests/simulation` does this in virtual time.
 """
 
 from __future__ import annotations

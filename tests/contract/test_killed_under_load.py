@@ -1,7 +1,8 @@
 """SIGKILL again and again while clients add tasks and nodes run them: nothing acknowledged is lost or starts twice.
 
-BATCHTRAIN_KILLS says how often. The emulators are forks of one process that has imported everything already, so that
-most of the time goes into what is tested.
+BATCHTRAIN_KILLS says how often: the process and its database are real here, and `tests/simulation` has more deaths. The
+emulators are forks of one process that has imported everything already, so that most of the time goes into what is
+tested.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.contract.conftest import connect, eventually, idle, pool, task
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-KILLS = int(os.environ.get("BATCHTRAIN_KILLS", "100"))
+KILLS = int(os.environ.get("BATCHTRAIN_KILLS", "20"))
 ON_PROCESSES = 3
 """Tasks of each life that are real processes; those after them are on nodes that only keep time."""
 COMMAND = "/bin/sh -c 'echo $AZ_BATCH_TASK_ID >> $AZ_BATCH_NODE_SHARED_DIR/starts; exit 0'"

@@ -18,7 +18,6 @@ from batchtrain.errors import TaskFailed, TimedOut, Unreachable
 from batchtrain.records.events import Event
 from batchtrain.service import retry
 from batchtrain.service.connect import Account
-from tests import examples
 from tests.emulation import FakeMachine
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -72,13 +71,11 @@ def nothing_is_left(client: Client) -> bool:
     return not client.pools.list() and not client.jobs.list()
 
 
-@pytest.mark.property
 @pytest.mark.parametrize("kind", ANSWERS)
-@pytest.mark.parametrize("seed", range(examples.count(10)))
 def test_a_run_ends_with_its_own_result_while_half_of_all_answers_are_lost(
-    kind: str, seed: int, emulator: Emulator, client: Client
+    kind: str, emulator: Emulator, client: Client
 ) -> None:
-    steering.fault(emulator.status, kind, rate=0.5, seed=seed)
+    steering.fault(emulator.status, kind, rate=0.5, seed=0)
     outcome = run(client, recipe(tasks=3), tell=lambda _: None, timeout=100)
     steering.clear_faults(emulator.status)
     assert [(task.state, task.exit_code) for task in outcome.tasks] == [("completed", 0)] * 3

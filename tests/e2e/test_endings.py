@@ -1,7 +1,9 @@
-"""Commands that end midway: what they created is deleted, named or adopted. `tests/bench/endings.py` has more."""
+"""Commands that end midway: what they created is deleted, named or adopted. Here the processes, signals and disks are
+real; `tests/simulation` has thousands of such ends, and `tests/bench/endings.py` more real ones."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import pty
 import select
@@ -61,8 +63,7 @@ def test_a_run_that_ends_in_its_training_leaves_nothing_without_a_word(fault: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "command"), list(zip(FAULTS, itertools.cycle(COMMANDS))))
 def test_whatever_ends_a_command_nothing_is_left_without_a_word(fault: str, command: str, world: World) -> None:
     if fault in DISKS and (os.geteuid() != 0 or shutil.which("mount") is None):
         pytest.skip("a disk of its own needs root")

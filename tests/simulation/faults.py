@@ -25,10 +25,8 @@ minutes."""
 COMMIT = ("service dies before the commit", "service dies after the commit", "service's disk is full")
 
 
-def _injected(kind: str, **more: object) -> Callable[[Service, random.Random], None]:
-    return lambda service, rng: service.driver.world.injections.add(
-        Injection(kind=kind, count=1, seconds=90.0, code="AllocationFailed", **more)  # type: ignore[arg-type]
-    )
+def _injected(kind: str) -> Callable[[Service, random.Random], None]:
+    return lambda service, rng: service.inject(Injection(kind=kind, count=1, seconds=90.0, code="AllocationFailed"))
 
 
 def _step(service: Service, rng: random.Random) -> None:
@@ -38,6 +36,7 @@ def _step(service: Service, rng: random.Random) -> None:
 NODE: Mapping[str, Callable[[Service, str, random.Random], None]] = {
     "node lost": lambda service, node, rng: service.machine.fail_node(node),
     "node preempted": lambda service, node, rng: service.preempt(node, rng.random() * 600),
+    "node unusable": lambda service, node, rng: service.break_node(node),
     "node preempted with notice": lambda service, node, rng: service.preempt(node, rng.random() * 600, 30.0),
 }
 """What befalls a node that runs."""

@@ -145,7 +145,8 @@ class Invariants:
                 f" {task.run} runs, {task.retries} retries and {task.requeues} requeues"
             )
         if before is None or task.run != before[0] or task.state == "completed":
-            self._runs[key] = task.run, reasons, task.state
+            is_next = task.state == "active" and task.run > 0 and reasons > 0  # the last reason is that of the next run
+            self._runs[key] = task.run, reasons - is_next, task.state
         tasks = self._tasks.setdefault(change.owner, {})
         listed = self._listed[change.owner]
         if change.key in tasks:
@@ -225,10 +226,10 @@ class Invariants:
             if self._tasks.get(job, {}).get(number, ("", "completed"))[1] != "completed":
                 self.fail(f"a restart gives the same world: task {number} of job {job} has ended no more")
         for job_id, tasks in self.accepted.items():
-            entry = world.jobs.get(job_id)
-            if entry is not None and entry.record.state == "active":
+            job_entry = world.jobs.get(job_id)
+            if job_entry is not None and job_entry.record.state == "active":
                 for task_id in tasks:
-                    if entry.tasks.get(task_id) is None:
+                    if job_entry.tasks.get(task_id) is None:
                         self.fail(f"no accepted task is lost: {job_id}/{task_id} is gone after a restart")
 
     # --- the machine -------------------------------------------------------------------------------------------------

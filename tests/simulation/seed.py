@@ -36,12 +36,12 @@ LONGEST = 3 * 86400.0
 """Virtual seconds in which the users must be done."""
 QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
-PACE = watch.Pace(3.0, 90.0, 2.0, request=5.0)
+PACE = watch.Pace(3.0, 600.0, 2.0, request=5.0)
 """Slower than in the product: what happens between two looks is not faster for it."""
 TIMES = 10
 """How often a command is tried."""
 REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
-REAL_WRITE_AT = downloads.write_at
+REAL_WRITE_AT = vars(downloads)["write_at"]
 
 
 class Outcome(NamedTuple):
@@ -144,7 +144,8 @@ class _World:
             work = workload.work(self.random, str(number), self.directory)
             self.counts.update(f"feature: {feature}" for feature in work.features)
             self.users += 1
-            _User(self, number, work, self.random.choice(workload.STORIES)).next()
+            stories = workload.STORIES_OF_MANY if work.total == workload.MANY else workload.STORIES
+            _User(self, number, work, self.random.choice(stories)).next()
         self.sim.loop.call_later(60, self._strike)
         self.sim.loop.call_later(LONGEST, self._too_long)
 
@@ -270,7 +271,8 @@ def _own_processes(sim: Simulation) -> None:
         _write(sim, Path("a download"))
         REAL_WRITE_AT(*arguments)
 
-    directory.replace_lines, directory.open_private, downloads.write_at = replace, open_private, write_at
+    directory.replace_lines, directory.open_private = replace, open_private
+    vars(downloads).update(write_at=write_at)
 
 
 def _process() -> Process | None:

@@ -18,6 +18,7 @@ from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.control import Identity
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.http import Application
+from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.machine.simulated import SimulatedMachine
 from batchtrain.emulator.store import Store
@@ -57,6 +58,7 @@ class Service:
         self.quotas = fates.at("quotas").choice(QUOTAS)
         self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
         self.driver: Driver | None = None
+        self.machine: Machine
         self.start()
 
     def start(self) -> None:
@@ -108,6 +110,16 @@ class Service:
         """Whether a request is unanswered, or the machine has not done yet what was decided."""
         return bool(self._open) or (self.driver is not None and bool(self.driver._begun))
 
+    def inject(self, injection: Injection) -> None:
+        """Let a fault of the emulator's own strike."""
+        assert self.driver is not None
+        self.driver.world.injections.add(injection)
+
+    def break_node(self, node_id: str) -> None:
+        """Make a node unusable."""
+        assert self.driver is not None
+        self.driver._spawn(self.driver.befall(node_id, "break"))
+
     def preempt(self, node_id: str, seconds: float, notice: float = 0.0) -> None:
         """Take a spot node away after some seconds."""
         driver = self.driver
@@ -116,6 +128,9 @@ class Service:
                       driver.befall(node_id, "preempt", seconds))  # fmt: skip
 
     def _start_again(self) -> None:
+        if self.sim.loop.now < self.full_until:  # it does not start without room for its store
+            self.sim.loop.call_later(1, self._start_again)
+            return
         self.store.close()
         self.start()
 

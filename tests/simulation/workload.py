@@ -30,6 +30,8 @@ from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
 
+MANY = 600
+"""Tasks whose results are not fetched: each costs two requests."""
 FEATURES = ("auto pool", "autoscale", "dedicated", "dependencies", "exit conditions", "factory", "gang", "job manager",
             "orphan adopted", "preparation", "release", "required slots", "retries", "spot", "start task")  # fmt: skip
 LIMIT = 3600.0
@@ -96,7 +98,7 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         tasks.append(task)
     total = count
     if rng.random() < 0.35:
-        total = rng.choice((8, 60, 250))
+        total = rng.choice((8, 60, MANY))
         task = (
             {"command": "sim 5 0", "results": {"include": ["*.txt"]}} if total == 8 else {"command": "sim 5 0 silent"}
         )
@@ -482,3 +484,9 @@ STORIES: tuple[tuple[Verb, ...], ...] = (
     (pool_add, jobs_add, wait, requeue, fetch_from_lost_nodes, jobs_del, pool_del),
     (pool_add, schedule, pool_del),
 )
+STORIES_OF_MANY: tuple[tuple[Verb, ...], ...] = (
+    (pool_add, jobs_add, jobs_add, wait, jobs_del, pool_del),
+    (pool_add, jobs_add, wait, terminate, jobs_del_by_two, pool_del_by_two),
+    (cli_pool_add, cli_jobs_add, cli_jobs_add, wait, cli_jobs_del, cli_pool_del),
+)
+"""Of a recipe with many tasks."""
