@@ -151,16 +151,16 @@ class Follow:
         follower = self._open[task.id]
         requests = follower.measure(task.node, last=is_last)
         file_count = len(OUTPUT) if is_last or self._turn % self._turns == 0 else 1
-        held = follower.held if self._ranks and follower.is_gang else None
+        waiting_lines = follower.waiting_lines if self._ranks and follower.is_gang else None
         for file, lines in follower.new_lines(task.node, file_count, last=is_last):
             self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
-            if held is None:
+            if waiting_lines is None:
                 self._show_lines(task.id, file, lines, is_named)
             else:
-                held.append((file, lines))
+                waiting_lines.append((file, lines))
         requests += file_count
-        if held is not None:
-            for file, lines in follower.chosen(task.node, file_count, last=is_last):
+        if waiting_lines is not None:
+            for file, lines in follower.lines_of_ranks(task.node, file_count, last=is_last):
                 self._show_lines(task.id, file, lines, is_named)
             requests += follower.rank_requests
         if is_last:
@@ -207,10 +207,10 @@ class _FollowedTask:
         self._own_files: dict[tuple[int, str], files.Follower] = {}
         """The output of a rank in a file of its own."""
         self._parts: tuple[Part, ...] = ()
-        self.held: list[tuple[str, list[str]]] = []
+        self.waiting_lines: list[tuple[str, list[str]]] = []
         """The merged output of a gang, until its ranks are seen."""
         self.rank_requests = 0
-        """The requests of the last `chosen`."""
+        """The requests of the last `lines_of_ranks`."""
         self._files = [(file, files.Follower(batch, job_id, task_id, file)) for file in OUTPUT]
         self._records, self._own = (files.Follower(batch, job_id, task_id, path) for path in (RECORDS, OWN))
         self._found: files.Follower | None = None
@@ -255,9 +255,9 @@ class _FollowedTask:
         """Whether it has several nodes; takes a request once."""
         return bool(read.task(self._batch, self._job_id, self._task_id, read.TIMED_TASK).request.instances)
 
-    def chosen(self, node: str, file_count: int, *, last: bool) -> list[tuple[str, list[str]]]:
+    def lines_of_ranks(self, node: str, file_count: int, *, last: bool) -> list[tuple[str, list[str]]]:
         """The new lines of the chosen ranks, from their own files: an MPI merges output without the names of its ranks.
-        Of a gang without such files, the held lines."""
+        Of a gang without such files, the merged output."""
         assert self._stream is not None
         self.rank_requests, output, exist = 0, list[tuple[str, list[str]]](), False
         ranks = [self._stream.ranks[number] for number in self._ranks if number in self._stream.ranks]
@@ -268,9 +268,9 @@ class _FollowedTask:
             exist = exist or follower.missing is None
         if not exist and not ranks and not last:
             return []
-        held = self.held.copy()
-        self.held.clear()
-        return output if exist else held
+        merged = self.waiting_lines.copy()
+        self.waiting_lines.clear()
+        return output if exist else merged
 
     def _own_file(self, rank: Rank, file: str) -> files.Follower:
         if (rank.number, file) not in self._own_files:
