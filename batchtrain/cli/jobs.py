@@ -139,6 +139,7 @@ def _followed(
             progress=progress,
             fail_fast=fail_fast,
             recreate=recreate,
+            ranks=settings().ranks,
         )
     if settings().output != "table":
         show_rows(list(task_results(outcome)))
@@ -243,7 +244,7 @@ def watch(job_id: str | None, timeout: float) -> None:
     name, client = opened(job_id)
     client.jobs.get(name)
     with waiting("job", name, client), live.block(client.account, None, name) as block:
-        job = watch_job(client, name, tell=block, timeout=timeout)
+        job = watch_job(client, name, tell=block, timeout=timeout, ranks=settings().ranks)
     _show_ended(job)
 
 

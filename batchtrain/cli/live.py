@@ -87,6 +87,7 @@ class _Log:
         self, console: Console, refresh: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._console, self._refresh, self._clock = console, refresh, clock
+        self._size = console.size
         self._lines, self.lock, self._over = list[LogLine](), threading.Lock(), threading.Event()
         self._drawn = float("-inf")
 
@@ -110,8 +111,16 @@ class _Log:
     def tick(self) -> None:
         """Draw the block with the lines that are held, if it is time."""
         with self.lock:
-            if self.delay() <= 0:
+            if self.delay() <= 0 and self._is_still():
                 self._draw()
+
+    def _is_still(self) -> bool:
+        """Whether the terminal has the size of the last look. While its window is dragged nothing is drawn: each size
+        would leave a broken picture."""
+        before, self._size = self._size, self._console.size
+        if before != self._size:
+            self._drawn = self._clock()
+        return before == self._size
 
     def _draw(self) -> None:
         from rich.text import Text

@@ -148,7 +148,16 @@ def carried_out(
                 say(lacks)
             _say_what_is_made(recipe)
             page = RunPage(origin.root, tell, starts=opens_page, stack=stack)
-            outcome = run(client, recipe, tell=page.tell, origin=origin, progress=progress, keep=keep, **how)
+            outcome = run(
+                client,
+                recipe,
+                tell=page.tell,
+                origin=origin,
+                progress=progress,
+                keep=keep,
+                ranks=settings().ranks,
+                **how,
+            )
             report(outcome)
         _raise_failure(recipe, outcome)
         return outcome

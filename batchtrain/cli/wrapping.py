@@ -41,12 +41,13 @@ def _words(line: str, width: int) -> Iterator[tuple[str, bool, bool]]:
     that does not fit, and whether a line may end before it without a backslash.
     """
     command = ONE_COMMAND.match(line)
-    parts = [line[: command.end()], line[command.end() :]] if command else re.split(r"(`[^`]+`\S*)", line)
-    for part in parts:
-        if (part is parts[-1] and command) or (part.startswith("`") and len(part) > width):
+    parts = [line[: command.end()], line[command.end() :]] if command else re.split(r"([^\s`]*`[^`]+`\S*)", line)
+    for at, part in enumerate(parts):
+        is_command = at % 2 == 1
+        if is_command and (command or len(part) > width):
             for number, word in enumerate(SHELL_WORD.findall(part)):
                 yield word, True, number == 0
-        elif part.startswith("`"):
+        elif is_command:
             yield part, False, True
         else:
             yield from ((word, False, True) for word in part.split())

@@ -183,7 +183,7 @@ class Job:
 
     def seen_task(self, task_id: str | None = None) -> Task:
         """A task now (by default the first task). Raises NotFound."""
-        return read.task(self._client.batch, self.id, task_id or self._first_task())
+        return read.task(self._client.batch, self.id, task_id or self._first_task(), read.TIMED_TASK)
 
     def task(self, task_id: str | None = None) -> TaskFiles:
         """The files of a task (by default the first task): `files`, `get` and `open`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -11,7 +13,7 @@ from azure.batch import BatchClient
 from batchtrain.errors import TaskFailed
 from batchtrain.metrics.extract import patterns_of
 from batchtrain.metrics.stream import OWN, RECORDS, Batch, MetricStream
-from batchtrain.records import Counts, Task
+from batchtrain.records import Counts, Rank, Task
 from batchtrain.records.events import (
     Event,
     FailuresSeen,
@@ -24,6 +26,7 @@ from batchtrain.records.events import (
     TasksSeen,
 )
 from batchtrain.records.rank_end import ENDS, RankEnd
+from batchtrain.runs.results import Part, parts
 from batchtrain.service import files, read
 from batchtrain.service.attempts import Attempts
 from batchtrain.service.statistics import by_cause, failed_by
@@ -31,6 +34,8 @@ from batchtrain.service.tasks import Glance
 
 OUTPUT: Mapping[str, type[Output]] = {"stdout.txt": Stdout, "stderr.txt": Stderr}
 """The event of a line of each file."""
+PRIMARY, MOST_RANKS = "n0", 8
+"""The node whose files are those of the task; and how many chosen ranks are followed."""
 LINES_AT_ONCE = 10_000
 """Most lines of a followed file that are passed on together."""
 AGAIN_LOOKS = 12
@@ -81,11 +86,13 @@ class Follow:
         lines: Callable[[str, str, str, Sequence[str]], None] = lambda *_: None,
         turns: int = 1,
         output: bool = True,
+        ranks: Iterable[int] = (),
     ) -> None:
         """lines: takes the output, to keep it: job, task, stdout or stderr, and lines. turns: of so many looks, the
         last one reads stderr of the running tasks. output: whether the output is shown, and not only the counts and
-        the failures."""
+        the failures. ranks: of a gang, those whose output is shown; by default all."""
         self._turns, self._turn, self._output = turns, 0, output
+        self._ranks = tuple(sorted(ranks))[:MOST_RANKS]
         self._pool: str | None = None
         self._examples: dict[str, str] = {}
         """The failure of an example of each cause."""
@@ -140,16 +147,22 @@ class Follow:
     def _show(self, task: Task, is_named: bool) -> int:
         is_last = task.state == "completed"
         if task.id not in self._open:
-            self._open[task.id] = _FollowedTask(self._batch, self._job.id, task.id, self._tell)
+            self._open[task.id] = _FollowedTask(self._batch, self._job.id, task.id, self._tell, self._ranks)
         follower = self._open[task.id]
         requests = follower.measure(task.node, last=is_last)
         file_count = len(OUTPUT) if is_last or self._turn % self._turns == 0 else 1
+        waiting_lines = follower.waiting_lines if self._ranks and follower.is_gang else None
         for file, lines in follower.new_lines(task.node, file_count, last=is_last):
             self._lines(self._job.id, task.id, file.removesuffix(".txt"), lines)
-            for line in lines:
-                text = f"{task.id}: {line}" if is_named else line
-                self._tell(OUTPUT[file](task.id, text))
+            if waiting_lines is None:
+                self._show_lines(task.id, file, lines, is_named)
+            else:
+                waiting_lines.append((file, lines))
         requests += file_count
+        if waiting_lines is not None:
+            for file, lines in follower.lines_of_ranks(task.node, file_count, last=is_last):
+                self._show_lines(task.id, file, lines, is_named)
+            requests += follower.rank_requests
         if is_last:
             follower.end()
             self._closed.add(task.id)
@@ -159,6 +172,10 @@ class Follow:
                 if ends := files.records(self._batch, self._job.id, task.id, ENDS, RankEnd):
                     self._tell(RanksFailed(task.id, ends=ends))
         return requests
+
+    def _show_lines(self, task_id: str, file: str, lines: Iterable[str], is_named: bool) -> None:
+        for line in lines:
+            self._tell(OUTPUT[file](task_id, f"{task_id}: {line}" if is_named else line))
 
     def _show_failed(self, count: int) -> int:
         """Group the failed tasks by their causes, and show an example of each; returns the number of requests."""
@@ -178,8 +195,22 @@ class Follow:
 class _FollowedTask:
     """The output of a task, and what it measures."""
 
-    def __init__(self, batch: BatchClient, job_id: str, task_id: str, tell: Callable[[Event], None]) -> None:
-        self._batch, self._job_id, self._task_id, self._tell = batch, job_id, task_id, tell
+    def __init__(
+        self,
+        batch: BatchClient,
+        job_id: str,
+        task_id: str,
+        tell: Callable[[Event], None],
+        ranks: Sequence[int] = (),
+    ) -> None:
+        self._batch, self._job_id, self._task_id, self._tell, self._ranks = batch, job_id, task_id, tell, ranks
+        self._own_files: dict[tuple[int, str], files.Follower] = {}
+        """The output of a rank in a file of its own."""
+        self._parts: tuple[Part, ...] = ()
+        self.waiting_lines: list[tuple[str, list[str]]] = []
+        """The merged output of a gang, until its ranks are seen."""
+        self.rank_requests = 0
+        """The requests of the last `lines_of_ranks`."""
         self._files = [(file, files.Follower(batch, job_id, task_id, file)) for file in OUTPUT]
         self._records, self._own = (files.Follower(batch, job_id, task_id, path) for path in (RECORDS, OWN))
         self._found: files.Follower | None = None
@@ -196,6 +227,7 @@ class _FollowedTask:
             self._stream = MetricStream(patterns_of(settings.metrics))
         if node != self._node:  # it begins, or runs again
             self._stream.begin_again()
+            self._own_files, self._parts = {}, ()
             self._node, self._found, self._has_printed, self._looks = node, None, False, 0
         look, self._looks = self._looks, self._looks + 1
         is_due = not self._has_printed or look % AGAIN_LOOKS < 2
@@ -217,6 +249,42 @@ class _FollowedTask:
                 self._has_printed = True
                 self._see(self._stream.output(lines, time.time()))
                 yield file, lines
+
+    @functools.cached_property
+    def is_gang(self) -> bool:
+        """Whether it has several nodes; takes a request once."""
+        return bool(read.task(self._batch, self._job_id, self._task_id, read.TIMED_TASK).request.instances)
+
+    def lines_of_ranks(self, node: str, file_count: int, *, last: bool) -> list[tuple[str, list[str]]]:
+        """The new lines of the chosen ranks, from their own files: an MPI merges output without the names of its ranks.
+        Of a gang without such files, the merged output."""
+        assert self._stream is not None
+        self.rank_requests, output, exist = 0, list[tuple[str, list[str]]](), False
+        ranks = [self._stream.ranks[number] for number in self._ranks if number in self._stream.ranks]
+        for rank, file in itertools.product(ranks, tuple(OUTPUT)[:file_count]):
+            follower, name = self._own_file(rank, file), f"[{rank.node.removeprefix('n')}:{rank.number}] "
+            output.append((file, [name + line for line in follower.new_lines(node, last=last)]))
+            self.rank_requests += 1
+            exist = exist or follower.missing is None
+        if not exist and not ranks and not last:
+            return []
+        merged = self.waiting_lines.copy()
+        self.waiting_lines.clear()
+        return output if exist else merged
+
+    def _own_file(self, rank: Rank, file: str) -> files.Follower:
+        if (rank.number, file) not in self._own_files:
+            tree = None
+            if rank.node != PRIMARY:
+                if not self._parts:
+                    self.rank_requests += 2
+                    self._parts = parts(
+                        self._job_id, self._task_id, read.task_nodes(self._batch, self._job_id, self._task_id)
+                    )
+                tree = next((part.tree for part in self._parts if part.name == rank.node), None)
+            path = f"wd/ranks/rank-{rank.number}.{file}"
+            self._own_files[rank.number, file] = files.Follower(self._batch, self._job_id, self._task_id, path, tree)
+        return self._own_files[rank.number, file]
 
     def _see(self, batch: Batch) -> None:
         assert self._stream is not None

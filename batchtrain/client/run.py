@@ -79,6 +79,7 @@ def run(
     afterwards: Callable[[Register], None] | None = None,
     expendable: bool = False,
     ask: Ask = stops,
+    ranks: Iterable[int] = (),
 ) -> Outcome:
     """Create the pool and the jobs, follow them to their end, fetch their results, and delete what was created (also
     after Ctrl-C).
@@ -92,6 +93,7 @@ def run(
     the tasks have ended, while the pool and the jobs exist; what it creates through the register is deleted with them.
     expendable: delete everything, also after a deadline, and although results are still on a node.
     ask: whether the run continues after Ctrl-C; a run whose results are in storage continues when its terminal closes.
+    ranks: those of a gang whose output is shown.
     """
     _refuse_unfit(recipe)
     recipe = with_idle_timeout(recipe) if reuse else recipe
@@ -107,7 +109,7 @@ def run(
     return _outcome(
         client,
         recipe,
-        lambda work: _create_and_follow(work, old_jobs, afterwards, reuse=reuse),
+        lambda work: _create_and_follow(work._replace(ranks=tuple(ranks)), old_jobs, afterwards, reuse=reuse),
         foreseen=foreseen,
         kept_kinds=KINDS if keep else ("pool",) if reuse else (),
         guard=guard,
@@ -131,11 +133,13 @@ def follow(
     progress: Progress = QUIET,
     fail_fast: bool = False,
     recreate: bool = False,
+    ranks: Iterable[int] = (),
 ) -> Outcome:
     """Add the jobs to their pool, follow them to their end, and fetch their results.
 
     timeout: seconds to wait while the pool grows. Ctrl-C ends only the following. fail_fast: the first refused task
-    stops the addition. recreate: delete the jobs that exist before they are added; nothing else is deleted.
+    stops the addition. recreate: delete the jobs that exist before they are added; nothing else is deleted. ranks:
+    those of a gang whose output is shown.
     """
     _refuse_unfit(recipe)
     foreseen = client.foresee(recipe)
@@ -152,7 +156,7 @@ def follow(
             register=work.ending.register,
         )
         work.ending.submitted = True
-        return _all_followed(work)
+        return _all_followed(work._replace(ranks=tuple(ranks)))
 
     return _outcome(
         client,
@@ -168,14 +172,22 @@ def follow(
     )
 
 
-def watch_job(client: Operations, job_id: str, *, tell: Tell, timeout: float = JOB_SECONDS, output: bool = True) -> Job:
-    """Show the nodes, the counts, the failures and the output of a job until its tasks have ended. Fetches and deletes
-    nothing."""
+def watch_job(
+    client: Operations,
+    job_id: str,
+    *,
+    tell: Tell,
+    timeout: float = JOB_SECONDS,
+    output: bool = True,
+    ranks: Iterable[int] = (),
+) -> Job:
+    """Show the nodes, the counts, the failures and the output of a job, of all ranks or some, until its tasks have
+    ended. Fetches and deletes nothing."""
     job = client.jobs.handle(job_id)
     with contextlib.suppress(NotFound):
         watch.show_nodes(client.batch, read.job(client.batch, job_id).pool, tell)
     deadline = watch.Deadline(timeout, watch.tasks_of(job_id), tell)
-    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns, output=output)
+    follow = Follow(client.batch, job, deadline.tell, turns=client.pace.turns, output=output, ranks=ranks)
     watch.tasks_ended(client.batch, job_id, deadline, client.pace, follow.look)
     return job
 
@@ -266,6 +278,8 @@ class _Work(NamedTuple):
     recorder: Recorder
     guard: Guard
     timeout: float | None
+    ranks: tuple[int, ...] = ()
+    """Those whose output is shown; all if empty."""
 
     @property
     def tell(self) -> Tell:
@@ -508,7 +522,9 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
     clock = retry.CLOCK._replace(sleep=guard.sleep)
     deadline = watch.Deadline(seconds, watch.tasks_of(job.id), tell, clock=clock)
     replacer = Replacer(client, work.recipe, deadline.tell)
-    follow = Follow(client.batch, job, replacer.note, lines=work.recorder.lines, turns=client.pace.turns)
+    follow = Follow(
+        client.batch, job, replacer.note, lines=work.recorder.lines, turns=client.pace.turns, ranks=work.ranks
+    )
 
     def look_within_limits(glance: Glance) -> int:
         requests = follow.look(glance)

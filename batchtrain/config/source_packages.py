@@ -120,7 +120,9 @@ def of_recipe(recipe: Recipe, image: str) -> tuple[SourcePackages, ...]:
     tasks = (task for job in recipe.jobs for task in (*job.tasks, job.merge_task) if task is not None)
     sources = {(task.source, _script(task)): None for task in tasks if task.source and task.docker_image == image}
     package_lists = (of_directory(Path(recipe.directory, source).resolve(), script) for source, script in sources)
-    return tuple({listed.path: listed for listed in package_lists if listed.packages or listed.pythons}.values())
+    return tuple(
+        {packages.path: packages for packages in package_lists if packages.packages or packages.pythons}.values()
+    )
 
 
 def of_directory(directory: Path, script: str = "") -> SourcePackages:
@@ -137,12 +139,12 @@ def of_directory(directory: Path, script: str = "") -> SourcePackages:
 def allowed_pythons(package_lists: Iterable[SourcePackages], versions: Iterable[str], purpose: str) -> tuple[str, ...]:
     """Those versions of Python (MAJOR.MINOR) that every list allows. purpose: what needs one of them. Raises PlanError
     if there is none."""
-    required, versions = [python for packages in package_lists for python in packages.pythons], tuple(versions)
-    allowed = tuple(version for version in versions if all(python.allows(version) for python in required))
-    if not allowed:
-        lines = " and ".join(f"{python.path}:{python.line} asks for Python {python.versions}" for python in required)
+    pythons, versions = [python for packages in package_lists for python in packages.pythons], tuple(versions)
+    common = tuple(version for version in versions if all(python.allows(version) for python in pythons))
+    if not common:
+        lines = " and ".join(f"{python.path}:{python.line} asks for Python {python.versions}" for python in pythons)
         raise PlanError(f"{lines}, and {purpose} needs Python {' or '.join(versions)}; change what is asked for")
-    return allowed
+    return common
 
 
 def digest(package_lists: Iterable[SourcePackages]) -> str:

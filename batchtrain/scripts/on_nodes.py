@@ -39,7 +39,7 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
     yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)"'
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
     yield f'  rm -rf "{directory}" && "$python" -m venv "{directory}"'
-    lists = [words for words in (spec.packages, *(listed.words() for listed in packages)) if words]
+    lists = [words for words in (spec.packages, *(package_list.words() for package_list in packages)) if words]
     yield "  index=()"
     if lists and spec.extra_index and not gpus:
         yield from _index(directory, spec.extra_index)

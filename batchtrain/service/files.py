@@ -111,8 +111,11 @@ def _pieces(content: Iterator[bytes]) -> Iterator[bytes]:
 class Follower:
     """Reads a task's growing file from its last position and returns complete lines."""
 
-    def __init__(self, client: BatchClient, job_id: str, task_id: str, path: str) -> None:
-        self._client, self._tree, self.path = client, downloads.task_tree(job_id, task_id), path
+    def __init__(
+        self, client: BatchClient, job_id: str, task_id: str, path: str, tree: downloads.Tree | None = None
+    ) -> None:
+        """tree: the directory of the task on another node than that of its primary."""
+        self._client, self._tree, self.path = client, tree or downloads.task_tree(job_id, task_id), path
         self.missing: NotFound | None = None
         """The error of the last call, if there is no such file yet."""
         self._node = ""

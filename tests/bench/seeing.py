@@ -50,6 +50,7 @@ from batchtrain.testing import emulated_batch
 from tests import block_pictures, dashboards
 from tests.bench.run import JOBS, POOL, line
 from tests.bench.watch import Counting
+from tests.browsers import browser
 from tests.dashboards import Dashboard
 
 TICKS = "import time\nfor _ in range(200): print(time.time(), flush=True); time.sleep(0.05)"
@@ -157,6 +158,7 @@ def of_dashboard(place: Path) -> None:
             line("a line to the page, median of 100", statistics.median(delays(running)), 0.3)
             large_job(running)
             long_log(running)
+            painted(running)
 
 
 def delays(running: Dashboard) -> list[float]:
@@ -183,6 +185,23 @@ def large_job(running: Dashboard) -> None:
     line("first page, bytes", sent / 1e3, 150, "kB")
     line("rows of a page", len(running.get("/jobs/many/tasks")), 200, "")
     line("tasks that failed, of 10^5", timed(lambda: running.get("/jobs/many/tasks?state=failed")), 1.0)
+
+
+def painted(running: Dashboard) -> None:
+    """The page of that job in Chromium: its first paint, its rows, and the memory of the browser for it."""
+    with browser() as chromium:
+        page = chromium.new_context().new_page()
+        page.goto(running.link)
+        page.wait_for_selector("main[data-ready]")
+        page.goto(f"{running.url}/jobs/many")
+        page.wait_for_selector("main tbody tr")
+        shown = page.evaluate("performance.now()") / 1000
+        first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
+        line("first paint of a job of 10^5 tasks", first, 0.5)
+        line("  its rows", shown, 1.0)
+        processes = psutil.Process().children(recursive=True)
+        renderers = [process for process in processes if "--type=renderer" in process.cmdline()]
+        line("  memory of the browser for it", max(each.memory_full_info().uss for each in renderers) / 1e6, 150, "MB")
 
 
 def long_log(running: Dashboard) -> None:

@@ -87,6 +87,14 @@ def test_a_script_with_mpi4py_trains_on_two_nodes(batchtrain: Any, environment: 
     trained(batchtrain, "mpi4py", CASES["mpi4py"], environment)
 
 
+@pytest.mark.mpi
+def test_only_the_chosen_rank_of_a_plain_mpi_is_printed(batchtrain: Any, environment: Mapping[str, str]) -> None:
+    text = "from mpi4py import MPI\nprint('this is rank', MPI.COMM_WORLD.rank, flush=True)\n"
+    (batchtrain.cwd / "train.py").write_text(text, encoding="utf-8")
+    words = ("run", "train.py", "--nodes", "2", "--local", "--rank", "1")
+    assert batchtrain(*words, environment=environment, timeout=600).stdout == "[1:1] this is rank 1\n"
+
+
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW) for name in CASES if name != "mpi4py"])
 def test_a_script_of_a_framework_trains_on_two_nodes(
     name: str, batchtrain: Any, environment: Mapping[str, str]

@@ -86,6 +86,11 @@ def test_a_long_message_is_broken_between_words_and_a_command_that_fits_stays_wh
     assert " ".join(lines) == text
 
 
+def test_no_space_is_put_between_a_parenthesis_and_its_command() -> None:
+    text = "imports mpi4py (`--framework NAME` chooses another)"
+    assert wrapped(text, 30) == "imports mpi4py\n(`--framework NAME` chooses\nanother)"
+
+
 @pytest.mark.parametrize(
     "line",
     ["  delete: batchtrain jobs logs j --set 'a=b  c' --local", "say `batchtrain jobs logs j --set 'a=b  c' --local`"],

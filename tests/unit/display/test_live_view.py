@@ -242,7 +242,7 @@ class Screen:
     """A terminal that notes when it was drawn, with its clock."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now, self.size = 0.0, (80, 24)
         self.drawn: list[float] = []
         self.waited: list[float] = []
 
@@ -266,6 +266,18 @@ def test_the_block_is_drawn_four_times_a_second_and_no_line_waits_longer_than_th
     assert min(later - earlier for earlier, later in itertools.pairwise(screen.drawn[:-1])) >= DRAW_SECONDS
     assert len(screen.waited) == 134
     assert max(screen.waited) <= DRAW_SECONDS
+
+
+def test_nothing_is_drawn_while_the_window_is_dragged() -> None:
+    screen: Any = Screen()
+    log = _Log(screen, screen.refresh, lambda: screen.now)
+    for tenth in range(40):
+        screen.now = tenth / 10
+        if 10 <= tenth < 30:
+            screen.size = (80 - tenth, 24)
+        log.tick()
+    assert [now for now in screen.drawn if 1 <= now < 3] == []
+    assert [now for now in screen.drawn if now >= 3]
 
 
 def test_answers_are_those_of_the_last_minute() -> None:

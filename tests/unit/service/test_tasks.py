@@ -19,9 +19,10 @@ from azure.batch import BatchClient
 
 from batchtrain.client import log_follower
 from batchtrain.client.log_follower import AGAIN_LOOKS, EXPLAINED, FIRST, OUTPUT, Follow
+from batchtrain.config.types import FetchSettings
 from batchtrain.errors import NotFound, TimedOut, UsageError
 from batchtrain.metrics.stream import OWN, RECORDS
-from batchtrain.records import Counts, Task
+from batchtrain.records import Counts, Task, TaskNode, TaskRequest
 from batchtrain.records.events import Event, FailuresSeen, MetricsSeen, RanksFailed, Stdout
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service import files, read, retry, tasks, watch
@@ -351,6 +352,44 @@ def test_of_many_causes_few_examples_are_read_and_all_are_counted(monkeypatch: p
 def test_without_the_output_the_counts_and_the_failures_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown((6,), monkeypatch, output=False)
     assert [event.kind for event in said] == ["task.failed", "failures.seen"]
+
+
+def rank_output(
+    monkeypatch: pytest.MonkeyPatch, contents: Mapping[str, tuple[str, ...]], instances: int | None
+) -> list[str]:
+    """What is shown of ranks 0 and 3 of a task, of files with these lines."""
+
+    def follower(_: Any, job: str, task: str, path: str, tree: Any = None) -> Any:
+        lines = iter(contents.get(f"{tree.name}: {path}" if tree else path, ()))
+        missing = None if lines.__length_hint__() else NotFound("no file")
+        return SimpleNamespace(new_lines=lambda node, last=False: list(lines), missing=missing)
+
+    places = (TaskNode("tvm-0", "p"), TaskNode("tvm-1", "p", "workitems/j/job-1/t"))
+    monkeypatch.setattr(files, "Follower", follower)
+    monkeypatch.setattr(read, "fetch_settings", lambda *_: FetchSettings())
+    monkeypatch.setattr(read, "task", lambda *_: Task("t", "running", request=TaskRequest(instances=instances)))
+    monkeypatch.setattr(read, "task_nodes", lambda *_: places)
+    said: list[Event] = []
+    follow = Follow(cast("BatchClient", None), SimpleNamespace(id="j"), said.append, ranks=(0, 3))  # type: ignore[arg-type]
+    follow.show_ended([Task("t", "completed", "success", 0)])
+    return [event.text for event in said if isinstance(event, Stdout)]
+
+
+MERGED = ("batchtrain: two nodes", "from 0", "from 3", "from 1")
+STARTED = tuple(f'{{"rank": {rank}, "node": "{node}", "time": 1}}' for rank, node in ((0, "n0"), (1, "n0"), (3, "n1")))
+
+
+def test_chosen_ranks_of_a_plain_mpi_are_read_from_their_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"wd/ranks/rank-0.stdout.txt": ("from 0",), "node tvm-1: wd/ranks/rank-3.stdout.txt": ("from 3",)}
+    contents = {"stdout.txt": MERGED, RECORDS: STARTED, **own}
+    assert rank_output(monkeypatch, contents, 2) == ["t: [0:0] from 0", "t: [1:3] from 3"]
+
+
+@pytest.mark.parametrize("instances", [None, 2])
+def test_without_files_of_ranks_the_merged_output_is_shown(
+    monkeypatch: pytest.MonkeyPatch, instances: int | None
+) -> None:
+    assert rank_output(monkeypatch, {"stdout.txt": MERGED}, instances) == [f"t: {line}" for line in MERGED]
 
 
 def test_the_filter_of_an_unknown_state_names_the_states() -> None:
