@@ -147,8 +147,8 @@ class Columns:
     def by_id(self, after: str, condition: Condition | None) -> Iterator[int]:
         """The positions of the tasks that a filter accepts, in the order of their ids, after an id."""
         if condition is not None:
-            found = [(self.ids[at], at) for block in self.after(0, condition) for at in block]
-            yield from (at for task_id, at in sorted(found) if task_id > after)
+            matches = [(self.ids[at], at) for block in self.after(0, condition) for at in block]
+            yield from (at for task_id, at in sorted(matches) if task_id > after)
             return
         if not self.order:
             self.order = sorted((self.ids[at], self.seqs[at]) for block in self.after(0, None) for at in block)
