@@ -11,6 +11,7 @@ from batchtrain.config.source_directory import sha256_of
 from batchtrain.config.types import Recipe, Results
 from batchtrain.errors import NotFound, TaskFailed, UsageError
 from batchtrain.records import Task
+from batchtrain.records.attempt import number_of
 from batchtrain.records.rank_end import ENDS, RankEnd
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
@@ -24,7 +25,7 @@ from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.register import Thing, read_marks
 from batchtrain.storage import blob
 from batchtrain.storage.download import download
-from batchtrain.storage.run_container import RUN, container_of
+from batchtrain.storage.run_container import LIVE, RUN, container_of
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -74,6 +75,8 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
         tasks = job.tasks
         settings = read.all_fetch_settings(client.batch, record.job)
         results = {task.id: settings[task.id].results if task.id in settings else None for task in tasks}
+        for task in tasks:
+            _take_live(storage, run, task)
         recording.take(
             tasks, [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
         )
@@ -139,6 +142,19 @@ def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, resul
         )
         for item, path, target in wanted
     ]
+
+
+def _take_live(storage: Storage, run: RunDirectory, task: Task) -> None:
+    """What a gang printed while it ran: of its earlier attempts, whose nodes may be lost, and of one that runs."""
+    container, top = container_of(run.name), f"{LIVE}/{task.id}"
+    starts: dict[str, list[Stored]] = {}
+    for item in blob.below(storage, container, top):
+        starts.setdefault(item.name.split("/")[2], []).append(item)
+    last = number_of(task)
+    for number, start in enumerate(sorted(starts, key=int), last - len(starts) + 1):
+        if number > 0 and (number < last or task.state != "completed"):
+            logs = run.logs(task.id, number if number < last else None)
+            _download(storage, container, [(item, logs / Path(item.name).name) for item in starts[start]])
 
 
 def _download(storage: Storage, container: str, files: list[tuple[Stored, Path]]) -> None:

@@ -76,6 +76,7 @@ def _by_nodes(block: Nodes, setup: Setup, command: str, shape: Shape) -> Launch:
             *steps.node_launcher(block.name, block.node_module),
             *((steps.ENDS,) if end else ()),
             *(() if setup.preemption is None else (steps.PREEMPTION,)),
+            *((steps.UPLOADS,) if setup.collects else ()),
             *(file for role in roles if role.runner and role.runner.file for file in _runners_files(role.command)),
             *((steps.PREFLIGHT,) if checks else ()),
             *((steps.VERDICT,) if nccl_notes else ()),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from batchtrain.config.types import Recipe, Results, StorageOutput, Task
+from batchtrain.frameworks.base import Nodes
 from batchtrain.plan import inputs, wire
 
 _WILD = re.compile(r"[*?\[]")
@@ -45,6 +46,18 @@ def left(recipe: Recipe, container: str, task: Task, task_id: str) -> tuple[wire
         )
         for pattern in dict.fromkeys((*LEFT, *_of_results(task.results or Results())))
     )
+
+
+TOKEN = "BATCHTRAIN_RESULTS_TOKEN"
+
+
+def live(recipe: Recipe, container: str, task: Task) -> tuple[wire.Environment, ...]:
+    """Where the launcher of a gang uploads its output while it runs. container: as for `left`."""
+    gang = task.multi_instance
+    if not container or gang is None or not any(isinstance(block, Nodes) for _, block in gang.launches):
+        return ()
+    link, _, name = container.partition("/")
+    return (wire.Environment(name=TOKEN, value=inputs.results_link(recipe, link, name)),)
 
 
 def _of_results(results: Results) -> Iterator[str]:

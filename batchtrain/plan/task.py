@@ -123,7 +123,11 @@ def _request(
         + outputs.left(frame.recipe, frame.results, task, begun.id),
         environment_settings=inputs.environment(
             task.environment_variables,
-            (_gpus_seen(frame, task) if shape.container else ()) + by_line + carrier.environment + _fetched_later(task),
+            (_gpus_seen(frame, task) if shape.container else ())
+            + by_line
+            + carrier.environment
+            + outputs.live(frame.recipe, frame.results, task)
+            + _fetched_later(task),
             vault_id=task.environment_variables_keyvault_secret_id,
         ),
         affinity_info=wire.Affinity(affinity_id=task.affinity_id) if task.affinity_id else None,

@@ -64,6 +64,8 @@ PACKAGES = _read("package_versions.py")
 """Lists the package versions of a Python."""
 SWEEP_MODULE = _read("batchtrain_sweep.py")
 """The module that names the best task of a sweep."""
+UPLOADS = _read("uploads.py")
+"""The upload of a task's output while it runs."""
 PREEMPTION = _read("preemption.py")
 """Waits until Azure announces the preemption of a node, and passes it on."""
 INSIDE = _read("inside.sh")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 RUN = "run"
 """Below this name are the files of the run directory."""
+LIVE = "live"
+"""Below this name is what tasks print while they run: a directory for each task, and in it for each of its starts."""
 
 
 def container_of(run: str) -> str:

@@ -145,10 +145,15 @@ for step in range(checkpoint.step_of(path) + 1, 11):
 """
 
 
-def test_a_training_that_was_preempted_without_a_client_has_one_curve(azurite: StorageAccount, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["primary", "other"])
+def test_a_training_that_was_preempted_without_a_client_has_one_curve(
+    lost: str, azurite: StorageAccount, tmp_path: Path
+) -> None:
     gang = {"num_instances": 2, "pytorch": {"processes_per_node": 1}}
-    directory = checkpointed(tmp_path, PREEMPTED, multi_instance=gang)
-    made = load(directory, local=True, settings={"pool_specification.vm_count.low_priority": 3})
+    often = {"BATCHTRAIN_UPLOAD_SECONDS": "0.1"}
+    directory = checkpointed(tmp_path, PREEMPTED, multi_instance=gang, environment_variables=often)
+    nodes = {"pool_specification.vm_count.low_priority": 3}
+    made = load(directory, local=True, settings=nodes, ignore=("environment-launcher",))
     made = msgspec.structs.replace(made, credentials=recipe("j", azurite).credentials)
     with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
         client = client_of(emulator, made.credentials)
@@ -159,7 +164,9 @@ def test_a_training_that_was_preempted_without_a_client_has_one_curve(azurite: S
         task = job.seen_task()
         until(lambda: b"waits on" in read_or_empty(job) and job.read().count(b"waits on") == 2)
         [other] = {line.split()[-1] for line in job.read().decode().splitlines() if "waits on" in line} - {task.node}
-        steering.befall(emulator.status, other, "preempt")
+        if lost == "primary":
+            until(lambda: printed_so_far(client, tmp_path).count("waits on") == 2)
+        steering.befall(emulator.status, task.node if lost == "primary" else other, "preempt")
         until(lambda: client.jobs.state("training") == "completed")
         until(lambda: client.pools.list() == ())
         run = client.fetch_run(runs_dir=tmp_path / "elsewhere")
@@ -172,6 +179,15 @@ def test_a_training_that_was_preempted_without_a_client_has_one_curve(azurite: S
     assert "step 10/10" in (logs / "stdout.txt").read_text()
     assert (logs / "ranks/1.stdout.txt").is_file()
     assert list(run.path.glob("outputs/*/step-9/manifest.json"))
+
+
+def printed_so_far(client: Client, root: Path) -> str:
+    run = client.fetch_run(runs_dir=root / "while-it-runs")
+    assert run.state == "detached"
+    try:
+        return "\n".join(run.logs())
+    except NotFound:
+        return ""
 
 
 def read_or_empty(job: Job) -> bytes:

@@ -115,3 +115,19 @@ def test_a_task_uploads_what_run_would_fetch_into_the_container_of_the_run() -> 
     assert job["constraints"]["maxWallClockTime"] == "PT1M"
     assert job["poolInfo"]["autoPoolSpecification"]["poolLifetimeOption"] == "job"
     assert plan.steps[-1].document == {"onAllTasksComplete": "terminatejob"}
+
+
+@pytest.mark.parametrize(
+    ("gang", "results", "uploads"),
+    [({"jax": {}}, "link/box", True), ({"jax": {}}, "", False), ({"mpi": {"runtime": "mpich"}}, "link/box", False)],
+)
+def test_the_launcher_of_a_detached_gang_uploads_its_output_and_keeps_that_of_other_nodes(
+    gang: dict[str, Any], results: str, uploads: bool
+) -> None:
+    image = {"docker_image": "a"} if "mpi" in gang else {}
+    task = {"id": "t", "command": "a", "multi_instance": {"num_instances": 2, **gang}, **image}
+    made = of({"tasks": [task]}, {"inter_node_communication_enabled": True, "vm_count": VmCount(dedicated=2)})
+    plan = plan_jobs(replace(made, jobs=(detach.bounded(made.jobs[0], 60),)), Facts(results=results))
+    [body] = [step.document for step in plan.steps if step.action == "task.add"]
+    variables = {item["name"]: item.get("value") for item in body.get("environmentSettings", ())}
+    assert variables.get("BATCHTRAIN_RESULTS_TOKEN") == ("{{sas:link/box?put&days=30}}" if uploads else None)

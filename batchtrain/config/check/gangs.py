@@ -190,7 +190,7 @@ def _stop_when(subject: Subject) -> Found:
                 where,
                 (
                     "no task of the job has a launcher that watches its processes; it works in gangs of a framework's"
-                    " block (`pytorch`, `jax`, …), and not with `mpi` or without `multi_instance`"
+                    " block (such as `pytorch`), and not with `mpi` or without `multi_instance`"
                 ),
             )
 

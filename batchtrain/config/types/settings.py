@@ -72,7 +72,7 @@ class Settings(Block, frozen=True, kw_only=True):
     source_copy: Annotated[SourceCopy, says(
         "The copy of the source that each run keeps, for `runs compare` and `runs restore`.")] = SourceCopy()
     notify: Annotated[Notify | None, says(
-        "A webhook that is told about runs by the command that follows them. Default: none.")] = None
+        "A webhook that receives how runs end from the command that follows them. Default: none.")] = None
     ignore_checks: Annotated[tuple[str, ...], says(
         "Names of checks to silence.", "batchtrain: `batchtrain config checks` lists them")] = ()
     encryption: Annotated[Encryption | None, says("Encryption of secrets with a Batch certificate.")] = None

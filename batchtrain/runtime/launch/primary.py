@@ -19,6 +19,8 @@ from .spec import HERE, QUICK, Gang, LaunchError, Message, Node, Process, Spec, 
 from .stream import Stream
 from .supervisor import WINDOW, guarded
 
+TOKEN = "BATCHTRAIN_RESULTS_TOKEN"
+
 
 class Session:
     """The primary's connection to one node."""
@@ -236,6 +238,8 @@ class Primary:
         self.beaten = 0.0
         self.patience = 0.0
         self.framework = load(spec.framework)
+        self.token = environment.pop(TOKEN, "")
+        """Where the output is uploaded while the gang runs; the ranks do not get it."""
 
     def run(self) -> int:
         """The exit code of the gang."""
@@ -243,12 +247,30 @@ class Primary:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self.loop.on(number, self.on_signal)
         self.stream.open()
+        uploader = self.start_uploads()
         for session in self.sessions:
             session.connect()
         self.loop.later(self.spec.barrier, self.on_barrier)
         self.loop.later(self.spec.heartbeat / 6, self.beat)
         self.loop.run()
+        if uploader:
+            send_signal(signal.SIGKILL, uploader)  # the service uploads the whole files now
         return self.code()
+
+    def start_uploads(self) -> int:
+        """Start the program that uploads the output every minute; returns its process, or 0. It ends with this one,
+        which has the other end of its stdin."""
+        if not self.token:
+            return 0
+        reader, self.uploads = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        folder = self.environment.get("AZ_BATCH_TASK_DIR") or os.path.dirname(os.getcwd())
+        line = [sys.executable, "-I", "-S", os.path.join(HERE, "uploads.py"), folder]
+        line.append(self.environment.get("AZ_BATCH_TASK_ID", "task"))
+        pid = spawn(line, dict(self.environment, **{TOKEN: self.token}), "/", (reader, null, null), [])
+        for fd in (reader, null):
+            os.close(fd)
+        return pid
 
     # reaching the nodes
 

@@ -8,7 +8,7 @@ from .spec import Callable, Gang, Message, Process
 CODE = 124
 """The exit code of a gang that stalled, as of `timeout`."""
 LOOKS = 20
-"""How often the shortest limit is looked at before it can run out."""
+"""How often the shortest limit is checked before it can run out."""
 
 
 class Stall:
