@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ from tests.bench.endings import (
     spread,
 )
 from tests.unit.test_notices import Receiver
-from tests.waiting import GUARD
+from tests.waiting import GUARD, until
 
 pytestmark = pytest.mark.process
 LEADER = """
@@ -81,15 +81,11 @@ def test_results_of_many_bytes_come_home_by_several_threads(world: World) -> Non
 
 
 @contextmanager
-def at_a_terminal(world: World, *options: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A run whose task has written its results and continues; yields the other side of its terminal, and the
-    process."""
-    jobs = world.recipe / "jobs.yaml"
-    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", f"echo written; {LASTS}"), encoding="utf-8")
-    world.runs.mkdir()
+def at_a_terminal(world: World, *words: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A command that shows what a task has `written`; yields the other side of its terminal, and the process."""
     main, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", LEADER, sys.executable, "-m", "batchtrain.cli", "run", str(world.recipe), *options],
+        [sys.executable, "-c", LEADER, sys.executable, "-m", "batchtrain.cli", *words],
         env=world.environment,
         cwd=world.place,
         stdin=terminal,
@@ -102,6 +98,14 @@ def at_a_terminal(world: World, *options: str) -> Iterator[tuple[int, subprocess
     yield main, process
 
 
+def run_at_a_terminal(world: World, *options: str) -> AbstractContextManager[tuple[int, subprocess.Popen[bytes]]]:
+    """The same of a run whose task has written its results and continues."""
+    jobs = world.recipe / "jobs.yaml"
+    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", f"echo written; {LASTS}"), encoding="utf-8")
+    world.runs.mkdir()
+    return at_a_terminal(world, "run", str(world.recipe), *options)
+
+
 def read_until(main: int, text: bytes) -> None:
     shown = b""
     while text not in shown:
@@ -110,7 +114,7 @@ def read_until(main: int, text: bytes) -> None:
 
 
 def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
-    with at_a_terminal(world) as (main, process):
+    with run_at_a_terminal(world) as (main, process):
         os.close(main)  # the kernel sends SIGHUP, and what is written to the terminal fails
         process.wait(GUARD)
     assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
@@ -122,24 +126,24 @@ def test_a_closed_terminal_ends_a_run_as_ctrl_c_does(world: World) -> None:
 
 @pytest.mark.parametrize("answer", [b"\r", b"stop\r"])
 def test_ctrl_c_asks_and_stops_the_run_by_default(answer: bytes, world: World) -> None:
-    with at_a_terminal(world) as (main, process):
+    with run_at_a_terminal(world) as (main, process):
         os.write(main, b"\x03")
         read_until(main, b"let it continue? (stop, continue) [stop]: ")
         os.write(main, answer)
         read_until(main, b"deleted pool p")
-        os.close(main)
         assert process.wait(GUARD) == 130
+        os.close(main)
     assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["interrupted"])
 
 
 def test_a_run_that_its_user_leaves_continues_within_its_limits(world: World) -> None:
-    with at_a_terminal(world, "--max-duration", "1h") as (main, process):
+    with run_at_a_terminal(world, "--max-duration", "1h") as (main, process):
         os.write(main, b"\x03")
         read_until(main, b"[stop]: ")
         os.write(main, b"continue\r")
         read_until(main, b"its pool has no nodes 30m after its last task")
-        os.close(main)
         assert process.wait(GUARD) == 130
+        os.close(main)
     (run,) = directory.runs(world.runs)
     assert (run.record().state, run.record().left) == ("lost", "user")
     assert world.existing() == {"pool p", "job j"} and world.client.pools.get("p").autoscale
@@ -150,13 +154,29 @@ def test_a_run_that_its_user_leaves_continues_within_its_limits(world: World) ->
     assert (world.existing(), world.models(), world.states()) == (set(), [MODEL_BYTES], ["failed"])
 
 
+@pytest.mark.parametrize(("answer", "state"), [(b"continue\r", "active"), (b"stop\r", "completed")])
+def test_ctrl_c_in_an_attached_run_asks_whether_it_continues(answer: bytes, state: str, world: World) -> None:
+    azurite.require()
+    jobs = world.recipe / "jobs.yaml"
+    jobs.write_text(jobs.read_text(encoding="utf-8").replace("sleep 0.3", f"echo written; {LASTS}"), encoding="utf-8")
+    world.batchtrain("run", str(world.recipe), "--detach", "--max-duration", "1h")
+    with at_a_terminal(world, "runs", "attach") as (main, process):
+        os.write(main, b"\x03")
+        read_until(main, b"[stop]: ")
+        os.write(main, answer)
+        read_until(main, b"continues; next:" if state == "active" else b"is being terminated")
+        assert process.wait(GUARD) == 130
+        os.close(main)
+    until(lambda: world.client.jobs.state("j") == state)
+
+
 def test_a_run_whose_results_are_in_storage_continues_when_its_terminal_is_closed(world: World) -> None:
     azurite.require()
     output = "{storage_account_settings: s, remote_path: models, local_path: output}"
     outputs = f"  - {{output_data: {{azure_storage: [{output}]}}, id: t"
     jobs = world.recipe / "jobs.yaml"
     jobs.write_text(jobs.read_text(encoding="utf-8").replace("  - {id: t", outputs), encoding="utf-8")
-    with at_a_terminal(world) as (main, process):
+    with run_at_a_terminal(world) as (main, process):
         os.close(main)
         process.wait(GUARD)
     (run,) = directory.runs(world.runs)

@@ -17,11 +17,12 @@ from batchtrain.client.client import Client, load
 from batchtrain.client.detach import detach
 from batchtrain.client.job import Job
 from batchtrain.client.limits import Limits
-from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredentials
+from batchtrain.config.types import Credentials, Recipe, Secret, StopWhen, StorageCredentials
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Emulator, Settings
-from batchtrain.errors import NotFound
+from batchtrain.errors import NotFound, ServiceError, TaskFailed
+from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 from tests.waiting import until
@@ -193,5 +194,40 @@ def printed_so_far(client: Client, root: Path) -> str:
 def read_or_empty(job: Job) -> bytes:
     try:
         return job.read()
-    except NotFound:
+    except ServiceError:  # it does not run yet
         return b""
+
+
+def test_a_run_is_followed_and_stopped_from_python(azurite: StorageAccount, tmp_path: Path) -> None:
+    made = recipe("j", azurite)
+    hangs = msgspec.structs.replace(made.jobs[0].tasks[0], command="echo step=1 loss=0.5; sleep 86400")
+    stands = msgspec.structs.replace(made, jobs=(msgspec.structs.replace(made.jobs[0], id="k", tasks=(hangs,)),))
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
+        client = client_of(emulator, made.credentials)
+        [begun] = client.detach(made, runs_dir=tmp_path / "runs", max_duration=1800)
+        run = client.attach(begun.run.name[-4:], runs_dir=tmp_path / "elsewhere")
+        assert (run.id, run.state) == (begun.run.name, "completed")
+        [other] = client.detach(stands, runs_dir=tmp_path / "runs")
+        job = client.jobs.handle("k")
+        until(lambda: b"step=1" in read_or_empty(job))
+        client.stop_run(other.run.name, runs_dir=tmp_path / "elsewhere")
+        with pytest.raises(TaskFailed, match="task k/t"):
+            client.attach(other.run.name, runs_dir=tmp_path / "elsewhere")
+        assert [(row.run, row.state) for row in client.account_runs()] == [
+            (begun.run.name, "completed"), (other.run.name, "completed"),
+        ]  # fmt: skip
+
+
+def test_a_stalled_gang_ends_with_its_cause(azurite: StorageAccount, tmp_path: Path) -> None:
+    made = recipe("j", azurite)
+    command = "echo step=1; [ $BATCHTRAIN_RANK != 0 ] || { sleep 1; echo step=2; }; sleep 86400"
+    stalls = msgspec.structs.replace(made.jobs[0].tasks[0], command=command)
+    job = msgspec.structs.replace(made.jobs[0], tasks=(stalls,), stop_when=StopWhen(silent="5s"))
+    with Emulator(Settings(tmp_path / "data", port=0)) as emulator:
+        client = client_of(emulator, made.credentials)
+        with pytest.raises(TaskFailed, match=r"rank 1 on .* stalled first") as caught:
+            client.run(msgspec.structs.replace(made, jobs=(job,)), runs_dir=tmp_path / "runs")
+        assert (caught.value.rank, caught.value.code, caught.value.cause) == (1, 124, "stalled")
+        failure = Runs(tmp_path / "runs").get().record.failure
+        assert failure is not None and (failure.rank, failure.cause) == (1, "stalled")
+        assert client.pools.list() == ()
