@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from batchtrain.client.limits import Guard
     from batchtrain.client.operations import Operations
 
-Left = Literal["", "user", "terminal"]
+Leaver = Literal["", "user", "terminal"]
 """Who left a run that continues; empty for a run that ends with its command."""
 Ask = Callable[[str], bool]
 """Asks whether a run continues without its command; takes what an hour of it costs."""
@@ -32,7 +32,7 @@ def stops(_cost: str) -> bool:
     return False
 
 
-def left_by(error: BaseException | None, recipe: Recipe, ending: Ending, ask: Ask) -> Left:
+def leaver_of(error: BaseException | None, recipe: Recipe, ending: Ending, ask: Ask) -> Leaver:
     """Who leaves a run that was interrupted; empty before all of its tasks were added, or after all have ended."""
     jobs = {job.id for job in recipe.jobs}
     if not isinstance(error, KeyboardInterrupt) or isinstance(error, Terminated):
@@ -50,7 +50,7 @@ def has_storage(recipe: Recipe) -> bool:
     return bool(tasks) and all(task.checkpoint is not None or task.output_data.azure_storage for task in tasks)
 
 
-def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, left: Left) -> None:
+def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leaver: Leaver) -> None:
     """Hand a run over to the service: its jobs end at its limits, and the pool that it created has no nodes after its
     last task, if the results are in storage or a limit is to be kept."""
     seconds = guard.seconds_left
@@ -64,4 +64,4 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, left
             partial(client.carry_out, enabling(plan_pool(idle)), recipe, ending.tell)
         )
     rest = f"; its pool has no nodes {DEFAULT} after its last task" if idles else ""
-    ending.tell(RunContinues("", f"the run continues without this command, {WHY[left]}{rest}"))
+    ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{rest}"))

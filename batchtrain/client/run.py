@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
-from batchtrain.client.leaving import Ask, Left, leave, left_by, stops
+from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
@@ -213,11 +213,11 @@ def _outcome(
         except BaseException as exception:  # noqa: BLE001 - every end of the work is an end of the command
             error = exception
         with interrupts.answering():
-            left = left_by(error, recipe, ending, ask)
-        if left:
-            leave(client, recipe, ending, guard, left)
+            leaver = leaver_of(error, recipe, ending, ask)
+        if leaver:
+            leave(client, recipe, ending, guard, leaver)
             ending.say_left(error)
-            recorder.leave(left)
+            recorder.leave(leaver)
         else:
             problem = _end(ending, recorder, error, outcome.failure, expendable=expendable)
     if error is not None:
@@ -440,10 +440,10 @@ class Recorder:
                 unwritten = unwritten or fault
         return unwritten
 
-    def leave(self, left: Left) -> None:
+    def leave(self, leaver: Leaver) -> None:
         """The runs continue without this command."""
         for recording in self._recordings.values():
-            recording.leave(left)
+            recording.leave(leaver)
 
     def say(self) -> None:
         """Say where the results are."""

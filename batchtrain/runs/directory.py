@@ -94,7 +94,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`running`, `completed`, `failed` or `interrupted`; `fetched` if the results were fetched before the job had
     ended; `detached` if the service ends it without a client; when it is read, `lost` if the process that recorded the
     run ended without finishing it."""
-    left: str = ""
+    left_by: str = ""
     """By whom a run was left that continued without its command: `user` after Ctrl-C, `terminal` when that was closed;
     empty for any other."""
     started: datetime

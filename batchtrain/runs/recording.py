@@ -398,9 +398,9 @@ class Recording:
         self.run.write(self._record)
         self.release()
 
-    def leave(self, left: str) -> None:
-        """Leave the end of the run, which continues, to a later command. left: by whom."""
-        self._record = replace(self._record, left=left)
+    def leave(self, leaver: str) -> None:
+        """Leave the end of the run, which continues, to a later command. leaver: `user` or `terminal`."""
+        self._record = replace(self._record, left_by=leaver)
         with self._written():
             self.run.write(self._record)
         self.release()

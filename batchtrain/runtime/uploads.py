@@ -39,7 +39,7 @@ class Upload:
     def __init__(self, path: str, url: str, query: str) -> None:
         self.path, self.url, self.query = path, url, query
         self.begun = False
-        self.start = self.sent = os.stat(path).st_size if os.path.exists(path) else 0
+        self.start = self.position = os.stat(path).st_size if os.path.exists(path) else 0
 
     def send_new(self) -> None:
         """Raises OSError."""
@@ -47,14 +47,14 @@ class Upload:
             put(self.url + "?" + self.query, b"", x_ms_blob_type="AppendBlob")
             self.begun = True
         with open(self.path, "rb") as file:
-            file.seek(self.sent)
-            while self.sent - self.start < MOST:
+            file.seek(self.position)
+            while self.position - self.start < MOST:
                 data = file.read(BLOCK)
                 if not data:
                     return
-                position = str(self.sent - self.start)
-                put(self.url + "?comp=appendblock&" + self.query, data, x_ms_blob_condition_appendpos=position)
-                self.sent += len(data)
+                offset = str(self.position - self.start)
+                put(self.url + "?comp=appendblock&" + self.query, data, x_ms_blob_condition_appendpos=offset)
+                self.position += len(data)
 
 
 def main(directory: str, task: str) -> None:

@@ -145,7 +145,7 @@ def test_a_run_that_its_user_leaves_continues_within_its_limits(world: World) ->
         assert process.wait(GUARD) == 130
         os.close(main)
     (run,) = directory.runs(world.runs)
-    assert (run.record().state, run.record().left) == ("lost", "user")
+    assert (run.record().state, run.record().left_by) == ("lost", "user")
     assert world.existing() == {"pool p", "job j"} and world.client.pools.get("p").autoscale
     limit = read.job(world.client.batch, "j", read.EXAMINED_JOB).wall_clock
     assert limit is not None and limit < 3600 + GUARD
@@ -180,7 +180,7 @@ def test_a_run_whose_results_are_in_storage_continues_when_its_terminal_is_close
         os.close(main)
         process.wait(GUARD)
     (run,) = directory.runs(world.runs)
-    assert run.record().left == "terminal"
+    assert run.record().left_by == "terminal"
     assert (
         "the run continues without this command, because its terminal was closed; its pool has no nodes 30m after"
         " its last task" in [event.text for event in run.events()]

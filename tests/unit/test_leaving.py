@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.client.leaving import left_by
+from batchtrain.client.leaving import leaver_of
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated, TimedOut
 from tests.unit.plan.jobs import recipe
@@ -25,7 +25,7 @@ def ending(**fields: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("error", "tasks", "left"),
+    ("error", "tasks", "leaver"),
     [
         (KeyboardInterrupt(), ({},), "user"),
         (TerminalClosed(), (STORED,), "terminal"),
@@ -36,11 +36,11 @@ def ending(**fields: Any) -> Any:
     ],
 )
 def test_an_interrupt_leaves_a_run_by_its_signal_and_its_storage(
-    error: BaseException | None, tasks: tuple[dict[str, Any], ...], left: str
+    error: BaseException | None, tasks: tuple[dict[str, Any], ...], leaver: str
 ) -> None:
-    assert left_by(error, of(*tasks), ending(), CONTINUE) == left
+    assert leaver_of(error, of(*tasks), ending(), CONTINUE) == leaver
 
 
 @pytest.mark.parametrize("state", [{"submitted": False}, {"ended": {"j"}}, {"kept_kinds": {"job"}}])
 def test_a_run_that_does_not_train_is_left_by_nobody(state: dict[str, Any]) -> None:
-    assert left_by(TerminalClosed(), of(STORED), ending(**state), CONTINUE) == ""
+    assert leaver_of(TerminalClosed(), of(STORED), ending(**state), CONTINUE) == ""

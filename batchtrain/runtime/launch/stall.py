@@ -21,7 +21,7 @@ class Stall:
         """Seconds; None without this limit."""
         self.below = limits.get("below", 0.0)
         """The percentage of a node's GPUs below which it idles."""
-        self.heard: "dict[int, float]" = {}
+        self.last_output: "dict[int, float]" = {}
         self.working: "dict[int, float]" = {}
         """When each node was last seen with GPUs that work; a node that sends no samples is missing."""
         self.gang: "Gang | None" = None
@@ -33,11 +33,11 @@ class Stall:
 
     def begin(self, gang: Gang) -> None:
         self.gang = gang
-        self.heard = dict.fromkeys([process.id for process in gang.processes], self.clock())
+        self.last_output = dict.fromkeys([process.id for process in gang.processes], self.clock())
 
     def note(self, process: int) -> None:
         """The process printed or measured something, or ended."""
-        self.heard[process] = self.clock()
+        self.last_output[process] = self.clock()
 
     def sampled(self, node: int, percent: float) -> None:
         """The GPUs of a node work so much. The first sample begins its time."""
@@ -51,7 +51,7 @@ class Stall:
         if self.gang is None or not alive:
             return None
         if self.silent:
-            if now - max(self.heard.values()) < self.silent:
+            if now - max(self.last_output.values()) < self.silent:
                 return None
             words.append("no process printed anything for {:g} s".format(self.silent))
         if self.idle:
@@ -59,7 +59,7 @@ class Stall:
             if not nodes <= set(self.working) or now - max(self.working[node] for node in nodes) < self.idle:
                 return None
             words.append("the GPUs of all nodes were below {:g} % for {:g} s".format(self.below, self.idle))
-        since = self.heard if self.silent else {p.id: self.working[p.node.index] for p in alive.values()}
+        since = self.last_output if self.silent else {p.id: self.working[p.node.index] for p in alive.values()}
         process = alive[min(sorted(alive), key=lambda identity: since[identity])]
         seconds = now - since[process.id]
         return process, "stalled first, {:.0f} s ago: {}".format(seconds, ", and ".join(words))

@@ -173,7 +173,7 @@ class Supervisor:
         self.running: "dict[int, Running]" = {}
         self.every: "list[Running]" = []
         self.logs = True
-        self.sampled = 0.0
+        self.sample_pause = 0.0
         """Seconds between two samples of the GPUs that the primary gets; 0: it gets none."""
         self.ending = False
         self.signalled: "set[int]" = set()
@@ -207,7 +207,7 @@ class Supervisor:
         spec = Spec(message["spec"])
         self.preemption = spec.preemption
         self.logs = spec.rank_logs
-        self.sampled = min(spec.stop_when.get("idle", 0) / LOOKS, SAMPLED)
+        self.sample_pause = min(spec.stop_when.get("idle", 0) / LOOKS, SAMPLED)
         faults = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
@@ -235,8 +235,8 @@ class Supervisor:
         self.loop.later(MEASURES, self.measure)
         samples = os.path.join(folder, "node" + METRICS)
         self.loop.later(SAMPLES_BEGIN, lambda: self.sample(samples))
-        if self.sampled:
-            self.loop.later(self.sampled, lambda: self.send_sample(samples, b""))
+        if self.sample_pause:
+            self.loop.later(self.sample_pause, lambda: self.send_sample(samples, b""))
 
     def sample(self, file: str) -> None:
         """Start the sampler of this node. It is a child like the ranks, so it ends with them."""
@@ -254,7 +254,7 @@ class Supervisor:
         percent = gpu_percent(line) if line != before else None
         if percent is not None:
             self.channel.send(do="sampled", gpu_percent=percent)
-        self.loop.later(self.sampled, lambda: self.send_sample(file, line))
+        self.loop.later(self.sample_pause, lambda: self.send_sample(file, line))
 
     def cpus(self, message: "Message") -> "list[list[int]]":
         homes = gpu_homes()
