@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from batchtrain.client.limits import Limits
     from batchtrain.config.types import Recipe
     from batchtrain.runs.directory import RunDirectory
-    from batchtrain.runs.recording import Origin
+    from batchtrain.runs.recording import Origin, Recording
 
 
 def run(client: Client, recipe: Recipe, origin: Origin, limits: Limits) -> None:
@@ -59,13 +59,9 @@ def fetch(run: str, link: str | None) -> None:
     storage = detached_results.storage_of(client, link)
     name, _ = account_runs.find(client, _root(), run)
     recording = detached_results.fetch(client, storage, _root(), name)
-    record = recording.run.record()
-    if settings().output == "table":
-        say(recording.conclusion())
-        if record.state == detached_results.DETACHED:
-            say(f"job {record.job} has not ended: results come with the end of each attempt; fetch again")
-    else:
-        show({"run": name, "state": record.state, "results": record.results})
+    _show_results(recording)
+    if (record := recording.run.record()).state == detached_results.DETACHED and settings().output == "table":
+        say(f"job {record.job} has not ended: results come with the end of each attempt; fetch again")
 
 
 @click.command(cls=Command)
@@ -97,7 +93,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
             say(f"  batchtrain runs attach {name}")
             say(f"  batchtrain runs stop {name}")
         raise
-    say(recording.conclusion(), "success")
+    _show_results(recording)
     if failure := detached_results.failure_of(recording.run, job_id):
         settings().rest = f"its output is above, and in {recording.run.path}"
         raise failure
@@ -124,6 +120,15 @@ def list_account() -> None:
     from batchtrain.client import account_runs
 
     show_rows(account_runs.listed(settings().connect()), empty="the account has no job of a run")
+
+
+def _show_results(recording: Recording) -> None:
+    """Where the results of a run are; for a program its state, too."""
+    record = recording.run.record()
+    if settings().output == "table":
+        say(recording.conclusion(), "success")
+    else:
+        show({"run": recording.run.name, "state": record.state, "results": record.results})
 
 
 def _stopped(client: Client, job_id: str) -> None:
