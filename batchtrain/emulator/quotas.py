@@ -55,6 +55,12 @@ def room(world: World, entry: PoolEntry) -> Room:
     )
 
 
+def allowed(free_room: Room, dedicated: int, spot: int) -> tuple[int, int]:
+    """How many of these nodes a pool can get, dedicated ones first."""
+    dedicated = min(dedicated, free_room.dedicated)
+    return dedicated, min(spot, free_room.spot, max(free_room.nodes - dedicated, 0))
+
+
 def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
     """Why a pool gets no nodes."""
     if not free_room.nodes:

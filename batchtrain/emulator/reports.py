@@ -15,6 +15,7 @@ from batchtrain.emulator import (
     job_preparation,
     launching,
     nodes,
+    quotas,
     scheduler,
     schedules,
     states,
@@ -42,7 +43,9 @@ def _create_nodes(world: World, effect: scheduler.CreateNodes, now: int) -> None
         code = struck.code if struck.code != "ServerBusy" else "AllocationFailed"
         _fail_resize(world, scheduler.FailResize(effect.pool, code, NOT_ALLOCATED), now)
         return
-    dedicated, spot = effect.dedicated, effect.spot
+    room = quotas.room(world, entry)  # another pool may have grown since the decision
+    dedicated, spot = quotas.allowed(room, effect.dedicated, effect.spot)
+    world.touch_pool(effect.pool)
     partly = world.injections.strike(("allocation-partial",), path)
     if partly:
         dedicated, spot = int(dedicated * partly.fraction), int(spot * partly.fraction)

@@ -334,8 +334,7 @@ def _resize_due(world: World, entry: PoolEntry) -> Iterator[Effect]:
 def _grow(world: World, entry: PoolEntry, dedicated: int, spot: int) -> Effect:
     """As many nodes as the quotas allow."""
     room = quotas.room(world, entry)
-    allowed = min(dedicated, room.dedicated), min(spot, room.spot)
-    allowed = allowed[0], min(allowed[1], max(room.nodes - allowed[0], 0))
+    allowed = quotas.allowed(room, dedicated, spot)
     if sum(allowed) > 0:
         return CreateNodes(entry.key, *allowed)
     refusal = quotas.reached(world, room, dedicated=dedicated > 0)

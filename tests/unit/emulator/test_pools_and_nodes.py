@@ -204,6 +204,16 @@ def test_a_node_that_cannot_boot_ends_the_resize_with_an_error(stage: Stage) -> 
     assert found["resizeErrors"][0]["code"] == "AllocationFailed"  # type: ignore[index]
 
 
+def test_two_pools_that_grow_at_once_keep_to_the_quota(stage: Stage) -> None:
+    """Several are due at once after the service could not store them for a time."""
+    stage.world.quotas = Quotas(nodes=3)
+    for pool_id in ("a", "b"):
+        stage.do(pools.create_pool, body={**POOL, "id": pool_id, "targetDedicatedNodes": 2})
+    stage.boot()
+    assert [len(stage.world.pools[pool_id].nodes) for pool_id in ("a", "b")] == [2, 1]
+    assert [error["code"] for error in stage.world.pools["b"].record.resize_errors] == ["AccountCoreQuotaReached"]
+
+
 def test_a_resize_past_the_quota_adds_the_possible_nodes_and_an_error(stage: Stage) -> None:
     stage.world.quotas = Quotas(nodes=3)
     assert len(stage.pool(10**9)) == 3
