@@ -181,6 +181,12 @@ class Checks:
         }
         return {name: entry.record.seq for name, entry in entries.items() if entry and entry.record.state != "deleting"}
 
+    def is_too_small(self, work: Work) -> bool:
+        """Whether the pool of a recipe has fewer nodes than the recipe says, such as after a quota."""
+        driver, pool = self.service.driver, work.recipe.pool
+        entry = driver.world.pools.get(pool.id) if driver is not None and pool is not None else None
+        return entry is not None and pool is not None and len(entry.nodes) < pool.vm_count.total
+
     def nothing_unnamed(
         self, work: Work, told: Told, error: BaseException | None, before: dict[str, int] | None
     ) -> None:
@@ -400,7 +406,8 @@ def pool_del_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -
 # --- the command line ------------------------------------------------------------------------------------------------
 
 CODES = frozenset({0, 3, 4, 5, 6, 7, 8, 10, 130})
-"""The exit codes of commands that have no bug and are called as they should be; 2 is that of a full disk, too."""
+"""The exit codes of commands that have no bug and are called as they should be; 2 is also that of a full disk, and of a
+gang that is larger than its pool."""
 
 
 class Exited(BatchtrainError):
@@ -416,9 +423,9 @@ def _cli(work: Work, checks: Checks, *words: str) -> int:
         code = ending.code if isinstance(ending.code, int) else 1
     fiber = current()
     assert fiber is not None
-    last = "".join(fiber.process.output)[-600:]
+    last = "".join(fiber.process.output).replace(str(work.folder.parent), "…")[-600:]
     fiber.process.sim.note(f"{fiber.process.name} exits with {code}: {last if code else ''}")
-    if code not in CODES and not (code == 2 and fiber.process.full_at):
+    if code not in CODES and not (code == 2 and (fiber.process.full_at or checks.is_too_small(work))):
         checks.invariants.fail(f"no command ends with a bug: {words} exits with {code}: {last}")
     return code
 
