@@ -6,7 +6,6 @@ from batchtrain.config import masking
 from batchtrain.config.types import Recipe
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.job import plan as plan_jobs
-from batchtrain.plan.judgement import judge
 from batchtrain.plan.pool import plan as plan_pool
 from batchtrain.plan.step import Step
 from batchtrain.plan.types import OFFLINE, Facts, Plan, PoolFacts, Sources
@@ -24,6 +23,5 @@ def plan_recipe(recipe: Recipe, facts: Facts = OFFLINE, sources: Sources | None 
         plan = plan.joined(plan_pool(recipe))
     if recipe.jobs:
         plan = plan.joined(plan_jobs(recipe, facts, sources))
-    judge(plan.steps, recipe.catalog)
     warnings = tuple(warning for warning in plan.warnings if warning.rule not in recipe.silent)
     return plan._replace(warnings=warnings, hidden=masking.secrets_in(recipe))

@@ -19,6 +19,7 @@ from batchtrain.plan import exits, factory, inputs, job_tasks, pool, schedule, t
 from batchtrain.plan.factory import Made
 from batchtrain.plan.factory_tasks import FactoryTasks
 from batchtrain.plan.frame import Frame, frame
+from batchtrain.plan.judgement import judge
 from batchtrain.plan.step import Step
 from batchtrain.plan.task_stream import ListedTasks, TaskStream
 from batchtrain.plan.types import OFFLINE, Built, Facts, Plan, Sources, Upload
@@ -101,6 +102,7 @@ def _plan_job(recipe: Recipe, job: Job, number: int, facts: Facts, sources: Sour
         implicit, notes = implicit + more, notes + remarks
     else:
         steps = tuple(_steps(around, tasks, specification))
+    judge(steps)
     return Plan(
         steps=steps,
         warnings=tuple(dict.fromkeys((*notes, *(warning for item in tasks.built for warning in item.warnings)))),

@@ -7,14 +7,13 @@ from typing import Any
 
 from batchtrain.catalog import meaning
 from batchtrain.catalog.meaning import Refusal
-from batchtrain.catalog.offer import Catalog
 from batchtrain.errors import PlanError
 from batchtrain.plan.step import Step
 
 Document = Mapping[str, Any]
 
 
-def judge(steps: Iterable[Step], catalog: Catalog) -> None:
+def judge(steps: Iterable[Step]) -> None:
     """Raise PlanError for the first request that the service would refuse. Of a large collection of tasks, the first
     and the last task of each factory are judged."""
     with_dependencies = False
@@ -24,7 +23,7 @@ def judge(steps: Iterable[Step], catalog: Catalog) -> None:
         document = step.document
         if step.action == "job.add":
             with_dependencies = document.get("usesTaskDependencies", False)
-        for path, value, reason in _refusals(step, document, catalog, with_dependencies=with_dependencies):
+        for path, value, reason in _refusals(step, document, with_dependencies=with_dependencies):
             raise PlanError(
                 f"Azure Batch would refuse {step.method} {step.path}: `{path}`{f' ({value})' if value != '' else ''}."
                 f" {reason} Change what the recipe sets there; `batchtrain config plan` shows the request of a recipe"
@@ -32,37 +31,31 @@ def judge(steps: Iterable[Step], catalog: Catalog) -> None:
             )
 
 
-def _refusals(step: Step, document: Document, catalog: Catalog, *, with_dependencies: bool) -> Iterator[Refusal]:
+def _refusals(step: Step, document: Document, *, with_dependencies: bool) -> Iterator[Refusal]:
     match step.action:
         case "pool.add":
-            yield from _pool(document, catalog)
+            yield from _pool(document)
         case "job.add":
-            yield from _job(document, catalog)
+            yield from _job(document)
         case "schedule.add":
             yield from meaning.display_name(document)
-            yield from _below("jobSpecification", _job(document["jobSpecification"], catalog))
+            yield from _below("jobSpecification", _job(document["jobSpecification"]))
         case _:
             for task in document.get("value") or document.get("tasks") or (document,):
                 yield from _below(task["id"], meaning.task(task, uses_dependencies=with_dependencies))
 
 
-def _pool(document: Document, catalog: Catalog) -> Iterator[Refusal]:
-    machine = document[meaning.VM]
-    reference = machine["imageReference"]
-    image = None
-    if "publisher" in reference:
-        image = catalog.image(reference["publisher"], reference["offer"], reference["sku"])
-    if image is not None and image.retired:
-        image = None  # it has to be replaced in any case: checks say so
-    os = "windows" if "windows" in machine["nodeAgentSKUId"].lower() else "linux"
-    return meaning.pool(document, image, os)
+def _pool(document: Document) -> Iterator[Refusal]:
+    """Without the image: what a table says of it, a check says with a name by which it can be ignored."""
+    os = "windows" if "windows" in document[meaning.VM]["nodeAgentSKUId"].lower() else "linux"
+    return meaning.pool(document, None, os)
 
 
-def _job(document: Document, catalog: Catalog) -> Iterator[Refusal]:
+def _job(document: Document) -> Iterator[Refusal]:
     yield from meaning.job(document)
     automatic = document["poolInfo"].get("autoPoolSpecification", {})
     if "pool" in automatic:
-        yield from _below("poolInfo/autoPoolSpecification/pool", _pool(automatic["pool"], catalog))
+        yield from _below("poolInfo/autoPoolSpecification/pool", _pool(automatic["pool"]))
 
 
 def _below(prefix: str, refusals: Iterator[Refusal]) -> Iterator[Refusal]:

@@ -14,6 +14,7 @@ from batchtrain.launchers.launch import Implicit
 from batchtrain.plan import autoscale, image, ingress, inputs, mounts, network, pool_users, start_task, wire, wire_times
 from batchtrain.plan.image import uses_containers
 from batchtrain.plan.inputs import environment, resource_files
+from batchtrain.plan.judgement import judge
 from batchtrain.plan.step import Action, Step
 from batchtrain.plan.types import Plan, PoolFacts
 
@@ -53,6 +54,7 @@ def plan(recipe: Recipe) -> Plan:
     upload_steps = ingress.plan(recipe).steps if pool.transfer_files_on_pool_creation else ()
     logins = pool_users.logins(pool, windows=image.is_windows(pool, recipe.catalog))
     steps = (*upload_steps, Step("pool.add", pool.id, body), *identity_steps, *logins)
+    judge(steps)
     return Plan(steps, parts.plan.warnings, parts.plan.implicit)
 
 

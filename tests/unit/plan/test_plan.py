@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.catalog.offer import Catalog
 from batchtrain.config import ids, travel
 from batchtrain.config.travel import Source
 from batchtrain.config.types import Credentials, Job, Recipe, convert
@@ -307,8 +306,8 @@ def test_a_plan_that_the_service_would_refuse_is_refused_with_the_place_in_the_r
 
 
 def test_the_pool_of_an_automatic_pool_is_judged_too() -> None:
-    machine = {"imageReference": dict(IMAGE), "nodeAgentSKUId": "batch.node.centos 7"}
+    machine = {"imageReference": dict(IMAGE), "nodeAgentSKUId": "batch.node.el 9", "windowsConfiguration": {}}
     pool = {"vmSize": "standard_d2s_v5", "virtualMachineConfiguration": machine}
     job = {"id": "j", "poolInfo": {"autoPoolSpecification": {"pool": pool}}}
-    with pytest.raises(PlanError, match="poolInfo/autoPoolSpecification/pool/virtualMachineConfiguration/nodeAgent"):
-        judge([Step("job.add", "j", job)], Catalog())
+    with pytest.raises(PlanError, match="poolInfo/autoPoolSpecification/pool/virtualMachineConfiguration/windowsConf"):
+        judge([Step("job.add", "j", job)])

@@ -198,7 +198,11 @@ def test_placement_extensions_artifacts_and_updates_travel() -> None:
         "provision_after": ["m"],
     }
     found = machine(
-        node_placement="zonal", extensions=[extension], service_artifact="/a", windows_automatic_updates=True
+        platform_image=WINDOWS,
+        node_placement="zonal",
+        extensions=[extension],
+        service_artifact="/a",
+        windows_automatic_updates=True,
     )
     assert found["nodePlacementConfiguration"] == {"policy": "zonal"}
     assert found["extensions"] == [
@@ -273,7 +277,8 @@ def test_an_upgrade_policy_travels() -> None:
             "rollback_failed_instances_on_policy_breach": False,
         },
     }
-    assert sent({"upgrade_policy": told})["upgradePolicy"] == {
+    zonal = {"platform_image": IMAGE, "node_placement": "zonal"}
+    assert sent({"upgrade_policy": told, "vm_configuration": zonal})["upgradePolicy"] == {
         "mode": "rolling",
         "automaticOSUpgradePolicy": {
             "enableAutomaticOSUpgrade": True,
@@ -312,7 +317,8 @@ def test_a_users_secrets_are_placeholders() -> None:
 
 
 def test_a_windows_user_says_how_it_logs_in() -> None:
-    found = sent({"user_accounts": [{"name": "al", "login_mode": "batch"}]})["userAccounts"]
+    vm = {"platform_image": WINDOWS}
+    found = sent({"user_accounts": [{"name": "al", "login_mode": "batch"}], "vm_configuration": vm})["userAccounts"]
     assert found[0]["windowsUserConfiguration"] == {"loginMode": "batch"}
 
 
