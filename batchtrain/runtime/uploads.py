@@ -6,10 +6,12 @@ ends with its stdin. What cannot be sent now is sent a minute later. Standard li
 """
 
 import contextlib
+import http.client
 import os
 import select
 import sys
 import time
+import urllib.error
 import urllib.request
 
 TOKEN = "BATCHTRAIN_RESULTS_TOKEN"
@@ -38,7 +40,8 @@ class Upload:
 
     def __init__(self, path: str, url: str, query: str) -> None:
         self.path, self.url, self.query = path, url, query
-        self.begun = False
+        self.begun, self.unanswered = False, 0
+        """unanswered: bytes of the last request whose answer was lost; the blob may have them."""
         self.start = self.position = os.stat(path).st_size if os.path.exists(path) else 0
 
     def send_new(self) -> None:
@@ -49,12 +52,24 @@ class Upload:
         with open(self.path, "rb") as file:
             file.seek(self.position)
             while self.position - self.start < MOST:
-                data = file.read(BLOCK)
+                data = file.read(self.unanswered or BLOCK)
                 if not data:
                     return
-                offset = str(self.position - self.start)
-                put(self.url + "?comp=appendblock&" + self.query, data, x_ms_blob_condition_appendpos=offset)
+                self.append(data)
                 self.position += len(data)
+
+    def append(self, data: bytes) -> None:
+        """Raises OSError and HTTPException. A block that the blob has already is refused by its position."""
+        offset = str(self.position - self.start)
+        try:
+            put(self.url + "?comp=appendblock&" + self.query, data, x_ms_blob_condition_appendpos=offset)
+        except urllib.error.HTTPError as error:
+            if error.code != 412 or not self.unanswered:
+                raise
+        except (OSError, http.client.HTTPException):
+            self.unanswered = len(data)
+            raise
+        self.unanswered = 0
 
 
 def main(directory: str, task: str) -> None:
@@ -64,7 +79,7 @@ def main(directory: str, task: str) -> None:
     uploads = [Upload(os.path.join(directory, name), folder + name, query) for name in FILES]
     while True:
         for upload in uploads:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, http.client.HTTPException):
                 upload.send_new()
         if select.select([0], [], [], seconds)[0]:
             return
