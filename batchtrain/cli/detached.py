@@ -87,7 +87,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
     except KeyboardInterrupt as interrupt:
         is_typed = not isinstance(interrupt, (TerminalClosed, Terminated))
         if is_typed and can_ask() and not continues(f"run {name}", _cost(RunDirectory(root / name), client, job_id)):
-            _stopped(client, job_id)
+            _stopped(client, name, job_id)
         else:
             say(f"run {name} continues; next:")
             say(f"  batchtrain runs attach {name}")
@@ -111,7 +111,7 @@ def stop(run: str) -> None:
     client = settings().connect()
     name, job_id = account_runs.find(client, _root(), run)
     settings().confirm(f"Stop run {name}, job {job_id}, on {options.service_of(client)}?")
-    _stopped(client, job_id)
+    _stopped(client, name, job_id)
     say(f"run {name} ends; next: `batchtrain runs fetch {name}`")
 
 
@@ -131,16 +131,18 @@ def _show_results(recording: Recording) -> None:
         show({"run": recording.run.name, "state": record.state, "results": record.results})
 
 
-def _stopped(client: Client, job_id: str) -> None:
+def _stopped(client: Client, name: str, job_id: str) -> None:
     from batchtrain.client import account_runs
 
-    account_runs.stop(client, job_id)
+    account_runs.stop(client, name, job_id)
     say(f"job {job_id} is being terminated")
 
 
 def can_ask() -> bool:
-    """Whether there is a user at a terminal who can be asked."""
-    return not settings().yes and sys.stdin is not None and sys.stdin.isatty()
+    """Whether there is a user at a terminal who can be asked, sees the question, and types to this process."""
+    if settings().yes or any(stream is None or not stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        return False
+    return not hasattr(os, "tcgetpgrp") or os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
 
 
 def continues(run: str, cost: str) -> bool:

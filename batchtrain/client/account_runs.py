@@ -15,6 +15,7 @@ from batchtrain.records.events import Event, Output, Stderr, Stdout
 from batchtrain.runs import directory
 from batchtrain.runs.directory import LATEST
 from batchtrain.service import job_actions, read, submit, watch
+from batchtrain.service.register import Thing, read_marks
 
 if TYPE_CHECKING:
     from batchtrain.client.operations import Operations
@@ -70,9 +71,19 @@ def find(client: Operations, root: Path, name: str) -> tuple[str, str]:
     return matches[0].run, matches[0].job
 
 
-def stop(client: Operations, job_id: str) -> None:
+def check(client: Operations, name: str, job_id: str) -> None:
+    """Raise NotFound if the account's job of this id is not that of the run."""
+    if read_marks(client.batch, Thing("job", job_id)).run != name:
+        raise NotFound(
+            f"job {job_id} of this account is not that of run {name}; `batchtrain runs list --account` lists the runs"
+            " of the account"
+        )
+
+
+def stop(client: Operations, name: str, job_id: str) -> None:
     """End the tasks and the job of a run. The service uploads what the tasks of a detached run have left, and deletes
     its pool; the command of another run fetches its results, and deletes what it created."""
+    check(client, name, job_id)
     if client.jobs.state(job_id) not in ("completed", "terminating"):
         submit.terminate_job(client.batch, job_id)
 
@@ -81,6 +92,7 @@ def attach(
     client: Operations, storage: Storage, root: Path, name: str, job_id: str, *, tell: Tell, timeout: float
 ) -> Recording:
     """Show the output of a detached run until its job has ended, and complete its directory."""
+    check(client, name, job_id)
     run = detached_results.begin(storage, root, name)
     lines: dict[tuple[str, type[Output]], int] = {}
 

@@ -205,7 +205,7 @@ class Client(Operations):
 
     def stop_run(self, run: str = LATEST, *, runs_dir: str | Path | None = None) -> None:
         """Ends the tasks and the job of a run, of this machine or else of the account."""
-        account_runs.stop(self, account_runs.find(self, root_of(runs_dir, os.environ), run)[1])
+        account_runs.stop(self, *account_runs.find(self, root_of(runs_dir, os.environ), run))
 
     def account_runs(self) -> Table[AccountRun]:
         """The runs of all users and machines whose jobs the account still has, the oldest first."""

@@ -102,9 +102,12 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
             f"run {name} is not detached: storage account {storage.account} has no container of it;"
             " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
         )
-    if not run.path.exists():
-        run.path.mkdir(mode=PRIVATE, parents=True)
-        _download(storage, container, [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs])
+    if not (run.path / "run.json").is_file():
+        run.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        files = [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs]
+        records = [pair for pair in files if pair[1].name == "run.json"]  # last: a directory that has it is whole
+        _download(storage, container, [pair for pair in files if pair not in records])
+        _download(storage, container, records)
     return run
 
 
