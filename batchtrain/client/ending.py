@@ -38,6 +38,7 @@ class Interrupts:
         self._now = now
         self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._raises, self._holding, self._first = True, False, float("-inf")
+        self._asking = False
         self._hurry_until: float | None = None
         self.further = 0
         """How often the user pressed Ctrl-C since the work ended: once hurries the ending, twice stops it."""
@@ -60,7 +61,11 @@ class Interrupts:
             self._previous[number](number, frame)
         except KeyboardInterrupt as error:
             interrupt = error
-        if self._holding and (number != signal.SIGINT or self._now() - self._first < TOGETHER_SECONDS):
+        if (
+            self._holding
+            and not self._asking
+            and (number != signal.SIGINT or self._now() - self._first < TOGETHER_SECONDS)
+        ):
             return  # a closed terminal sends several signals, and so do a shell and a service manager
         raises, self._raises = self._raises, False
         if raises:
@@ -82,12 +87,12 @@ class Interrupts:
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """While the user answers a question, Ctrl-C raises KeyboardInterrupt, and is not counted."""
-        self._raises = True
+        """While the user answers a question, each signal raises KeyboardInterrupt, and is not counted."""
+        self._raises = self._asking = True
         try:
             yield
         finally:
-            self._raises = False
+            self._raises = self._asking = False
 
     @contextlib.contextmanager
     def cut_short(self) -> Iterator[None]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from batchtrain.client.idling import DEFAULT, enabling, with_idle_timeout
+from batchtrain.client.idling import DEFAULT, enabling, scales, with_idle_timeout
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated
 from batchtrain.plan.job import needs_pool
 from batchtrain.plan.pool import plan as plan_pool
-from batchtrain.records.events import RunContinues
+from batchtrain.records.events import Leftover, RunContinues
 from batchtrain.runs.recording import now
 from batchtrain.service import job_actions
 
@@ -50,18 +50,28 @@ def has_storage(recipe: Recipe) -> bool:
     return bool(tasks) and all(task.checkpoint is not None or task.output_data.azure_storage for task in tasks)
 
 
-def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leaver: Leaver) -> None:
+def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leaver: Leaver) -> bool:
     """Hand a run over to the service: its jobs end at its limits, and the pool that it created has no nodes after its
-    last task, if the results are in storage or a limit is to be kept."""
+    last task, if the results are in storage or a limit is to be kept. Returns False for a closed terminal if that
+    failed: nobody would read it."""
     seconds = guard.seconds_left
-    if seconds is not None:
-        for job in recipe.jobs:
-            ending.error_of(partial(job_actions.limit, client.batch, job.id, seconds, now()))
-    idles = False
-    if needs_pool(recipe) and "pool" not in ending.kept_kinds and (has_storage(recipe) or seconds is not None):
-        idle = with_idle_timeout(recipe)
-        idles = idle is not recipe and not ending.error_of(
-            partial(client.carry_out, enabling(plan_pool(idle)), recipe, ending.tell)
-        )
-    rest = f"; its pool has no nodes {DEFAULT} after its last task" if idles else ""
+    ends = has_storage(recipe) or seconds is not None
+    steps = [partial(_limit, client, job.id, seconds) for job in recipe.jobs if seconds is not None]
+    steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
+    idles = ends and needs_pool(recipe) and "pool" not in ending.kept_kinds and not scales(recipe)
+    if idles:
+        plan = enabling(plan_pool(with_idle_timeout(recipe, DEFAULT)))
+        steps.append(partial(client.carry_out, plan, recipe, ending.tell))
+    error = next(filter(None, map(ending.error_of, steps)), None)
+    if error is not None and leaver == "terminal":
+        return False
+    if error is not None:
+        text = f"what ends the run later could not be set ({error}): its nodes cost money until you delete them"
+        ending.tell(Leftover("", text))
+    rest = f"; its pool has no nodes {DEFAULT} after its last task" if idles and error is None else ""
     ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{rest}"))
+    return True
+
+
+def _limit(client: Operations, job_id: str, seconds: float) -> None:
+    job_actions.limit(client.batch, job_id, seconds, now())

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
+from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import Recipe
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.plan.cost import price_of
@@ -29,6 +30,12 @@ class Limits(NamedTuple):
 
 
 UNLIMITED = Limits()
+
+
+def hour_of_all(recipe: Recipe, price: Price | None) -> float:
+    """What an hour of all nodes of a recipe's pool costs; 0 without a price."""
+    most = most_nodes(recipe.pool) if recipe.pool is not None else None
+    return (price.of(most.dedicated, most.low_priority) or 0.0) if price is not None and most is not None else 0.0
 
 
 def price_for(limits: Limits, recipe: Recipe, account: Account) -> Price | None:
@@ -58,7 +65,10 @@ class Guard:
         price: Price | None,
         clock: Callable[[], datetime],
         sleep: Callable[[float], None] = CLOCK.sleep,
+        planned: float = 0.0,
     ) -> None:
+        """planned: what an hour of all nodes of the pool costs."""
+        self._planned = planned
         self._limits, self._price, self._clock, self._sleep = limits, price, clock, sleep
         self._began = self._looked = clock()
         self._nodes: dict[str, tuple[Node, datetime]] = {}
@@ -100,17 +110,17 @@ class Guard:
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds until the first limit is reached, if the nodes stay as they are; None without a limit."""
-        return None if self._limits == UNLIMITED else self._left()
+        """The seconds until the first limit is reached if the pool has all of its nodes; None without a limit."""
+        return None if self._limits == UNLIMITED else self._left(self._planned)
 
-    def _left(self) -> float:
-        """The seconds until the first limit is reached, if the nodes stay as they are."""
+    def _left(self, least: float = 0.0) -> float:
+        """The seconds until the first limit is reached, if the nodes stay as they are. least: what an hour costs."""
         now, lefts = self._clock(), [float("inf")]
         if self._limits.seconds is not None:
             lefts.append(self._limits.seconds - (now - self._began).total_seconds())
         if self._price is not None and self._limits.price is not None:
             cost = self._cost(now, self._price)
-            hour = self._cost(now + timedelta(hours=1), self._price) - cost
+            hour = max(self._cost(now + timedelta(hours=1), self._price) - cost, least)
             lefts += [(self._limits.price - cost) / hour * 3600] if hour else []
         return max(min(lefts), 0.0)
 

@@ -12,7 +12,7 @@ from batchtrain.client import orphans
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
-from batchtrain.client.limits import UNLIMITED, Guard, Limits, price_for
+from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_of_all, price_for
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
 from batchtrain.client.replacing import Replacer
@@ -99,7 +99,8 @@ def run(
     recipe = with_idle_timeout(recipe) if reuse else recipe
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
-    guard = Guard(limits, price_for(limits, recipe, client.account), now)
+    price = price_for(limits, recipe, client.account)
+    guard = Guard(limits, price, now, planned=hour_of_all(recipe, price))
     resume_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     foreseen = client.foresee(recipe)
     if origin is not None:
@@ -224,10 +225,10 @@ def _outcome(
                 guard.armed = False  # a limit ends the work, and not the cleaning up after it
         except BaseException as exception:  # noqa: BLE001 - every end of the work is an end of the command
             error = exception
-        with interrupts.answering():
+        leaver: Leaver = ""
+        with contextlib.suppress(Exception, KeyboardInterrupt), interrupts.answering():
             leaver = leaver_of(error, recipe, ending, ask)
-        if leaver:
-            leave(client, recipe, ending, guard, leaver)
+        if leaver and leave(client, recipe, ending, guard, leaver):
             ending.say_left(error)
             recorder.leave(leaver)
         else:

@@ -109,6 +109,11 @@ def limit(client: BatchClient, job_id: str, seconds: float, now: datetime) -> No
         ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"limit job {job_id}", {"constraints": limits})
 
 
+def complete(client: BatchClient, job_id: str) -> None:
+    """Let a job end with its last task."""
+    ask(client, "PATCH", f"/jobs/{quoted(job_id)}", f"complete job {job_id}", {"onAllTasksComplete": "terminatejob"})
+
+
 def until(client: BatchClient, job_id: str, states: frozenset[str], deadline: Deadline, pace: Pace) -> None:
     """Wait until a job is in one of the states. Raises NotFound."""
     for pause in pace.steps():

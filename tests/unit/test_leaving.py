@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from batchtrain.client.leaving import leaver_of
-from batchtrain.config.types import Recipe
+from batchtrain.client.leaving import Leaver, leave, leaver_of
+from batchtrain.client.limits import UNLIMITED, Guard
+from batchtrain.config.types import Recipe, convert
 from batchtrain.errors import TerminalClosed, Terminated, TimedOut
+from batchtrain.service import job_actions
 from tests.unit.plan.jobs import recipe
 
 STORED = {"output_data": {"azure_storage": [{"storage_account_settings": "s", "remote_path": "models"}]}}
@@ -39,6 +42,52 @@ def test_an_interrupt_leaves_a_run_by_its_signal_and_its_storage(
     error: BaseException | None, tasks: tuple[dict[str, Any], ...], leaver: str
 ) -> None:
     assert leaver_of(error, of(*tasks), ending(), CONTINUE) == leaver
+
+
+def handed_over(recipe: Recipe, leaver: Leaver, error: BaseException | None = None) -> tuple[bool, list[Any]]:
+    """Whether the run was left, and the steps that end it later; each ends with the error."""
+    steps: list[Any] = []
+
+    def error_of(step: Any) -> BaseException | None:
+        steps.append(step)
+        return error
+
+    guard = Guard(UNLIMITED, None, lambda: datetime.now(timezone.utc))
+    client: Any = SimpleNamespace(batch=None, carry_out=print)
+    fake = ending(error_of=error_of, tell=lambda event: None)
+    return leave(client, recipe, fake, guard, leaver), steps
+
+
+POOL = {
+    "id": "p",
+    "vm_configuration": {"platform_image": {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}},
+    "vm_size": "STANDARD_D4S_V5", "vm_count": {"dedicated": 2}, "inter_node_communication_enabled": True,
+}  # fmt: skip
+
+
+def with_pool(pool: dict[str, Any], **job: Any) -> Recipe:
+    data = {
+        "directory": "x",
+        "pool": {**POOL, **pool},
+        "jobs": [{"id": "j", "tasks": [{"command": "x", **STORED}], **job}],
+    }
+    return convert(data, Recipe)
+
+
+def test_the_job_of_an_automatic_pool_that_is_left_ends_with_its_last_task() -> None:
+    is_left, [step] = handed_over(with_pool({}, auto_pool={}), "terminal")
+    assert (is_left, step.func, step.args[1:]) == (True, job_actions.complete, ("j",))
+
+
+@pytest.mark.parametrize("pool", [{}, {"on_bad_node": "replace"}])
+def test_a_pool_that_is_left_has_no_nodes_after_its_last_task(pool: dict[str, Any]) -> None:
+    _, [step] = handed_over(with_pool(pool), "terminal")
+    assert [one.action for one in step.args[0].steps] == ["pool.autoscale"]
+
+
+@pytest.mark.parametrize(("leaver", "is_left"), [("terminal", False), ("user", True)])
+def test_a_run_whose_end_could_not_be_set_is_left_only_where_somebody_reads_it(leaver: Leaver, is_left: bool) -> None:
+    assert handed_over(with_pool({}), leaver, TimedOut("no answer"))[0] == is_left
 
 
 @pytest.mark.parametrize("state", [{"submitted": False}, {"ended": {"j"}}, {"kept_kinds": {"job"}}])
