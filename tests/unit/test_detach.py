@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
-from batchtrain.client import detach
+from batchtrain.client import account_runs, detach, orphans
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount, VmSizes
-from batchtrain.errors import PlanError, UsageError
+from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
 from tests.unit.plan.jobs import recipe
@@ -131,3 +132,23 @@ def test_the_launcher_of_a_detached_gang_uploads_its_output_and_keeps_that_of_ot
     [body] = [step.document for step in plan.steps if step.action == "task.add"]
     variables = {item["name"]: item.get("value") for item in body.get("environmentSettings", ())}
     assert variables.get("BATCHTRAIN_RESULTS_TOKEN") == ("{{sas:link/box?put&days=30}}" if uploads else None)
+
+
+# --- whose job it is ------------------------------------------------------------------------------------------------
+
+
+def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account_runs, "read_marks", lambda client, thing: SimpleNamespace(run="B"))
+    client: Any = SimpleNamespace(batch=None)
+    with pytest.raises(NotFound, match="job train of this account is not that of run A"):
+        account_runs.stop(client, "A", "train")
+
+
+@pytest.mark.parametrize(("state", "others"), [("active", ["b"]), ("completed", [])])
+def test_a_pool_on_which_another_job_runs_is_not_deleted_with_a_run(
+    state: str, others: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [SimpleNamespace(id=job_id, pool="p", state=state) for job_id in ("a", "b")]
+    monkeypatch.setattr(orphans.read, "jobs", lambda batch: jobs)
+    client: Any = SimpleNamespace(batch=None)
+    assert orphans._others_on(client, "p", "a") == others

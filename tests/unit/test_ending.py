@@ -403,6 +403,18 @@ def test_only_ctrl_c_skips_what_is_left_to_do(interrupts: Interrupts, on_termina
     assert inner.further == 0
 
 
+def test_a_terminated_command_does_not_wait_for_an_answer(
+    interrupts: Interrupts, on_terminate: Callable[[Any], None]
+) -> None:
+    on_terminate(lambda *_: None)
+    with Interrupts() as inner:
+        inner.hold()
+        with pytest.raises(KeyboardInterrupt), inner.answering():
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # the ending is not ended by it
+        assert inner.further == 0
+
+
 def test_ctrl_c_at_a_question_is_an_answer_and_is_not_counted() -> None:
     now = 100.0
     with Interrupts(lambda: now) as interrupts:

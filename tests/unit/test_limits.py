@@ -70,6 +70,11 @@ def test_a_pause_ends_when_a_limit_is_reached(limits: Limits, hours: float) -> N
     assert (clock.now - began).total_seconds() == pytest.approx(hours * 3600)
 
 
+def test_a_run_that_is_left_without_nodes_may_last_as_long_as_all_of_them_cost_its_limit() -> None:
+    guard = Guard(Limits(price=4.0), PRICE, Clock(), planned=2.0)
+    assert guard.seconds_left == pytest.approx(2 * 3600)
+
+
 def test_a_node_that_is_gone_costs_nothing_more() -> None:
     clock = Clock()
     guard = Guard(Limits(price=100.0), PRICE, clock)
