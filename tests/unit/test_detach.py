@@ -15,6 +15,7 @@ from batchtrain.config.types import Credentials, Recipe, Secret, Settings, Stora
 from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
+from batchtrain.service import read
 from tests.unit.plan.jobs import recipe
 
 DAY = 86400.0
@@ -149,6 +150,6 @@ def test_a_pool_on_which_another_job_runs_is_not_deleted_with_a_run(
     state: str, others: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [SimpleNamespace(id=job_id, pool="p", state=state) for job_id in ("a", "b")]
-    monkeypatch.setattr(orphans.read, "jobs", lambda batch: jobs)
+    monkeypatch.setattr(read, "jobs", lambda batch: jobs)
     client: Any = SimpleNamespace(batch=None)
     assert orphans._others_on(client, "p", "a") == others
