@@ -9,7 +9,7 @@ from batchtrain.verify.verification import Report
 
 
 def page(report: Report) -> str:
-    """The report in Markdown: what differs first, with the files that depend on it."""
+    """The report in Markdown: first what could not be deleted, then what differs with the files that depend on it."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -18,6 +18,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     counts = ", ".join(f"{report.count(word)} {word}" for word in (HOLDS, DIFFERS, NOT_ASKED))
     yield f"batchtrain {report.batchtrain}, {report.nodes} nodes: {counts}."
+    if report.leftovers:
+        yield "\n## Not deleted\n"
+        yield from (f"- {text}" for text in report.leftovers)
     for word in (DIFFERS, NOT_ASKED, HOLDS):
         rows = [row for row in report.judgements if row.judgement == word]
         if rows:

@@ -27,7 +27,7 @@ from batchtrain.errors import (
     TimedOut,
     Unreachable,
 )
-from batchtrain.records.events import Event, JobAdding
+from batchtrain.records.events import Event, JobAdding, Leftover
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
 from batchtrain.verify import questions, shared_pools
@@ -137,6 +137,7 @@ class Verification(NamedTuple):
                     "" if any(isinstance(event, JobAdding) for event in events) else _end_of_pool(error)
                 )
                 parts = _unread(work, f"pool {work.name}: {error}")
+                leftovers += [event.text for event in events if isinstance(event, Leftover)]
             observations[SERVICE] |= parts.pop(SERVICE)
             observations |= parts
         return observations

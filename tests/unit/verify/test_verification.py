@@ -16,7 +16,7 @@ from batchtrain.client.run import Outcome
 from batchtrain.config.types import Secret
 from batchtrain.errors import QuotaReached, ServiceError, Unreachable
 from batchtrain.records import Table
-from batchtrain.records.events import JobAdding
+from batchtrain.records.events import JobAdding, Leftover
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -74,6 +74,23 @@ def test_what_could_not_be_deleted_is_in_the_report(tmp_path: Path, monkeypatch:
     runs = (RunDirectory(tmp_path / "run"),)
     monkeypatch.setattr(verification, "run", lambda *_, **options: Outcome(Table(), None, problem, runs))
     assert report(tmp_path).leftovers == (str(problem), str(problem))
+
+
+def test_what_a_failed_pool_leaves_is_the_first_section_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "pool verify was not deleted (in use); delete it: batchtrain pool del verify"
+
+    def leaving(*_: Any, **options: Any) -> Outcome:
+        options["tell"](Leftover("pool verify", text))
+        return failing()
+
+    monkeypatch.setattr(verification, "run", leaving)
+    seen = report(tmp_path)
+    assert seen.leftovers == (text, text)
+    lines = page(seen).splitlines()
+    assert next(line for line in lines if line.startswith("## ")) == "## Not deleted"
+    assert f"- {text}" in lines
 
 
 def test_every_pool_is_expendable_and_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
