@@ -329,7 +329,15 @@ def value(function: Callable[[Dict[str, Any]], Any], facts: Dict[str, Any]) -> A
         return {"unread": "%s: %s" % (type(error).__name__, error)}
 
 
+def write(part: str, facts: Dict[str, Any]) -> None:
+    """Writes the observations of a part. The file is complete or missing, also if the task is ended meanwhile."""
+    path = "output/observed-%s.json" % part
+    values = observed(PARTS[part], facts)
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump(values, file)
+    os.rename(path + ".part", path)
+
+
 if __name__ == "__main__":
     os.makedirs("output", exist_ok=True)
-    with open("output/observed-%s.json" % sys.argv[1], "w", encoding="utf-8") as result:
-        json.dump(observed(PARTS[sys.argv[1]], json.loads(sys.argv[2])), result)
+    write(sys.argv[1], json.loads(sys.argv[2]))

@@ -40,8 +40,9 @@ SOURCE = "source"
 PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/observe.py"
 MARGIN = timedelta(minutes=10)
 """The service evaluates a formula every 5 minutes, and then the nodes leave."""
-MINUTES = 30.0
-"""Of a pool: 20 for its allocation, its start, the tasks and its deletion, and the margin."""
+MINUTES, INFINIBAND_MINUTES = 30.0, 60.0
+"""Of a pool: 20 for its allocation, its start, the tasks and its deletion, and the margin. Large nodes start slowly, and
+with InfiniBand the programs of the HPC images run, too: 50, and the margin."""
 LONGEST = timedelta(hours=3)
 LONG = "v" * 32768
 OBSERVED = Results(include=("output/observed-*.json",), from_="all")
@@ -102,6 +103,11 @@ class Work(NamedTuple):
         return frozenset(probe.reads.split("/")[1] for probe in self.probes if probe.part == SERVICE)
 
     @property
+    def minutes(self) -> float:
+        """The planned minutes."""
+        return INFINIBAND_MINUTES if self.size.hcas else MINUTES
+
+    @property
     def hour(self) -> float | None:
         """What an hour costs; None if the price is unknown."""
         return self.price.of(self.nodes, 0) if self.price else None
@@ -109,12 +115,12 @@ class Work(NamedTuple):
     @property
     def cost(self) -> float | None:
         """What the planned minutes cost."""
-        return None if self.hour is None else self.hour * MINUTES / 60
+        return None if self.hour is None else self.hour * self.minutes / 60
 
     @property
     def planned(self) -> Planned:
         cost = "" if self.cost is None or self.price is None else money(self.cost, self.price.currency)
-        return Planned(self.name, self.size.name, self.nodes, MINUTES, cost, len(self.probes))
+        return Planned(self.name, self.size.name, self.nodes, self.minutes, cost, len(self.probes))
 
 
 def work_of(size: VmSize, nodes: int, areas: Iterable[Area], price: Price | None, *, image: str | None) -> list[Work]:

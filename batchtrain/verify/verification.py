@@ -27,7 +27,7 @@ from batchtrain.errors import (
     TimedOut,
     Unreachable,
 )
-from batchtrain.records.events import Event, JobAdding, Leftover
+from batchtrain.records.events import Event, JobAdding, Leftover, RunRecorded
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
 from batchtrain.verify import questions, shared_pools
@@ -136,7 +136,9 @@ class Verification(NamedTuple):
                 ends[work.kind.name] = (
                     "" if any(isinstance(event, JobAdding) for event in events) else _end_of_pool(error)
                 )
-                parts = _unread(work, f"pool {work.name}: {error}")
+                run_name = next((event.run for event in events if isinstance(event, RunRecorded)), "")
+                fetched = _fetched(work, self.origin.root / run_name) if run_name else {}
+                parts = _unread(work, f"pool {work.name}: {error}") | fetched
                 leftovers += [event.text for event in events if isinstance(event, Leftover)]
             observations[SERVICE] |= parts.pop(SERVICE)
             observations |= parts
@@ -167,12 +169,7 @@ class Verification(NamedTuple):
             )
         if outcome.problem is not None and not isinstance(outcome.problem, ResultsLeft):
             leftovers.append(str(outcome.problem))
-        parts = _of_nodes(outcome.runs[0].path / "outputs")
-        for task in shared_pools.GANGS & parts.keys():
-            nodes = parts[task].setdefault("nodes", {})
-            missing = (f"n{number}" for number in range(work.nodes) if f"n{number}" not in nodes)
-            nodes |= {node: {UNREAD: "its observations were not fetched"} for node in missing}
-        return {**parts, SERVICE: answers}
+        return {**_fetched(work, outcome.runs[0].path), SERVICE: answers}
 
 
 def _end_of_pool(error: BatchtrainError) -> Any:
@@ -188,12 +185,25 @@ def _unread(work: Work, reason: str) -> dict[str, Any]:
     return {**parts, SERVICE: {name: {UNREAD: reason} for name in work.kind.questions}}
 
 
+def _fetched(work: Work, run_directory: Path) -> dict[str, Any]:
+    """What the program of the nodes wrote, by task, also of a run that has failed. A node that is missing is unread."""
+    parts = _of_nodes(run_directory / "outputs")
+    for task in shared_pools.GANGS & parts.keys():
+        nodes = parts[task].setdefault("nodes", {})
+        missing = (f"n{number}" for number in range(work.nodes) if f"n{number}" not in nodes)
+        nodes |= {node: {UNREAD: "its observations were not fetched"} for node in missing}
+    return parts
+
+
 def _of_nodes(outputs: Path) -> dict[str, Any]:
     """What the program of the nodes wrote, by task."""
     parts: dict[str, Any] = {}
     for path in sorted(outputs.glob("*/*/observed-*.json")):
         task, name, part = path.parts[-3], path.parts[-2], path.stem.partition("-")[2]
-        values = json.loads(path.read_bytes())
+        try:
+            values = json.loads(path.read_bytes())
+        except ValueError:
+            values = {UNREAD: "its file is not whole"}
         if part in PARTS:
             parts.setdefault(task, {}).setdefault("nodes", {})[name] = values
         else:

@@ -67,20 +67,20 @@ def test_answers_of_no_probe_are_refused(here: Path) -> None:
 def test_a_plan_shows_pools_minutes_and_price(here: Path) -> None:
     (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
     sizes = ("--size", "Standard_HB120rs_v3", "--size", "Standard_ND96isr_H100_v5")
-    rows, said = verify("--plan", "--budget", "300", "--image", "image", "-o", "json", *sizes)
+    rows, said = verify("--plan", "--budget", "500", "--image", "image", "-o", "json", *sizes)
     assert [(row["vm_size"], row["nodes"], row["minutes"], row["cost"]) for row in json.loads(rows)] == [
-        ("Standard_HB120rs_v3", 2, 30.0, "3.60 USD"),
-        ("Standard_HB120rs_v3", 2, 30.0, "3.60 USD"),
-        ("Standard_ND96isr_H100_v5", 2, 30.0, "98.00 USD"),
-        ("Standard_ND96isr_H100_v5", 2, 30.0, "98.00 USD"),
+        ("Standard_HB120rs_v3", 2, 60.0, "7.20 USD"),
+        ("Standard_HB120rs_v3", 2, 60.0, "7.20 USD"),
+        ("Standard_ND96isr_H100_v5", 2, 60.0, "196.00 USD"),
+        ("Standard_ND96isr_H100_v5", 2, 60.0, "196.00 USD"),
     ]
-    assert "together 120 minutes, at about 203.20 USD in westeurope" in said
+    assert "together 240 minutes, at about 406.40 USD in westeurope" in said
 
 
 def test_a_plan_that_costs_more_than_the_budget_is_refused(here: Path) -> None:
     (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
     words = ("--plan", "--size", "Standard_ND96isr_H100_v5")
-    assert "the plan costs 98.00 USD, and the budget is 20.00 USD" in refused(*words)
+    assert "the plan costs 196.00 USD, and the budget is 20.00 USD" in refused(*words)
 
 
 def test_a_plan_for_the_emulator_costs_nothing() -> None:

@@ -50,3 +50,12 @@ def test_names_whose_listing_the_client_looks_at_are_made_twice_alike(
     (tmp_path / "output").mkdir()
     assert observe.files(FACTS) == observe.files(FACTS) is True
     assert (tmp_path / "output" / "link").read_text() == "0123456789"
+
+
+def test_the_file_appears_only_when_everything_is_observed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "output").mkdir()
+    monkeypatch.setitem(observe.PARTS, "task", {"files": lambda facts: list((tmp_path / "output").iterdir()) == []})
+    observe.write("task", FACTS)
+    (file,) = (tmp_path / "output").iterdir()
+    assert (file.name, file.read_text()) == ("observed-task.json", '{"files": true}')

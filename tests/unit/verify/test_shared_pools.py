@@ -60,6 +60,13 @@ def test_a_plan_that_just_fits_leaves_time_for_the_tasks() -> None:
     assert [life_of(pool, pools, 60.0) for pool in pools] == [timedelta(minutes=20)] * 2
 
 
+def test_a_plan_with_infiniband_that_just_fits_leaves_time_for_its_start_and_programs() -> None:
+    vm_size = size("Standard_ND96isr_H100_v5")
+    pools = work_of(vm_size, 2, AREAS, Price(vm_size.name, "westeurope", "USD", 30.0, None), image="image")
+    least = sum(pool.cost or 0.0 for pool in pools)
+    assert [life_of(pool, pools, least) for pool in pools] == [timedelta(minutes=50)] * 2
+
+
 def test_the_life_of_all_pools_costs_at_most_the_budget() -> None:
     pools = work(30.0)
     spent = [(life_of(pool, pools, 50.0) + shared_pools.MARGIN).total_seconds() / 3600 * 60 for pool in pools]

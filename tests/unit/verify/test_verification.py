@@ -14,9 +14,9 @@ from batchtrain.catalog.offer import Catalog
 from batchtrain.client.operations import Operations
 from batchtrain.client.run import Outcome
 from batchtrain.config.types import Secret
-from batchtrain.errors import QuotaReached, ServiceError, Unreachable
+from batchtrain.errors import LimitReached, QuotaReached, ServiceError, Unreachable
 from batchtrain.records import Table
-from batchtrain.records.events import JobAdding, Leftover
+from batchtrain.records.events import JobAdding, Leftover, RunRecorded
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -150,3 +150,24 @@ def test_a_node_whose_observations_are_missing_is_not_passed_over(
     runs = (RunDirectory(tmp_path / "run"),)
     monkeypatch.setattr(verification, "run", lambda *_, **options: Outcome(Table(), runs=runs))
     assert answer(report(tmp_path), "node-python") == (NOT_ASKED, "n1: its observations were not fetched")
+
+
+def test_at_the_limit_of_time_the_fetched_observations_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = '{"python": {"version": [3, 12], "venv": true}}'
+    for node, text in (("n0", python), ("n1", '{"python": {"ver')):
+        folder = tmp_path / "run" / "outputs" / "host" / node
+        folder.mkdir(parents=True)
+        (folder / "observed-node.json").write_text(text, encoding="utf-8")
+    admin = tmp_path / "run" / "outputs" / "admin" / "n0"
+    admin.mkdir(parents=True)
+    (admin / "observed-task.json").write_text('{"metadata": {"events": true, "name": "x"}}', encoding="utf-8")
+
+    def limited(*_: Any, **options: Any) -> Outcome:
+        options["tell"](RunRecorded("verify", run="run"))
+        raise LimitReached("the time is over")
+
+    monkeypatch.setattr(verification, "run", limited)
+    seen = report(tmp_path)
+    assert seen.observations["admin"]["nodes"]["n0"]["metadata"]["events"] is True
+    assert answer(seen, "node-python") == (NOT_ASKED, "n1: its file is not whole")
+    assert answer(seen, "fraction") == (NOT_ASKED, "pool verify-host-d4s-v5: the time is over")
