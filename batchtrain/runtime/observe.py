@@ -30,6 +30,7 @@ PATIENCE = 20
 METADATA = "http://169.254.169.254/metadata"
 MARK = "/tmp/batchtrain-verify-coordination"
 """What the coordination command leaves in its file system."""
+DEVICES = "/dev/infiniband"
 KEYS = ("/home/_azbatch/.ssh", os.path.expanduser("~/.ssh"))
 
 
@@ -102,14 +103,14 @@ def infiniband(facts: Dict[str, Any]) -> Any:
             "device": port.split("/")[4],
             "link_layer": text(port + "/link_layer"),
             "state": text(port + "/state"),
-            "rate": int(text(port + "/rate").split()[0]),
+            "rate": int(float(text(port + "/rate").split()[0])),
             "pkeys": sorted({text(key) for key in glob.glob(port + "/pkeys/*")} - {"0x0000"}),
         }
         for port in sorted(glob.glob("/sys/class/infiniband/*/ports/*"))
     ]
     return {
         "ports": ports,
-        "devices": sorted(os.listdir("/dev/infiniband")),
+        "devices": sorted(os.listdir(DEVICES)) if os.path.isdir(DEVICES) else [],
         "expected": facts["ports"],
         "rate": facts["rate"],
     }

@@ -59,3 +59,13 @@ def test_the_file_appears_only_when_everything_is_observed(tmp_path: Path, monke
     observe.write("task", FACTS)
     (file,) = (tmp_path / "output").iterdir()
     assert (file.name, file.read_text()) == ("observed-task.json", '{"files": true}')
+
+
+def test_a_port_of_2_5_gigabits_and_missing_devices_are_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = "/sys/class/infiniband/mlx5_0/ports/1"
+    texts = {"link_layer": "InfiniBand", "state": "1: DOWN", "rate": "2.5 Gb/sec (1X SDR)"}
+    monkeypatch.setattr(observe.glob, "glob", lambda pattern: [port] if pattern.endswith("ports/*") else [])
+    monkeypatch.setattr(observe, "text", lambda path: texts[path.rpartition("/")[2]])
+    monkeypatch.setattr(observe, "DEVICES", str(tmp_path / "missing"))
+    seen = observe.infiniband({"ports": 1, "rate": 200})
+    assert (seen["ports"][0]["rate"], seen["devices"]) == (2, [])
