@@ -149,10 +149,9 @@ def _no_content_type(target: Target) -> Any:
 
 
 def _account(target: Target) -> Any:
-    """The account as Azure Resource Manager shows it; None if no subscription has it."""
-    azure = arm.reach(target.credentials, os.environ, target.client.account.endpoint)
-    account = arm.account(azure, target.client.account.endpoint)
-    return None if account is None else {"sign_ins": list(account.sign_ins), "pools": account.pools}
+    """The account as Azure Resource Manager shows it."""
+    _, account = target.region()
+    return {"sign_ins": list(account.sign_ins), "pools": account.pools}
 
 
 def _sold(target: Target) -> Any:
@@ -281,6 +280,8 @@ def _stranger(target: Target) -> Any:
     if answer["status"] != 201:
         return {**answer, "state": ""}
     state = _until(lambda: target.get(f"{path}/stranger").json()["state"], "completed", target.client.pace.first)
+    if state != "completed":
+        return {**answer, "state": state}
     document = target.get(f"{path}/stranger").json()
     return {**answer, "state": state, "failed": "failureInfo" in document["executionInfo"]}
 

@@ -97,9 +97,35 @@ def network(value: Mapping[str, Any]) -> str:
     return str(verdict.hear(value["lines"])["network"])
 
 
-def kinds(value: Mapping[str, Any]) -> Sequence[str]:
-    """The types of restrictions of sizes."""
-    return some(value["kinds"], "restricted size")
+def location_is_a_kind(value: Mapping[str, Any]) -> bool:
+    """Whether a restriction of sizes has the type `Location`. Nothing follows from a list with zones alone."""
+    kinds = some(value["kinds"], "restricted size")
+    if set(kinds) == {"Zone"}:
+        raise ValueError("no size is restricted in the whole region")
+    return "Location" in kinds
+
+
+def related_sizes_agree(value: Mapping[str, Any]) -> bool:
+    """Whether the sold sizes have the figures of their related sizes. Nothing follows if none is sold."""
+    if value["sold"] < 1:
+        raise ValueError("the region sells none of these sizes")
+    return len(value["different"]) == 0
+
+
+def image_is_usable(failure: str) -> bool:
+    """Whether a pool has nodes with its image. Nothing follows from a failure that is none of its containers."""
+    if failure and "ContainerInvalid" not in failure:
+        raise ValueError(f"the pool failed for another reason: {failure}")
+    return not failure
+
+
+def key_is_accepted(hosts: Mapping[str, Any]) -> bool:
+    """Whether ssh logs in with the key on every host. Its exit code 255 alone may be a refused connection."""
+    codes = [host["code"] for host in some(list(hosts.values()), "host")]
+    errors = [host["error"] for host in hosts.values() if host["code"] == 255]
+    if errors and not any("Permission denied" in error for error in errors):
+        raise ValueError(f"ssh did not reach the login: {errors[0]}")
+    return 255 not in codes
 
 
 def target(value: Mapping[str, Any]) -> int:

@@ -173,10 +173,12 @@ class Verification(NamedTuple):
 
 
 def _end_of_pool(error: BatchtrainError) -> Any:
-    """Why a pool has no nodes, as an answer of Azure; an error that says nothing about Azure is unread."""
+    """Why a pool has no nodes, as an answer of Azure: a code, or the errors of an unusable node. An error that says
+    nothing about Azure is unread."""
     if isinstance(error, (AlreadyExists, LimitReached, NotAllowed, Unreachable)):
         return {UNREAD: str(error)}
-    return getattr(error, "code", "") or str(error)
+    code = getattr(error, "code", "")
+    return code if code and code != "NodeStateUnusable" else str(error)
 
 
 def _unread(work: Work, reason: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.verify.probe import Area, Probe, by_hand
-from batchtrain.verify.readings import both, kinds, some
+from batchtrain.verify.readings import both, location_is_a_kind, related_sizes_agree, some
 from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES
 from batchtrain.verify.recorded_answers import response
 
@@ -137,12 +137,11 @@ PROBES = (
         "azure-rest-api-specs",
         "`batchtrain doctor` beside `az batch account show`",
         "service/account",
-        lambda value: value is not None and bool(value["sign_ins"]) and value["pools"] > 0,
+        lambda value: bool(value["sign_ins"]) and value["pools"] > 0,
         right={"sign_ins": ["SharedKey", "AAD"], "pools": 20},
-        wrong=None,
-        unread={"pools": 20},
+        wrong={"sign_ins": [], "pools": 20},
+        unread=None,
         code="batchtrain/service/arm.py batchtrain/client/doctor.py",
-        shape=dict[str, Any] | None,
         not_local=NO_MANAGEMENT,
     ),
     Probe(
@@ -197,10 +196,10 @@ PROBES = (
         "documentation",
         "`az vm list-skus -l REGION --all -o json`",
         "service/sold",
-        lambda value: "Location" in kinds(value),
+        location_is_a_kind,
         right={"kinds": ["Location", "Zone"]},
         wrong={"kinds": ["Region"]},
-        unread={"kinds": []},
+        unread={"kinds": ["Zone"]},
         code="batchtrain/service/arm.py",
         not_local=NO_MANAGEMENT,
     ),
@@ -232,10 +231,10 @@ PROBES = (
         "price list; Kubernetes service's tables",
         "`az vm list-skus --size ND96is --all -o json`",
         "service/related",
-        lambda value: value["sold"] > 0 and len(value["different"]) == 0,
+        related_sizes_agree,
         right={"sold": 12, "different": []},
         wrong={"sold": 12, "different": ["Standard_ND96is_H100_v5"]},
-        unread={"sold": 12},
+        unread={"sold": 0, "different": []},
         code="batchtrain/catalog/sizes.py",
         not_local=NO_MANAGEMENT,
     ),

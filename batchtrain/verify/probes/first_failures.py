@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchtrain.verify.probe import Area, Probe, by_hand
-from batchtrain.verify.readings import POOL_KEY
+from batchtrain.verify.readings import POOL_KEY, image_is_usable
 from batchtrain.verify.reasons import DISK, NO_POOL_KEY, NO_VOLUME
 from batchtrain.verify.recorded_answers import keys
 
@@ -14,10 +14,10 @@ PROBES = (
         "recipes name images of `docker/`, which somebody must build and push",
         "`batchtrain images check DIR`",
         "pools/container",
-        lambda value: not value,
+        image_is_usable,
         right="",
         wrong="ContainerInvalidImage",
-        unread={"unread": "no registry"},
+        unread="AccountCoreQuotaReached",
         code="batchtrain/containers/recipe_images.py batchtrain/client/doctor.py",
         shape=str,
     ),

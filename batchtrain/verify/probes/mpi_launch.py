@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.verify.probe import INFINIBAND, Area, Probe, by_hand
-from batchtrain.verify.readings import POOL_KEY, began, every, full_member, infiniband, line_with, master_is_a_host
+from batchtrain.verify.readings import (
+    POOL_KEY,
+    began,
+    every,
+    full_member,
+    infiniband,
+    key_is_accepted,
+    line_with,
+    master_is_a_host,
+)
 from batchtrain.verify.reasons import (
     ADDRESSES,
     NO_ENGINE,
@@ -232,10 +241,10 @@ PROBES = (
         "Azure/Batch #150 mentions two containers",
         "`touch /here` as the coordination command, `ls /here` as the application command",
         "container/gang/ssh",
-        lambda value: every(value, lambda host: host["code"] != 255),
+        key_is_accepted,
         right=sessions(),
         wrong=sessions(code=255, error="Permission denied (publickey)"),
-        unread={"10.0.0.4": {}},
+        unread=sessions(code=255, error="connect to host 10.0.0.4 port 23: Connection refused"),
         code="batchtrain/runtime/gang.sh batchtrain/plan/container.py",
         shape=dict[str, dict[str, Any]],
     ),

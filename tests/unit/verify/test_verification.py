@@ -128,6 +128,15 @@ def test_an_error_that_says_nothing_about_azure_is_no_difference(
     assert answer(report(tmp_path), "allocation") == (NOT_ASKED, "the account does not answer")
 
 
+def test_an_unusable_node_is_judged_by_its_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unusable(*_: Any, **options: Any) -> Outcome:
+        text = "node n of pool verify is unusable: ContainerInvalidImage: no such tag"
+        raise ServiceError(text, operation="start node", code="NodeStateUnusable")
+
+    monkeypatch.setattr(verification, "run", unusable)
+    assert answer(report(tmp_path), "image-built")[0] == DIFFERS
+
+
 def test_a_failure_after_the_nodes_are_ready_is_none_of_the_allocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
