@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from batchtrain.verify.probe import ANY, HAND, Area, Probe
@@ -41,7 +42,12 @@ def page() -> str:
 
 def reports() -> list[dict[str, Any]]:
     """The committed reports, the newest last."""
-    return [json.loads(path.read_bytes()) for path in sorted(REPORTS.glob("*.json"))]
+    return [json.loads(path.read_bytes()) for path in sorted(REPORTS.glob("*.json"), key=_age)]
+
+
+def _age(path: Path) -> tuple[str, int, str]:
+    """Sorts reports by date; the second one of a day has a longer name."""
+    return path.stem[:10], len(path.stem), path.stem
 
 
 def _lines(known: list[dict[str, Any]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -208,10 +209,11 @@ def _show_plan(all_work: Sequence[Work]) -> None:
 
 
 def _write(report: Report, folder: Path) -> Path:
-    """Write a report as JSON and as a page; returns the page."""
+    """Write a report as JSON and as a page, beside earlier ones of the day; returns the page."""
     from batchtrain.verify.report_page import page
 
-    path = folder / f"{report.name}.json"
+    names = itertools.chain((report.name,), (f"{report.name}-{number}" for number in itertools.count(2)))
+    path = next(path for name in names if not (path := folder / f"{name}.json").exists())
     path.write_text(json.dumps(plain(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     path.with_suffix(".md").write_text(page(report), encoding="utf-8")
     return path.with_suffix(".md")

@@ -83,6 +83,15 @@ def test_a_plan_that_costs_more_than_the_budget_is_refused(here: Path) -> None:
     assert "the plan costs 196.00 USD, and the budget is 20.00 USD" in refused(*words)
 
 
+def test_a_second_report_of_a_day_overwrites_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_BATCH_ENDPOINT", "https://name.westeurope.batch.azure.com")
+    monkeypatch.setenv("AZURE_BATCH_ACCESS_KEY", "a2V5")
+    for _ in range(3):
+        verify("--only", "storage")
+    assert len(list((here / "verified").glob("*.json"))) == 3
+    assert len(list((here / "verified").glob("*-[23].md"))) == 2
+
+
 def test_a_plan_for_the_emulator_costs_nothing() -> None:
     rows, _ = verify("--plan", "--local", "-o", "json")
     assert [row["cost"] for row in json.loads(rows)] == ["", ""]

@@ -181,6 +181,14 @@ def test_reports_of_the_repository_are_of_azure() -> None:
         assert {row["probe"] for row in report["judgements"]} <= set(PROBES)
 
 
+def test_the_second_report_of_a_day_is_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("2027-01-05-x-Standard_D4s_v5", "2027-01-05-x-Standard_D4s_v5-2", "2027-01-05-x-Standard_D4s_v5-10")
+    for name in names:
+        (tmp_path / f"{name}.json").write_text(f'{{"name": "{name}"}}', encoding="utf-8")
+    monkeypatch.setattr(untested_page, "REPORTS", tmp_path)
+    assert [report["name"] for report in untested_page.reports()] == list(names)
+
+
 def test_the_page_says_where_and_when_an_assumption_was_seen() -> None:
     row = {"probe": "clocks", "judgement": "holds"}
     report = {"date": "2027-01-05", "region": "westeurope", "size": "Standard_D4s_v5", "judgements": [row]}
