@@ -28,6 +28,9 @@ SIZE = "Standard_D4s_v5"
 """The size without --size."""
 IMAGE = "openmpi:digits"
 """The image of the containers: it has Python, an sshd and an MPI."""
+NO_IMAGE = (
+    "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
+)
 
 
 @click.command("verify", cls=Command)
@@ -77,8 +80,11 @@ def command(
     region = _region(only_plan=only_plan)
     prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}
     works = [work for size in vm_sizes for work in work_of(size, nodes, areas, prices[size.name], image=image)]
+    needs_image = any(work.kind.native for size in vm_sizes for work in work_of(size, nodes, areas, None, image=IMAGE))
     if only_plan:
         _show_plan(works)
+        if needs_image and image is None:
+            say(f"without the pool for containers: {NO_IMAGE}")
     if not _is_local() and not (only_plan and any(work.cost is None for work in works)):
         refuse_above(works, budget, region)
     if only_plan:
@@ -88,7 +94,7 @@ def command(
     _make(folder)
     if works and not _is_local():
         pool_ids = ", ".join(work.name for work in works)
-        settings().confirm(f"Create and delete {pool_ids}, with {nodes} nodes each?")
+        settings().confirm(f"Create and delete {pool_ids}, with {nodes} nodes each, {_price(works, budget)}?")
     reports = []
     for size in vm_sizes:
         report = verification.report(size, areas)
@@ -159,9 +165,8 @@ def _verification(
 
     client = settings().connect(changes="verifying assumptions")
     own_environment(client.account)
-    why = "no image: `batchtrain config set registry NAME` names the registry of the images of recipes, or give --image"
     limit = None if client.account.emulated else budget
-    how = Settings(nodes, image, limit, why, values, _credentials())
+    how = Settings(nodes, image, limit, NO_IMAGE, values, _credentials())
     return Verification(client, works, how, tell, settings().origin())
 
 
@@ -194,6 +199,15 @@ def _answers(file: Path | None) -> Mapping[str, Any]:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
+def _price(works: Sequence[Work], budget: float) -> str:
+    """What priced pools cost, as the question before they are created has it."""
+    from batchtrain.catalog.prices import money
+
+    currency = next(work.price.currency for work in works if work.price)
+    total = sum(work.cost or 0.0 for work in works)
+    return f"at about {money(total, currency)}, at most {money(budget, currency)}"
+
+
 def _show_plan(all_work: Sequence[Work]) -> None:
     from batchtrain.catalog.prices import money
 
@@ -203,9 +217,9 @@ def _show_plan(all_work: Sequence[Work]) -> None:
     price = next((work.price for work in all_work if work.price), None)
     if price is not None and None not in costs:
         total = money(sum(cost or 0.0 for cost in costs), price.currency)
-        say(f"together {minutes:.0f} minutes, at about {total} in {price.region}")
+        say(f"together {minutes} minutes, at about {total} in {price.region}")
     elif not _is_local():
-        say(f"together {minutes:.0f} minutes; `batchtrain catalog refresh --prices --location REGION` reads the prices")
+        say(f"together {minutes} minutes; `batchtrain catalog refresh --prices --location REGION` reads the prices")
 
 
 def _write(report: Report, folder: Path) -> Path:

@@ -253,9 +253,9 @@ def valid(
     origin: what the problems are about. files: further files, with the credentials. settings: values that override, by
     path. remarks: further warnings.
     """
-    images = tuple(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image)
+    images = dict.fromkeys(task.docker_image for job in recipe.jobs for task in job.tasks if task.docker_image)
     folder = Path(recipe.directory)
-    written = msgspec.structs.replace(recipe, resources=GlobalResources(docker_images=images))
+    written = msgspec.structs.replace(recipe, resources=GlobalResources(docker_images=tuple(images)))
     texts = {f"{name}.yaml": saving.rendered(block).encode() for name, block in written.files.items()}
     examined = examine(
         folder, {**texts, **(files or {})}, settings=settings, ignore=ignore, catalog=catalog_file.load(folder),

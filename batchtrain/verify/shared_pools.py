@@ -40,9 +40,9 @@ SOURCE = "source"
 PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/observe.py"
 MARGIN = timedelta(minutes=10)
 """The service evaluates a formula every 5 minutes, and then the nodes leave."""
-MINUTES, INFINIBAND_MINUTES = 30.0, 60.0
-"""Of a pool: 20 for its allocation, its start, the tasks and its deletion, and the margin. Large nodes start slowly, and
-with InfiniBand the programs of the HPC images run, too: 50, and the margin."""
+MINUTES, INFINIBAND_MINUTES = 30, 60
+"""Of a pool: 20 for its allocation, its start, the tasks and its deletion, and the margin. With
+InfiniBand 50 and the margin: large nodes start slowly, and the programs of the HPC images run, too."""
 LONGEST = timedelta(hours=3)
 LONG = "v" * 32768
 OBSERVED = Results(include=("output/observed-*.json",), from_="all")
@@ -78,7 +78,7 @@ class Planned(NamedTuple):
     pool: str
     vm_size: str
     nodes: int
-    minutes: float
+    minutes: int
     cost: str
     probes: int
 
@@ -103,7 +103,7 @@ class Work(NamedTuple):
         return frozenset(probe.reads.split("/")[1] for probe in self.probes if probe.part == SERVICE)
 
     @property
-    def minutes(self) -> float:
+    def minutes(self) -> int:
         """The planned minutes."""
         return INFINIBAND_MINUTES if self.size.hcas else MINUTES
 

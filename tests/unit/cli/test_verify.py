@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from batchtrain.cli.app import root
 from batchtrain.cli.options import Settings
 from batchtrain.errors import UsageError
+from batchtrain.verify.verification import Verification
 
 PRICES = """\
 prices:
@@ -68,11 +69,11 @@ def test_a_plan_shows_pools_minutes_and_price(here: Path) -> None:
     (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
     sizes = ("--size", "Standard_HB120rs_v3", "--size", "Standard_ND96isr_H100_v5")
     rows, said = verify("--plan", "--budget", "500", "--image", "image", "-o", "json", *sizes)
-    assert [(row["vm_size"], row["nodes"], row["minutes"], row["cost"]) for row in json.loads(rows)] == [
-        ("Standard_HB120rs_v3", 2, 60.0, "7.20 USD"),
-        ("Standard_HB120rs_v3", 2, 60.0, "7.20 USD"),
-        ("Standard_ND96isr_H100_v5", 2, 60.0, "196.00 USD"),
-        ("Standard_ND96isr_H100_v5", 2, 60.0, "196.00 USD"),
+    assert [(row["vm_size"], row["nodes"], str(row["minutes"]), row["cost"]) for row in json.loads(rows)] == [
+        ("Standard_HB120rs_v3", 2, "60", "7.20 USD"),
+        ("Standard_HB120rs_v3", 2, "60", "7.20 USD"),
+        ("Standard_ND96isr_H100_v5", 2, "60", "196.00 USD"),
+        ("Standard_ND96isr_H100_v5", 2, "60", "196.00 USD"),
     ]
     assert "together 240 minutes, at about 406.40 USD in westeurope" in said
 
@@ -90,6 +91,22 @@ def test_a_second_report_of_a_day_overwrites_none(here: Path, monkeypatch: pytes
         verify("--only", "storage")
     assert len(list((here / "verified").glob("*.json"))) == 3
     assert len(list((here / "verified").glob("*-[23].md"))) == 2
+
+
+def test_a_plan_says_why_there_is_no_pool_for_containers(here: Path) -> None:
+    _, said = verify("--plan")
+    assert "without the pool for containers: no image: `batchtrain config set registry NAME`" in said
+    assert "without the pool" not in verify("--plan", "--image", "image")[1]
+    assert "without the pool" not in verify("--plan", "--only", "autoscale")[1]
+
+
+def test_the_question_names_the_price(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Verification, "refuse_unfit", lambda verification: None)
+    monkeypatch.setenv("AZURE_BATCH_ENDPOINT", "https://name.westeurope.batch.azure.com")
+    monkeypatch.setenv("AZURE_BATCH_ACCESS_KEY", "a2V5")
+    (here / "catalog.yaml").write_text(PRICES, encoding="utf-8")
+    question = refused("--size", "Standard_HB120rs_v3")
+    assert "with 2 nodes each, at about 7.20 USD, at most 20.00 USD? There is no terminal" in question
 
 
 def test_a_plan_for_the_emulator_costs_nothing() -> None:

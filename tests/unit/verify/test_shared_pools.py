@@ -88,6 +88,12 @@ def test_the_job_of_a_pool_has_a_wall_clock(tmp_path: Path) -> None:
         assert set(pool.kind.tasks) <= {task.id for task in recipe.jobs[0].tasks}
 
 
+def test_the_image_of_several_tasks_is_pulled_once(tmp_path: Path) -> None:
+    write_program(tmp_path)
+    recipe = recipe_of(work()[1], tmp_path, "image", NOW, timedelta(minutes=45), local=True)
+    assert recipe.resources.docker_images == ("image",)
+
+
 def test_every_probe_reads_what_something_observes() -> None:
     tasks = {task for kind in shared_pools.KINDS for task in kind.tasks}
     questions = {name for kind in shared_pools.KINDS for name in kind.questions}
