@@ -1,4 +1,4 @@
-"""`batchtrain verify`: settle every assumption about Azure."""
+"""`batchtrain verify`: verify the assumptions about Azure."""
 
 from __future__ import annotations
 
