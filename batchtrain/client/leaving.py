@@ -52,8 +52,8 @@ def has_storage(recipe: Recipe) -> bool:
 
 def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leaver: Leaver) -> bool:
     """Hand a run over to the service: its jobs end at its limits, and the pool that it created has no nodes after its
-    last task, if the results are in storage or a limit is to be kept. Returns False for a closed terminal if that
-    failed: nobody would read it."""
+    last task, if the results are in storage or a limit is to be kept. Returns False if that
+    failed and the terminal is closed, where no user reads it."""
     seconds = guard.seconds_left
     ends = has_storage(recipe) or seconds is not None
     steps = [partial(_limit, client, job.id, seconds) for job in recipe.jobs if seconds is not None]
