@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 RECIPES = {False: "Fabric-Checks-OpenMPI", True: "Fabric-Checks-NCCL"}
 """The recipe that measures, by whether the size has GPUs of NVIDIA."""
 MOST_SLOW = 10
-_MARK = re.compile(r"(?P<metric>\w+)=(?P<expected>[\d.]+)(?::(?P<warn>[\d.]+)(?::(?P<report>[\d.]+))?)?")
+_MARK = re.compile(
+    r"(?P<metric>\w+)=(?P<expected>{0})(?::(?P<warn>{0})(?::(?P<report>{0}))?)?".format(r"\d+(?:\.\d+)?")
+)
 
 
 @click.group(cls=Group)
@@ -89,21 +91,29 @@ def fabric(
         show(check)
     if check.verdict == "fault":
         metrics = ", ".join(row.metric for row in check.judged if row.verdict == "fault")
+        verb = "miss" if "," in metrics else "misses"
         where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
         raise Differs(
-            f"{metrics} {'are' if ',' in metrics else 'is'} below the limit of {pool.vm_size}{where};"
+            f"{metrics} {verb} the limit of {pool.vm_size}{where};"
             f" reboot the slow node with `batchtrain pool reboot {pool.id} NODE` or take another pool, and tell Azure"
         )
 
 
 def _mark(text: str) -> Mark:
-    from batchtrain.catalog.fabric_marks import Mark
+    import difflib
+
+    from batchtrain.catalog.fabric_marks import METRICS, Mark
 
     match = _MARK.fullmatch(text)
     if match is None:
         raise UsageError(f"--mark {text} is not METRIC=EXPECTED[:WARN[:REPORT]], such as pair_gb_per_second=24:20:12")
+    metric = match["metric"]
+    if metric not in METRICS:
+        near = difflib.get_close_matches(metric, METRICS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(METRICS)}"
+        raise UsageError(f"--mark {text}: no check measures {metric}; {hint}")
     expected, warn, report = (float(match[name]) if match[name] else None for name in ("expected", "warn", "report"))
-    return Mark(match["metric"], expected or 0.0, warn, report, "--mark")
+    return Mark(metric, expected or 0.0, warn, report, "--mark")
 
 
 def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple[Loaded, Pool]:
