@@ -64,11 +64,12 @@ def fabric(
 
     overrides = tuple(map(_mark, marks))
     config, pool = _loaded(directory, size, nodes)
+    _refuse_single_node(pool, directory)
     options = settings()
     client = options.connect(config, changes=f"checking {pool.vm_count.total} nodes of {pool.vm_size}", ends_it=True)
     reuse = size is None and client.pools.stands(pool.id)
     if not is_published(pool.vm_size):
-        say(f"Azure publishes no marks for {pool.vm_size}: nodes are only compared with one another", "warning")
+        say(f"Azure publishes no marks for {pool.vm_size}{_comparison(pool, overrides)}", "warning")
     checks: list[FabricCheck] = []
 
     def report(outcome: Outcome) -> None:
@@ -97,6 +98,29 @@ def fabric(
             f"{metrics} {verb} the limit of {pool.vm_size}{where};"
             f" reboot the slow node with `batchtrain pool reboot {pool.id} NODE` or take another pool, and tell Azure"
         )
+
+
+def _refuse_single_node(pool: Pool, directory: str | None) -> None:
+    """A single node has no network to measure, and only the recipe for GPUs of NVIDIA measures the node itself."""
+    if pool.vm_count.total < 2 and not _has_nvidia(pool.vm_size):
+        solution = f"set `vm_count` of pool {pool.id}" if directory else "give --nodes 2"
+        raise UsageError(f"a network needs 2 nodes; {solution}")
+
+
+def _comparison(pool: Pool, overrides: tuple[Mark, ...]) -> str:
+    """What judges the nodes of a size without published marks."""
+    if pool.vm_count.total > 2:
+        return ": nodes are only compared with one another"
+    if overrides:
+        return ": only --mark judges its values"
+    return ", and fewer than 3 nodes cannot be compared with one another; give --nodes 3 or --mark"
+
+
+def _has_nvidia(size: str) -> bool:
+    from batchtrain.catalog import sizes
+
+    vm = sizes.find(size)
+    return vm is not None and vm.gpu_vendor == "nvidia"
 
 
 def _mark(text: str) -> Mark:
@@ -148,16 +172,13 @@ def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple
 
 def _recipe(size: str, values: dict[str, str]) -> Recipe:
     """The shipped recipe for a size; the options of the user win."""
-    from batchtrain.catalog import sizes
     from batchtrain.cli import shipped_recipes
 
     options = settings()
-    vm = sizes.find(size)
     before, options.values = options.values, {**values, **options.values}
     before_directory = options.directory
     try:
-        name = RECIPES[vm is not None and vm.gpu_vendor == "nvidia"]
-        return options.load(str(shipped_recipes.find(name))).recipe
+        return options.load(str(shipped_recipes.find(RECIPES[_has_nvidia(size)]))).recipe
     finally:
         options.values, options.directory = before, before_directory
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from batchtrain.catalog.fabric_marks import Mark
+from batchtrain.cli import check
 from batchtrain.cli.app import root
+from batchtrain.config.types import Pool
 from batchtrain.errors import UsageError
+from tests.unit.plan.jobs import recipe
+
+
+def pool_of(nodes: int) -> Pool:
+    pool = recipe(pool={"vm_count": {"dedicated": nodes}}).pool
+    assert pool is not None
+    return pool
 
 
 @pytest.mark.parametrize(
@@ -14,6 +24,7 @@ from batchtrain.errors import UsageError
     [
         (["--mark", "pair_gb_per_second=1.2.3"], "is not METRIC=EXPECTED[:WARN[:REPORT]]"),
         (["--mark", "pair_gb_per_sec=24"], "no check measures pair_gb_per_sec; did you mean pair_gb_per_second?"),
+        (["--nodes", "1"], "a network needs 2 nodes; give --nodes 2"),
         (["--mark", "loss=1"], "no check measures loss; it is one of allreduce_gb_per_second, "),
     ],
 )
@@ -21,3 +32,15 @@ def test_a_wrong_option_is_refused(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(root, ["check", "fabric", "--size", "Standard_HB120rs_v3", "--local", *arguments])
     assert isinstance(result.exception, UsageError)
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "marks", "words"),
+    [
+        (3, (), "nodes are only compared with one another"),
+        (2, (Mark("pair_ratio", 1.0),), "only --mark judges its values"),
+        (2, (), "fewer than 3 nodes cannot be compared with one another; give --nodes 3 or --mark"),
+    ],
+)
+def test_a_size_without_marks_says_what_judges_its_nodes(nodes: int, marks: tuple[Mark, ...], words: str) -> None:
+    assert check._comparison(pool_of(nodes), marks).endswith(words)
