@@ -14,6 +14,8 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import Differs, UsageError, shortened
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from batchtrain.catalog.fabric_marks import Mark
     from batchtrain.client.run import Outcome
     from batchtrain.config.load import Loaded
@@ -70,34 +72,40 @@ def fabric(
     reuse = size is None and client.pools.stands(pool.id)
     if not is_published(pool.vm_size):
         say(f"Azure publishes no marks for {pool.vm_size}{_comparison(pool, overrides)}", "warning")
-    checks: list[FabricCheck] = []
+    checks: dict[Path, FabricCheck] = {}
 
     def report(outcome: Outcome) -> None:
         for run in outcome.runs:
             for path in run.path.glob("outputs/*/fabric.json"):
-                checks.append(
-                    judge(pool.vm_size, msgspec.json.decode(path.read_bytes(), type=FabricMeasurement), overrides)
-                )
-                run.write_fabric(checks[-1])
+                measured = msgspec.json.decode(path.read_bytes(), type=FabricMeasurement)
+                checks[run.path] = judge(pool.vm_size, measured, overrides)
+                run.write_fabric(checks[run.path])
                 replace(run.report, html(run).encode())
 
     how = {"timeout": timeout, "reuse": reuse}
     carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)
     if not checks:
         raise UsageError("the check wrote no fabric.json; `batchtrain runs show` shows what its task printed")
-    (check,) = checks
+    ((run_path, check),) = checks.items()
     if options.output == "table":
         _print(check)
     else:
         show(check)
     if check.verdict == "fault":
-        metrics = ", ".join(row.metric for row in check.judged if row.verdict == "fault")
-        verb = "miss" if "," in metrics else "misses"
-        where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
-        raise Differs(
-            f"{metrics} {verb} the limit of {pool.vm_size}{where};"
-            f" reboot the slow node with `batchtrain pool reboot {pool.id} NODE` or take another pool, and tell Azure"
-        )
+        raise Differs(_fault(check, pool.id if reuse or keep else None, run_path))
+
+
+def _fault(check: FabricCheck, pool_id: str | None, run_path: Path) -> str:
+    """What missed its limit, and the next step. pool_id: the pool of the check, if it still exists."""
+    metrics = ", ".join(row.metric for row in check.judged if row.verdict == "fault")
+    verb = "miss" if "," in metrics else "misses"
+    where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
+    step = "check again on other nodes"
+    if pool_id and check.slow_nodes:
+        nodes = " ".join(check.slow_nodes)
+        step = f"reboot with `batchtrain pool reboot {pool_id} {nodes}`, and check again"
+    report = f"if it stays, report it to Azure with the node ids in {run_path / 'fabric.json'}"
+    return f"{metrics} {verb} the limit of {check.vm_size}{where}; {step}; {report}"
 
 
 def _refuse_single_node(pool: Pool, directory: str | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -10,6 +12,7 @@ from batchtrain.cli import check
 from batchtrain.cli.app import root
 from batchtrain.config.types import Pool
 from batchtrain.errors import UsageError
+from batchtrain.records.fabric_check import FabricCheck, FabricMeasurement, Judged
 from tests.unit.plan.jobs import recipe
 
 
@@ -44,3 +47,24 @@ def test_a_wrong_option_is_refused(arguments: list[str], message: str) -> None:
 )
 def test_a_size_without_marks_says_what_judges_its_nodes(nodes: int, marks: tuple[Mark, ...], words: str) -> None:
     assert check._comparison(pool_of(nodes), marks).endswith(words)
+
+
+RATE = Judged("pair_gb_per_second", 1.0, 24.0, 20.0, 12.0, "fault", "")
+AGAIN = "check again on other nodes; if it stays, report it to Azure with the node ids in runs/r/fabric.json"
+
+
+@pytest.mark.parametrize(
+    ("pool_id", "slow_nodes", "step"),
+    [
+        ("p", ("tvm-1",), "reboot with `batchtrain pool reboot p tvm-1`, and check again; if it stays, report it"),
+        ("p", (), AGAIN),
+        (None, ("tvm-1",), AGAIN),
+    ],
+)
+def test_a_slow_node_is_rebooted_only_while_its_pool_exists(
+    pool_id: str | None, slow_nodes: tuple[str, ...], step: str
+) -> None:
+    fault = FabricCheck("HB", FabricMeasurement((), {}), (RATE,), slow_nodes)
+    message = check._fault(fault, pool_id, Path("runs/r"))
+    assert message.startswith("pair_gb_per_second misses the limit of HB")
+    assert step in message
