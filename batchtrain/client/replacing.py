@@ -30,9 +30,11 @@ class Replacer:
             self._addresses.update(event.unfit)
 
     def replace(self) -> None:
-        """Remove the nodes that were named, whose gang is then requeued, and wait for others. Raises
-        ReplacementFailed. A pool replaces as many
-        nodes as it has in all; then the gang fails with what its preflight found."""
+        """Remove the nodes that were named, whose gang is then requeued, and wait for others. For one job, at most as
+        many nodes are replaced as the pool has; then the gang fails with what its preflight found.
+
+        Raises ReplacementFailed.
+        """
         pool = self._recipe.pool
         addresses, self._addresses = self._addresses, set()
         if not addresses or pool is None or pool.on_bad_node != "replace":
@@ -40,11 +42,13 @@ class Replacer:
         batch, pace = self._client.batch, self._client.pace
         ids = [node.id for node in read.nodes(batch, pool.id) if node.address in addresses]
         names = ", ".join(map(shortened, ids))
-        self._count += len(ids)
-        if self._count > pool.vm_count.total:
-            text = f"pool {pool.id} has replaced as many nodes as it has, so {names} stays: report it to Azure"
+        most = pool.vm_count.total
+        if self._count + len(ids) > most:
+            limit = f"this job has replaced {self._count} nodes, and may replace {most}"
+            text = f"{names} of pool {pool.id} will not be replaced: {limit}; report the fault to Azure"
             self._tell(events.NodesReplaced(pool.id, text))
         elif ids:
+            self._count += len(ids)
             self._tell(events.NodesReplaced(pool.id, f"replacing {names} of pool {pool.id}: its check found faults"))
             target = watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
             submit.remove_nodes(batch, pool.id, ids)

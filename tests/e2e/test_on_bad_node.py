@@ -126,7 +126,7 @@ def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
     assert any(text.endswith("trained") for text in texts)
 
 
-def test_a_pool_replaces_no_more_nodes_than_it_has_and_then_the_gang_fails(
+def test_a_job_replaces_no_more_nodes_than_its_pool_has_and_then_the_gang_fails(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight, "REPLACE_SECONDS", 5)
@@ -137,7 +137,7 @@ def test_a_pool_replaces_no_more_nodes_than_it_has_and_then_the_gang_fails(
     with pytest.raises(TaskFailed):
         client.run(recipe, reuse=True, tell=said.append)
     replaced = [event.text for event in said if event.kind == "nodes.replace"]
-    assert [text.startswith("pool p has replaced as many nodes as it has") for text in replaced] == [False, True]
+    assert ["this job has replaced 2 nodes, and may replace 2" in text for text in replaced] == [False, True]
 
 
 @pytest.mark.parametrize("error", [QuotaReached("no cores"), TimedOut("too long")], ids=["quota", "deadline"])
