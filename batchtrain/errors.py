@@ -264,6 +264,10 @@ class QuotaReached(ServiceError):
     """A quota of the account or the region is reached."""
 
 
+class ReplacementFailed(ServiceError):
+    """A pool got no node in place of one that was removed, so the gang that waits for it cannot start."""
+
+
 class Unreachable(ServiceError):
     """The service does not answer."""
 

@@ -1,7 +1,8 @@
 """How fast the network of a VM size should be, as Azure publishes it: the marks of a fabric check. Pure.
 
-A value below `report` is a fault to report to Azure, and one below `warn` is worth a look. Where a source has one limit
-of a port, it is `warn`, and half of it is `report`: the baselines say that half of the rate means one bad port.
+A value that misses `report` is a fault to report to Azure, and one that misses `warn` is worth a look. A latency should
+be below its limits, every other value above. Where a source has one limit of a port, it is `warn`, and half of it is
+`report`: the baselines say that half of the rate means one bad port.
 """
 
 from __future__ import annotations
@@ -11,6 +12,18 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from batchtrain.catalog.sizes import key
+
+METRICS = (
+    "allreduce_gb_per_second",
+    "pair_gb_per_second",
+    "pair_latency_us",
+    "pair_ratio",
+    "gpu_allreduce_gb_per_second",
+    "gpu_pair_gb_per_second",
+    "gpu_node_gb_per_second",
+    "gpu_copy_gb_per_second",
+)
+"""The values of a fabric check."""
 
 
 class Mark(NamedTuple):
@@ -25,6 +38,10 @@ class Mark(NamedTuple):
     """The day of the source's commit or page that was read."""
     sizes: tuple[str, ...] = ("*",)
     """Patterns of the sizes, in lower case without `Standard_`."""
+
+    def is_missed(self, value: float, limit: float | None) -> bool:
+        """Whether a value is worse than a limit of this mark: a latency above it, another value below it."""
+        return limit is not None and (value > limit if self.metric.endswith("_us") else value < limit)
 
 
 _BASELINE = "Azure/ai-infrastructure-on-azure a01b0731, sku_performance_baseline"

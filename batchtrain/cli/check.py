@@ -14,6 +14,8 @@ from batchtrain.cli.output import show, show_rows
 from batchtrain.errors import Differs, UsageError, shortened
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from batchtrain.catalog.fabric_marks import Mark
     from batchtrain.client.run import Outcome
     from batchtrain.config.load import Loaded
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 RECIPES = {False: "Fabric-Checks-OpenMPI", True: "Fabric-Checks-NCCL"}
 """The recipe that measures, by whether the size has GPUs of NVIDIA."""
 MOST_SLOW = 10
-_MARK = re.compile(r"(?P<metric>\w+)=(?P<expected>[\d.]+)(?::(?P<warn>[\d.]+)(?::(?P<report>[\d.]+))?)?")
+_MARK = re.compile(
+    r"(?P<metric>\w+)=(?P<expected>{0})(?::(?P<warn>{0})(?::(?P<report>{0}))?)?".format(r"\d+(?:\.\d+)?")
+)
 
 
 @click.group(cls=Group)
@@ -62,48 +66,86 @@ def fabric(
 
     overrides = tuple(map(_mark, marks))
     config, pool = _loaded(directory, size, nodes)
+    _refuse_single_node(pool, directory)
     options = settings()
     client = options.connect(config, changes=f"checking {pool.vm_count.total} nodes of {pool.vm_size}", ends_it=True)
     reuse = size is None and client.pools.stands(pool.id)
     if not is_published(pool.vm_size):
-        say(f"Azure publishes no marks for {pool.vm_size}: nodes are only compared with one another", "warning")
-    checks: list[FabricCheck] = []
+        say(f"Azure publishes no marks for {pool.vm_size}{_comparison(pool, overrides)}", "warning")
+    checks: dict[Path, FabricCheck] = {}
 
     def report(outcome: Outcome) -> None:
         for run in outcome.runs:
             for path in run.path.glob("outputs/*/fabric.json"):
-                checks.append(
-                    judge(pool.vm_size, msgspec.json.decode(path.read_bytes(), type=FabricMeasurement), overrides)
-                )
-                run.write_fabric(checks[-1])
+                measured = msgspec.json.decode(path.read_bytes(), type=FabricMeasurement)
+                checks[run.path] = judge(pool.vm_size, measured, overrides)
+                run.write_fabric(checks[run.path])
                 replace(run.report, html(run).encode())
 
     how = {"timeout": timeout, "reuse": reuse}
     carried_out(client, config.recipe, options.origin(), report, keep=keep, how=how)
     if not checks:
         raise UsageError("the check wrote no fabric.json; `batchtrain runs show` shows what its task printed")
-    (check,) = checks
+    ((run_path, check),) = checks.items()
     if options.output == "table":
         _print(check)
     else:
         show(check)
     if check.verdict == "fault":
-        metrics = ", ".join(row.metric for row in check.judged if row.verdict == "fault")
-        where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
-        raise Differs(
-            f"{metrics} {'are' if ',' in metrics else 'is'} below the limit of {pool.vm_size}{where};"
-            f" reboot the slow node with `batchtrain pool reboot {pool.id} NODE` or take another pool, and tell Azure"
-        )
+        raise Differs(_fault(check, pool.id if reuse or keep else None, run_path))
+
+
+def _fault(check: FabricCheck, pool_id: str | None, run_path: Path) -> str:
+    """What missed its limit, and the next step. pool_id: the pool of the check, if it still exists."""
+    metrics = ", ".join(row.metric for row in check.judged if row.verdict == "fault")
+    verb = "miss" if "," in metrics else "misses"
+    where = f" (slow: {', '.join(map(shortened, check.slow_nodes))})" if check.slow_nodes else ""
+    step = "check again on other nodes"
+    if pool_id and check.slow_nodes:
+        nodes = " ".join(check.slow_nodes)
+        step = f"reboot with `batchtrain pool reboot {pool_id} {nodes}`, and check again"
+    report = f"if it stays, report it to Azure with the node ids in {run_path / 'fabric.json'}"
+    return f"{metrics} {verb} the limit of {check.vm_size}{where}; {step}; {report}"
+
+
+def _refuse_single_node(pool: Pool, directory: str | None) -> None:
+    """A single node has no network to measure, and only the recipe for GPUs of NVIDIA measures the node itself."""
+    if pool.vm_count.total < 2 and not _has_nvidia(pool.vm_size):
+        solution = f"set `vm_count` of pool {pool.id}" if directory else "give --nodes 2"
+        raise UsageError(f"a network needs 2 nodes; {solution}")
+
+
+def _comparison(pool: Pool, overrides: tuple[Mark, ...]) -> str:
+    """What judges the nodes of a size without published marks."""
+    if pool.vm_count.total > 2:
+        return ": nodes are only compared with one another"
+    if overrides:
+        return ": only --mark judges its values"
+    return ", and fewer than 3 nodes cannot be compared with one another; give --nodes 3 or --mark"
+
+
+def _has_nvidia(size: str) -> bool:
+    from batchtrain.catalog import sizes
+
+    vm = sizes.find(size)
+    return vm is not None and vm.gpu_vendor == "nvidia"
 
 
 def _mark(text: str) -> Mark:
-    from batchtrain.catalog.fabric_marks import Mark
+    import difflib
+
+    from batchtrain.catalog.fabric_marks import METRICS, Mark
 
     match = _MARK.fullmatch(text)
     if match is None:
         raise UsageError(f"--mark {text} is not METRIC=EXPECTED[:WARN[:REPORT]], such as pair_gb_per_second=24:20:12")
+    metric = match["metric"]
+    if metric not in METRICS:
+        near = difflib.get_close_matches(metric, METRICS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(METRICS)}"
+        raise UsageError(f"--mark {text}: no check measures {metric}; {hint}")
     expected, warn, report = (float(match[name]) if match[name] else None for name in ("expected", "warn", "report"))
-    return Mark(match["metric"], expected or 0.0, warn, report, "--mark")
+    return Mark(metric, expected or 0.0, warn, report, "--mark")
 
 
 def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple[Loaded, Pool]:
@@ -138,16 +180,13 @@ def _loaded(directory: str | None, size: str | None, nodes: int | None) -> tuple
 
 def _recipe(size: str, values: dict[str, str]) -> Recipe:
     """The shipped recipe for a size; the options of the user win."""
-    from batchtrain.catalog import sizes
     from batchtrain.cli import shipped_recipes
 
     options = settings()
-    vm = sizes.find(size)
     before, options.values = options.values, {**values, **options.values}
     before_directory = options.directory
     try:
-        name = RECIPES[vm is not None and vm.gpu_vendor == "nvidia"]
-        return options.load(str(shipped_recipes.find(name))).recipe
+        return options.load(str(shipped_recipes.find(RECIPES[_has_nvidia(size)]))).recipe
     finally:
         options.values, options.directory = before, before_directory
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from batchtrain.config.types import Recipe
-from batchtrain.errors import shortened
-from batchtrain.records import events
+from batchtrain.errors import ReplacementFailed, ServiceError, TimedOut, Unreachable, shortened
+from batchtrain.records import Pool, events
 from batchtrain.service import read, submit, watch
 from batchtrain.service.deadlines import POOL_SECONDS
 
@@ -30,8 +30,11 @@ class Replacer:
             self._addresses.update(event.unfit)
 
     def replace(self) -> None:
-        """Remove the nodes that were named, whose gang is then requeued, and wait for others. A pool replaces as many
-        nodes as it has in all; then the gang fails with what its preflight found."""
+        """Remove the nodes that were named, whose gang is then requeued, and wait for others. For one job, at most as
+        many nodes are replaced as the pool has; then the gang fails with what its preflight found.
+
+        Raises ReplacementFailed.
+        """
         pool = self._recipe.pool
         addresses, self._addresses = self._addresses, set()
         if not addresses or pool is None or pool.on_bad_node != "replace":
@@ -39,14 +42,26 @@ class Replacer:
         batch, pace = self._client.batch, self._client.pace
         ids = [node.id for node in read.nodes(batch, pool.id) if node.address in addresses]
         names = ", ".join(map(shortened, ids))
-        self._count += len(ids)
-        if self._count > pool.vm_count.total:
-            text = f"pool {pool.id} has replaced as many nodes as it has, so {names} stays: report it to Azure"
+        most = pool.vm_count.total
+        if self._count + len(ids) > most:
+            limit = f"this job has replaced {self._count} nodes, and may replace {most}"
+            text = f"{names} of pool {pool.id} will not be replaced: {limit}; report the fault to Azure"
             self._tell(events.NodesReplaced(pool.id, text))
         elif ids:
+            self._count += len(ids)
             self._tell(events.NodesReplaced(pool.id, f"replacing {names} of pool {pool.id}: its check found faults"))
             target = watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
             submit.remove_nodes(batch, pool.id, ids)
-            watch.pool_steady(batch, pool.id, POOL_SECONDS, pace, self._tell)
-            dedicated, spot = target.target_dedicated, target.target_spot
-            self._client.pools.resize(pool.id, dedicated=dedicated, spot=spot, tell=self._tell, recipe=self._recipe)
+            try:
+                self._grow(target)
+            except Unreachable:
+                raise
+            except (ServiceError, TimedOut) as error:
+                raise ReplacementFailed(f"pool {pool.id} got no node in place of {names}: {error}") from error
+
+    def _grow(self, target: Pool) -> None:
+        """Bring the pool back to its former size, and wait until all of its nodes are ready."""
+        client, tell = self._client, self._tell
+        watch.pool_steady(client.batch, target.id, POOL_SECONDS, client.pace, tell)
+        dedicated, spot = target.target_dedicated, target.target_spot
+        client.pools.resize(target.id, dedicated=dedicated, spot=spot, tell=tell, recipe=self._recipe)

@@ -24,6 +24,7 @@ from batchtrain.errors import (
     LimitReached,
     NotAllowed,
     NotFound,
+    ReplacementFailed,
     ResultsLeft,
     TaskFailed,
     TimedOut,
@@ -593,10 +594,10 @@ def leaves(error: BaseException, *, has_tasks: bool, is_submitted: bool) -> bool
     """Whether everything is kept after an error: a running training is worth more than the cost of its nodes.
 
     has_tasks: some task was added. is_submitted: all were. Everything is deleted after Ctrl-C, at a limit, after a
-    refused submission, and if the work was deleted. A deadline, a lost connection, and a bug of batchtrain are
-    unrelated to the training.
+    refused submission, if a faulty node was not replaced, and if the work was deleted. A deadline, a lost connection,
+    and a bug of batchtrain are unrelated to the training.
     """
-    if isinstance(error, (KeyboardInterrupt, LimitReached)):
+    if isinstance(error, (KeyboardInterrupt, LimitReached, ReplacementFailed)):
         return False
     if isinstance(error, (TimedOut, Unreachable)):
         return True

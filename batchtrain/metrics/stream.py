@@ -50,7 +50,7 @@ class Line(msgspec.Struct, frozen=True):
     nodes: int = 0
     """The number of nodes of the gang, in the record of a node that has joined it."""
     unfit: str = ""
-    """The address of a node whose preflight found faults, and that a client may replace."""
+    """The address of a node whose preflight found faults of its hardware, and that a client may replace."""
     skipped: int = 0
     """Lines that were not written because too many of the same form came."""
 
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
     again: bool = False
     """Whether they replace all points before: the task has better ones than those of its merged output."""
     unfit: tuple[str, ...] = ()
-    """Addresses of nodes whose preflight found faults."""
+    """Addresses of nodes whose preflight found faults of their hardware."""
     hidden: frozenset[str] = frozenset()
     """Metrics that the program now measures itself: the values before, which it printed, are to be forgotten."""
 

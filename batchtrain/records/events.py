@@ -269,7 +269,7 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     again: bool = False
     """Whether the points replace all of this task before."""
     unfit: tuple[str, ...] = ()
-    """Addresses of nodes whose preflight found faults, so that the gang waits for others."""
+    """Addresses of nodes whose preflight found faults of their hardware, so that the gang waits for others."""
     hidden: frozenset[str] = frozenset()
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()

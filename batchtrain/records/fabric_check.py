@@ -93,9 +93,9 @@ def compare(metric: str, value: float, mark: Mark | None) -> Judged:
     if mark is None:
         return Judged(metric, value, None, None, None, "no mark", "")
     verdict: Verdict = "no limit" if mark.warn is mark.report is None else "good"
-    if mark.warn is not None and value < mark.warn:
+    if mark.is_missed(value, mark.warn):
         verdict = "slow"
-    if mark.report is not None and value < mark.report:
+    if mark.is_missed(value, mark.report):
         verdict = "fault"
     source = f"{mark.source} ({mark.date})" if mark.date else mark.source
     return Judged(metric, value, mark.expected, mark.warn, mark.report, verdict, source)

@@ -179,7 +179,8 @@ bt_wait_for_hosts() { # [EXPECTATION]...
   while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
     read -r -t "$left" -u 7 host answer || break
     case $answer in
-      preflight:*) bt_say "$answer" && found=$((found + 1)) unfit[$host]=1 ;;
+      'preflight hardware:'*) bt_say "preflight:${answer#*:}" && found=$((found + 1)) unfit[$host]=1 ;;
+      preflight:*) bt_say "$answer" && found=$((found + 1)) ;;
       ?*) missing[$host]=$answer ;;
       *)
         unset "missing[$host]"
@@ -193,11 +194,11 @@ bt_wait_for_hosts() { # [EXPECTATION]...
     bt_stop 1 "$(bt_names "${!missing[@]}") of ${#hosts[@]} $(bt_silence "$seconds" "${missing[@]}")"
   fi
   [ "$found" -ne 0 ] || return 0
-  bt_hold "${!unfit[*]}" "$@"
+  [ "${#unfit[@]}" -eq 0 ] || bt_hold "${!unfit[*]}" "$@"
   bt_stop 1 "$bt_unfit"
 }
 
-# Waits for a client that removes the nodes with faults: the service then starts the task again, on other nodes.
+# Waits for a client that removes the nodes with broken hardware: the service then starts the task again, on other nodes.
 bt_hold() { # ADDRESSES [EXPECTATION]...
   local host pair hosts seconds=0
   for pair in "${@:2}"; do case $pair in replace=*) seconds=${pair#*=} ;; esac done
@@ -239,7 +240,7 @@ bt_knock() { # HOST DEADLINE [EXPECTATION]...
     [ "$left" -lt 5 ] || left=5
     said=$(bt_ask "$host" "$left" "$@" 2>&1 </dev/null)
     code=$?
-    [ "$code" -ne 9 ] || sed -n "s/^preflight: /$host &/p" <<<"$said"
+    [ "$code" -ne 9 ] || sed -n -e "s/^preflight: /$host &/p" -e "s/^preflight hardware: /$host &/p" <<<"$said"
     case $code in 0 | 9) echo "$host" && return ;; esac
     sleep 0.5 2>/dev/null || sleep 1
   done

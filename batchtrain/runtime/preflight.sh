@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # preflight.sh [NAME=VALUE]...: checks its node before the first rank starts; for bash 4.2 and later.
 #
-# Prints every fault on its own line, and then exits with 9. The expectations:
+# Prints every fault on its own line, and then exits with 9. A fault of this node's GPUs or InfiniBand, which another node
+# would not have, begins with `preflight hardware:`, and all others with `preflight:`. The expectations:
 #     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
 #     processes=8                                       on this node: shared memory is measured by it
 #     infiniband=8 rate=400 memlock=1                   active ports, Gb/s of each; memory must be lockable
@@ -14,13 +15,16 @@ here=${0%/*}
 declare -A want=()
 for pair; do want[${pair%%=*}]=${pair#*=}; done
 
-fault() {
+fault() { report preflight "$*"; }
+hardware_fault() { report 'preflight hardware' "$*"; }
+
+report() { # BEGINNING MESSAGE
   if [ -z "${place-}" ]; then
     # shellcheck source=/dev/null
     [ ! -r "$here/environment" ] || . "$here/environment"
     place="node ${AZ_BATCH_NODE_ID:-$HOSTNAME} (${want[own]:-no address})"
   fi
-  printf 'preflight: %s: %s\n' "$place" "$*"
+  printf '%s: %s: %s\n' "$1" "$place" "$2"
 }
 
 check_gpus() {
@@ -40,10 +44,10 @@ check_gpus() {
     for line in /dev/nvidia[0-9]*; do [ ! -e "$line" ] || seen=$((seen + 1)); done
   fi
   if [ "$seen" -lt "${want[gpus]}" ]; then
-    fault "$how shows $seen of the ${want[gpus]} GPUs of ${want[size]}${last:+ ($last)}: reboot the node, take an image" \
-      "with the driver, or set gpus: disable"
+    hardware_fault "$how shows $seen of the ${want[gpus]} GPUs of ${want[size]}${last:+ ($last)}: reboot the node, take" \
+      "an image with the driver, or set gpus: disable"
   elif [ "$code" -ne 0 ] && [ "$code" -ne 14 ]; then # 14: a GPU's infoROM is corrupted, which no program reads
-    fault "the driver does not answer (nvidia-smi -L ended with code $code${last:+: $last}): reboot the node"
+    hardware_fault "the driver does not answer (nvidia-smi -L ended with code $code${last:+: $last}): reboot the node"
   fi
 }
 
@@ -55,15 +59,15 @@ check_gpu_memory() {
   while IFS=', ' read -r gpu pending failure; do
     case $pending,$failure in
       1,? | ?,1 | Yes,* | *,Yes)
-        fault "the memory of GPU $gpu has a broken row (replacement pending: $pending, failed: $failure): reboot the node, or" \
-          "remove it"
+        hardware_fault "the memory of GPU $gpu has a broken row (replacement pending: $pending, failed: $failure):" \
+          "reboot the node, or remove it"
         ;;
     esac
   done < <(ask_gpus --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure)
   while IFS=', ' read -r gpu errors; do
     case $errors in
       '' | 0 | *[!0-9]*) ;;
-      *) fault "GPU $gpu has $errors uncorrected ECC errors in SRAM: reboot the node, or remove it" ;;
+      *) hardware_fault "GPU $gpu has $errors uncorrected ECC errors in SRAM: reboot the node, or remove it" ;;
     esac
   done < <(ask_gpus --query-gpu=index,ecc.errors.uncorrected.volatile.sram)
 }
@@ -84,7 +88,9 @@ check_nvlinks() {
   report_nvlinks
 }
 
-report_nvlinks() { [ "$down" -eq 0 ] || fault "$down NVLinks of GPU $gpu are inactive: reboot the node, or remove it"; }
+report_nvlinks() {
+  [ "$down" -eq 0 ] || hardware_fault "$down NVLinks of GPU $gpu are inactive: reboot the node, or remove it"
+}
 
 check_xids() {
   local line now broken=' 48 56 57 58 62 63 64 65 68 69 73 74 79 80 81 92 119 120 '
@@ -93,7 +99,8 @@ check_xids() {
     [[ $line =~ ^\[\ *([0-9]+)\.[0-9]+\]\ NVRM:\ Xid\ \((PCI:[0-9a-fA-F:.]+)\):\ ([0-9]+) ]] || continue
     [ "$((${now%.*} - BASH_REMATCH[1]))" -lt 7200 ] || continue
     [[ $broken != *" ${BASH_REMATCH[3]} "* ]] ||
-      fault "the driver reported Xid ${BASH_REMATCH[3]} of the GPU ${BASH_REMATCH[2]}: reboot the node, or remove it"
+      hardware_fault "the driver reported Xid ${BASH_REMATCH[3]} of the GPU ${BASH_REMATCH[2]}: reboot the node," \
+        "or remove it"
   done < <(dmesg 2>/dev/null)
 }
 
@@ -118,8 +125,8 @@ check_infiniband() {
   done
   [ "$active" -lt "${want[infiniband]}" ] || return 0
   printf -v bad '%s, ' "${bad[@]:-there are no others}"
-  fault "$active of ${want[infiniband]} InfiniBand ports work (${bad%, } in /sys/class/infiniband): reboot the node," \
-    "take an image with the drivers, or set infiniband: false"
+  hardware_fault "$active of ${want[infiniband]} InfiniBand ports work (${bad%, } in /sys/class/infiniband): reboot the" \
+    "node, take an image with the drivers, or set infiniband: false"
 }
 
 # 0x7fff is the default partition as a limited member, and 0x0000 an empty place.
@@ -141,7 +148,8 @@ check_flaps() { # DEVICE
   for file in /sys/class/infiniband/"$1"/device/net/*/carrier_changes; do
     { read -r changes <"$file"; } 2>/dev/null || continue
     [ "$((changes / 2))" -lt "$((5 * days))" ] ||
-      fault "the InfiniBand link of $1 was lost $((changes / 2)) times since the node started: reboot the node, or remove it"
+      hardware_fault "the InfiniBand link of $1 was lost $((changes / 2)) times since the node started: reboot the node," \
+        "or remove it"
   done
 }
 

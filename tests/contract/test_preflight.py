@@ -16,6 +16,7 @@ import pytest
 from batchtrain import runtime
 from batchtrain.config import task_resources
 from batchtrain.frameworks.base import Fabric, Shape
+from batchtrain.launchers import preflight
 from batchtrain.launchers.launch import File, Launch
 from tests.contract.gang_of_nodes import TASK, Gang, gang_with_python
 from tests.launching import launched
@@ -197,13 +198,20 @@ FAULTS: dict[str, tuple[Callable[[Node], object], tuple[str, ...], str, str]] = 
     ),
 }  # fmt: skip
 
+REPAIRABLE = {
+    "memory cannot be locked", "shared memory is small", "the disk is full", "the clock is ahead",
+    "the clock is behind", "two nodes are not reached",
+}  # fmt: skip
+"""Faults that another node would have, too, or that are no fault of this node's hardware."""
+
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_names_its_node_what_was_found_what_was_expected_and_what_to_do(name: str, node: Node) -> None:
     bring, more, found, advice = FAULTS[name]
     bring(node)
     [line] = sorted(node.look(*more), key=lambda line: found not in line)[:1]
-    assert line.startswith("preflight: node tvm-2 (10.0.0.5): ")
+    begin = "preflight" if name in REPAIRABLE else "preflight hardware"
+    assert line.startswith(f"{begin}: node tvm-2 (10.0.0.5): ")
     assert found in line
     assert advice in line
     assert len(node.look(*more)) == 1
@@ -401,6 +409,32 @@ def test_gpus_are_counted_on_every_node_that_is_not_emulated(
         f"batchtrain: preflight: node tvm-1 ({gang.addresses[1]}): nvidia-smi -L shows 3 of the 4 GPUs of Standard_ND"
     )
     assert (line in done.stderr, done.stderr.count("preflight: node")) == (gone, gone)
+
+
+@WAYS
+@pytest.mark.parametrize("gone", [False, True], ids=["disk alone", "and a GPU"])
+def test_a_gang_waits_for_a_replacement_of_nodes_with_broken_hardware_alone(
+    gone: bool,
+    made: Callable[..., Launch],
+    gang: Gang,
+    full: Callable[..., Launch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preflight, "REPLACE_SECONDS", 1)
+    own = f"{gang.environments[0]['AZ_BATCH_TASK_DIR']}/.batchtrain/environment"
+    stand_in = gang.prefix / "bin/nvidia-smi"
+    fewer = f"if grep -q tvm-1 {own}; then {SMI.format('0 1 2')}; exit; fi\n" * gone
+    stand_in.write_text(f"#!/bin/bash\n{fewer}{SMI.format('0 1 2 3')}\n")
+    stand_in.chmod(0o755)
+    options = {"pre_execution_command": "unset BATCHTRAIN_EMULATED_NODE", "coordination_command": "true"}
+    shape = GPUS._replace(fabric=Fabric.ETHERNET, container=True, replaces_nodes=True)
+    done = gang.launch(full(made("echo it runs", shape, processes_per_node=1, **options), "tvm-"))
+    stand_in.unlink()
+    assert (done.code, done.stdout) == (1, "")
+    waits = [line for line in done.stderr.splitlines() if " for a client that replaces " in line]
+    assert waits == [f"batchtrain: waits 1 s for a client that replaces node {gang.addresses[1]}"] * gone
+    assert ("unfit" in gang.read(0, "wd/ranks/stream.jsonl").splitlines()[-1]) == gone
+    assert "preflight hardware" not in done.stderr
 
 
 @WAYS

@@ -10,8 +10,9 @@ import pytest
 import batchtrain as bt
 from batchtrain import runtime
 from batchtrain.client.client import Client
+from batchtrain.client.pools import Pools
 from batchtrain.emulator import mapped_images
-from batchtrain.errors import PlanError, TaskFailed
+from batchtrain.errors import PlanError, QuotaReached, ReplacementFailed, TaskFailed, TimedOut
 from batchtrain.launchers import preflight, steps
 from batchtrain.launchers.launch import File
 from batchtrain.records.events import Event
@@ -125,7 +126,7 @@ def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
     assert any(text.endswith("trained") for text in texts)
 
 
-def test_a_pool_replaces_no_more_nodes_than_it_has_and_then_the_gang_fails(
+def test_a_job_replaces_no_more_nodes_than_its_pool_has_and_then_the_gang_fails(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight, "REPLACE_SECONDS", 5)
@@ -136,7 +137,21 @@ def test_a_pool_replaces_no_more_nodes_than_it_has_and_then_the_gang_fails(
     with pytest.raises(TaskFailed):
         client.run(recipe, reuse=True, tell=said.append)
     replaced = [event.text for event in said if event.kind == "nodes.replace"]
-    assert [text.startswith("pool p has replaced as many nodes as it has") for text in replaced] == [False, True]
+    assert ["this job has replaced 2 nodes, and may replace 2" in text for text in replaced] == [False, True]
+
+
+@pytest.mark.parametrize("error", [QuotaReached("no cores"), TimedOut("too long")], ids=["quota", "deadline"])
+def test_everything_is_deleted_if_there_is_no_other_node(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def resize(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Pools, "resize", resize)
+    fake_hardware(monkeypatch, "*", FAULTS["an ECC error"][0])
+    with pytest.raises(ReplacementFailed, match=f"pool p got no node in place of .*: {error}"):
+        client.run(recipe_of(tmp_path / "recipe", "pytorch"), tell=lambda event: None)
+    assert (list(client.pools.list()), list(client.jobs.list())) == ([], [])
 
 
 def test_no_client_replaces_a_node_of_a_job_that_is_only_added(client: Client, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batchtrain.catalog.fabric_marks import Mark
+from batchtrain.catalog.fabric_marks import MARKS, METRICS, Mark
 from batchtrain.records import FabricMeasurement, NodePair
 from batchtrain.records.fabric_check import judge
 from batchtrain.runs import directory, report
@@ -32,6 +32,16 @@ def test_of_two_nodes_none_is_called_slow_because_either_may_be() -> None:
 def test_a_rate_is_judged_by_the_mark_of_its_size(rate: float, verdict: str) -> None:
     check = judge(HB, FabricMeasurement(("a", "b"), {"pair_gb_per_second": rate}))
     assert (check.judged[0].verdict, check.verdict) == (verdict, verdict)
+
+
+@pytest.mark.parametrize(("latency", "verdict"), [(1.0, "good"), (3.0, "slow"), (9.0, "fault")])
+def test_of_a_latency_less_is_better(latency: float, verdict: str) -> None:
+    mark = Mark("pair_latency_us", 1.5, 2.0, 4.0)
+    assert judge(HB, FabricMeasurement(("a", "b"), {"pair_latency_us": latency}), [mark]).verdict == verdict
+
+
+def test_every_mark_is_of_a_value_that_a_check_measures() -> None:
+    assert {mark.metric for mark in MARKS} <= {*METRICS}
 
 
 def test_a_size_without_a_mark_says_so() -> None:

@@ -504,8 +504,9 @@ class Pool(Block, frozen=True, kw_only=True):
         " two further ones.", "pool.resizeTimeout",
         example="00:20:00")] = None
     on_bad_node: Annotated[Literal["fail", "replace"] | None, says(
-        "What happens if the check before a launch finds faults of a node. `fail`: the task fails. `replace`: `run` and"
-        " `jobs add --follow` remove the node, wait for another one, and the gang starts again. Default: `fail`.",
+        "What happens if the check before a launch finds faults of a node. `fail`: the task fails. `replace`: if they"
+        " are faults of its GPUs or InfiniBand, `run` and `jobs add --follow` remove the node, wait for another one,"
+        " and the gang starts again. Default: `fail`.",
         "task.commandLine")] = None
     node_fill_type: Annotated[Literal["pack", "spread"] | None, says(
         "How tasks are distributed over nodes.", "pool.taskSchedulingPolicy.nodeFillType")] = None

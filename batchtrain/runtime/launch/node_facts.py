@@ -49,16 +49,23 @@ def hardware(environment: "Values") -> "Message":
     }
 
 
-def preflight(spec: Spec, message: "Message", environment: "Values") -> "list[str]":
-    """The faults that preflight.sh finds on this node."""
+HARDWARE = "preflight hardware: "
+"""The beginning of a line of preflight.sh about the hardware of this node."""
+
+
+def preflight(spec: Spec, message: "Message", environment: "Values") -> "tuple[list[str], bool]":
+    """The faults that preflight.sh finds on this node, and whether its hardware has one of them."""
     if not spec.preflight:
-        return []
+        return [], False
     words = spec.preflight + ["{}={}".format(name, message[name]) for name in ("own", "hosts", "now")]
     words += ["emulated=1"] * message["emulated"] + ["port="] * message["near"]
     script = os.path.join(HERE, "preflight.sh")
     code, printed = output_of(["bash", script, *words], environment, "/", 60)
-    faults = [line for line in printed.decode("utf-8", "replace").split("\n") if line.startswith("preflight: ")]
-    return faults or ([] if code == 0 else [f"preflight: node {message['own']}: {script} {ending(code)}"])
+    lines = printed.decode("utf-8", "replace").split("\n")
+    faults = [line.replace(HARDWARE, "preflight: ", 1) for line in lines if line.startswith(("preflight: ", HARDWARE))]
+    if not faults and code != 0:
+        faults = [f"preflight: node {message['own']}: {script} {ending(code)}"]
+    return faults, any(line.startswith(HARDWARE) for line in lines)
 
 
 def verdict() -> "Message":

@@ -42,6 +42,8 @@ class Session:
         self.reason = "no answer"
         self.faults: "list[str]" = []
         """The faults that its preflight found."""
+        self.unfit = False
+        """Whether its hardware has one of them, so that another node can replace it."""
         self.heard: "list[Message]" = []
         """What NCCL noted about its network there."""
 
@@ -104,7 +106,7 @@ class Session:
         skew = message["time"] - time.time()
         self.skew = skew if abs(skew) > 1 else 0.0  # a smaller one is that of the network
         self.node = Node(self.index, self.address, message)
-        self.faults = message["faults"]
+        self.faults, self.unfit = message["faults"], message["unfit"]
         if "error" in message:
             self.primary.tell_faults([self])
             if self.stderr >= 0:
@@ -366,7 +368,8 @@ class Primary:
         self.fail(Failure(time.time(), text, 1))
 
     def hold(self, unfit: "list[str]") -> None:
-        """Wait for a client that removes the nodes with faults: the service then starts the task again, on others."""
+        """Wait for a client that removes the nodes with broken hardware: the service then starts the task again, on
+        others."""
         if unfit and self.spec.replace:
             for address in unfit:
                 self.stream.unfit(address)
@@ -397,7 +400,7 @@ class Primary:
     # the gang
 
     def begin(self) -> None:
-        unfit = [session.address for session in self.joined if session.faults]
+        unfit = [session.address for session in self.joined if session.unfit]
         if self.tell_faults(self.joined):
             self.hold(unfit)
             return

@@ -82,7 +82,7 @@ class Stream:
         self.flush()
 
     def unfit(self, address: str) -> None:
-        """The preflight of a node found faults, and a client may replace it."""
+        """The preflight of a node found faults of its hardware, and a client may replace it."""
         self.write({"unfit": address})
         self.flush()
 
