@@ -72,11 +72,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 LONGEST = (
     "test_release.py",
+    "test_hints.py",
+    "test_scripts.py",
     "test_docs.py",
+    "test_site.py",
     "test_sources.py",
     "test_clients.py",
     "test_saving.py",
     "test_checkpoints.py",
+    "test_late_answers.py",
 )
 """The files of the tests that take longest. One that begins last would run alone at the end."""
 
