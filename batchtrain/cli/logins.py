@@ -59,7 +59,7 @@ def forward(pool_id: str | None, node: str, port: int, local_port: int | None) -
 
 
 @click.command("exec", cls=Command, context_settings=WORDS_LAST)
-@click.option("--task", "task_id", help="The task. Default: the first task of the job.")
+@click.option("--task", "task_id", help="The task. Default: the first that runs.")
 @click.argument("job_id", shell_complete=ids("jobs"))
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(task_id: str | None, job_id: str, words: tuple[str, ...]) -> None:

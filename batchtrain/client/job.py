@@ -241,11 +241,12 @@ class Job:
 
     def exec(self, command: str, task_id: str | None = None, *, recipe: Recipe | None = None) -> int:
         """Run a shell command in the working directory and with the environment of a running task (by default the first
-        task), on the node of its primary; in its container, if it has one. Returns the exit code of the command.
+        that runs), on the node of its primary; in its container, if it has one. Returns the exit code of the command.
 
         recipe: the files with the login of the pool (`ssh`), which a node of Azure needs. Raises NotFound, UsageError.
         """
-        task = self.seen_task(task_id)
+        runs = None if task_id else read.tasks(self._client.batch, self.id, where="state eq 'running'", limit=1)
+        task = self.seen_task(task_id or next((task.id for task in runs or ()), None))
         if task.state != "running":
             raise UsageError(
                 f"task {self.id}/{task.id} is {task.state}, not running; `batchtrain jobs files {self.id} {task.id}`"
