@@ -92,8 +92,8 @@ def attach(
     client: Operations, storage: Storage, root: Path, name: str, job_id: str, *, tell: Tell, timeout: float
 ) -> Recording:
     """Show the output of a detached run until its job has ended, and complete its directory."""
-    check(client, name, job_id)
     run = detached_results.begin(storage, root, name)
+    check(client, name, job_id)
     lines: dict[tuple[str, type[Output]], int] = {}
 
     def tell_and_count(event: Event) -> None:
