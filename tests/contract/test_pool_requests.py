@@ -83,7 +83,6 @@ def recipe(directory: Path) -> Recipe:
                 "node_placement": "zonal",
                 "extensions": [{"name": "n", "publisher": "p", "type": "t"}],
                 "service_artifact": "/a",
-                "windows_automatic_updates": True,
             },
             "resize_timeout": "00:10:00",
             "node_fill_type": "pack",
