@@ -56,7 +56,9 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
     failed and the terminal is closed, where no user reads it."""
     seconds = guard.seconds_left
     ends = has_storage(recipe) or seconds is not None
-    steps = [partial(_limit, client, job.id, seconds) for job in recipe.jobs if seconds is not None]
+    steps = [
+        partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
+    ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
     idles = ends and needs_pool(recipe) and "pool" not in ending.kept_kinds and not scales(recipe)
     if idles:
@@ -71,7 +73,3 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
     rest = f"; its pool has no nodes {DEFAULT} after its last task" if idles and error is None else ""
     ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{rest}"))
     return True
-
-
-def _limit(client: Operations, job_id: str, seconds: float) -> None:
-    job_actions.limit(client.batch, job_id, seconds, now())
