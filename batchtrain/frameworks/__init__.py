@@ -41,6 +41,11 @@ class Launches(Block, frozen=True, kw_only=True):
         own = tuple((name, block) for name, block in blocks if block is not None)
         return (*own, *plugins.usable(self.framework))
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the node launcher starts the command, and watches its processes."""
+        return any(isinstance(block, Nodes) for _, block in self.launches)
+
     def path(self, name: str) -> tuple[str, ...]:
         """Where the block of this name is written in `multi_instance`."""
         return ("framework", name) if name in self.framework else (name,)

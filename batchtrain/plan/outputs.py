@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from batchtrain.config.types import Recipe, Results, StorageOutput, Task
-from batchtrain.frameworks.base import Nodes
 from batchtrain.plan import inputs, wire
 
 _WILD = re.compile(r"[*?\[]")
@@ -54,7 +53,7 @@ TOKEN = "BATCHTRAIN_RESULTS_TOKEN"
 def live(recipe: Recipe, container: str, task: Task) -> tuple[wire.Environment, ...]:
     """Where the launcher of a gang uploads its output while it runs. container: as for `left`."""
     gang = task.multi_instance
-    if not container or gang is None or not any(isinstance(block, Nodes) for _, block in gang.launches):
+    if not container or gang is None or not gang.is_watched:
         return ()
     link, _, name = container.partition("/")
     return (wire.Environment(name=TOKEN, value=inputs.results_link(recipe, link, name)),)

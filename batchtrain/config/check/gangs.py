@@ -188,10 +188,8 @@ def _stop_when(subject: Subject) -> Found:
         if not job.is_watched:
             yield (
                 where,
-                (
-                    "no task of the job has a launcher that watches its processes; it works in gangs of a framework's"
-                    " block (such as `pytorch`), and not with `mpi` or without `multi_instance`"
-                ),
+                "no task of the job has a launcher that watches its processes; it works in gangs of a framework's"
+                " block (such as `pytorch`), and not with `mpi` or without `multi_instance`",
             )
 
 
