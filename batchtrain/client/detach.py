@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
-from batchtrain.client.limits import UNLIMITED, Limits, price_for
+from batchtrain.client.limits import UNLIMITED, Limits, hour_of_all, price_for
 from batchtrain.client.planning import refuse_unattended
-from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of, span_of
 from batchtrain.errors import AlreadyExists, PlanError, UsageError
 from batchtrain.plan.inputs import sas_days
@@ -101,10 +100,8 @@ def wall_seconds(job: Job, pool: Pool | None, limits: Limits, price: Price | Non
     24 hours without any. jobs: how many share the price. Raises UsageError for less than a minute."""
     times = [float(seconds_of(job.max_wall_time))] if job.max_wall_time else []
     times += [limits.seconds] if limits.seconds is not None else []
-    if limits.price is not None and price is not None and pool is not None:
-        count = most_nodes(pool)
-        hour = price.of(count.dedicated, count.low_priority)
-        times += [limits.price / jobs / hour * 3600] if hour else []
+    if limits.price is not None and (hour := hour_of_all(pool, price)):
+        times.append(limits.price / jobs / hour * 3600)
     seconds = min(times, default=DEFAULT_SECONDS)
     if seconds < LEAST_SECONDS:
         raise UsageError(f"job {job.id} would end {seconds:.0f} s after its creation; nodes need minutes to start")

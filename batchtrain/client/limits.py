@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from batchtrain.catalog.prices import Price, money
 from batchtrain.config.scaling import most_nodes
-from batchtrain.config.types import Recipe
+from batchtrain.config.types import Pool, Recipe
 from batchtrain.errors import LimitReached, UsageError
 from batchtrain.plan.cost import price_of
 from batchtrain.records import Node, node_cost
@@ -32,10 +32,12 @@ class Limits(NamedTuple):
 UNLIMITED = Limits()
 
 
-def hour_of_all(recipe: Recipe, price: Price | None) -> float:
-    """What an hour of all nodes of a recipe's pool costs; 0 without a price."""
-    most = most_nodes(recipe.pool) if recipe.pool is not None else None
-    return (price.of(most.dedicated, most.low_priority) or 0.0) if price is not None and most is not None else 0.0
+def hour_of_all(pool: Pool | None, price: Price | None) -> float:
+    """What an hour of all nodes of a pool costs; 0 without a price."""
+    if pool is None or price is None:
+        return 0.0
+    count = most_nodes(pool)
+    return price.of(count.dedicated, count.low_priority) or 0.0
 
 
 def price_for(limits: Limits, recipe: Recipe, account: Account) -> Price | None:

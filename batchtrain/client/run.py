@@ -101,7 +101,7 @@ def run(
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     price = price_for(limits, recipe, client.account)
-    guard = Guard(limits, price, now, planned=hour_of_all(recipe, price))
+    guard = Guard(limits, price, now, planned=hour_of_all(recipe.pool, price))
     resume_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     foreseen = client.foresee(recipe)
     if origin is not None:
