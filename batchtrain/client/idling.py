@@ -40,11 +40,6 @@ def costs_while_idle(pool: Pool | None) -> str:
     )
 
 
-def scales(recipe: Recipe) -> bool:
-    """Whether the recipe's pool has a formula of its own."""
-    return recipe.pool is not None and recipe.pool.scales
-
-
 def idles(recipe: Recipe) -> bool:
     """Whether the recipe has a pool that has all its nodes or none."""
     return recipe.pool is not None and recipe.pool.idles

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from batchtrain.client.idling import DEFAULT, enabling, scales, with_idle_timeout
+from batchtrain.client.idling import DEFAULT, enabling, with_idle_timeout
 from batchtrain.config.types import Recipe
 from batchtrain.errors import TerminalClosed, Terminated
 from batchtrain.plan.job import needs_pool
@@ -52,15 +52,16 @@ def has_storage(recipe: Recipe) -> bool:
 
 def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leaver: Leaver) -> bool:
     """Hand a run over to the service: its jobs end at its limits, and the pool that it created has no nodes after its
-    last task, if the results are in storage or a limit is to be kept. Returns False if that
-    failed and the terminal is closed, where no user reads it."""
-    seconds = guard.seconds_left
+    last task, if the results are in storage or a limit is to be kept. Returns False if that failed and the terminal is
+    closed, where no user reads it."""
+    pool, seconds = recipe.pool, guard.seconds_left
     ends = has_storage(recipe) or seconds is not None
     steps = [
         partial(job_actions.limit, client.batch, job.id, seconds, now()) for job in recipe.jobs if seconds is not None
     ]
     steps += [partial(job_actions.complete, client.batch, job.id) for job in recipe.jobs if job.auto_pool and ends]
-    idles = ends and needs_pool(recipe) and "pool" not in ending.kept_kinds and not scales(recipe)
+    is_created = needs_pool(recipe) and "pool" not in ending.kept_kinds
+    idles = ends and is_created and pool is not None and not pool.scales
     if idles:
         plan = enabling(plan_pool(with_idle_timeout(recipe, DEFAULT)))
         steps.append(partial(client.carry_out, plan, recipe, ending.tell))
@@ -70,6 +71,6 @@ def leave(client: Operations, recipe: Recipe, ending: Ending, guard: Guard, leav
     if error is not None:
         text = f"what ends the run later could not be set ({error}): its nodes cost money until you delete them"
         ending.tell(Leftover("", text))
-    rest = f"; its pool has no nodes {DEFAULT} after its last task" if idles and error is None else ""
-    ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{rest}"))
+    idle_note = f"; its pool has no nodes {DEFAULT} after its last task" if idles and error is None else ""
+    ending.tell(RunContinues("", f"the run continues without this command, {WHY[leaver]}{idle_note}"))
     return True

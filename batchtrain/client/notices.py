@@ -1,4 +1,4 @@
-"""What the webhook of a recipe (`notify`) is told about its runs: never a secret, and never an error of the run."""
+"""What the webhook of a recipe (`notify`) receives about its runs: no secret, and its failure ends no run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from batchtrain.config.masking import masked_text, secrets_in
 from batchtrain.config.types import Happening, Recipe
 from batchtrain.errors import LimitReached
-from batchtrain.records.events import AttemptEnded, Event, NotNotified
+from batchtrain.records.events import AttemptEnded, NotNotified
 from batchtrain.service import webhook
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class Notices:
         self._notify, self._account, self._tell = recipe.settings.notify, account, tell
         self._secrets = secrets_in(recipe) if self._notify else ()
 
-    def see(self, job_id: str, run: str, event: Event) -> None:
-        """An event of a run."""
-        if isinstance(event, AttemptEnded) and event.attempt.reason == PREEMPTED:
+    def see(self, job_id: str, run: str, event: AttemptEnded) -> None:
+        """An attempt of a run has ended."""
+        if event.attempt.reason == PREEMPTED:
             self._send("preempted", job_id, run, "running", event.text)
 
     def ended(self, job_id: str, run: str, state: str, error: BaseException | None) -> None:

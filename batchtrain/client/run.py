@@ -353,9 +353,10 @@ class Recorder:
         """Note an event in the directories, whose faults are kept for the end, and pass it on."""
         for recording in self._recordings.values():
             recording.tell(event)
-        followed = next((job_id for job_id in self._recordings if job_id not in self._failures), None)
-        if followed is not None:
-            self._notices.see(followed, self._recordings[followed].run.name, event)
+        if isinstance(event, events.AttemptEnded):
+            followed = next((job_id for job_id in self._recordings if job_id not in self._failures), None)
+            if followed is not None:
+                self._notices.see(followed, self._recordings[followed].run.name, event)
         self._tell(event)
 
     def lines(self, job_id: str, task_id: str, stream: str, lines: Sequence[str]) -> None:

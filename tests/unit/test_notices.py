@@ -1,4 +1,4 @@
-"""What a webhook is told about a run."""
+"""What a webhook receives about a run."""
 
 from __future__ import annotations
 
