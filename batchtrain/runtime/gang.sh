@@ -219,7 +219,12 @@ bt_joined() { # INDEX COUNT
 bt_record() { # FORMAT WORD...
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks
   # shellcheck disable=SC2059 # the format is an argument
-  { { [ -d "$folder" ] || mkdir -p "$folder"; } && printf "$@" >>"$folder/stream.jsonl"; } 2>/dev/null || :
+  { bt_make_directories "$folder" && printf "$@" >>"$folder/stream.jsonl"; } 2>/dev/null || :
+}
+
+bt_make_directories() { # DIRECTORY..., without a process for those that are there
+  local directory
+  for directory; do [ -d "$directory" ] || mkdir -p "$directory" || return; done
 }
 
 bt_silence() { # SECONDS REASON...
@@ -351,7 +356,7 @@ bt_gang() {
 bt_begin_stream() { # sets remote and local to the processes
   local host hosts number=0 attempt=${BATCHTRAIN_ATTEMPT:-1} folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks command
   { [ -r "$bt_home/environment" ] && [[ $(<"$bt_home/environment") == *"BATCHTRAIN_AWK='a"* ]] &&
-    { [ -d "$folder" ] && [ -d "$bt_home/ranks" ] || mkdir -p "$folder" "$bt_home/ranks"; } && mkfifo "$bt_home/ranks/stream.pipe"; } || return 0
+    bt_make_directories "$folder" "$bt_home/ranks" && mkfifo "$bt_home/ranks/stream.pipe"; } || return 0
   IFS=, read -r -a hosts <<<"$AZ_BATCH_HOST_LIST"
   for host in "${hosts[@]:1}"; do
     number=$((number + 1))
