@@ -103,12 +103,8 @@ class TaskTable:
 
     def values(self) -> Iterator[Task]:
         """Every task, only to be read."""
-        return self.only(self.after(0))
-
-    def after(self, seq: int) -> Iterator[int]:
-        """The numbers of the tasks after a number."""
         columns = self.columns
-        return (columns.seqs[at] for block in columns.after(seq, None) for at in block)
+        return self.only(columns.seqs[at] for block in columns.after(0, None) for at in block)
 
     def listed(self, token: str, condition: Condition | None = None) -> Iterator[tuple[str, int, TaskRow]]:
         """The tasks that a filter accepts in the order of their ids, after the token of one: its token, its number, and
