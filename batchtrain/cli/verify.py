@@ -80,10 +80,10 @@ def command(
     region = _region(only_plan=only_plan)
     prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}
     works = [work for size in vm_sizes for work in work_of(size, nodes, areas, prices[size.name], image=image)]
-    needs_image = any(work.kind.native for size in vm_sizes for work in work_of(size, nodes, areas, None, image=IMAGE))
     if only_plan:
         _show_plan(works)
-        if needs_image and image is None:
+        every = (work for size in vm_sizes for work in work_of(size, nodes, areas, None, image=IMAGE))
+        if image is None and any(work.kind.native for work in every):
             say(f"without the pool for containers: {NO_IMAGE}")
     if not _is_local() and not (only_plan and any(work.cost is None for work in works)):
         refuse_above(works, budget, region)
@@ -146,9 +146,10 @@ def _region(*, only_plan: bool) -> str:
 
     if _is_local():
         return ""
-    if not only_plan and account_of(_credentials(), os.environ) is None:
+    credentials = _credentials()
+    if not only_plan and account_of(credentials, os.environ) is None:
         raise NoAccount
-    return region_for(_credentials(), os.environ)
+    return region_for(credentials, os.environ)
 
 
 def _credentials() -> Credentials | None:
