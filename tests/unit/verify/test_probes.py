@@ -1,4 +1,4 @@
-"""Probes: what their recorded answers are judged to be, and what becomes of answers that nobody can read."""
+"""Probes: how their recorded answers are judged, and answers that cannot be read."""
 
 from __future__ import annotations
 
