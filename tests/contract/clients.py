@@ -54,14 +54,14 @@ class Running(NamedTuple):
     home: Path
     """The program's working directory, empty."""
 
-    def run(self, *command: str | Path, **variables: str) -> str:
+    def run(self, *command: str | Path, input: str = "", **variables: str) -> str:
         """What a program prints; it finds what `emulator env` exports. Raises Failed."""
         own = {name: value for name, value in os.environ.items() if not name.upper().startswith(OF_THE_SHELL)}
         done = subprocess.run(
             [str(word) for word in command],
             cwd=self.home,
             env={**own, **self.status.environment, **variables},
-            stdin=subprocess.DEVNULL,
+            input=input,
             capture_output=True,
             text=True,
         )
@@ -122,11 +122,13 @@ def _python(environment: str, script: str) -> Callable[[Running], None]:
 def _az(running: Running) -> None:
     python = environments.prefix("azure-cli") / "bin" / "python"
     image = "--image microsoft-dsvm:ubuntu-hpc:2204 --node-agent-sku-id"
+    lines = []
     for line in AZ.strip().splitlines():
         words = [word.replace("_", " ") if word.startswith("batch.node") else word for word in line.split()]
         words = [part for word in words for part in (image.split() if word == "IMAGE" else [word])]
-        running.run(python, "-m", "azure.cli", "batch", *words, "--output", "json",
-                    AZURE_CONFIG_DIR=str(running.home / "config"), AZURE_CORE_COLLECT_TELEMETRY="no")  # fmt: skip
+        lines.append(json.dumps(["batch", *words, "--output", "json"]))
+    running.run(python, HERE / "az_commands.py", input="\n".join(lines),
+                AZURE_CONFIG_DIR=str(running.home / "config"), AZURE_CORE_COLLECT_TELEMETRY="no")  # fmt: skip
 
 
 AZ = """
