@@ -1,26 +1,26 @@
-"""The global options, valid before and after the verb, and the settings that they make."""
+"""The global options, valid before and after the verb, and the settings that they make.
+
+`--help` imports this module, so what it does not need is imported in functions.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 import click
 
-from batchtrain.cli.wrapping import terminal_width, wrapped
-from batchtrain.display.terminal import terminal_text
 from batchtrain.errors import UsageError, shortened
-from batchtrain.hints import pasted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     from batchtrain.catalog.prices import Hour
@@ -76,6 +76,8 @@ class Settings:
     @property
     def credentials_options(self) -> str:
         """The options with which another command reads the same credentials."""
+        import shlex
+
         directory = self.directory or self.configdir or ""
         words = ["--configdir", directory] if directory not in ("", ".") else []
         if "credentials" in self.files:
@@ -208,6 +210,8 @@ TONES: Mapping[Tone, int] = {"success": 32, "failure": 31, "warning": 33, "tool"
 
 def say(text: str, tone: Tone = "tool") -> None:
     """Print progress to stderr, so that results can be piped. Commands in it can be pasted; node ids are short."""
+    from batchtrain.cli.wrapping import terminal_width, wrapped
+
     message = wrapped(shortened(completed(text)), terminal_width(sys.stderr))
     _narrate(f"\x1b[{TONES[tone]}m{message}\x1b[0m" if colored(sys.stderr) else message, sys.stderr)
 
@@ -221,6 +225,8 @@ def colored(stream: TextIO | None) -> bool:
 
 def completed(text: str) -> str:
     """A message whose commands use the same account as this command."""
+    from batchtrain.hints import pasted
+
     options = settings()
     return pasted(text, options.target, options.credentials_options)
 
@@ -280,6 +286,8 @@ def _tone(event: Event) -> Tone:
 
 def _for(stream: TextIO | None, line: str) -> str:
     """A line of a task for a stream: a pipe gets it as it is."""
+    from batchtrain.display.terminal import terminal_text
+
     return terminal_text(line) if stream is not None and stream.isatty() else line
 
 

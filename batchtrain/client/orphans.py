@@ -4,7 +4,7 @@ have: it fetches the results, deletes what the run created, and writes the end o
 from __future__ import annotations
 
 import contextlib
-import socket
+import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,7 +49,7 @@ def orphans(root: Path, account: Account) -> Iterator[Orphan]:
     for run in reversed(tuple(directory.runs(root))):
         with contextlib.suppress(BatchtrainError):
             record, lease_record = run.record(), lease.read(run.path)
-            of_this_host = lease_record is not None and lease_record.host == socket.gethostname()
+            of_this_host = lease_record is not None and lease_record.host == platform.node()
             if record.state == "lost" and lease_record is not None and of_this_host and is_of_account(record, account):
                 yield Orphan(run, record, lease_record.kept_kinds)
 

@@ -7,9 +7,8 @@ process of another host, the time of the file decides: `touch` sets it.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
-import socket
+import platform
 import time
 from pathlib import Path
 from typing import Literal
@@ -34,6 +33,8 @@ no lease."""
 
 def user() -> str:
     """The name of the user of this process; the number of one without a name."""
+    import getpass  # a plan names no user by default
+
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # no such user here, or no `pwd`
@@ -43,7 +44,7 @@ def user() -> str:
 def marks_here(settings: Settings, run: str, lineage: Lineage | None = None) -> Marks:
     """The marks of a run of this process, as the configuration allows them."""
     marks = Marks(run, lineage=lineage)
-    return marks._replace(user=user(), host=socket.gethostname()) if settings.owner_metadata else marks
+    return marks._replace(user=user(), host=platform.node()) if settings.owner_metadata else marks
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ def take(run: Path, kept_kinds: tuple[str, ...] | None = None) -> Lease | None:
         attempts += 1
         time.sleep(0.01)
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, msgspec.json.encode(LeaseRecord(socket.gethostname(), os.getpid(), kept_kinds)))
+    os.write(descriptor, msgspec.json.encode(LeaseRecord(platform.node(), os.getpid(), kept_kinds)))
     return Lease(path, descriptor)
 
 
@@ -124,7 +125,7 @@ def holder(run: Path) -> Holder:
     path = run / FILE
     try:
         living = time.time() - path.stat().st_mtime < STALE_SECONDS
-        if record.host != socket.gethostname():
+        if record.host != platform.node():
             return "other host" if living else "lost"
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

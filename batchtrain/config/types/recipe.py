@@ -9,7 +9,6 @@ from typing import Annotated
 import msgspec
 
 from batchtrain.catalog.offer import Catalog
-from batchtrain.config import saving
 from batchtrain.config.types.base import Block, says
 from batchtrain.config.types.credentials import Credentials
 from batchtrain.config.types.jobs import Job, MultiInstance, Task
@@ -70,6 +69,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         `load` reads them to an equal recipe. `source` is rewritten, so that it still names the same directory.
         Accounts and secrets (credentials.yaml) are not written. Raises UsageError if another file would be replaced.
         """
+        from batchtrain.config import saving  # most commands write no recipe
+
         target = str(directory)
         saved_recipe = msgspec.structs.replace(
             self, directory=target, credentials=Credentials(), jobs=tuple(self._moved(job, target) for job in self.jobs)
@@ -97,6 +98,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(job, tasks=tasks, merge_task=merge)
 
     def _moved_task(self, task: Task, directory: str) -> Task:
+        from batchtrain.config import saving
+
         if task.source is None:
             return task
         return msgspec.structs.replace(task, source=saving.moved(task.source, self.directory, directory))

@@ -1,6 +1,5 @@
 """Parts of a request that a plan does not hold: secrets, links, keys and times, filled in when the request is sent."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -85,7 +84,7 @@ class VaultSettings:
     def filled(self, fill: Fill) -> list[Any]:
         """The settings of the secret, then those of the file."""
         names = {setting.name for setting in self.settings}
-        more = json.loads(fill(self.secret))
+        more = msgspec.json.decode(fill(self.secret))
         return [*({"name": name, "value": value} for name, value in more.items() if name not in names), *self.settings]
 
 
