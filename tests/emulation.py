@@ -14,10 +14,10 @@ from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
-from batchtrain.emulator.records import Node, Task
+from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
 from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.store import Store
-from batchtrain.emulator.world import Change, World
+from batchtrain.emulator.world import Change, Touched, World
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
 BASE = "http://127.0.0.1:10010"
@@ -52,6 +52,8 @@ class Stage:
     def __init__(self) -> None:
         self.world = World(seed="seed", find_size=lambda name: Size(2, 4 if "nc24" in name else 0))
         self.now = START
+        self.stored: dict[tuple[str, str, str], bytes] = {}
+        """Records by kind, owner and key, as in `Change`."""
 
     def do(
         self, operation: Callable[[World, Call], Reply | Work], *path: str, body: object = None, **query: str
@@ -60,14 +62,34 @@ class Stage:
         return carried_out(reply) if isinstance(reply, Work) else reply
 
     def settle(self) -> list[scheduler.Effect]:
-        """Carry out everything due; returns what needs a machine, in order."""
+        """Carry out everything due; returns what needs a machine, in order. Whatever the test is about, every record
+        must then be stored as it is, and nothing may be due that no change has named."""
         found: list[scheduler.Effect] = []
+        self.commit()
         while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
             for effect in effects:
                 reports.begin(self.world, effect, self.now)
+            self.commit()
             found += effects
-        self.world.take_changes()
+        assert {where: data for where, data in self.stored.items() if where[0] != "met"} == {
+            change[:3]: encoded(change.record) for change in everything(self.world)
+        }
+        assert scheduler.due(self.world, everything_touched(self.world, self.now)) == ()
         return [effect for effect in found if isinstance(effect, MACHINE)]
+
+    def commit(self) -> list[Change]:
+        """Store every change, as the driver does; here in memory."""
+        changes = self.world.take_changes()
+        for change in changes:
+            if change.record is not None:
+                self.stored[change[:3]] = encoded(change.record)
+            elif change.kind == "tasks":
+                of_job = ("task", "jobnode", "met")
+                for where in [where for where in self.stored if where[0] in of_job and where[1] == change.owner]:
+                    del self.stored[where]
+            else:
+                self.stored.pop(change[:3], None)
+        return changes
 
     def restart(self) -> None:
         """The records are those of an emulator that was killed; the same objects stay in use."""
@@ -75,6 +97,19 @@ class Stage:
         self.world = World(seed="seed", find_size=self.world.find_size)
         assert self.world.restore(iter(changes)) == []
         recovery.recover(self.world, self.now)
+
+    def restarted(self) -> Stage:
+        """Another stage with what this one has stored."""
+        self.commit()
+        other = Stage()
+        other.now, other.stored = self.now, dict(self.stored)
+        kinds = list(RECORDS)
+        rows = sorted(self.stored.items(), key=lambda row: kinds.index(row[0][0]))
+        changes = (Change(*where, msgspec.msgpack.decode(data, type=RECORDS[where[0]])) for where, data in rows)
+        assert other.world.restore(changes) == []
+        other.world.last_seq = self.world.last_seq
+        recovery.recover(other.world, other.now)
+        return other
 
     def pool(self, nodes: int = 1, **more: object) -> list[Node]:
         """A pool whose nodes are up."""
@@ -137,6 +172,17 @@ class Stage:
         self.do(nodes.disable_scheduling, "pool", node.id, body={})
 
 
+RECORDS: dict[str, type[Record]] = {
+    "pool": Pool,
+    "node": Node,
+    "schedule": JobSchedule,
+    "job": Job,
+    "jobnode": JobNode,
+    "met": Met,
+    "usage": Usage,
+    "task": Task,
+}
+"""In the order of reading."""
 MACHINE = (
     scheduler.BootNode,
     scheduler.RunStartTask,
@@ -160,33 +206,41 @@ class Kept(Stage):
         self.world.shelf.archive = self.store
 
     def settle(self) -> list[scheduler.Effect]:
-        found: list[scheduler.Effect] = []
-        self.commit()
-        while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
-            for effect in effects:
-                reports.begin(self.world, effect, self.now)
-            self.commit()
-            found += effects
+        found = super().settle()
         self.world.rest(most=0)
-        return [effect for effect in found if isinstance(effect, MACHINE)]
+        return found
 
-    def commit(self) -> None:
-        self.store.commit(self.world.take_changes(), self.world.last_seq)
+    def commit(self) -> list[Change]:
+        changes = super().commit()
+        self.store.commit(changes, self.world.last_seq)
+        return changes
 
 
 def everything(world: World) -> list[Change]:
-    """Every record of a world, as if only those of its last moment were not stored yet."""
+    """Every record of a world as it would be stored, owners before what they own; not the satisfied dependencies, of
+    which the world keeps only the keys."""
+    changes = []
     for pool in world.pools.values():
-        world.save_pool(pool)
-        for node in pool.nodes.values():
-            world.save_node(node)
+        changes.append(Change("pool", "", pool.key, pool.record))
+        changes += (Change("node", pool.key, node.id, node) for node in pool.nodes.values())
+    changes += (Change("schedule", "", key, schedule.record) for key, schedule in world.schedules.items())
     for job in world.jobs.values():
-        world.save_job(job)
-        for place in job.nodes.values():
-            world.save_job_node(place)
-        for task in job.tasks.values():
-            world.save_task(task)
-    return world.take_changes()
+        owner = str(job.record.seq)
+        changes.append(Change("job", "", job.key, job.record))
+        changes += (Change("jobnode", owner, node_id, job_node) for node_id, job_node in job.nodes.items())
+        changes += (Change("task", owner, str(task.seq), task) for task in job.tasks.values())
+    return [*changes, *(Change("usage", *key, usage) for key, usage in world.usage.items())]
+
+
+def encoded(record: Record | None) -> bytes:
+    return msgspec.msgpack.encode(record)
+
+
+def everything_touched(world: World, now: int) -> Touched:
+    """As if all records had changed."""
+    job_nodes = tuple(job_node for job in world.jobs.values() for job_node in job.nodes.values())
+    running = tuple(task for job in world.jobs.values() for task in job.running.values())
+    return Touched(tuple(world.pools), tuple(world.jobs), running, (), tuple(world.schedules), job_nodes, now)
 
 
 class FakeMachine:

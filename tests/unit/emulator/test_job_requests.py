@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ from batchtrain.emulator.faults import Fault, NotModified
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Document, Task
 from batchtrain.emulator.reply import Call, Reply
-from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import World
-from tests.emulation import Stage, call, document, everything
+from tests.emulation import Stage, call, document
 
 ACTING = {"onTaskFailure": "performexitoptionsjobaction", "usesTaskDependencies": True}
 
@@ -90,10 +88,7 @@ def test_a_failed_upload_is_not_tried_again(stage: Stage) -> None:
     assert (task.state, task.result, task.retries, task.exit_code) == ("completed", "failure", 0, 0)
 
 
-def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts_again(
-    stage: Stage, tmp_path: Path
-) -> None:
-    store = Store(tmp_path / "world.sqlite3")
+def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts_again(stage: Stage) -> None:
     stage.pool(1)
     stage.job(usesTaskDependencies=True)
     first = stage.task("1")
@@ -102,12 +97,7 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
     stage.do(tasks.delete_task, "job", "1")
     stage.task("ranged", dependsOn={"taskIdRanges": [{"start": 1, "end": 1}]})
     stage.do(tasks.create_task, "job", body={"id": "later", "commandLine": "x", "dependsOn": {"taskIds": ["01", "2"]}})
-    store.commit(everything(stage.world), stage.world.last_seq)
-    again = World()
-    again.shelf.archive = store
-    assert again.restore(store.load()) == []
-    recovery.recover(again, stage.now)
-    entry = again.jobs["job"]
+    entry = stage.restarted().world.jobs["job"]
     assert [entry.tasks.at(seq).id for seq in entry.ready] == ["ranged"]
     assert list(entry.unmet.values()) == [1]
 

@@ -254,8 +254,7 @@ def test_a_preempted_node_comes_back_after_a_while_also_after_a_restart(
 ) -> None:
     (node,) = stage.pool(0, targetLowPriorityNodes=1)
     node_reports.node_preempted(stage.world, node.id, seconds, stage.now)
-    stage.world.take_changes()
-    other = _restarted(stage, node)
+    other = stage.restarted()
     other.later(away - 1)
     other.boot()
     assert other.nodes()[0].state == "preempted"
@@ -335,8 +334,7 @@ def test_a_user_goes_when_its_time_is_over(stage: Stage, expiry: dict[str, str],
 def test_a_users_time_is_over_after_a_restart_too(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.do(users.create_user, "pool", node.id, body={"name": "me"})
-    stage.world.take_changes()
-    other = _restarted(stage, node)
+    other = stage.restarted()
     other.later(86_400)
     other.boot()
     assert not other.nodes()[0].users
@@ -535,17 +533,6 @@ def test_a_resize_timeout_is_five_minutes_at_least(stage: Stage) -> None:
 
 
 # Support -------------------------------------------------------------------------------------------------------------
-
-
-def _restarted(stage: Stage, node: Node) -> Stage:
-    """What another life of the emulator makes of the pool and the node."""
-    stage.world.save_pool(stage.world.pool("pool"))
-    stage.world.save_node(node)
-    other = Stage()
-    other.world.restore(iter(stage.world.take_changes()))
-    recovery.recover(other.world, other.now)
-    other.boot()
-    return other
 
 
 def _running(stage: Stage) -> Task:

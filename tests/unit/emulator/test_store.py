@@ -36,15 +36,15 @@ def restart(tmp_path: Path) -> Iterator[Restart]:
     opened = []
 
     def again(stage: Stage) -> Stage:
-        changes = everything(stage.world)
+        stage.commit()
         store = Store(tmp_path / "world.sqlite3")
         store.clear()
-        store.commit(changes, stage.world.last_seq)
+        store.commit(everything(stage.world), stage.world.last_seq)
         store.close()
         store = Store(tmp_path / "world.sqlite3")
         opened.append(store)
         other = Stage()
-        other.now = stage.now
+        other.now, other.stored = stage.now, dict(stage.stored)
         other.world.shelf.archive = store
         other.world.restore(store.load())
         other.world.last_seq = store.last_seq()
