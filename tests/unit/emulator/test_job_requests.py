@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import documents, files, jobs, recovery, reports, schedules, tasks, wire
+from batchtrain.emulator import autoscale, documents, files, jobs, pools, recovery, reports, schedules, tasks, wire
 from batchtrain.emulator.faults import Fault, NotModified
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Document, Task
@@ -283,6 +283,8 @@ def scene(stage: Stage) -> None:
 
 
 POOL_INFO = {"poolInfo": {"poolId": "pool"}}
+FORMULA = {"autoScaleFormula": "$TargetDedicatedNodes = 1;"}
+NODE = World(seed="seed").new_node_id(2, dedicated=True)
 CONDITIONAL: dict[Callable[[World, Call], Reply], tuple[tuple[str, ...], object]] = {
     jobs.update_job: (("job",), {"priority": 1}),
     jobs.replace_job: (("job",), POOL_INFO),
@@ -300,12 +302,32 @@ CONDITIONAL: dict[Callable[[World, Call], Reply], tuple[tuple[str, ...], object]
     schedules.enable_schedule: (("s",), None),
     schedules.terminate_schedule: (("s",), None),
     schedules.delete_schedule: (("s",), None),
+    pools.update_pool: (("pool",), {"metadata": []}),
+    pools.replace_pool_properties: (("pool",), {"metadata": [], "applicationPackageReferences": []}),
+    pools.resize_pool: (("pool",), {"targetDedicatedNodes": 2}),
+    pools.stop_pool_resize: (("pool",), None),
+    pools.remove_nodes: (("pool",), {"nodeList": [NODE]}),
+    pools.delete_pool: (("pool",), None),
+    autoscale.enable: (("pool",), FORMULA),
+    autoscale.disable: (("pool",), None),
+    autoscale.evaluate: (("pool",), FORMULA),
 }
+BEFORE: dict[Callable[[World, Call], Reply], Callable[[Stage], object]] = {
+    jobs.enable_job: lambda stage: stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"}),
+    schedules.enable_schedule: lambda stage: stage.do(schedules.disable_schedule, "s"),
+    tasks.reactivate_task: lambda stage: stage.exits(stage.world.task("job", "task")[1], 1),
+    pools.stop_pool_resize: lambda stage: stage.do(pools.resize_pool, "pool", body={"targetDedicatedNodes": 2}),
+    autoscale.disable: lambda stage: stage.do(autoscale.enable, "pool", body=FORMULA),
+}
+"""What makes a change possible."""
+STAMPING = [operation for operation in CONDITIONAL if operation not in (autoscale.evaluate, tasks.delete_task)]
 READING: dict[Callable[[World, Call], Reply], tuple[str, ...]] = {
     jobs.get_job: ("job",),
     tasks.get_task: ("job", "task"),
     schedules.get_schedule: ("s",),
     schedules.schedule_exists: ("s",),
+    pools.get_pool: ("pool",),
+    pools.pool_exists: ("pool",),
 }
 LONG_AGO, SOON = "Sat, 21 Nov 2020 10:00:00 GMT", "Wed, 21 Nov 2035 10:00:00 GMT"
 
@@ -323,6 +345,23 @@ def test_a_change_is_made_only_on_its_conditions(
     path, body = CONDITIONAL[operation]
     with pytest.raises(Fault, match="ConditionNotMet"):
         operation(stage.world, call(*path, body=body, now=stage.now, headers=headers))
+
+
+@pytest.mark.parametrize("operation", STAMPING, ids=lambda operation: operation.__name__)
+def test_a_change_by_the_user_gives_a_new_etag_of_its_time(
+    stage: Stage, operation: Callable[[World, Call], Reply]
+) -> None:
+    scene(stage)
+    BEFORE.get(operation, Stage.settle)(stage)
+    path, body = CONDITIONAL[operation]
+    owners = {"pool": stage.world.pools, "job": stage.world.jobs, "s": stage.world.schedules}
+    record = stage.world.task(*path)[1] if len(path) == 2 else owners[path[0]][path[0]].record
+    tag = record.etag
+    stage.later()
+    reply = stage.do(operation, *path, body=body)
+    assert tag != record.etag == reply.headers.get("ETag", record.etag)
+    assert record.modified == stage.now
+    stage.settle()
 
 
 @pytest.mark.parametrize("operation", READING, ids=lambda operation: operation.__name__)

@@ -195,6 +195,24 @@ def test_a_package_is_uploaded_activated_and_used(stage: Stage, tmp_path: Path) 
     assert [ask(stage, "DELETE", path).status for path in (where, f"{ACCOUNT}/applications/solver")] == [200, 200]
 
 
+def test_a_deleted_application_is_gone(stage: Stage) -> None:
+    path = f"{ACCOUNT}/applications/solver"
+    ask(stage, "PUT", path, {})
+    ask(stage, "DELETE", path)
+    assert ask(stage, "GET", path).status == 404
+
+
+def test_a_default_version_is_chosen_and_given_up(stage: Stage, tmp_path: Path) -> None:
+    path = f"{ACCOUNT}/applications/solver"
+    ask(stage, "PUT", path, {})
+    for version in ("1.0", "2.0"):
+        (tmp_path / packages.FOLDER / "solver" / f"{version}.zip").touch()
+    for version in ("1.0", ""):
+        shown = ask(stage, "PATCH", path, {"properties": {"defaultVersion": version}}).document
+        assert shown["properties"].get("defaultVersion", "") == version  # type: ignore[index]
+    assert ask(stage, "PATCH", path, {"properties": {"defaultVersion": "3.0"}}).status == 409
+
+
 def test_a_link_with_a_wrong_signature_takes_no_package() -> None:
     with pytest.raises(Fault, match="AuthorizationFailure"):
         arm_applications.package_of_link(f"{arm_applications.UPLOADS}solver/1.0", {"sig": "x"}, KEY)
