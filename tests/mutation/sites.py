@@ -126,11 +126,15 @@ def _branch_dropped(node: ast.AST) -> Change | None:
     return (node.test, ast.Constant(False)) if isinstance(node, (ast.If, ast.IfExp)) else None
 
 
+_ANY_ORDER = ("max", "min", "contextlib.suppress", "hmac.compare_digest")
+"""Calls that do the same with their arguments in any order."""
+
+
 def _argument_swapped(node: ast.AST) -> Change | None:
-    """The first two arguments of a call; not of `max` and `min`, whose order says nothing."""
+    """The first two arguments of a call."""
     if not isinstance(node, ast.Call) or any(isinstance(item, ast.Starred) for item in node.args[:2]):
         return None
-    if len({ast.dump(argument) for argument in node.args[:2]}) < 2 or ast.unparse(node.func) in ("max", "min"):
+    if len({ast.dump(argument) for argument in node.args[:2]}) < 2 or ast.unparse(node.func) in _ANY_ORDER:
         return None
     swapped = copy.deepcopy(node)
     swapped.args[:2] = reversed(swapped.args[:2])
