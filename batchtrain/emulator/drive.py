@@ -298,7 +298,7 @@ class Driver:
 
     async def _coordinate(self, effect: scheduler.RunCoordination) -> None:
         task, number = effect.task, effect.instance
-        if _over(task, effect.run, number, "coordinating"):
+        if reports.is_stale(task, effect.run, number, "coordinating"):
             return
         run = task_environment.coordination_run(self.world, self.world.job_of[task.job], task, number)
         outcome = await self._follow(task, effect.run, number, run)
@@ -307,7 +307,7 @@ class Driver:
 
     async def _run(self, effect: scheduler.RunApplication) -> None:
         task = effect.task
-        if _over(task, effect.run, 0, "running"):
+        if reports.is_stale(task, effect.run, 0, "running"):
             return
         run = task_environment.application_run(self.world, self.world.job_of[task.job], task)
         outcome = await self._follow(task, effect.run, 0, run)
@@ -335,7 +335,7 @@ class Driver:
 
     async def _end(self, effect: scheduler.EndScope) -> None:
         task, number = effect.task, effect.instance
-        if _over(task, effect.run, number, "ending"):
+        if reports.is_stale(task, effect.run, number, "ending"):
             return
         node = task.instances[number].node
         await self.machine.end(node, task_environment.scope(task, effect.run, number), GRACE)
@@ -463,11 +463,6 @@ class Driver:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await _all(tuple(self._running))
-
-
-def _over(task: Task, run: int, number: int, phase: str) -> bool:
-    """Whether the state changed before the machine could act."""
-    return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
 
 
 async def _all(waits: Any) -> None:

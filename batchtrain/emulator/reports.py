@@ -383,7 +383,7 @@ def node_of(world: World, node_id: str) -> tuple[PoolEntry, Node] | None:
 
 def coordination_ended(world: World, task: Task, run: int, number: int, outcome: Exit, now: int) -> None:
     """One instance's coordination command ended; any failure fails the whole task."""
-    if _stale(task, run, number, "coordinating"):
+    if is_stale(task, run, number, "coordinating"):
         return
     _step(world, task, number, "exit", now)
     instance = task.instances[number]
@@ -402,7 +402,7 @@ def coordination_ended(world: World, task: Task, run: int, number: int, outcome:
 
 def application_ended(world: World, task: Task, run: int, outcome: Exit, now: int) -> None:
     """The primary's command ended: its exit code is the task's, and the subtasks end with it."""
-    if _stale(task, run, 0, "running"):
+    if is_stale(task, run, 0, "running"):
         return
     _step(world, task, 0, "exit", now)
     primary = task.instances[0]
@@ -426,7 +426,7 @@ def _end_run(world: World, task: Task, code: int | None, failure: dict[str, Any]
 
 def scope_ended(world: World, task: Task, run: int, number: int, now: int) -> None:
     """One instance has ended on its node."""
-    if _stale(task, run, number, "ending"):
+    if is_stale(task, run, number, "ending"):
         return
     _step(world, task, number, "ended", now)
     conclude_if_over(world, task, now)
@@ -458,7 +458,8 @@ def gone(instance: Instance, now: int) -> None:
         instance.end = instance.end or now
 
 
-def _stale(task: Task, run: int, number: int, phase: str) -> bool:
+def is_stale(task: Task, run: int, number: int, phase: str) -> bool:
+    """Whether this run of an instance is not in this phase any more."""
     return run != task.run or len(task.instances) <= number or task.instances[number].phase != phase
 
 

@@ -6,17 +6,20 @@ import asyncio
 import json
 import logging
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from batchtrain.emulator import drive, http, jobs, nodes, pools, tasks, wire
+from batchtrain.emulator import drive, http, jobs, nodes, pools, reports, scheduler, tasks, wire
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, NodeUnfit, NodeUp
 from batchtrain.emulator.pace import Pace
 from batchtrain.emulator.records import Node
-from batchtrain.emulator.reply import Slice
-from tests.emulation import POOL, START, Account, tell
+from batchtrain.emulator.reply import Call, Reply, Slice
+from batchtrain.emulator.store import Store
+from batchtrain.emulator.world import Change, World
+from tests.emulation import POOL, START, Account, Stage, tell
 
 
 def test_what_could_not_be_stored_is_tried_again_and_then_carried_out(
@@ -293,6 +296,180 @@ def test_a_task_that_cannot_start_is_logged_with_the_reason(tmp_path: Path, capl
         await account.until(lambda: any(message.startswith(start) for message in caplog.messages))
 
     tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_gang_coordinates_on_all_its_nodes_before_its_application_runs(tmp_path: Path, code: int) -> None:
+    async def story(account: Account) -> None:
+        pool = {**POOL, "targetDedicatedNodes": 2, "enableInterNodeCommunication": True}
+        account.do(pools.create_pool, body=pool)
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        settings = {"numberOfInstances": 2, "coordinationCommandLine": f"exit {code}"}
+        body = {"id": "task", "commandLine": "print together", "multiInstanceSettings": settings}
+        account.do(tasks.create_task, "job", body=body)
+        await account.until(lambda: account.world.jobs["job"].running or account.state() == "completed")
+        await account.until(lambda: account.state() == "completed")
+        commands = [run.command_line for _, run in account.machine.runs]
+        assert commands == [f"exit {code}"] * 2 + ["print together"] * (code == 0)
+        assert len({node for node, _ in account.machine.runs}) == 2
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("operation", [nodes.reboot_node, nodes.reimage_node], ids=["reboot", "reimage"])
+def test_a_reboot_keeps_the_directory_of_a_node_and_a_reimage_does_not(
+    tmp_path: Path, operation: Callable[[World, Call], Reply]
+) -> None:
+    async def story(account: Account) -> None:
+        removed: list[str] = []
+
+        async def remove(node_id: str) -> None:
+            await account.machine.shutdown(node_id)
+            removed.append(node_id)
+
+        account.machine.remove = remove  # type: ignore[method-assign]
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        node = await reaches(account, "idle")
+        account.do(operation, "pool", node.id, body={})
+        await account.until(lambda: node.boots == 2 and node.state == "idle")
+        assert removed == [node.id] * (operation is nodes.reimage_node)
+
+    tell(tmp_path, story)
+
+
+def test_a_preparation_whose_node_is_lost_runs_again_after_the_boot(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        account.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+        preparation = {"commandLine": "wait"}
+        body = {"id": "job", "poolInfo": {"poolId": "pool"}, "jobPreparationTask": preparation}
+        account.do(jobs.create_job, body=body)
+        account.make("exit 0")
+        await account.until(lambda: account.machine.runs)
+        await account.machine.shutdown(node_of(account).id)
+        ((_, first),) = account.machine.runs
+        (job_node,) = account.world.jobs["job"].nodes.values()
+        await account.until(lambda: job_node.preparation.phase != "running")
+        account.driver._lost(node_of(account).id)
+        await account.until(lambda: len(account.machine.runs) == 2)
+        assert account.machine.runs[1][1].command_line == first.command_line == "wait"
+
+    tell(tmp_path, story)
+
+
+# --- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_record_that_belongs_to_nothing_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.pool(1)
+    (node,) = stage.nodes()
+
+    async def story(account: Account) -> None:
+        account.store.commit([Change("node", "pool", node.id, node)], 1)
+        account.driver.recover()
+
+    tell(tmp_path, story)
+    assert caplog.messages == [f"stored node {node.id} of pool belongs to nothing: passed over"]
+
+
+def test_an_effect_that_cannot_begin_is_logged_and_the_others_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin = reports.begin
+
+    def failing(world: World, effect: scheduler.Effect, now: int) -> None:
+        if isinstance(effect, scheduler.CreateNodes) and effect.pool == "bad":
+            raise RuntimeError
+        begin(world, effect, now)
+
+    async def story(account: Account) -> None:
+        monkeypatch.setattr(reports, "begin", failing)
+        for name in ("bad", "pool"):
+            account.do(pools.create_pool, body={**POOL, "id": name, "targetDedicatedNodes": 1})
+        await account.until(lambda: account.world.pools["pool"].nodes)
+        assert "could not begin CreateNodes" in caplog.messages
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("function", ["due", "take"])
+def test_an_internal_error_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, function: str
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError
+
+    async def story(account: Account) -> None:
+        if function == "due":
+            monkeypatch.setattr(scheduler, "due", failing)
+        else:
+            monkeypatch.setattr(account.machine, "sweep", failing)
+        account.driver.recover()
+        await account.until(lambda: "internal error" in caplog.messages)
+
+    tell(tmp_path, story)
+
+
+def test_a_database_that_gives_no_space_back_is_asked_after_the_next_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(drive, "GIVE_BACK_AFTER", 0.0)
+    monkeypatch.setattr(drive, "GIVE_BACK_AGAIN", 0.0)
+
+    async def story(account: Account) -> None:
+        answers = iter([sqlite3.OperationalError("database is locked"), True, False])
+
+        def give_back() -> bool:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            account.store.has_deleted = answer
+            return answer
+
+        account.store.give_back = give_back  # type: ignore[method-assign]
+        for name in ("one", "two"):
+            account.do(pools.create_pool, body={**POOL, "id": name})
+            account.do(pools.delete_pool, name)
+            await account.until(lambda: not account.world.pools and account.driver._giving_back is None)
+        assert caplog.messages == ["the database gives no space back: database is locked"]
+        assert next(answers, None) is None
+
+    tell(tmp_path, story)
+
+
+def test_a_directory_that_cannot_be_moved_or_deleted_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "task").symlink_to("/etc")
+    assert drive._move_away(str(tmp_path), "none/task") == ""
+    assert drive._move_away(str(tmp_path), "task/hosts") == "task/hosts"
+    drive._delete(str(tmp_path), "task/hosts")
+    drive._delete(str(tmp_path), "none")
+    assert [message.partition(":")[0] for message in caplog.messages] == [
+        f"could not move task/hosts of {tmp_path} away", f"could not delete task/hosts of {tmp_path}",
+    ]  # fmt: skip
+
+
+def test_nodes_end_although_the_reading_of_the_clock_cannot_be_stored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(account: Account) -> None:
+        def note(*_: str) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        await account.begin("wait")
+        account.store.note = note  # type: ignore[method-assign]
+        await account.driver.stop()
+        assert account.machine.specs == {}
+        assert "the clock's reading is not stored: database or disk is full" in caplog.messages
+
+    tell(tmp_path, story)
+
+
+def test_the_clock_is_stored_with_the_end(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        account.driver.clock.turn("stepped")
+
+    tell(tmp_path, story)
+    assert json.loads(Store(tmp_path / "world.sqlite3").meta("clock", ""))[0] == "stepped"
 
 
 # --- time and faults -------------------------------------------------------------------------------------------------
