@@ -193,6 +193,31 @@ def test_the_system_is_read_only_and_what_a_task_makes_in_the_root_is_the_nodes_
     assert not Path("/made_by_a_task").exists()
 
 
+def test_links_of_the_machines_root_are_links_of_the_node(pools: Pools) -> None:
+    links = {path.name: str(path.readlink()) for path in Path("/").iterdir() if path.is_symlink()}
+    _, printed = pools.run("cd /; for name in *; do [ -L $name ] && echo $name $(readlink $name); done")
+    assert dict(line.split() for line in printed.splitlines()) == links
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "options"),
+    [
+        ("/", "tmpfs", {"rw", "nosuid", "nodev", "mode=755"}),
+        ("{data}", "tmpfs", {"rw", "nosuid", "nodev", "size=1024k", "mode=755"}),
+        ("/proc", "proc", {"rw", "nosuid", "nodev", "noexec"}),
+        ("/dev/shm", "tmpfs", {"rw", "nosuid", "nodev"}),
+    ],
+)
+def test_file_systems_of_a_node_allow_no_programs_of_other_users_and_no_devices(
+    pools: Pools, path: str, kind: str, options: set[str]
+) -> None:
+    _, printed = pools.run("cat /proc/mounts")
+    mounts = {mount[1]: mount for line in printed.splitlines() if (mount := line.split())}
+    mount = mounts[path.format(data=pools.data_dir)]
+    assert (mount[0], mount[2]) == (kind, kind)
+    assert set(mount[3].split(",")) >= options
+
+
 def test_every_node_has_tmp_of_its_own_twice(pools: Pools) -> None:
     code, printed = pools.run("echo a >/tmp/x && cat /var/tmp/x && ssh host-b ls /tmp/x /var/tmp/x")
     assert code != 0

@@ -49,6 +49,11 @@ def test_n_takes_stdin_away_and_f_sends_it_to_the_background() -> None:
     assert parse(["-f", "host", "cmd"]).background
 
 
+@pytest.mark.parametrize("words", ["-oPort=23 host", "-o Port=23 host", "-p 23 -o Port=24 host", "ssh://host:23/"])
+def test_the_first_port_counts(words: str) -> None:
+    assert parse(words.split()).port == "23"
+
+
 @pytest.mark.parametrize("words", [[], ["-x"], ["-p"], ["host", "-o"]])
 def test_a_line_without_a_host_or_an_options_value_is_refused(words: list[str]) -> None:
     with pytest.raises(Usage):
@@ -109,6 +114,15 @@ def test_a_login_without_stdin_gets_an_empty_one(peers: str) -> None:
     with node(peers, "10.0.0.5", b"\0") as logins:
         assert main(peers, ["-n", "10.0.0.5", "cat"]) == 0
     assert logins[0][1][0].st_rdev == Path(os.devnull).stat().st_rdev
+
+
+@pytest.mark.parametrize(("pid", "answer", "status"), [(0, b"\7", 7), (4711, b"", 0)])
+def test_only_the_child_of_a_login_in_the_background_waits_for_its_end(
+    peers: str, monkeypatch: pytest.MonkeyPatch, pid: int, answer: bytes, status: int
+) -> None:
+    monkeypatch.setattr(os, "fork", lambda: pid)
+    with node(peers, "10.0.0.5", answer):
+        assert main(peers, ["-f", "10.0.0.5", "true"]) == status
 
 
 def test_a_node_that_goes_during_a_login_is_an_error_of_ssh(peers: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,19 @@ def test_a_failed_task_is_tried_again_as_often_as_it_may(stage: Stage) -> None:
     assert (task.state, task.result, task.retries) == ("completed", "failure", 2)
 
 
+def test_a_task_that_waits_for_its_retry_shows_nothing_of_the_run_before(stage: Stage) -> None:
+    """`startTime` is "present only for Tasks that are in the running or completed state", as the service documents."""
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": 1})
+    stage.settle()
+    stage.do(jobs.disable_job, "job", body={"disableTasks": "wait"})
+    stage.exits(task, 1)
+    shown = task_of(stage)
+    assert (shown["state"], "nodeInfo" in shown) == ("active", False)
+    assert set(shown["executionInfo"]) == {"retryCount", "requeueCount", "lastRetryTime"}  # type: ignore[call-overload]
+
+
 def test_minus_one_retries_without_limit(stage: Stage) -> None:
     stage.pool(1)
     stage.job()
