@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, tasks, wire
+from batchtrain.emulator import jobs, node_reports, nodes, pools, recovery, reports, scheduler, states, tasks, wire
 from batchtrain.emulator.alarms import Alarms
 from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.drive import Driver
+from batchtrain.emulator.indexes import COUNTED, JobEntry, count_names
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
 from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
 from batchtrain.emulator.reply import Call, Reply, Work
@@ -63,7 +64,7 @@ class Stage:
 
     def settle(self) -> list[scheduler.Effect]:
         """Carry out everything due; returns what needs a machine, in order. Whatever the test is about, every record
-        must then be stored as it is, and nothing may be due that no change has named."""
+        must then be stored as it is, nothing may be due that no change has named, and the indexes must be right."""
         found: list[scheduler.Effect] = []
         self.commit()
         while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
@@ -75,6 +76,7 @@ class Stage:
             change[:3]: encoded(change.record) for change in everything(self.world)
         }
         assert scheduler.due(self.world, everything_touched(self.world, self.now)) == ()
+        check_indexes(self.world)
         return [effect for effect in found if isinstance(effect, MACHINE)]
 
     def commit(self) -> list[Change]:
@@ -230,6 +232,39 @@ def everything(world: World) -> list[Change]:
         changes += (Change("jobnode", owner, node_id, job_node) for node_id, job_node in job.nodes.items())
         changes += (Change("task", owner, str(task.seq), task) for task in job.tasks.values())
     return [*changes, *(Change("usage", *key, usage) for key, usage in world.usage.items())]
+
+
+def check_indexes(world: World) -> None:
+    """Compare the indexes with the records."""
+    jobs_of_pool: dict[str, dict[str, JobEntry]] = {key: {} for key in world.jobs_of_pool}
+    jobs_of_node: dict[str, dict[int, JobNode]] = {key: {} for key in world.jobs_of_node}
+    waiting = set[int]()
+    for entry in world.jobs.values():
+        jobs_of_pool.setdefault(entry.pool_key, {})[entry.key] = entry
+        for node_id, job_node in entry.nodes.items():
+            jobs_of_node[node_id][entry.record.seq] = job_node
+        counted = dict.fromkeys(COUNTED, 0)
+        slots = dict.fromkeys(COUNTED, 0)
+        for task in entry.tasks.values():
+            for name in count_names(task):
+                counted[name] += 1
+                slots[name] += task.slots
+        assert (entry.counts, entry.slot_counts) == (counted, slots)
+        assert all(entry.tasks.at(seq).state == "active" for seq in (*entry.ready, *entry.unmet))
+        assert not entry.ready.keys() & entry.unmet.keys()
+        waiting |= entry.ready.keys()
+        assert {task.seq for task in entry.tasks.values() if task.state in states.UNDER_WAY} <= set(entry.running)
+    assert (world.jobs_of_pool, world.jobs_of_node) == (jobs_of_pool, jobs_of_node)
+    assert waiting >= world.hints.keys()
+    ended = {seq for seq, entry in world.job_of.items() if world.jobs.get(entry.key) is not entry}
+    assert all(world.job_of[seq].running for seq in ended)
+    assert world.job_of.keys() - ended == {entry.record.seq for entry in world.jobs.values()}
+    assert world.pool_of_node == {node_id: pool for pool in world.pools.values() for node_id in pool.nodes}
+    for pool in world.pools.values():
+        assert set(pool.nodes) == set(pool.running)
+        for node in pool.nodes.values():
+            assert pool.used(node.id) <= pool.record.spec["taskSlotsPerNode"]
+            assert (node.state == "running") <= bool(pool.running[node.id])
 
 
 def encoded(record: Record | None) -> bytes:

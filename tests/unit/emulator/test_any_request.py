@@ -23,8 +23,8 @@ from batchtrain.emulator.tokens import TOKEN
 from batchtrain.emulator.versions import CURRENT
 from batchtrain.emulator.world import World
 from tests import examples
-from tests.emulation import BASE, MACHINE, POOL, carried_out
-from tests.unit.emulator.test_any_order import Chaos, check_indexes
+from tests.emulation import BASE, MACHINE, POOL, carried_out, check_indexes
+from tests.unit.emulator.test_any_order import Chaos
 
 STEPS = 250
 DEPTH = 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from batchtrain.emulator import jobs, node_reports, pools, reports, scheduler, tasks, wire
@@ -296,6 +298,28 @@ def test_a_task_waits_for_those_it_depends_on(stage: Stage) -> None:
         assert last.state == "active"
         stage.exits(task)
     assert last.state == "running"
+
+
+def test_a_task_that_was_terminated_while_it_waited_does_not_run(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job(usesTaskDependencies=True)
+    first, waiting = stage.task("a"), stage.task("b", dependsOn={"taskIds": ["a"]})
+    stage.settle()
+    stage.do(tasks.terminate_task, "job", "b")
+    stage.settle()
+    stage.exits(first)
+    assert (waiting.state, waiting.run) == ("completed", 0)
+
+
+@pytest.mark.parametrize("operation", [tasks.terminate_task, tasks.delete_task])
+def test_the_reason_why_a_task_waits_goes_with_it(stage: Stage, operation: Any) -> None:
+    stage.pool(1)
+    stage.job()
+    stage.gang(2)
+    stage.settle()
+    assert len(stage.world.hints) == 1
+    stage.do(operation, "job", "task")
+    assert stage.world.hints == {}
 
 
 def test_a_failed_dependency_blocks_unless_its_exit_condition_says_otherwise(stage: Stage) -> None:

@@ -1,0 +1,154 @@
+"""What becomes due at a time: it is about one record, and not about another of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from batchtrain.emulator import node_reports, pools, reports, schedules, users, wire
+from batchtrain.emulator.pace import Pace
+from batchtrain.emulator.world import Deadline
+from tests.emulation import POOL, Stage
+
+LONG = 40 * wire.DAY
+
+
+def of_autoscale(stage: Stage) -> None:
+    stage.pool(0, enableAutoScale=True, autoScaleFormula="$TargetDedicatedNodes = 0;", targetDedicatedNodes=None)
+
+
+def of_a_resize(stage: Stage) -> None:
+    stage.world.pace = Pace(allocation=60)
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 1})
+    stage.settle()
+
+
+def of_a_preempted_node(stage: Stage) -> None:
+    (node,) = stage.pool(0, targetLowPriorityNodes=1)
+    node_reports.node_preempted(stage.world, node.id, 60, stage.now)
+
+
+def of_a_node_user(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.do(users.create_user, "pool", node.id, body={"name": "me"})
+
+
+def of_a_job(stage: Stage) -> None:
+    stage.job(constraints={"maxWallClockTime": "PT1H"})
+
+
+def of_a_task(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    stage.task(constraints={"maxWallClockTime": "PT1H"})
+    stage.settle()
+
+
+def of_files(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.exits(task)
+
+
+def of_a_retry(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"maxTaskRetryCount": -1})
+    stage.settle()
+    for _ in range(6):
+        stage.exits(task, 1)
+    assert task.state == "active"
+
+
+def of_a_preparation(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job(jobPreparationTask={"commandLine": "p", "constraints": {"maxWallClockTime": "PT1H"}})
+    stage.task()
+    stage.settle()
+
+
+def of_a_schedule(stage: Stage) -> None:
+    specification = {"poolInfo": {"poolId": "pool"}}
+    body = {"id": "s", "schedule": {"recurrenceInterval": "PT1H"}, "jobSpecification": specification}
+    stage.do(schedules.create_schedule, body=body)
+    stage.settle()
+
+
+def of_a_node_with_files(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task()
+    stage.settle()
+    stage.exits(task)
+    body = {"nodeList": [node.id], "nodeDeallocationOption": "retaineddata"}
+    stage.do(pools.remove_nodes, "pool", body=body)
+    stage.settle()
+
+
+SCENES: dict[str, Callable[[Stage], None]] = {
+    "autoscale": of_autoscale,
+    "resize": of_a_resize,
+    "boot": of_a_preempted_node,
+    "user": of_a_node_user,
+    "job": of_a_job,
+    "task": of_a_task,
+    "files": of_files,
+    "again": of_a_retry,
+    "noderun": of_a_preparation,
+    "schedule": of_a_schedule,
+    "hold": of_a_node_with_files,
+}
+BY_UNIQUE_KEY = {"boot", "user", "hold"}
+"""These check what is due on all nodes of a pool, or name a node, whose id is never used again."""
+
+
+def changed(stage: Stage, deadline: Deadline) -> bool:
+    """Whether the deadline changes anything, or makes anything due."""
+    stage.settle()
+    reports._TIME_UP[deadline.what](stage.world, deadline, stage.now + LONG)
+    touched = stage.world.take_touched(stage.now)
+    return bool(stage.world.take_changes() or touched[:3] != ((), (), ()) or touched.schedules)
+
+
+def deadline_of(stage: Stage, what: str) -> Deadline:
+    SCENES[what](stage)
+    return next(deadline for deadline in stage.world._deadlines if deadline.what == what)
+
+
+def test_every_kind_of_deadline_has_a_scene() -> None:
+    assert SCENES.keys() == reports._TIME_UP.keys()
+
+
+@pytest.mark.parametrize("what", SCENES)
+def test_a_deadline_changes_its_record(what: str) -> None:
+    stage = Stage()
+    assert changed(stage, deadline_of(stage, what))
+
+
+@pytest.mark.parametrize("what", SCENES)
+def test_a_deadline_of_a_record_that_is_gone_changes_nothing(what: str) -> None:
+    stage = Stage()
+    assert not changed(stage, deadline_of(stage, what)._replace(key="gone"))
+
+
+@pytest.mark.parametrize("what", [what for what in SCENES if what not in BY_UNIQUE_KEY])
+def test_a_deadline_of_a_namesake_changes_nothing(what: str) -> None:
+    stage = Stage()
+    deadline = deadline_of(stage, what)
+    assert not changed(stage, deadline._replace(seq=deadline.seq + 1000))
+
+
+@pytest.mark.parametrize("what", ["task", "files", "again", "noderun"])
+def test_a_deadline_of_an_earlier_run_changes_nothing(what: str) -> None:
+    stage = Stage()
+    deadline = deadline_of(stage, what)
+    assert not changed(stage, deadline._replace(run=deadline.run - 1))
+
+
+@pytest.mark.parametrize("what", ["task", "files", "again"])
+def test_a_deadline_of_a_task_that_is_gone_changes_nothing(what: str) -> None:
+    stage = Stage()
+    assert not changed(stage, deadline_of(stage, what)._replace(task="gone"))
