@@ -63,8 +63,8 @@ class Stage:
         return carried_out(reply) if isinstance(reply, Work) else reply
 
     def settle(self) -> list[scheduler.Effect]:
-        """Carry out everything due; returns what needs a machine, in order. Whatever the test is about, every record
-        must then be stored as it is, nothing may be due that no change has named, and the indexes must be right."""
+        """Carry out everything due; returns what needs a machine, in order. Whatever the test is about, nothing
+        may then be due that no change has named, and the indexes must be right."""
         found: list[scheduler.Effect] = []
         self.commit()
         while effects := scheduler.due(self.world, self.world.take_touched(self.now)):
@@ -72,15 +72,12 @@ class Stage:
                 reports.begin(self.world, effect, self.now)
             self.commit()
             found += effects
-        assert {where: data for where, data in self.stored.items() if where[0] != "met"} == {
-            change[:3]: encoded(change.record) for change in everything(self.world)
-        }
         assert scheduler.due(self.world, everything_touched(self.world, self.now)) == ()
         check_indexes(self.world)
         return [effect for effect in found if isinstance(effect, MACHINE)]
 
     def commit(self) -> list[Change]:
-        """Store every change, as the driver does; here in memory."""
+        """Store every change, as the driver does; here in memory. Each record must be stored as it is then."""
         changes = self.world.take_changes()
         for change in changes:
             if change.record is not None:
@@ -91,10 +88,14 @@ class Stage:
                     del self.stored[where]
             else:
                 self.stored.pop(change[:3], None)
+        assert {where: data for where, data in self.stored.items() if where[0] != "met"} == {
+            change[:3]: encoded(change.record) for change in everything(self.world)
+        }
         return changes
 
     def restart(self) -> None:
         """The records are those of an emulator that was killed; the same objects stay in use."""
+        self.commit()
         changes = everything(self.world)
         self.world = World(seed="seed", find_size=self.world.find_size)
         assert self.world.restore(iter(changes)) == []

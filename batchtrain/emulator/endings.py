@@ -62,7 +62,6 @@ def condemn(world: World, task: Task, verdict: str, now: int, failure: Document 
         task.failure = failure or task_ended()
         task.end = now
     world.save_task(task)
-    world.touch_task(task)
 
 
 def condemn_all(world: World, entry: JobEntry, verdict: str, now: int) -> None:
@@ -270,10 +269,9 @@ def _act_on_job(world: World, entry: JobEntry, action: str, now: int) -> None:
 
 
 def delete(world: World, entry: JobEntry, now: int) -> None:
-    """Delete a job with its tasks and their files."""
+    """Delete a job with its tasks and their files; the caller saves it."""
     world.move(entry.record, states.JOB, "delete", now)
     condemn_all(world, entry, "terminate", now)
-    world.save_job(entry)
 
 
 def terminate(world: World, entry: JobEntry, reason: str, now: int) -> None:

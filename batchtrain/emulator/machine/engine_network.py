@@ -48,10 +48,10 @@ async def taken(engine: Engine) -> list[Network]:
     return [*map(Network, subnets), *routes()]
 
 
-def routes() -> Iterable[Network]:
+def routes(table: Path = Path("/proc/net/route")) -> Iterable[Network]:
     """The routes of the machine, without the default route."""
     with contextlib.suppress(OSError):
-        for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+        for line in table.read_text().splitlines()[1:]:
             fields = line.split()
             target, mask = (int.from_bytes(bytes.fromhex(fields[at]), "little") for at in (1, 7))
             if mask:

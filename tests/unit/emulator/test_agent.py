@@ -78,6 +78,21 @@ def test_the_end_of_a_stream_is_no_message(pair: tuple[socket.socket, socket.soc
     ours.send({"event": "up"})  # nobody reads it, and that is no error
 
 
+def test_an_agent_takes_no_ignored_signal_and_no_file_mode_from_its_machine(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[socket.socket, socket.socket]
+) -> None:
+    handlers: dict[int, object] = {}
+    masks: list[int] = []
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    monkeypatch.setattr(os, "umask", masks.append)
+    monkeypatch.setattr(sys, "argv", ["agent.py", str(pair[0].detach())])
+    pair[1].close()
+    agent._start()
+    fixed = {signal.SIGKILL, signal.SIGSTOP}
+    assert handlers.keys() == signal.valid_signals() - fixed - {signal.SIGPIPE, signal.SIGXFSZ}
+    assert (set(handlers.values()), masks) == ({signal.SIG_DFL}, [0o022])
+
+
 # --- the process tree -----------------------------------------------------------------------------------------------
 
 

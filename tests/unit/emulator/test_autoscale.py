@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import autoscale, node_reports, nodes, pools, recovery, wire
+from batchtrain.emulator import autoscale, node_reports, nodes, pools, tasks, wire
 from batchtrain.emulator.autoscale_samples import NUMBERS, PERIOD, History
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.records import Pool
@@ -213,6 +213,19 @@ def test_samples_are_half_minutes_apart_and_the_last_is_of_now() -> None:
     assert [value for _, value in found] == [0, 0, 0, 1, 1]
 
 
+def test_a_formula_reads_what_was_there_between_its_evaluations(stage: Stage) -> None:
+    make(stage, autoScaleFormula="$TargetDedicatedNodes = 0;")
+    stage.job()
+    stage.later(60)
+    stage.task()
+    stage.settle()
+    stage.later(60)
+    stage.do(tasks.delete_task, "job", "task")
+    stage.settle()
+    stage.later(60)
+    assert evaluated(stage, "$most = max($ActiveTasks.GetSample(10)); $now = $ActiveTasks + 0;") == "$most=1;$now=0"
+
+
 def test_what_changes_within_half_a_minute_is_kept_once() -> None:
     history = History()
     for number in range(1000):
@@ -229,22 +242,12 @@ def test_a_day_of_samples_is_kept(stage: Stage) -> None:
 
 def test_a_pool_goes_on_by_its_formula_after_a_restart(stage: Stage) -> None:
     make(stage)
-    changes = list(_stored(stage))
-    other = Stage()
-    other.now = stage.now
-    other.world.restore(iter(changes))
-    recovery.recover(other.world, other.now)
+    other = stage.restarted()
     other.job()
     other.task()
     other.later(300)
     other.boot()
     assert other.world.pool("pool").record.target_dedicated == 1
-
-
-def _stored(stage: Stage) -> Any:
-    for entry in stage.world.pools.values():
-        stage.world.save_pool(entry)
-    return stage.world.take_changes()
 
 
 def test_a_smaller_target_takes_nodes_with_the_formulas_option(stage: Stage) -> None:

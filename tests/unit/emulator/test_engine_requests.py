@@ -142,6 +142,15 @@ def test_a_network_avoids_those_of_the_engine_and_of_the_machine(tmp_path: Path)
     assert str(tmp_path) in body["Labels"].values()
 
 
+def test_the_routes_of_the_machine_are_read_without_the_default_one(tmp_path: Path) -> None:
+    table = tmp_path / "route"
+    rows = ("eth0 00000000 010011AC 0003 0 0 0 00000000", "eth0 000011AC 00000000 0001 0 0 0 0000FFFF",
+            "tun0 0100080A 00000000 0001 0 0 0 FFFFFFFF")  # fmt: skip
+    table.write_text("Iface Destination Gateway Flags RefCnt Use Metric Mask\n" + "\n".join(rows) + "\n")
+    assert list(engine_network.routes(table)) == [IPv4Network("172.17.0.0/16"), IPv4Network("10.8.0.1/32")]
+    assert list(engine_network.routes(tmp_path / "none")) == []
+
+
 @pytest.mark.usefixtures("no_routes")
 def test_the_numbers_of_networks_go_on_after_255(tmp_path: Path) -> None:
     networks = [{"IPAM": {"Config": [{"Subnet": "10.255.0.0/16"}]}}]

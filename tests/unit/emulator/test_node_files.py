@@ -21,6 +21,7 @@ def stage(tmp_path: Path) -> Stage:
     stage = Stage()
     (node,) = stage.pool(1)
     node.root = str(tmp_path / "node")
+    stage.world.save_node(node)
     stage.job()
     stage.task()
     stage.settle()

@@ -312,6 +312,22 @@ def test_a_task_that_was_terminated_while_it_waited_does_not_run(stage: Stage) -
 
 
 @pytest.mark.parametrize("operation", [tasks.terminate_task, tasks.delete_task])
+def test_a_job_that_ends_with_its_tasks_ends_when_the_last_one_is_withdrawn(stage: Stage, operation: Any) -> None:
+    stage.pool(1)
+    stage.job(usesTaskDependencies=True)
+    first = stage.task("a")
+    stage.task("b", dependsOn={"taskIds": ["never"]})
+    stage.settle()
+    stage.exits(first)
+    stage.do(jobs.update_job, "job", body={"onAllTasksComplete": "terminatejob"})
+    stage.settle()
+    assert job_of(stage)["state"] == "active"
+    stage.do(operation, "job", "b")
+    stage.settle()
+    assert job_of(stage)["state"] == "completed"
+
+
+@pytest.mark.parametrize("operation", [tasks.terminate_task, tasks.delete_task])
 def test_the_reason_why_a_task_waits_goes_with_it(stage: Stage, operation: Any) -> None:
     stage.pool(1)
     stage.job()

@@ -158,6 +158,15 @@ def test_a_link_in_a_linked_directory_is_not_entered(task: RootedPath, tmp_path:
 # Between two pages ---------------------------------------------------------------------------------------------------
 
 
+def test_a_walk_that_waits_holds_no_open_file(tree: RootedPath) -> None:
+    before, walk, waiting = open_files(), Walk(tree), Walks()
+    next(walk)
+    assert open_files() > before
+    waiting.keep("walk", walk)
+    assert open_files() == before
+    assert waiting.take("walk") is walk
+
+
 def test_a_walk_waits_once_for_a_while_and_only_the_last_few_do(tree: RootedPath) -> None:
     now = [0.0]
     waiting = Walks(2, 10.0, lambda: now[0])
