@@ -258,7 +258,6 @@ def _admit(world: World, entry: JobEntry, task: Task, number: int, now: int) -> 
         world.set_task_state(entry, task, "prepared", now)
         started(world, entry, task, now)
     world.save_task(task)
-    world.touch_task(task)
 
 
 def started(world: World, entry: JobEntry, task: Task, now: int) -> None:

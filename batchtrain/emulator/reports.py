@@ -421,7 +421,6 @@ def _end_run(world: World, task: Task, code: int | None, failure: dict[str, Any]
     task.verdict = "retry" if retry else "exit"
     task.exit_code, task.failure, task.end = code, failure, now
     world.save_task(task)
-    world.touch_task(task)
 
 
 def scope_ended(world: World, task: Task, run: int, number: int, now: int) -> None:
@@ -448,7 +447,6 @@ def _step(world: World, task: Task, number: int, event: str, now: int) -> None:
     if instance.phase == "ended":
         instance.end = instance.end or now
     world.save_task(task)
-    world.touch_task(task)
 
 
 def gone(instance: Instance, now: int) -> None:

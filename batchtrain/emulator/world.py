@@ -427,9 +427,6 @@ class World:
     def touch_schedule(self, key: str) -> None:
         self._schedules[key] = None
 
-    def touch_task(self, task: records.Task) -> None:
-        self._tasks[task] = None
-
     def add_deadline(self, deadline: Deadline) -> None:
         heapq.heappush(self._deadlines, deadline)
 

@@ -277,6 +277,7 @@ def test_a_preempted_node_comes_back_after_a_while_also_after_a_restart(
 def test_a_node_says_why_it_cannot(stage: Stage, state: str, expected: str) -> None:
     (node,) = stage.pool(1)
     node.state = state
+    stage.world.save_node(node)
     for operation in (nodes.reboot_node, nodes.reimage_node, nodes.deallocate_node, nodes.disable_scheduling):
         assert code(stage, operation, node.id, body={}) == expected
     assert code(stage, users.create_user, node.id, body={"name": "me"}) == expected
@@ -285,6 +286,7 @@ def test_a_node_says_why_it_cannot(stage: Stage, state: str, expected: str) -> N
 def test_an_unusable_node_has_no_users_but_can_be_rebooted(stage: Stage) -> None:
     (node,) = stage.pool(1)
     node.state = "unusable"
+    stage.world.save_node(node)
     assert code(stage, users.create_user, node.id, body={"name": "me"}) == "NodeStateUnusable"
     assert states.allows(states.NODE, "unusable", "reboot")
 

@@ -57,6 +57,8 @@ def ask(stage: Stage, verb: str, path: str, body: object = None, **query: str) -
         return resource_manager.answer(stage.world, Account("batchtrain", KEY, "host"), request)
     except Fault as fault:
         return resource_manager.refusal(fault)
+    finally:
+        stage.commit()
 
 
 def made(stage: Stage, name: str = "p", **more: object) -> Reply:

@@ -196,13 +196,17 @@ def test_nothing_is_missing_at_the_first_start_or_after_a_stop(data_dir: Path) -
 
 
 @pytest.mark.parametrize(("change", "words"), [("unlink", "is missing"), ("touch", "is empty")])
-def test_a_database_that_is_gone_is_told(data_dir: Path, change: str, words: str) -> None:
+def test_a_database_that_is_gone_is_told(
+    data_dir: Path, change: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     start(Settings(data_dir, port=0))
     database = data_dir / "world.sqlite3"
     database.unlink()
     if change == "touch":
         database.touch()
-    assert f"world.sqlite3 {words}: all pools and jobs" in start(Settings(data_dir, port=0)).data_loss
+    data_loss = start(Settings(data_dir, port=0)).data_loss
+    assert f"world.sqlite3 {words}: all pools and jobs" in data_loss
+    assert data_loss in caplog.messages
 
 
 def test_the_last_changes_of_an_emulator_that_was_killed_are_told_if_they_are_missing(data_dir: Path) -> None:
