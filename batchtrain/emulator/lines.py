@@ -72,5 +72,4 @@ def satisfy_key(entry: JobEntry, key: str) -> None:
         if not entry.unmet[seq]:
             del entry.unmet[seq]
             line_up(entry, entry.tasks.at(seq))
-    if entry.range_dependants:
-        entry.range_dependants = [span for span in entry.range_dependants if span[2] in entry.unmet]
+    entry.range_dependants = [span for span in entry.range_dependants if span[2] in entry.unmet]

@@ -60,7 +60,7 @@ def list_nodes(world: World, call: Call) -> Reply:
 
 
 def get_node(world: World, call: Call) -> Reply:
-    entry, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path)
     document = documents.node_document(world, entry, node, call.base)
     return element("nodes", call.base, selected(document, call.query.get("$select", "")))
 
@@ -99,7 +99,7 @@ def deallocate_node(world: World, call: Call) -> Reply:
 
 
 def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
-    entry, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path)
     if not states.allows(states.NODE, node.state, event):
         raise refusal(node)
     world.move(node, states.NODE, event, call.now)
@@ -113,7 +113,7 @@ def _take_down(world: World, call: Call, event: str, option: str) -> Reply:
 
 def start_node(world: World, call: Call) -> Reply:
     """Start a deallocated node."""
-    _, node = world.node(*call.path[:2])
+    _, node = world.node(*call.path)
     if not states.allows(states.NODE, node.state, "start"):
         raise refusal(node)
     world.move(node, states.NODE, "start", call.now)
@@ -124,7 +124,7 @@ def start_node(world: World, call: Call) -> Reply:
 
 def disable_scheduling(world: World, call: Call) -> Reply:
     options = call.read("BatchNodeDisableSchedulingOptions")
-    entry, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path)
     if not node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
     if not states.allows(states.NODE, node.state, "offline"):
@@ -138,7 +138,7 @@ def disable_scheduling(world: World, call: Call) -> Reply:
 
 
 def enable_scheduling(world: World, call: Call) -> Reply:
-    _, node = world.node(*call.path[:2])
+    _, node = world.node(*call.path)
     if node.scheduling:
         raise Fault("NodeAlreadyInTargetSchedulingState")
     node.scheduling = True
@@ -163,7 +163,7 @@ SERVICES_OWN: Mapping[str, object] = {
 
 def list_extensions(world: World, call: Call) -> Reply:
     """The pool's extensions as this node has them, and the service's own."""
-    entry, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path)
 
     def rows(token: str) -> Iterator[Row]:
         for index, extension in enumerate(_extensions(entry), 1):
@@ -210,7 +210,7 @@ LOG_FILES = ("agent.log", "events.log")
 def upload_logs(world: World, call: Call) -> Reply:
     """Answers how many files will be uploaded; the upload runs in the background, as in the service."""
     document = call.read("UploadBatchServiceLogsOptions")
-    entry, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path)
     refuse_identity(document, "")
     check_url(document["containerUrl"], "containerUrl")
     start, end = (wire.parse_timestamp(document.get(name, "9999-01-01")) for name in ("startTime", "endTime"))

@@ -208,8 +208,8 @@ def update_pool(world: World, call: Call) -> Reply:
         raise Fault("OperationInvalidForCurrentState", PropertyName=frozen[0], Reason="The pool has nodes.")
     logins = _logins(document)
     spec = _canonical(world, {**entry.record.spec, **document})
-    entry.record.logins = {**entry.record.logins, **logins}
     check_targets(spec, entry.record.target_dedicated, entry.record.target_spot)
+    entry.record.logins = {**entry.record.logins, **logins}
     return _respecified(world, call, entry, spec, 200)
 
 
@@ -345,10 +345,10 @@ def remove_nodes(world: World, call: Call) -> Reply:
     names = document["nodeList"]
     if not 1 <= len(names) <= REMOVE_LIMIT:
         raise invalid_property("nodeList", len(names), f"The list must have 1 to {REMOVE_LIMIT} node ids.")
+    leaving = [world.node(entry.key, name)[1] for name in dict.fromkeys(names)]
     if "resizeTimeout" in document:
         _check_timeout(document["resizeTimeout"])
         entry.record.spec = {**entry.record.spec, "resizeTimeout": document["resizeTimeout"]}
-    leaving = [world.node(entry.key, name)[1] for name in dict.fromkeys(names)]
     entry.record.resize_errors = []
     staying = [node for node in leaving if node.state != "leavingpool"]
     for node in leaving:

@@ -474,12 +474,12 @@ def _patch_pool(world: World, account: Account, arm_request: Request, pool_id: s
 
 
 def _disable_autoscale(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    autoscale.disable(world, _call(arm_request, (pool_id,), None, revision))
+    autoscale.disable(world, _call(arm_request, (pool_id,), {}, revision))
     return _pool(world.pool(pool_id), arm_request, revision)
 
 
 def _stop_resize(world: World, account: Account, arm_request: Request, pool_id: str, revision: int) -> Reply:
-    pools.stop_pool_resize(world, _call(arm_request, (pool_id,), None, revision))
+    pools.stop_pool_resize(world, _call(arm_request, (pool_id,), {}, revision))
     return _pool(world.pool(pool_id), arm_request, revision)
 
 
@@ -490,9 +490,9 @@ def _body(arm_request: Request) -> PoolBody:
         raise Fault("InvalidRequestBody", f"The specified request body is not valid: {error}.") from None
 
 
-def _call(arm_request: Request, path: tuple[str, ...], document: Document | None, revision: int) -> Call:
+def _call(arm_request: Request, path: tuple[str, ...], document: Document, revision: int) -> Call:
     """The service's own request in place of one of Resource Manager."""
-    body = b"" if document is None else msgspec.json.encode(document)
+    body = msgspec.json.encode(document)
     headers = {name: arm_request.headers[name] for name in ("if-match",) if name in arm_request.headers}
     where = "/".join(("/pools", *path))
     return Call(path, {}, headers, body, where, arm_request.base, arm_request.now, revision, signed_by=tokens.TOKEN)
@@ -550,7 +550,7 @@ def _delete_pool(world: World, account: Account, arm_request: Request, pool_id: 
     if entry is None:
         return Reply(204)
     if entry.record.state != "deleting":
-        pools.delete_pool(world, _call(arm_request, (pool_id,), None, revision))
+        pools.delete_pool(world, _call(arm_request, (pool_id,), {}, revision))
     return _going_on(arm_request, entry.record.id)
 
 

@@ -255,7 +255,7 @@ def _document(entry: JobEntry, task: Task, call: Call) -> Document:
 
 
 def get_task(world: World, call: Call) -> Reply:
-    entry, task = world.task(*call.path[:2])
+    entry, task = world.task(*call.path)
     call.check(task, reading=True)
     document = selected(_document(entry, task, call), call.query.get("$select", ""))
     return element("tasks", call.base, document, stamped(task))
@@ -319,7 +319,7 @@ def reactivate_task(world: World, call: Call) -> Reply:
 
 
 def list_subtasks(world: World, call: Call) -> Reply:
-    entry, task = world.task(*call.path[:2])
+    entry, task = world.task(*call.path)
     value = documents.subtask_documents(entry, task, call.base)
     select = call.query.get("$select", "")
     document = {
@@ -330,6 +330,6 @@ def list_subtasks(world: World, call: Call) -> Reply:
 
 
 def _existing(world: World, call: Call) -> tuple[JobEntry, Task]:
-    entry, task = world.task(*call.path[:2])
+    entry, task = world.task(*call.path)
     call.check(task)
     return entry, task

@@ -83,7 +83,7 @@ def time_up(world: World, deadline: Deadline, now: int) -> None:
 
 def remote_login_settings(world: World, call: Call) -> Reply:
     """The log-in address of a node."""
-    entry, node = world.node(*call.path[:2])
+    entry, node = world.node(*call.path)
     if node.state not in REACHED_BY_USERS:
         raise nodes.refusal(node)
     return element("remoteloginsettings", call.base, endpoints.login(entry, node))

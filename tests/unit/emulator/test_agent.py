@@ -353,7 +353,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> Iter
 
 
 def test_a_session_runs_in_the_home_with_the_environment_of_the_node(node: Node) -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - one call that opens one directory
     code, text = node.session("pwd; echo $SSH_CLIENT; echo $SSH_CONNECTION; exit 5")
+    assert len(os.listdir("/proc/self/fd")) == before, "the streams of the session are its own"  # noqa: PTH208
     assert (code, text) == (5, f"{node.folder}\n10.0.0.5 4711 22\n10.0.0.5 4711 10.0.0.4 22\n")
 
 

@@ -14,16 +14,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import models, query, reports, scheduler
+from batchtrain.emulator import models, query
 from batchtrain.emulator.faults import Fault, NotModified
 from batchtrain.emulator.reply import Call, Reply, Work
 from batchtrain.emulator.routes import ROUTES, Route
-from batchtrain.emulator.store import Store
 from batchtrain.emulator.tokens import TOKEN
 from batchtrain.emulator.versions import CURRENT
 from batchtrain.emulator.world import World
 from tests import examples
-from tests.emulation import BASE, MACHINE, POOL, carried_out, check_indexes
+from tests.emulation import BASE, POOL, Kept, carried_out
 from tests.unit.emulator.test_any_order import Chaos
 
 STEPS = 250
@@ -191,29 +190,17 @@ SCALARS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.property
 @pytest.mark.parametrize("seed", range(examples.count(80)))
 def test_any_request_is_answered_or_refused_and_can_be_stored(seed: int, tmp_path: Path) -> None:
-    chaos, store = Requests(seed), Store(tmp_path / "world.sqlite3")
-    chaos.random = random.Random(f"requests {seed}")
-    chaos.stage.gang_pool(3)
-    chaos.stage.job()
-    world = chaos.stage.world
-
-    def settle() -> list[scheduler.Effect]:
-        found: list[scheduler.Effect] = []
-        while effects := scheduler.due(world, world.take_touched(chaos.stage.now)):
-            for effect in effects:
-                reports.begin(world, effect, chaos.stage.now)
-            found += effects
-        store.commit(world.take_changes(), world.last_seq)
-        return [effect for effect in found if isinstance(effect, MACHINE)]
-
-    chaos.stage.settle = settle  # type: ignore[method-assign]  # what changed is stored
+    chaos, stage = Requests(seed), Kept(tmp_path / "world.sqlite3")
+    chaos.random, chaos.stage = random.Random(f"requests {seed}"), stage
+    stage.gang_pool(3)
+    stage.job()
     for _ in range(STEPS):
         chaos.step()
-        check_indexes(world)
+    world = stage.world
     again = World(seed="seed")
-    assert list(again.restore(store.load())) == []
+    assert list(again.restore(stage.store.load())) == []
     assert sorted(again.pools) == sorted(world.pools)
     assert {key: sorted(entry.tasks) for key, entry in again.jobs.items()} == {
         key: sorted(entry.tasks) for key, entry in world.jobs.items()
     }
-    store.close()
+    stage.store.close()

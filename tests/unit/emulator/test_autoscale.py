@@ -213,9 +213,11 @@ def test_samples_are_half_minutes_apart_and_the_last_is_of_now() -> None:
     assert [value for _, value in found] == [0, 0, 0, 1, 1]
 
 
-def test_a_formula_reads_what_was_there_between_its_evaluations(stage: Stage) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_formula_reads_what_was_there_between_its_evaluations(stage: Stage, *, restarts: bool) -> None:
     make(stage, autoScaleFormula="$TargetDedicatedNodes = 0;")
     stage.job()
+    stage = stage.restarted() if restarts else stage
     stage.later(60)
     stage.task()
     stage.settle()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from batchtrain.emulator import drive, http, jobs, nodes, pools, reports, scheduler, tasks, wire
+from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, NodeUnfit, NodeUp
 from batchtrain.emulator.pace import Pace
@@ -352,6 +353,39 @@ def test_a_preparation_whose_node_is_lost_runs_again_after_the_boot(tmp_path: Pa
         account.driver._lost(node_of(account).id)
         await account.until(lambda: len(account.machine.runs) == 2)
         assert account.machine.runs[1][1].command_line == first.command_line == "wait"
+
+    tell(tmp_path, story)
+
+
+def test_a_reset_waits_for_the_end_of_everything_that_ran(tmp_path: Path) -> None:
+    async def story(account: Account) -> None:
+        await account.begin("wait")
+        running = set(account.driver._running)
+        assert running
+        await account.driver.reset()
+        assert all(task.done() for task in running)
+        assert account.machine.specs == {}
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("moment", ["start", "deletion"])
+def test_files_that_were_kept_for_a_job_that_is_gone_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    monkeypatch.setattr(drive, "GIVE_BACK_AFTER", 0.0)
+
+    async def story(account: Account) -> None:
+        account.driver.blob_store = BlobStore(tmp_path, "a2V5")
+        if moment == "deletion":
+            account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}})
+        folder = tmp_path / "blob_store" / "job"
+        folder.mkdir(parents=True)
+        account.driver.recover()
+        assert folder.exists() == (moment == "deletion")
+        if moment == "deletion":
+            account.do(jobs.delete_job, "job")
+        await account.until(lambda: not folder.exists())
 
     tell(tmp_path, story)
 

@@ -69,6 +69,18 @@ def test_lists_are_filtered_and_paged(stage: Stage) -> None:
     assert names(stage.do(files.list_task_files, "job", "task", maxresults="1", skiptoken="stdout.txt")) == ["wd"]
 
 
+def test_the_next_page_of_a_list_goes_on_with_its_walk(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[object] = []
+    begin = files._walk
+    monkeypatch.setattr(files, "_walk", lambda *of, **more: starts.append(of) or begin(*of, **more))
+    token, shown = "", list[str]()
+    for _ in range(2):
+        page = stage.do(files.list_task_files, "job", "task", maxresults="1", **({"skiptoken": token} if token else {}))
+        shown += names(page)
+        token = shown[-1]
+    assert (len(set(shown)), len(starts)) == (2, 1)
+
+
 def test_the_node_s_files_hold_the_task_s(stage: Stage) -> None:
     node = stage.nodes()[0]
     reply = stage.do(files.head_node_file, "pool", node.id, f"{TASK}/stdout.txt")

@@ -11,6 +11,7 @@ from batchtrain.emulator import resource_manager
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.resource_manager import Account, Request
+from batchtrain.emulator.world import Application
 from tests.emulation import BASE, Stage, document
 
 ACCOUNT = Account("batchtrain", "key", "127.0.0.1")
@@ -180,6 +181,26 @@ def test_packages_and_identities_are_shown_by_their_resource_ids() -> None:
     shown = document(ask(stage, "PUT", body))
     assert shown["identity"] == {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
     assert document(ask(stage, "PUT", pool()))["identity"]["type"] in ("None", "UserAssigned")
+
+
+@pytest.mark.parametrize("version", [{}, {"version": "1.0"}])
+def test_a_package_of_a_pool_has_its_resource_id_and_its_version_if_it_is_given(version: dict[str, str]) -> None:
+    stage = Stage()
+    stage.world.applications = lambda: (Application("solver", ("1.0",), "1.0"),)
+    where = PATH.replace("%20", " ")
+    packages = [{"id": f"{where}/applications/solver", **version}]
+    shown = document(ask(stage, "PUT", pool(applicationPackages=packages)))["properties"]
+    assert shown["applicationPackages"] == packages
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_deletion_is_made_only_on_its_condition(stage: Stage, *, is_right: bool) -> None:
+    tag = stage.world.pool("p").record.etag if is_right else "0x1"
+    if is_right:
+        assert ask(stage, "DELETE", **{"if-match": tag}).status == 202
+        return
+    with pytest.raises(Fault, match="ConditionNotMet"):
+        ask(stage, "DELETE", **{"if-match": tag})
 
 
 def test_only_its_own_paths_are_resource_managers() -> None:

@@ -20,7 +20,7 @@ from batchtrain.emulator import (
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Node, Task
-from tests.emulation import Stage, document
+from tests.emulation import BASE, Stage, document
 
 PREPARE = {"commandLine": "prepare"}
 RELEASE = {"commandLine": "release"}
@@ -314,6 +314,7 @@ def test_the_status_says_where_and_how_the_preparation_runs(stage: Stage) -> Non
     (row,) = status(stage)
     info = row["jobPreparationTaskExecutionInfo"]
     assert (row["poolId"], row["nodeId"], info["state"], "endTime" in info) == ("pool", node.id, "running", False)
+    assert row["nodeUrl"] == f"{BASE}/pools/pool/nodes/{node.id}"
     assert info["taskRootDirectoryUrl"].endswith(f"/nodes/{node.id}/files/workitems/job/job-1/jobpreparation")
     stage.later()
     prepared(stage, node)
@@ -342,6 +343,16 @@ def test_a_task_cannot_have_the_id_of_a_special_task(stage: Stage, special: str)
             "InvalidPropertyValue",
         ),
         ({"jobPreparationTask": {**PREPARE, "constraints": {"maxTaskRetryCount": -2}}}, "InvalidPropertyValue"),
+        ({"jobPreparationTask": PREPARE, "jobReleaseTask": {"commandLine": " "}}, "InvalidPropertyValue"),
+        ({"jobPreparationTask": {**PREPARE, "resourceFiles": [{}]}}, "InvalidPropertyValue"),
+        (
+            {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "resourceFiles": [{}]}},
+            "InvalidPropertyValue",
+        ),
+        (
+            {"jobPreparationTask": PREPARE, "jobReleaseTask": {**RELEASE, "maxWallClockTime": "PT0S"}},
+            "InvalidPropertyValue",
+        ),
     ],
 )
 def test_special_tasks_that_cannot_be_are_refused(stage: Stage, more: dict[str, object], code: str) -> None:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -26,9 +27,11 @@ from batchtrain.emulator.interface import (
     NodeLost,
     NodeSpec,
     NodeUp,
+    Package,
     Run,
+    Upload,
 )
-from batchtrain.emulator.machine import agent, marked_processes, process
+from batchtrain.emulator.machine import agent, marked_processes, output_files, packages, process
 from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.process import MARKER, Isolation, ProcessMachine, open_machine
 
@@ -394,6 +397,52 @@ def test_a_run_is_sent_to_the_agent_and_ends_with_its_code(play: Play) -> None:
         assert request["root"] == up.root_inside
         assert request["environment"] == {**up.environment, "WORD": "a b"}
         assert (up.root / TASK / "wd").is_dir()
+
+    play(story)
+
+
+def test_the_packages_of_a_node_and_of_a_run_are_unpacked_before_they_are_needed(play: Play) -> None:
+    async def story(nodes: Nodes) -> None:
+        folder = nodes.data_dir / packages.FOLDER / "solver"
+        folder.mkdir(parents=True)
+        with zipfile.ZipFile(folder / "1.0.zip", "w") as archive:
+            archive.writestr("bin/solve", "x")
+        shutil.copytree(folder, folder.with_name("other"))
+        up = await nodes.boot(packages=(Package("solver", "1.0"),))
+        assert (up.root / "applications/solver/1.0/bin/solve").read_text() == "x"
+        await nodes.run("exit 0", packages=(Package("other", "1.0"),))
+        assert (up.root / "applications/other/1.0/bin/solve").read_text() == "x"
+        missing = await nodes.run("exit 0", packages=(Package("solver", "2.0"),))
+        assert (missing.code, missing.failure) == (None, "ApplicationPackageError")
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "message"),
+    [
+        (None, None, ""),
+        (output_files.UploadError("FileUploadAccessDenied", "no"), "FileUploadAccessDenied", "no"),
+        (OSError("gone"), "FileUploadMiscError", "gone"),
+    ],
+)
+def test_output_files_are_sent_after_the_command_and_a_failure_is_the_tasks(
+    play: Play, monkeypatch: pytest.MonkeyPatch, error: Exception | None, failure: str | None, message: str
+) -> None:
+    sent: list[tuple[Any, ...]] = []
+
+    def send(uploads: tuple[Upload, ...], source: output_files.Source, called_off: Callable[[], bool]) -> None:
+        sent.append((uploads, source.inside, source.directory, source.environment["WORD"], called_off()))
+        if error is not None:
+            raise error
+
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(output_files, "send", send)
+        up = await nodes.boot()
+        uploads = tuple(Upload("*.txt", "https://store/c", condition=name) for name in ("taskfailure", "tasksuccess"))
+        outcome = await nodes.run("exit 7", uploads=uploads, environment={"WORD": "a b"})
+        assert outcome == Exit(7, failure, message)
+        assert sent == [(uploads[:1], up.root_inside, TASK, "a b", False)]
 
     play(story)
 

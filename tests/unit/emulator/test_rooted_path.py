@@ -43,6 +43,20 @@ def test_a_path_leads_over_as_many_links_as_on_linux_and_no_more(node: Path) -> 
         files.open(f"link-{rooted_path.MOST_LINKS}")
 
 
+def test_a_deletion_that_keeps_failing_raises_its_first_error(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node / "data/other").touch()
+    attempts: list[str] = []
+
+    def refuse(top: int, name: str) -> None:
+        attempts.append(name)
+        raise PermissionError(1, f"not {name}", name)
+
+    monkeypatch.setattr(rooted_path, "_dissolve", refuse)
+    with pytest.raises(PermissionError, match="not "):
+        RootedPath(node).remove("data")
+    assert sorted(attempts) == ["file", "file", "other", "other"]
+
+
 # Links ---------------------------------------------------------------------------------------------------------------
 
 

@@ -265,6 +265,20 @@ def test_a_wrong_job_is_refused_with_the_schedule(stage: Stage) -> None:
         schedule(stage, {"priority": 1001})
 
 
+def test_statistics_are_shown_when_they_are_asked_for(stage: Stage) -> None:
+    schedule(stage, recurrenceInterval="PT10M")
+    assert "stats" not in of(stage)
+    assert "stats" in document(stage.do(schedules.get_schedule, "s", expand="stats"))
+
+
+def test_of_an_auto_pool_a_part_can_be_given_with_a_change(stage: Stage) -> None:
+    stage.do(jobs.create_job, body={"id": "job", **auto("job", keepAlive=False)})
+    change = {"poolInfo": {"autoPoolSpecification": {"poolLifetimeOption": "job", "keepAlive": True}}}
+    assert stage.do(jobs.update_job, "job", body=change).status == 200
+    shown = document(stage.do(jobs.get_job, "job"))["poolInfo"]["autoPoolSpecification"]
+    assert (shown["keepAlive"], "pool" in shown) == (True, True)
+
+
 def test_changes_by_users_change_the_etag_and_the_schedule_s_own_do_not(stage: Stage) -> None:
     schedule(stage, recurrenceInterval="PT10M")
     tag = of(stage)["eTag"]

@@ -337,6 +337,7 @@ def test_it_is_kept_until_its_next_start(data_dir: Path) -> None:
         assert not server.is_kept(data_dir)
         server.keep(data_dir)
         assert server.is_kept(data_dir)
+        assert (data_dir / server.KEPT_FILE).stat().st_mode & 0o777 == 0o600
     assert not server.is_kept(data_dir)
     server.keep(data_dir)
     with Emulator(Settings(data_dir, port=0), FakeMachine.open):

@@ -381,6 +381,21 @@ def test_a_container_that_exists_keeps_its_blobs_and_a_refusal_is_told(mounted: 
         mounted.container.create(mounted.account)
 
 
+def test_a_name_of_a_blob_may_have_1024_characters(mounted: Mounted) -> None:
+    name = "/".join(["a" * 204] * 5)
+    assert len(name) == 1024
+    mounted.blobs.put("box", name, b"x")
+    assert mounted.copy()[0] == {name: "x"}
+
+
+def test_the_state_of_a_mounted_container_is_its_owners(mounted: Mounted) -> None:
+    mounted.write("a", "a")
+    mounted.copy()
+    state = mounted.data_dir / "storage" / "mounted"
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in state.iterdir()] == ["box.json"]
+
+
 @pytest.mark.parametrize("name", ["a//b", "a/../b", "./a", "a\x01b", "a" * 1025])
 def test_a_blob_whose_name_cannot_be_a_files_is_told_once(
     mounted: Mounted, name: str, caplog: pytest.LogCaptureFixture
@@ -392,7 +407,10 @@ def test_a_blob_whose_name_cannot_be_a_files_is_told_once(
     assert mounted.copy()[0] == {"good": "x"}
     mounted.copy()
     assert len(caplog.records) == 1
-    assert "cannot be the name of both a file and a blob" in caplog.text
+    (blob,) = mounted.blobs.containers["box"].keys() - {"good"}
+    assert caplog.messages == [
+        f"container box, mounted: {blob!a} cannot be the name of both a file and a blob, so it is not copied"
+    ]
 
 
 def test_a_file_that_cannot_be_sent_is_told_once_and_tried_again(

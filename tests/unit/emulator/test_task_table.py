@@ -100,6 +100,8 @@ def test_a_change_that_is_not_stored_yet_keeps_its_task_in_memory(stage: Kept) -
     stage.disable_node(stage.nodes()[0])
     task = stage.task()
     stage.world.take_touched(stage.now)
+    stage.world.save_task(task)
+    stage.world.take_touched(stage.now)
     stage.world.rest(most=0)
     assert stage.world.jobs["job"].tasks["task"] is task
     stage.commit()

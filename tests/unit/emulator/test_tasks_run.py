@@ -191,6 +191,21 @@ def test_a_job_that_ends_at_the_very_moment_starts_nothing_more(stage: Stage) ->
     assert (job_of(stage)["state"], task.state) == ("completed", "active")
 
 
+def test_a_job_without_a_wall_clock_time_has_no_deadline(stage: Stage) -> None:
+    stage.job()
+    assert stage.world.next_deadline() is None
+
+
+def test_a_job_gets_a_wall_clock_time_later(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    stage.later(2)
+    stage.do(jobs.update_job, "job", body={"constraints": {"maxWallClockTime": "PT5S"}})
+    stage.later(3)
+    stage.settle()
+    assert job_of(stage)["executionInfo"]["terminateReason"] == "MaxWallClockTimeExpiry"  # type: ignore[index]
+
+
 def test_a_task_past_its_wall_clock_is_ended(stage: Stage) -> None:
     stage.pool(1)
     stage.job()
@@ -258,6 +273,16 @@ def test_slots_are_shared_and_never_oversold(stage: Stage) -> None:
     assert [task.state for task in (big, small, other)] == ["running", "running", "active"]
     stage.exits(small)
     assert other.state == "running"
+
+
+def test_a_task_behind_many_that_never_fit_gets_the_last_free_slot(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    for number in range(scheduler.LOOK_AHEAD + 1):
+        stage.task(f"large{number}", requiredSlots=2)
+    last = stage.task("last")
+    stage.settle()
+    assert last.state == "running"
 
 
 @pytest.mark.parametrize(("fill", "nodes"), [("spread", 2), ("pack", 1)])
