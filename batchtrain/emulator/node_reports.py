@@ -145,7 +145,6 @@ def node_removed(world: World, node_id: str, now: int) -> None:
         entry, node = pool_and_node
         usage.keep(world, entry, node, now)
         world.drop_node(entry, node)
-        world.touch_pool(entry.key)
 
 
 def start_task_ended(world: World, node_id: str, boot: int, outcome: Exit, now: int) -> None:

@@ -17,10 +17,13 @@ from batchtrain.emulator import (
     nodes,
     pools,
     reports,
+    statistics,
     task_environment,
     tasks,
     usage,
+    wire,
 )
+from batchtrain.emulator.autoscale_samples import Load
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Download, Exit, Mount, NodeUnfit, Package, Upload
 from batchtrain.emulator.machine import host_load, output_files, packages
@@ -143,6 +146,49 @@ def test_a_pools_statistics_come_when_they_are_asked_for(stage: Stage) -> None:
     assert "stats" not in document(stage.do(pools.get_pool, "pool"))
     found = document(stage.do(pools.get_pool, "pool", expand="stats"))["stats"]
     assert found["usageStats"]["dedicatedCoreTime"] == "PT1H"
+
+
+def test_the_load_of_the_machine_is_that_of_a_pools_nodes(stage: Stage) -> None:
+    gib = 2**30
+    stage.world.load = lambda: Load(1 * gib, 2 * gib, 3 * gib, 4 * gib, 5, 6, 7 * gib, 8 * gib)
+    stage.pool(1, taskSlotsPerNode=4)
+    stage.job()
+    stage.task()
+    stage.settle()
+    shown = document(stage.do(usage.of_account))["resourceStats"]
+    assert {name: value for name, value in shown.items() if not name.endswith("Time")} == {
+        "avgCPUPercentage": 25.0, "avgMemoryGiB": 1, "peakMemoryGiB": 1, "avgDiskGiB": 2, "peakDiskGiB": 2,
+        "diskReadIOps": 5, "diskWriteIOps": 6, "diskReadGiB": 3, "diskWriteGiB": 4, "networkReadGiB": 7,
+        "networkWriteGiB": 8,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", [usage.of_account, statistics.of_account])
+def test_an_account_without_pools_and_jobs_has_statistics_of_now(stage: Stage, operation: Any) -> None:
+    shown = document(stage.do(operation))
+    assert shown["startTime"] == shown["lastUpdateTime"] == wire.timestamp(stage.now)
+
+
+def test_the_times_of_tasks_are_added_up(stage: Stage) -> None:
+    stage.pool(1)
+    stage.job()
+    first, second = stage.task("a", constraints={"maxTaskRetryCount": 1}), stage.task("b")
+    stage.settle()
+    for task, code in ((first, 1), (second, 0), (first, 1)):
+        stage.later(60)
+        stage.exits(task, code)
+    stage.task("c")
+    stage.settle()
+    stage.later(30)
+    of_account, of_job = (
+        document(stage.do(statistics.of_account)), document(stage.do(jobs.get_job, "job", expand="stats"))["stats"],
+    )  # fmt: skip
+    counted = {"numSucceededTasks": "1", "numFailedTasks": "1", "numTaskRetries": "1"}
+    times = {"wallClockTime": "PT2M30S", "waitTime": "PT3M"}
+    for shown in (of_account, of_job):
+        assert {name: shown[name] for name in (*counted, *times)} == {**counted, **times}
+    of_task = document(stage.do(tasks.get_task, "job", "a", expand="stats"))["stats"]
+    assert (of_task["wallClockTime"], of_task["waitTime"]) == ("PT1M", "PT2M")
 
 
 @pytest.mark.parametrize("query", [{"starttime": "soon"}, {"starttime": "2026-11-21", "endtime": "2026-11-20"}])

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from batchtrain.emulator import endpoints, node_reports, nodes, pools, recovery, reports, scheduler, states, users
+from batchtrain.emulator import (
+    endpoints,
+    job_preparation,
+    node_reports,
+    nodes,
+    pools,
+    recovery,
+    reports,
+    scheduler,
+    states,
+    users,
+)
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit
@@ -224,6 +235,58 @@ def test_a_node_that_is_down_by_itself_goes_on_its_way_too(
         down(stage.world, node.id, stage.now)
     stage.boot()
     assert node.state == state
+
+
+@pytest.mark.parametrize(("act", "state"), [("preempt", "preempted"), ("lose", "unknown"), ("break", "unusable")])
+def test_a_node_that_is_struck_loses_its_task_and_is_shut_down(stage: Stage, act: str, state: str) -> None:
+    (node,) = stage.pool(0, targetLowPriorityNodes=1)
+    stage.job(jobPreparationTask={"commandLine": "true"})
+    task = stage.task()
+    (prepare,) = stage.settle()
+    assert isinstance(prepare, scheduler.RunOnNode)
+    job_preparation.ended(stage.world, prepare.job_node, "preparation", 1, Exit(0), stage.now)
+    stage.settle()
+    node_reports.node_struck(stage.world, node.id, act, 60, stage.now)
+    stage.settle()
+    assert (task.state, task.requeues, node.state, node.phase) == ("active", 1, state, "stopping")
+    assert (node.id in stage.world.jobs_of_node) == (act != "preempt"), "only a preemption loses its disk"
+
+
+def test_a_struck_node_that_is_down_already_is_not_shut_down_again(stage: Stage) -> None:
+    (node,) = stage.pool(0, targetLowPriorityNodes=1)
+    node_reports.node_preempted(stage.world, node.id, 60, stage.now)
+    node_reports.node_struck(stage.world, node.id, "break", None, stage.now)
+    assert node.phase == "down"
+
+
+def test_a_preempted_node_comes_back_at_its_time(stage: Stage) -> None:
+    (node,) = stage.pool(0, targetLowPriorityNodes=1)
+    node_reports.node_preempted(stage.world, node.id, 60, stage.now)
+    stage.later(59)
+    assert stage.settle() == []
+    stage.later(1)
+    assert kinds(stage.settle()) == [scheduler.BootNode]
+
+
+def test_a_node_whose_scheduling_was_disabled_comes_back_offline(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.disable_node(node)
+    stage.do(nodes.reboot_node, "pool", node.id, body={})
+    stage.settle()
+    node_reports.node_down(stage.world, node.id, stage.now)
+    stage.boot()
+    assert node.state == "offline"
+
+
+@pytest.mark.parametrize("report", [node_reports.node_failed, node_reports.node_unfit])
+def test_a_node_that_leaves_while_it_does_not_boot_is_removed(stage: Stage, report: Any) -> None:
+    stage.do(pools.create_pool, body={**_pool(), "targetDedicatedNodes": 1})
+    (boot,) = stage.settle()
+    stage.do(pools.delete_pool, "pool")
+    assert stage.settle() == []
+    code = ("ApplicationPackageError",) if report is node_reports.node_unfit else ()
+    report(stage.world, boot.node, *code, "no such file", stage.now)  # type: ignore[attr-defined]
+    assert kinds(stage.settle()) == [scheduler.RemoveNode]
 
 
 def test_a_node_that_is_reimaged_while_it_is_shut_down_is_wiped_all_the_same(stage: Stage) -> None:
