@@ -10,12 +10,16 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
-from batchtrain.emulator import control, http, tokens, wire
+from batchtrain.emulator import arm_applications, control, http, identity, sign_in, tokens, wire
+from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
+from batchtrain.emulator.machine import packages
+from batchtrain.emulator.package_files import PackageFolder
 from batchtrain.emulator.reply import Reply, Slice
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 from tests.emulation import POOL, START, Account, tell
@@ -45,8 +49,8 @@ class Service:
     def __init__(self, account: Account) -> None:
         self.account, self.stopped = account, list[str]()
         account.world.endpoint = "http://127.0.0.1:10010"
-        identity = control.Identity("1.2.3", 77, "acct")
-        self.application = http.Application(account.driver, identity, KEY, lambda: self.stopped.append("stop"))
+        about = control.Identity("1.2.3", 77, "acct")
+        self.application = http.Application(account.driver, about, KEY, lambda: self.stopped.append("stop"))
         self.aborted = list[str]()
         self.application.connections["client"] = self  # type: ignore[assignment]
 
@@ -215,6 +219,59 @@ def test_a_body_needs_its_type_and_an_operation_without_one_refuses_it(tmp_path:
         await service.ask("POST", "/jobs", JOB)
         assert (await service.ask("POST", "/jobs/job/enable", {"id": "x"})).status == 400
         assert (await service.ask("GET", "/jobs/job", b"not read")).status == 200
+
+    served(tmp_path, story)
+
+
+def test_a_property_that_is_refused_is_logged_with_the_reason(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(service: Service) -> None:
+        with caplog.at_level(logging.INFO):
+            await service.ask("POST", "/pools", {**POOL, "targetDedicatedNodes": -1})
+
+    served(tmp_path, story)
+    message = "POST /pools: targetDedicatedNodes is refused: The value cannot be negative."
+    assert message in caplog.messages
+
+
+def test_a_node_and_a_program_get_tokens_at_their_addresses(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        secret = identity.variables("", KEY)["IDENTITY_HEADER"]
+        where = sign_in.node_authority("", KEY, "pool") + sign_in.IMDS_PATH
+        query = f"resource={wire.AUDIENCE}"
+        for path, headers in ((identity.PATH, {"x_identity_header": secret}), (where, {"metadata": "true"})):
+            answer = await service.ask("GET", path, query=query, signed=False, **headers)
+            bearer = {"authorization": f"Bearer {answer.document['access_token']}"}
+            tokens.check("acct", KEY, "GET", bearer, tokens.BATCH, START)
+
+    served(tmp_path, story)
+
+
+def test_the_content_of_a_package_is_received_at_its_link(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        world = service.account.world
+        world.package_files, world.applications = PackageFolder(tmp_path), lambda: packages.installed(tmp_path)
+        arm_applications.files(world).add("solver")
+        made = arm_applications.put_package(world, "", "solver", "1.0", KEY, "", START)
+        path, _, query = made.document["properties"]["storageUrl"].partition("?")  # type: ignore[index]
+        assert (await service.ask("PUT", path, query=query, chunks=[b"zi", b"p"], signed=False)).status == 201
+        assert arm_applications.files(world).activate("solver", "1.0")
+        assert (await service.ask("GET", path, query=query, signed=False)).status != 201
+
+    served(tmp_path, story)
+    assert (tmp_path / packages.FOLDER / "solver" / "1.0.zip").read_bytes() == b"zip"
+
+
+def test_a_file_of_a_job_is_stored_by_a_signed_request_and_read_by_its_link(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        service.account.driver.blob_store = BlobStore(tmp_path, KEY)
+        path = f"{wire.BLOB_STORE}job/code.tar.gz"
+        assert (await service.ask("PUT", path, chunks=[b"x"], signed=False)).status in (401, 403)
+        stored = await service.ask("PUT", path, chunks=[b"co", b"de"])
+        assert stored.status == 201
+        link = urlsplit(stored.document["url"])
+        assert link.path == path
+        assert (await service.ask("GET", path, query=link.query, signed=False)).body == b"code"
+        assert (await service.ask("DELETE", path)).status == 405
 
     served(tmp_path, story)
 
