@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -91,6 +92,63 @@ def test_an_agent_takes_no_ignored_signal_and_no_file_mode_from_its_machine(
     fixed = {signal.SIGKILL, signal.SIGSTOP}
     assert handlers.keys() == signal.valid_signals() - fixed - {signal.SIGPIPE, signal.SIGXFSZ}
     assert (set(handlers.values()), masks) == ({signal.SIG_DFL}, [0o022])
+
+
+# --- where a node mounts --------------------------------------------------------------------------------------------
+
+
+class Files:
+    """The files of a node, of which only `/usr` exists; the first entries that are made fail."""
+
+    def __init__(self, *failures: int) -> None:
+        self.failures, self.entries = list(failures), ["usr"]
+
+    def status(self, path: str) -> None:
+        if path not in self.entries:
+            raise FileNotFoundError(path)
+
+    def make(self, path: str) -> None:
+        if self.failures:
+            raise OSError(self.failures.pop(), path)
+        self.entries.append(path)
+
+    def real(self, path: str) -> str:
+        return path
+
+
+@pytest.mark.parametrize(
+    ("failures", "covered", "entries"),
+    [
+        ([], [], ["usr", "usr/share", "usr/share/x"]),
+        ([errno.EROFS], ["usr"], ["usr", "usr/share", "usr/share/x"]),
+        ([errno.EACCES], ["usr"], ["usr", "usr/share", "usr/share/x"]),
+        ([errno.EPERM], ["usr"], ["usr", "usr/share", "usr/share/x"]),
+    ],
+)
+def test_a_parent_that_cannot_be_changed_is_covered_where_it_exists(
+    monkeypatch: pytest.MonkeyPatch, failures: list[int], covered: list[str], entries: list[str]
+) -> None:
+    files, paths = Files(*failures), list[str]()
+    monkeypatch.setattr(agent, "RootedPath", lambda root: files)
+    monkeypatch.setattr(agent, "_cover_with_copy", lambda view, path: paths.append(path))
+    assert agent._mount_point("/usr/share/x", is_directory=True) == "/usr/share/x"
+    assert (paths, files.entries) == (covered, entries)
+
+
+def test_another_failure_covers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "RootedPath", lambda root: Files(errno.ENOSPC))
+    with pytest.raises(OSError, match="share") as failure:
+        agent._mount_point("/usr/share/x", is_directory=True)
+    assert failure.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("path", ["/proc/x", "/sys/a/b", "/dev/y"])
+def test_nothing_is_mounted_in_what_belongs_to_the_kernel(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    files = Files()
+    files.entries += ["proc", "sys", "dev"]
+    monkeypatch.setattr(agent, "RootedPath", lambda root: files)
+    with pytest.raises(OSError, match="belongs to the kernel"):
+        agent._mount_point(path, is_directory=True)
 
 
 # --- the process tree -----------------------------------------------------------------------------------------------
