@@ -402,10 +402,15 @@ def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
 def test_the_holding_program_is_an_elf_file_for_its_machine(machine: str, number: int) -> None:
     data = hold.program(machine)
-    assert data[:7] == b"\x7fELF\x02\x01\x01"
-    assert int.from_bytes(data[18:20], "little") == number
-    size = int.from_bytes(data[64 + 32 : 64 + 40], "little")
-    assert size == len(data)
+    assert data[:16] == b"\x7fELF\x02\x01\x01" + bytes(9), "64 bits, little-endian, version 1"
+    executable, one_segment, readable_and_executable = 2, 1, 5
+    kind, machine_number, version, entry, *rest = struct.unpack_from("<HHIQQQIHHHHHH", data, 16)
+    assert (kind, machine_number, version) == (executable, number, 1)
+    assert rest == [64, 0, 0, 64, 56, one_segment, 0, 0, 0]
+    segment, flags, offset, address, physical, *sizes, alignment = struct.unpack_from("<IIQQQQQQ", data, 64)
+    assert (segment, flags, offset, alignment) == (1, readable_and_executable, 0, 0x1000)
+    assert (address, sizes) == (physical, [len(data)] * 2)
+    assert (address % alignment, entry - address) == (0, 64 + 56)
 
 
 ASSEMBLED = (

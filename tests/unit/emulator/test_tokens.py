@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -98,3 +99,8 @@ def test_the_managed_identity_gives_a_token_for_an_hour_to_programs_with_its_hea
         identity.answer("account", KEY, {"x-identity-header": "guess"}, {"resource": RESOURCE}, NOW)
     with pytest.raises(Fault, match="MissingRequiredQueryParameter"):
         identity.answer("account", KEY, headers, {}, NOW)
+
+
+def test_a_guid_has_five_groups_of_hexadecimal_digits() -> None:
+    assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", tokens.guid("a text"))
+    assert tokens.guid("a text") == tokens.guid("a text") != tokens.guid("another text")
