@@ -16,6 +16,7 @@ from batchtrain.diagnosis.service_rules import (
     TERMINATED,
     UPLOAD,
     WALL_CLOCK,
+    WARNED,
 )
 from tests import environments
 
@@ -56,7 +57,7 @@ def _service() -> Iterator[str]:
     states = {f"node is `{state}`": known for state, known in NODE_STATES.items()}
     ended = {"`TaskEnded` at the limit": WALL_CLOCK, "`TaskEnded`": TERMINATED}
     states |= {f"attempt ended: {reason}": known for reason, known in LOST.items()}
-    rest = {"`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
+    rest = {"a warning of the launch": WARNED, "`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
     for reported, known in (codes | rest | ended | exits | states).items():
         yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {step_with_names(known.next_step)} |"
 

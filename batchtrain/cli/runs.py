@@ -113,6 +113,8 @@ def show_(run: str) -> None:
             print(f"{at:8.1f} s  {text}")
     if record.failure:
         say("\n".join((f"failed: {record.failure.message}", *record.failure.card)))
+    for text in record.warnings:
+        say(f"warning: {text}", "warning")
 
 
 @command.command("compare")

@@ -11,6 +11,7 @@ from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.findings import judged
 from batchtrain.errors import BatchtrainError, Finding, NotFound
+from batchtrain.metrics.stream import RECORDS, Line
 from batchtrain.records import Attempt, Job, Node, Pool, Task
 from batchtrain.records.attempt import attempts_of, number_of, with_reasons
 from batchtrain.records.rank_end import RankEnd
@@ -18,7 +19,7 @@ from batchtrain.service import read
 from batchtrain.service.attempts import events_of
 from batchtrain.service.causes import cause
 from batchtrain.service.downloads import Tree, node_tree, task_tree
-from batchtrain.service.files import end_of, first_end, last_lines
+from batchtrain.service.files import end_of, first_end, last_lines, records
 from batchtrain.service.tasks import FAILED
 
 TASKS = 20
@@ -26,6 +27,8 @@ TASKS = 20
 NODES = 5
 """Nodes whose start task's output is read."""
 LINES = 2000
+EARLY = 1 << 16
+"""Bytes of the records of a gang in which the warnings of its launch are: its ranks print after them."""
 NOT_ENDED = "state eq 'active' or state eq 'running'"
 LATEST = datetime.max.replace(tzinfo=timezone.utc)
 
@@ -105,7 +108,11 @@ def _examined(
         events = events_of(client, job_id, task.id)
         of_task = [attempt for attempt in history if attempt.task == task.id]
         attempts = with_reasons(attempts_of(task, of_task, events, {node.address: node.id for node in nodes}), nodes)
-    return ExaminedTask(task, cause(stderr, end), stderr, stdout, attempts)
+    warnings: tuple[str, ...] = ()
+    if task.request.instances is not None and task.started:
+        lines = records(client, job_id, task.id, RECORDS, Line, EARLY)
+        warnings = tuple(dict.fromkeys(line.warning for line in lines if line.warning))
+    return ExaminedTask(task, cause(stderr, end), stderr, stdout, attempts, warnings)
 
 
 def _lines(client: BatchClient, tree: Tree, path: str, unread: list[str]) -> tuple[str, ...]:

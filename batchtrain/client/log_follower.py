@@ -288,7 +288,7 @@ class _FollowedTask:
 
     def _see(self, batch: Batch) -> None:
         assert self._stream is not None
-        if batch.points or batch.again or batch.hidden or batch.unfit or self._stream.has_news:
+        if any((*batch, self._stream.has_news)):
             self._tell(self._stream.event(self._job_id, self._task_id, batch))
 
     def end(self) -> None:

@@ -25,6 +25,8 @@ class ExaminedTask(NamedTuple):
     stdout: tuple[str, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     """All of its attempts, if it ran more than once."""
+    warnings: tuple[str, ...] = ()
+    """What the launch of its gang warned about."""
 
 
 class Evidence(NamedTuple):

@@ -139,6 +139,10 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
     if job.reason == "MaxWallClockTimeExpiry":
         cause = "the job reached its limit of run time" + (f" ({job.wall_clock:g} s)" if job.wall_clock else "")
         yield Finding("wall-clock", subject, cause, job.reason, "raise the job's `max_wall_time`")
+    for examined_task in evidence.tasks:
+        rule, cause, step = service_rules.WARNED
+        task_name = f"task {examined_task.task.id}"
+        yield from (Finding(rule, task_name, cause.format(text), "", step) for text in examined_task.warnings)
     tasks = [examined_task.task for examined_task in evidence.tasks]
     attempts = (attempt for examined_task in evidence.tasks for attempt in examined_task.attempts)
     yield from (_lost(attempt, job) for attempt in attempts if attempt.reason in service_rules.LOST)

@@ -73,6 +73,9 @@ WALL_CLOCK = Known("wall-clock", "the task reached its limit of run time ({})",
 TERMINATED = Known("terminated", "the task was terminated",
     "a user or the job ended it; `batchtrain jobs show {job}` tells the job's state")
 
+WARNED = Known("launch-warning", "the launch of the gang warned: {}",
+    "if the gang is slow, measure its nodes: `batchtrain check fabric`; a fault would have stopped the launch")
+
 CLOCKS = 1.0
 """Seconds by which the times of the service may differ from the limit that it enforced."""
 

@@ -51,6 +51,8 @@ class Line(msgspec.Struct, frozen=True):
     """The number of nodes of the gang, in the record of a node that has joined it."""
     unfit: str = ""
     """The address of a node whose preflight found faults of its hardware, and that a client may replace."""
+    warning: str = ""
+    """What may make the gang slow, but does not stop it."""
     skipped: int = 0
     """Lines that were not written because too many of the same form came."""
 
@@ -63,6 +65,8 @@ class Batch(NamedTuple):
     """Whether they replace all points before: the task has better ones than those of its merged output."""
     unfit: tuple[str, ...] = ()
     """Addresses of nodes whose preflight found faults of their hardware."""
+    warnings: tuple[str, ...] = ()
+    """What may make the gang slow, but does not stop it."""
     hidden: frozenset[str] = frozenset()
     """Metrics that the program now measures itself: the values before, which it printed, are to be forgotten."""
 
@@ -115,14 +119,16 @@ class MetricStream:
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
         records, again = tuple(_decoded(lines)), False
-        has_output = any(not (record.nodes or record.unfit) for record in records)  # nodes that join have none yet
+        early = (record.nodes or record.unfit or record.warning for record in records)
+        has_output = not all(early)  # nodes that join have none yet
         if has_output and not self.has_records:
             again, self.has_records = bool(self._measured or self._printed), True
             self._extractor = Extractor(*self._patterns)
             for before in (self.ranks, self._progress, self._measured, self._printed):
                 before.clear()
         unfit = tuple(record.unfit for record in records if record.unfit)
-        return self._batch(self._of_records(records, now))._replace(again=again, unfit=unfit)
+        warnings = tuple(record.warning for record in records if record.warning)
+        return self._batch(self._of_records(records, now))._replace(again=again, unfit=unfit, warnings=warnings)
 
     def _of_records(self, records: Sequence[Line], now: float) -> Iterator[tuple[Point, bool]]:
         for line in records:
@@ -227,6 +233,7 @@ class MetricStream:
             points=batch.points,
             again=batch.again,
             unfit=batch.unfit,
+            warnings=batch.warnings,
             hidden=batch.hidden,
             ranks=self.seen(),
             progress=self.progress,

@@ -270,6 +270,8 @@ class MetricsSeen(Observed, frozen=True, kw_only=True):
     """Whether the points replace all of this task before."""
     unfit: tuple[str, ...] = ()
     """Addresses of nodes whose preflight found faults of their hardware, so that the gang waits for others."""
+    warnings: tuple[str, ...] = ()
+    """What may make the gang slow, but does not stop it."""
     hidden: frozenset[str] = frozenset()
     """Metrics of which the values before are to be forgotten."""
     ranks: tuple[Rank, ...] = ()

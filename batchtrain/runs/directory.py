@@ -119,6 +119,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the project below which the checkpoints of the job are; empty for a job without checkpoints."""
     summary: dict[str, Metric] = {}
     failure: RunFailure | None = None
+    warnings: tuple[str, ...] = ()
+    """What may have made it slow: what the check of the nodes before a launch warned about."""
     results: str = ""
     """`complete` if everything that was to be fetched is here, `partial` if not; empty if that is not known."""
 

@@ -79,6 +79,11 @@ class Recorded:
         """Remarks about the metrics of all tasks: sampled, refused or not finite."""
         return tuple(f"{name}: {note}" for name, task in self._tasks.items() for note in task.notes)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may have made the gangs slow, without duplicates."""
+        return tuple(dict.fromkeys(text for task in self._tasks.values() for text in task.warnings))
+
     def _task(self, name: str) -> _Task:
         if name not in self._tasks:
             files = self._run.metrics_file(name), self._run.ranks_file(name)
@@ -91,6 +96,7 @@ class _Task:
 
     def __init__(self, path: Path, ranks_path: Path, patterns: tuple[Pattern, ...]) -> None:
         self.notes: list[str] = []
+        self.warnings: list[str] = []
         self.is_whole = False
         self._recorded_attempts = set[int]()
         """The attempts whose records were read: they have what the ranks measured."""
@@ -102,6 +108,7 @@ class _Task:
     def see(self, event: MetricsSeen, now: float, attempt: int) -> None:
         points = self._of_attempt(event.points, attempt, has_records=event.has_records)
         self._add(points, now, attempt, again=event.again, hidden=event.hidden)
+        self.warnings.extend(event.warnings)
         self.is_whole = event.ended
         if event.ended:
             self.notes.extend(event.notes)
@@ -116,6 +123,7 @@ class _Task:
             self._stream = MetricStream(self._patterns, watched=False)
             self._close()
         batch = take(self._stream)
+        self.warnings.extend(batch.warnings)
         points = self._of_attempt(batch.points, attempt, has_records=self._stream.has_records)
         self._add(points, now, attempt, again=batch.again, hidden=batch.hidden)
 

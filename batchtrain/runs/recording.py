@@ -167,10 +167,18 @@ class Recording:
         elif isinstance(event, events.MetricsSeen) and event.job == self.job_id:
             with self._written():
                 self._numbers.see(event, self._attempt_of(event))
+                if event.warnings:
+                    self._warn()
+                    self.run.write(self._record)
         if event.text and not isinstance(event, events.Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
                 self.run.add_event(EventRecord(now(), event.kind, event.subject, text))
+
+    def _warn(self) -> None:
+        """Take what may have made the run slow."""
+        warnings = dict.fromkeys((*self._record.warnings, *self._numbers.warnings))
+        self._record = replace(self._record, warnings=tuple(warnings))
 
     def _attempt_of(self, event: events.MetricsSeen) -> int:
         """The attempt that prints; for records, the one that they call 1."""
@@ -355,6 +363,7 @@ class Recording:
                 summary=self._summary(frozenset()),
             )
             self._attempts.write()
+        self._warn()
         complete = self.has_fetched and self.missing is None
         self._record = replace(self._record, results="complete" if complete else "partial")
         self._finish(self._lease)
@@ -524,7 +533,7 @@ class Recording:
             lines.append(f"no copy of the source was kept: {self.unkept}")
         if self._unwritten is not None:
             lines.append(f"the record of this run is incomplete: {self._unwritten.strerror or self._unwritten}")
-        lines.extend(self._numbers.notes)
+        lines += [*(f"warning: {text}" for text in self._record.warnings), *self._numbers.notes]
         return "\n  ".join(lines)
 
 

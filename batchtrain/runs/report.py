@@ -86,6 +86,7 @@ def _facts(record: RunRecord) -> Iterable[Sequence[str]]:
         "command": " ".join(record.command),
         "settings": ", ".join(f"{name}={value}" for name, value in record.settings.items()),
         "batchtrain": record.versions.get("batchtrain", ""),
+        "warnings": "; ".join(record.warnings),
     }
     return [(name, value) for name, value in facts.items() if value]
 

@@ -10,6 +10,7 @@ bt_home=$AZ_BATCH_TASK_SHARED_DIR/.batchtrain
 bt_grace=${BATCHTRAIN_GRACE_SECONDS:-0.5} # from SIGTERM to SIGKILL, when ranks are ended
 
 bt_say() { printf 'batchtrain: %s\n' "$*" >&2; }
+bt_warn() { bt_say "warning: $*" && bt_record '{"warning": %s}\n' "$(bt_json "$*")"; }
 
 bt_stop() { # CODE MESSAGE
   local code=$1
@@ -28,7 +29,7 @@ bt_default_file() { # NAME FILE, which a node may lack
   if [ -r "$2" ]; then
     bt_default "$1=$2"
   elif [ -z "${!1+set}" ]; then
-    bt_say "warning: this node has no $2, so $1 is not set: take an image for its size, such as ubuntu-hpc"
+    bt_warn "this node has no $2, so $1 is not set: take an image for its size, such as ubuntu-hpc"
   fi
 }
 
@@ -179,6 +180,7 @@ bt_wait_for_hosts() { # [EXPECTATION]...
   while left=$((deadline + 2 - SECONDS)) && [ "${#missing[@]}" -gt 0 ] && [ "$left" -gt 0 ]; do
     read -r -t "$left" -u 7 host answer || break
     case $answer in
+      'preflight warning:'*) bt_warn "${answer#*: }" ;;
       'preflight hardware:'*) bt_say "preflight:${answer#*:}" && found=$((found + 1)) unfit[$host]=1 ;;
       preflight:*) bt_say "$answer" && found=$((found + 1)) ;;
       ?*) missing[$host]=$answer ;;
@@ -216,7 +218,7 @@ bt_joined() { # INDEX COUNT
   bt_record '{"node": "n%s", "nodes": %s}\n' "$1" "$2"
 }
 
-bt_record() { # FORMAT WORD...
+bt_record() { # FORMAT WORD..., in stream.jsonl
   local folder=${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks
   # shellcheck disable=SC2059 # the format is an argument
   { bt_make_directories "$folder" && printf "$@" >>"$folder/stream.jsonl"; } 2>/dev/null || :
@@ -236,8 +238,8 @@ bt_silence() { # SECONDS REASON...
   echo "accepted no ssh connection in $seconds s; what its image lacks, \`batchtrain images check\` says"
 }
 
-# Prints the faults of a host, a line each after its name, and then the name alone if it answered, or the name and the
-# reason of the last failure.
+# Prints the faults and warnings of a host, a line each after its name, and then the name alone if it answered, or the name
+# and the reason of the last failure.
 bt_knock() { # HOST DEADLINE [EXPECTATION]...
   local host=$1 deadline=$2 said left code
   shift 2
@@ -245,8 +247,7 @@ bt_knock() { # HOST DEADLINE [EXPECTATION]...
     [ "$left" -lt 5 ] || left=5
     said=$(bt_ask "$host" "$left" "$@" 2>&1 </dev/null)
     code=$?
-    [ "$code" -ne 9 ] || sed -n -e "s/^preflight: /$host &/p" -e "s/^preflight hardware: /$host &/p" <<<"$said"
-    case $code in 0 | 9) echo "$host" && return ;; esac
+    case $code in 0 | 9) sed -n "s/^preflight[a-z ]*: /$host &/p" <<<"$said" && echo "$host" && return ;; esac
     sleep 0.5 2>/dev/null || sleep 1
   done
   echo "$host ${said##*$'\n'}"

@@ -2,7 +2,8 @@
 # preflight.sh [NAME=VALUE]...: checks its node before the first rank starts; for bash 4.2 and later.
 #
 # Prints every fault on its own line, and then exits with 9. A fault of this node's GPUs or InfiniBand, which another node
-# would not have, begins with `preflight hardware:`, and all others with `preflight:`. The expectations:
+# would not have, begins with `preflight hardware:`, and all others with `preflight:`. What may make the gang slow, but is
+# no reason to stop it, begins with `preflight warning:`; with warnings alone it exits with 0. The expectations:
 #     size=Standard_ND96asr_v4 gpus=8 vendor=nvidia     the GPUs that the task may use
 #     processes=8                                       on this node: shared memory is measured by it
 #     infiniband=8 rate=400 memlock=1                   active ports, Gb/s of each; memory must be lockable
@@ -17,6 +18,7 @@ for pair; do want[${pair%%=*}]=${pair#*=}; done
 
 fault() { report preflight "$*"; }
 hardware_fault() { report 'preflight hardware' "$*"; }
+warning() { report 'preflight warning' "$*"; }
 
 report() { # BEGINNING MESSAGE
   if [ -z "${place-}" ]; then
@@ -46,16 +48,18 @@ check_gpus() {
   if [ "$seen" -lt "${want[gpus]}" ]; then
     hardware_fault "$how shows $seen of the ${want[gpus]} GPUs of ${want[size]}${last:+ ($last)}: reboot the node, take" \
       "an image with the driver, or set gpus: disable"
-  elif [ "$code" -ne 0 ] && [ "$code" -ne 14 ]; then # 14: a GPU's infoROM is corrupted, which no program reads
+  elif [ "$code" -eq 14 ]; then # no program reads it
+    warning "the infoROM of a GPU is corrupted${last:+ ($last)}: report the node to Azure"
+  elif [ "$code" -ne 0 ]; then
     hardware_fault "the driver does not answer (nvidia-smi -L ended with code $code${last:+: $last}): reboot the node"
   fi
 }
 
-# Microsoft's node tests (Azure/azurehpc-health-checks): a row of memory that could not be replaced, an uncorrected error in
-# SRAM, an inactive NVLink of an ND size, and an Xid of the last two hours that means a broken GPU. A query that a driver
-# does not know, or a kernel log that the user may not read, is no fault.
+# Microsoft's node tests (Azure/azurehpc-health-checks): a row of memory that could not be replaced, too many ECC errors,
+# an inactive NVLink of an ND size, and an Xid of the last two hours that means a broken GPU are faults; slowed clocks are
+# warnings. A query that a driver does not know, or a kernel log that the user may not read, is no fault.
 check_gpu_memory() {
-  local gpu pending failure errors
+  local gpu pending failure
   while IFS=', ' read -r gpu pending failure; do
     case $pending,$failure in
       1,? | ?,1 | Yes,* | *,Yes)
@@ -64,15 +68,61 @@ check_gpu_memory() {
         ;;
     esac
   done < <(ask_gpus --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure)
-  while IFS=', ' read -r gpu errors; do
-    case $errors in
-      '' | 0 | *[!0-9]*) ;;
-      *) hardware_fault "GPU $gpu has $errors uncorrected ECC errors in SRAM: reboot the node, or remove it" ;;
-    esac
-  done < <(ask_gpus --query-gpu=index,ecc.errors.uncorrected.volatile.sram)
 }
 
-ask_gpus() { timeout -k 2 30 nvidia-smi "$@" --format=csv,noheader 2>/dev/null; }
+check_ecc() {
+  local line kind type memory limit at values kinds=() query=index
+  for memory in sram dram; do
+    for type in uncorrected corrected; do
+      for kind in volatile aggregate; do
+        kinds+=("$type $memory") query+=,ecc.errors.$type.$kind.$memory
+      done
+    done
+  done
+  while read -r line; do
+    IFS=, read -r -a values <<<"${line// /}"
+    for at in "${!kinds[@]}"; do
+      case ${kinds[at]} in 'uncorrected sram') limit=0 ;; *sram) limit=10000 ;; *) limit=20000000 ;; esac
+      exceeds "${values[at + 1]-}" "$limit" || continue
+      read -r type memory <<<"${kinds[at]}"
+      hardware_fault "GPU ${values[0]} has ${values[at + 1]} $type ECC errors in ${memory^^}, and the limit is $limit:" \
+        "reboot the node, or remove it"
+      break
+    done
+  done < <(ask_gpus --query-gpu="$query")
+}
+
+# The bits are those of NVML. An idle GPU (1) and one at its power limit (4) are as they should be.
+check_clocks() {
+  local gpu reasons bit said slow='' low='' memory memory_now graphics graphics_now
+  local names=([2]='application clocks' [8]='the hardware' [16]='sync boost' [32]='the driver for heat')
+  names+=([64]='the hardware for heat' [128]='the power brake' [256]='display clocks')
+  while IFS=', ' read -r gpu reasons; do
+    [[ $reasons =~ ^0x[0-9a-fA-F]+$ && $((reasons & ~5)) != 0 ]] || continue
+    said=''
+    for bit in "${!names[@]}"; do
+      [ $((reasons & bit)) -eq 0 ] || said+=" and ${names[bit]}"
+    done
+    said=${said# and }
+    slow+="; GPU $gpu by ${said:-reason $reasons}"
+  done < <(
+    ask_gpus --query-gpu=index,clocks_event_reasons.active ||
+      ask_gpus --query-gpu=index,clocks_throttle_reasons.active # the name before driver 535
+  )
+  [ -z "$slow" ] || warning "GPUs are slowed down (${slow#; }): reboot the node, or remove it, if the gang is slow"
+  while IFS=', ' read -r gpu memory graphics memory_now graphics_now; do
+    exceeds "$memory" "$memory_now" || exceeds "$graphics" "$graphics_now" || continue
+    low+="; GPU $gpu: $memory_now,$graphics_now of $memory,$graphics MHz"
+  done < <(
+    ask_gpus --query-gpu="index$(printf ',clocks.%s' {max,applications}.{memory,graphics})"
+  )
+  [ -z "$low" ] || warning "application clocks are below their maximum (${low#; }):" \
+    "\`nvidia-smi -ac MEMORY,GRAPHICS\` in additional_node_prep raises them"
+}
+
+exceeds() { [[ $1 =~ ^[0-9]+$ && $2 =~ ^[0-9]+$ ]] && [ "$1" -gt "$2" ]; } # NUMBER LIMIT
+
+ask_gpus() { timeout -k 2 30 nvidia-smi "$@" --format=csv,noheader,nounits 2>/dev/null; }
 
 check_nvlinks() {
   local line gpu='' down=0
@@ -106,7 +156,7 @@ check_xids() {
 
 # All ports that the size has: with seven of eight, NCCL is slow, and an MPI may choose the dead one.
 check_infiniband() {
-  local port layer state rate name active=0 bad=()
+  local port layer state rate name active=0 bad=() noted=''
   for port in /sys/class/infiniband/*/ports/*; do
     { read -r layer <"$port/link_layer" && read -r state <"$port/state"; } 2>/dev/null || continue
     [ "$layer" = InfiniBand ] || continue
@@ -121,8 +171,10 @@ check_infiniband() {
     else
       active=$((active + 1))
     fi
-    check_flaps "$name"
+    check_link "$port" "$name"
   done
+  [ -z "$noted" ] || warning "InfiniBand ports have counted errors (${noted#; }): if the gang is slow," \
+    "\`batchtrain check fabric\` finds the slow node"
   [ "$active" -lt "${want[infiniband]}" ] || return 0
   printf -v bad '%s, ' "${bad[@]:-there are no others}"
   hardware_fault "$active of ${want[infiniband]} InfiniBand ports work (${bad%, } in /sys/class/infiniband): reboot the" \
@@ -140,17 +192,26 @@ has_no_partition() { # PORT
   [ "$keys" = 1 ]
 }
 
-# Lost carriers of a link: five a day are the limit of Microsoft's node tests.
-check_flaps() { # DEVICE
-  local file changes uptime days
+# Lost carriers of a link: five a day are the limit of Microsoft's node tests. One may belong to the start of the node. The
+# counters and their limits are those that the link validation of Azure/ai-infrastructure-on-azure looks into.
+check_link() { # PORT DEVICE, adds to noted
+  local file changes pair count uptime said='' days
   read -r uptime _ </proc/uptime
   days=$((${uptime%.*} / 86400 + 1))
-  for file in /sys/class/infiniband/"$1"/device/net/*/carrier_changes; do
+  for file in "${1%/ports/*}"/device/net/*/carrier_changes; do
     { read -r changes <"$file"; } 2>/dev/null || continue
-    [ "$((changes / 2))" -lt "$((5 * days))" ] ||
-      hardware_fault "the InfiniBand link of $1 was lost $((changes / 2)) times since the node started: reboot the node," \
-        "or remove it"
+    if [ "$((changes / 2))" -ge "$((5 * days))" ]; then
+      hardware_fault "the InfiniBand link of $2 was lost $((changes / 2)) times since the node started: reboot the" \
+        "node, or remove it"
+    elif [ "$((changes / 2))" -gt 1 ]; then
+      said+=", link lost $((changes / 2)) times"
+    fi
   done
+  for pair in symbol_error:0 link_error_recovery:0 link_downed:0 port_rcv_errors:100 port_xmit_discards:1000; do
+    { read -r count <"$1/counters/${pair%:*}"; } 2>/dev/null && exceeds "$count" "${pair#*:}" &&
+      said+=", ${pair%:*} $count"
+  done
+  [ -z "$said" ] || noted+="; $2: ${said#, }"
 }
 
 # NCCL and MPIs lock some hundred MiB per process; the usual limit is 8 MiB. CAP_IPC_LOCK removes the limit.
@@ -219,6 +280,8 @@ check_all_of_gpus() {
   check_gpus &
   if [ "${want[vendor]-}" = nvidia ] && type -P nvidia-smi >/dev/null; then
     check_gpu_memory &
+    check_ecc &
+    check_clocks &
     case ${want[size]-} in Standard_ND*) check_nvlinks & ;; esac
     check_xids &
   fi
@@ -240,4 +303,6 @@ want[processes]=${want[processes]:-1}
 said=$(look)
 [ -n "$said" ] || exit 0
 printf '%s\n' "$said"
-exit 9
+while read -r line; do
+  case $line in 'preflight warning:'*) ;; *) exit 9 ;; esac
+done <<<"$said"

@@ -68,11 +68,13 @@ def first_end(client: BatchClient, job_id: str, task_id: str) -> RankEnd:
     return next(iter(records(client, job_id, task_id, ENDS, RankEnd)), RankEnd())
 
 
-def records(client: BatchClient, job_id: str, task_id: str, path: str, kind: type[Line]) -> tuple[Line, ...]:
-    """The records of a file of a task, a line of JSON each; none if they cannot be read. A line that is cut off, or
-    that another version wrote, is left out."""
+def records(
+    client: BatchClient, job_id: str, task_id: str, path: str, kind: type[Line], size: int = RANGE
+) -> tuple[Line, ...]:
+    """The records at the beginning of a file of a task, a line of JSON each; none if they cannot be read. A line that
+    is cut off, or that another version wrote, is left out."""
     try:
-        content = block(client, downloads.task_tree(job_id, task_id), path, 0)
+        content = block(client, downloads.task_tree(job_id, task_id), path, 0, size)
     except BatchtrainError:
         return ()
     return tuple(decoded_lines(content, kind))

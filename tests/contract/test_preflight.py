@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -101,12 +102,17 @@ class Node:
         file.parent.mkdir(parents=True)
         file.write_text(f"{changes}\n")
 
+    def counter(self, name: str, count: int) -> None:
+        file = self.sys / f"infiniband/mlx5_ib1/ports/1/counters/{name}"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{count}\n")
+
     def answers(self, query: str, text: str) -> None:
         """What nvidia-smi prints for a query."""
         self.program("nvidia-smi", f'case "$*" in *{query}*) printf "{text}" ;; *) {SMI.format("0 1 2 3")} ;; esac')
 
     def look(self, *more: str) -> list[str]:
-        """What it says, and that its exit code tells whether it said anything."""
+        """What it says, and that its exit code tells whether it said more than warnings."""
         limit = f"ulimit -l {self.memlock // 1024 if self.memlock > 0 else '$(ulimit -H -l)'}; exec bash"
         words = [*EXPECTED, "own=10.0.0.5", f"now={int(time.time())}", *more]
         if self.memlock < 0 and resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY:
@@ -115,8 +121,10 @@ class Node:
             ["bash", "-c", f'{limit} "$@"', "-", self.task / "preflight.sh", *words],
             env={"PATH": f"{self.bin}:{os.environ['PATH']}"}, capture_output=True, text=True,
         )  # fmt: skip
-        assert (done.returncode, done.stderr) == (9 if done.stdout else 0, "")
-        return done.stdout.splitlines()
+        lines = done.stdout.splitlines()
+        faults = [line for line in lines if not line.startswith("preflight warning: ")]
+        assert (done.returncode, done.stderr) == (9 if faults else 0, "")
+        return lines
 
 
 @pytest.fixture
@@ -164,6 +172,18 @@ FAULTS: dict[str, tuple[Callable[[Node], object], tuple[str, ...], str, str]] = 
     "SRAM has an error": (
         lambda node: node.answers("sram", "0, 0\\n1, [N/A]\\n2, 3\\n"), (),
         "GPU 2 has 3 uncorrected ECC errors in SRAM", "reboot the node",
+    ),
+    "SRAM had an error before": (
+        lambda node: node.answers("aggregate.sram", "1, 0, 1, 0, 0, 0, 0, 0, 0\\n"), (),
+        "GPU 1 has 1 uncorrected ECC errors in SRAM, and the limit is 0", "reboot the node",
+    ),
+    "SRAM is corrected too often": (
+        lambda node: node.answers("corrected.volatile.sram", "1, 0, 0, 10001, 20002, 0, 0, 0, 0\\n"), (),
+        "GPU 1 has 10001 corrected ECC errors in SRAM, and the limit is 10000", "reboot the node",
+    ),
+    "memory is corrected too often": (
+        lambda node: node.answers("corrected.aggregate.dram", "0, 0, 0, 0, 0, 0, 0, 7, 20000001\\n"), (),
+        "GPU 0 has 20000001 corrected ECC errors in DRAM, and the limit is 20000000", "reboot the node",
     ),
     "an NVLink is down": (
         lambda node: node.answers("nvlink", "GPU 0: A\\n\\t Link 0: 25 GB/s\\nGPU 1: A\\n\\t Link 0: <inactive>\\n"),
@@ -224,11 +244,76 @@ def test_all_faults_of_a_node_are_told_at_once(node: Node) -> None:
     assert len(node.look("now=5", "hosts=127.0.0.8,10.0.0.5", "port=9")) == 7
 
 
-def test_a_damaged_label_of_a_gpu_stops_nobody(node: Node) -> None:
-    node.program(
-        "nvidia-smi", SMI.format("0 1 2 3") + "; echo WARNING: infoROM is corrupted at gpu 0001:00:00.0; exit 14"
-    )
+WARNINGS: dict[str, tuple[Callable[[Node], object], str]] = {
+    "hot GPUs": (
+        lambda node: node.answers("clocks_event", "0, 0x0000000000000000\\n1, 0x0000000000000060\\n2, 0x1C\\n"),
+        "GPUs are slowed down (GPU 1 by the driver for heat and the hardware for heat; GPU 2 by the hardware and"
+        " sync boost): reboot the node",
+    ),
+    "a driver before 535": (
+        lambda node: node.program(
+            "nvidia-smi",
+            'case "$*" in *event*) echo "Field is not valid, 0x8"; exit 2 ;; *throttle*) echo "3, 0x80" ;;'
+            f' *) {SMI.format("0 1 2 3")} ;; esac',
+        ),
+        "GPUs are slowed down (GPU 3 by the power brake): reboot",
+    ),
+    "a reason without a name": (
+        lambda node: node.answers("clocks_event", "0, 0x0000000000000400\\n1, [N/A]\\n"),
+        "GPUs are slowed down (GPU 0 by reason 0x0000000000000400): reboot",
+    ),
+    "low application clocks": (
+        lambda node: node.answers("clocks.max", "0, 1593, 1410, 1593, 1275\\n1, 9, 9, 9, 9\\n2, 5, 5, [N/A]\\n"),
+        "below their maximum (GPU 0: 1593,1275 of 1593,1410 MHz): `nvidia-smi -ac MEMORY,GRAPHICS`",
+    ),
+    "a damaged label of a GPU": (
+        lambda node: node.program(
+            "nvidia-smi", SMI.format("0 1 2 3") + "; echo WARNING: infoROM is corrupted at gpu 0001:00:00.0; exit 14"
+        ),
+        "the infoROM of a GPU is corrupted (WARNING: infoROM is corrupted at gpu 0001:00:00.0): report",
+    ),
+    "a link that was lost twice": (
+        lambda node: [node.carriers(5), node.counter("port_rcv_errors", 100), node.counter("symbol_error", 2)],
+        "InfiniBand ports have counted errors (mlx5_ib1: link lost 2 times, symbol_error 2): if the gang",
+    ),
+    "packets that were lost": (
+        lambda node: [node.counter("port_rcv_errors", 101), node.counter("port_xmit_discards", 1001)],
+        "counted errors (mlx5_ib1: port_rcv_errors 101, port_xmit_discards 1001)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WARNINGS)
+def test_what_may_make_a_gang_slow_is_a_warning_and_no_fault(name: str, node: Node) -> None:
+    bring, text = WARNINGS[name]
+    bring(node)
+    [line] = node.look()
+    assert line.startswith("preflight warning: node tvm-2 (10.0.0.5): ")
+    assert text in line
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("clocks_event", "0, 0x0000000000000001\\n1, 0x0000000000000004\\n2, 0x5\\n3, [N/A]\\n"),
+        ("clocks.max", "0, 1593, 1410, 1593, 1410\\n1, [N/A], [N/A], [N/A], [N/A]\\n"),
+        ("ecc.errors", "0, 0, 0, 10000, 10000, 20000000, 20000000, 5, 7\\n1, [N/A], [N/A]\\n"),
+    ],
+)
+def test_a_gpu_that_idles_or_is_at_a_limit_is_healthy(query: str, answer: str, node: Node) -> None:
+    node.answers(query, answer)
     assert node.look() == []
+
+
+def test_a_link_that_came_up_when_the_node_started_is_healthy(node: Node) -> None:
+    node.carriers(3)
+    assert node.look() == []
+
+
+def test_a_fault_and_a_warning_of_a_node_are_both_told(node: Node) -> None:
+    node.counter("link_downed", 1)
+    node.port("InfiniBand", "1: DOWN")
+    assert sorted(line.partition(": ")[0] for line in node.look()) == ["preflight hardware", "preflight warning"]
 
 
 def test_a_healthy_node_says_nothing(node: Node) -> None:
@@ -409,6 +494,26 @@ def test_gpus_are_counted_on_every_node_that_is_not_emulated(
         f"batchtrain: preflight: node tvm-1 ({gang.addresses[1]}): nvidia-smi -L shows 3 of the 4 GPUs of Standard_ND"
     )
     assert (line in done.stderr, done.stderr.count("preflight: node")) == (gone, gone)
+
+
+@WAYS
+def test_a_gang_with_warnings_starts_and_records_them(made: Callable[..., Launch], gang: Gang) -> None:
+    own = f"{gang.environments[0]['AZ_BATCH_TASK_DIR']}/.batchtrain/environment"
+    hot = f"if [[ $* = *event* ]]; then grep -q tvm-1 {own} && echo '2, 0x40'; exit; fi\n"
+    stand_in = gang.prefix / "bin/nvidia-smi"
+    stand_in.write_text(f"#!/bin/bash\n{hot}{SMI.format('0 1 2 3')}\n")
+    stand_in.chmod(0o755)
+    options = {"pre_execution_command": "unset BATCHTRAIN_EMULATED_NODE", "coordination_command": "true"}
+    shape = GPUS._replace(fabric=Fabric.ETHERNET, container=True)
+    before = len(gang.read(0, "wd/ranks/stream.jsonl").splitlines())
+    done = gang.launch(seeing_stand_ins(made("echo it runs", shape, processes_per_node=1, **options), gang))
+    stand_in.unlink()
+    assert (done.code, "it runs" in done.stdout) == (0, True), done.stderr
+    text = f"node tvm-1 ({gang.addresses[1]}): GPUs are slowed down (GPU 2 by the hardware for heat): reboot the node"
+    assert done.stderr.count(f"batchtrain: warning: {text}") == 1
+    lines = [json.loads(line) for line in gang.read(0, "wd/ranks/stream.jsonl").splitlines()[before:]]
+    [warning] = [line["warning"] for line in lines if "warning" in line]
+    assert warning.startswith(text)
 
 
 @WAYS

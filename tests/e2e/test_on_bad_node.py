@@ -47,7 +47,7 @@ LAUNCHES = {
 }
 FAKE = """
 [ ! -r "$here/environment" ] || . "$here/environment"
-fake=$(mktemp -d) state='4: ACTIVE' errors=0
+fake=$(mktemp -d) state='4: ACTIVE' errors=0 reasons=0x0000000000000001
 case $AZ_BATCH_NODE_ID in @BAD@) @FAULT@ ;; esac
 mkdir "$fake/bin"
 for number in 0 1 2 3 4 5 6 7; do
@@ -61,6 +61,7 @@ cat >"$fake/bin/nvidia-smi" <<END
 case \\$* in
   -L) for number in 0 1 2 3 4 5 6 7; do echo "GPU \\$number: NVIDIA H100 80GB HBM3 (UUID: GPU-\\$number)"; done ;;
   *volatile.sram*) echo '0, 0'; echo '1, $errors' ;;
+  *clocks_event_reasons*) echo '0, 0x0000000000000004'; echo '1, $reasons' ;;
 esac
 END
 chmod +x "$fake/bin/nvidia-smi"
@@ -83,10 +84,12 @@ def fake_hardware(monkeypatch: pytest.MonkeyPatch, bad: str, fault: str) -> None
     monkeypatch.setattr(steps, "PREFLIGHT", File(".batchtrain/preflight.sh", text.encode()))
 
 
-def recipe_of(folder: Path, launch: str) -> bt.Recipe:
+def recipe_of(folder: Path, launch: str, on_bad_node: str = "replace", command: str = "") -> bt.Recipe:
     folder.mkdir()
-    block, command = LAUNCHES[launch]
-    (folder / "pool.yaml").write_text(POOL.replace("{native}", str(launch == "mpich").lower()))
+    block, usual = LAUNCHES[launch]
+    command = command or usual
+    pool = POOL.replace("{native}", str(launch == "mpich").lower()).replace("replace", on_bad_node)
+    (folder / "pool.yaml").write_text(pool)
     (folder / "jobs.yaml").write_text(JOBS.replace("{launch}", block).replace("{command}", command))
     return bt.load(folder, local=True)
 
@@ -124,6 +127,47 @@ def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
     assert any(finding in text for text in texts)
     assert [event.kind for event in said].count("nodes.replace") == 1
     assert any(text.endswith("trained") for text in texts)
+
+
+@pytest.mark.parametrize("launch", ["pytorch", pytest.param("mpich", marks=pytest.mark.mpi)])
+def test_a_slow_gpu_stops_no_gang_and_is_said_and_recorded(
+    client: Client,
+    batchtrain: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mpi_environment: Callable[[str], Path],
+    launch: str,
+) -> None:
+    if launch == "mpich":
+        mapped_images.map_image(batchtrain.home, "example/mpich:digits", mpi_environment("mpich"))
+    recipe = recipe_of(tmp_path / "recipe", launch)
+    said = list[Event]()
+    client.pools.add(recipe)
+    _, hot = (node.id for node in client.pools.nodes("p"))
+    fake_hardware(monkeypatch, hot, "reasons=0x0000000000000048")
+    outcome = client.run(recipe, reuse=True, tell=said.append)
+    assert outcome.tasks[0].exit_code == 0
+    text = "GPUs are slowed down (GPU 1 by the hardware and the hardware for heat): reboot the node"
+    assert sum("batchtrain: warning: node " in event.text and text in event.text for event in said) == 1
+    (warning,) = outcome.runs[0].record.warnings
+    assert f"node {hot} " in warning
+    assert text in warning
+    (last,) = (event.text for event in said if event.kind == "results")
+    assert f"warning: {warning}" in last
+
+
+def test_a_diagnosis_names_the_slow_gpu_beside_the_cause(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = recipe_of(tmp_path / "recipe", "pytorch", on_bad_node="fail", command="exit 3")
+    fake_hardware(monkeypatch, "*", "reasons=0x40")
+    client.pools.add(recipe)
+    (job,) = client.jobs.add_all(recipe)
+    with pytest.raises(TaskFailed):
+        job.wait()
+    first, *warnings = job.diagnose().findings
+    assert (first.rule, {finding.rule for finding in warnings}) == ("unknown", {"launch-warning"})
+    assert len(warnings) == 2 and "GPU 1 by the hardware for heat" in warnings[0].cause
 
 
 def test_a_job_replaces_no_more_nodes_than_its_pool_has_and_then_the_gang_fails(

@@ -49,14 +49,14 @@ def hardware(environment: "Values") -> "Message":
     }
 
 
-HARDWARE = "preflight hardware: "
-"""The beginning of a line of preflight.sh about the hardware of this node."""
+HARDWARE, WARNING = "preflight hardware: ", "preflight warning: "
+"""The beginning of a line of preflight.sh about the hardware of this node, and of one that does not stop the gang."""
 
 
-def preflight(spec: Spec, message: "Message", environment: "Values") -> "tuple[list[str], bool]":
-    """The faults that preflight.sh finds on this node, and whether its hardware has one of them."""
+def preflight(spec: Spec, message: "Message", environment: "Values") -> "Message":
+    """The faults and warnings of preflight.sh on this node, and whether its hardware has one of the faults."""
     if not spec.preflight:
-        return [], False
+        return {"faults": [], "warnings": [], "unfit": False}
     words = spec.preflight + ["{}={}".format(name, message[name]) for name in ("own", "hosts", "now")]
     words += ["emulated=1"] * message["emulated"] + ["port="] * message["near"]
     script = os.path.join(HERE, "preflight.sh")
@@ -65,7 +65,11 @@ def preflight(spec: Spec, message: "Message", environment: "Values") -> "tuple[l
     faults = [line.replace(HARDWARE, "preflight: ", 1) for line in lines if line.startswith(("preflight: ", HARDWARE))]
     if not faults and code != 0:
         faults = [f"preflight: node {message['own']}: {script} {ending(code)}"]
-    return faults, any(line.startswith(HARDWARE) for line in lines)
+    return {
+        "faults": faults,
+        "warnings": [line[len(WARNING) :] for line in lines if line.startswith(WARNING)],
+        "unfit": any(line.startswith(HARDWARE) for line in lines),
+    }
 
 
 def verdict() -> "Message":

@@ -107,6 +107,8 @@ class Session:
         self.skew = skew if abs(skew) > 1 else 0.0  # a smaller one is that of the network
         self.node = Node(self.index, self.address, message)
         self.faults, self.unfit = message["faults"], message["unfit"]
+        for text in message["warnings"]:
+            self.primary.warn(text)
         if "error" in message:
             self.primary.tell_faults([self])
             if self.stderr >= 0:
@@ -367,6 +369,11 @@ class Primary:
         text = f"{names} of {len(self.sessions)} {verb} in {self.spec.barrier:g} s"
         self.fail(Failure(time.time(), text, 1))
 
+    def warn(self, text: str) -> None:
+        """Say and record what may make the gang slow, but does not stop it."""
+        self.screen.say("warning: " + text)
+        self.stream.warn(text)
+
     def hold(self, unfit: "list[str]") -> None:
         """Wait for a client that removes the nodes with broken hardware: the service then starts the task again, on
         others."""
@@ -440,7 +447,7 @@ class Primary:
             elif self.spec.rdma:
                 for name, path in missing_files(self.spec.rdma_environment, node):
                     advice = "take an image for its size, such as ubuntu-hpc"
-                    self.screen.say(f"warning: {node} has no {path}, so {name} is not set: {advice}")
+                    self.warn(f"{node} has no {path}, so {name} is not set: {advice}")
 
     def start_message(self, gang: Gang, node: Node) -> "Message":
         slots = gang.slots(node)

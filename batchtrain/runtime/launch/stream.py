@@ -86,6 +86,11 @@ class Stream:
         self.write({"unfit": address})
         self.flush()
 
+    def warn(self, text: str) -> None:
+        """Something may make the gang slow."""
+        self.write({"warning": text})
+        self.flush()
+
     def begin(self, gang: Gang) -> None:
         """All nodes have joined; the processes start."""
         number, now = attempt(), time.time()

@@ -208,12 +208,12 @@ class Supervisor:
         self.preemption = spec.preemption
         self.logs = spec.rank_logs
         self.sample_pause = min(spec.stop_when.get("idle", 0) / LOOKS, SAMPLED)
-        faults, unfit = preflight(spec, message, self.environment)
+        checked = preflight(spec, message, self.environment)
         try:
             facts = look(message, self.environment, self.directory)
         except LaunchError as error:
             facts = {"error": str(error)}
-        self.channel.send(do="hello", node=name, time=time.time(), faults=faults, unfit=unfit, **facts)
+        self.channel.send(do="hello", node=name, time=time.time(), **checked, **facts)
         self.channel.heard = time.monotonic()
         self.beat()
 

@@ -324,6 +324,15 @@ def test_a_task_that_was_started_again_says_why(attempt: Attempt, rule: str, cau
     assert finding.cause.startswith(cause)
 
 
+def test_a_warning_of_the_launch_explains_a_slow_gang_and_comes_after_the_cause_of_a_failed_one() -> None:
+    warned = ExaminedTask(Task("train", "running"), warnings=("node n1: GPUs are slowed down",))
+    (finding,) = judged(of_job(warned)).findings
+    assert (finding.rule, finding.subject) == ("launch-warning", "task train")
+    assert finding.cause == "the launch of the gang warned: node n1: GPUs are slowed down"
+    both = failed("step 40: Loss is nan")._replace(warnings=warned.warnings)
+    assert [finding.rule for finding in judged(of_job(both)).findings] == ["not-a-number", "launch-warning"]
+
+
 def test_a_retry_after_a_failure_is_no_finding() -> None:
     attempts = (Attempt("train", 1, reason="exit code", exit_code=3), Attempt("train", 2))
     assert judged(of_job(ExaminedTask(Task("train", "running", retries=1), attempts=attempts))).findings == ()

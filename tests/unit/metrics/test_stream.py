@@ -87,6 +87,14 @@ def test_a_node_with_a_fault_is_told_once_and_does_not_silence_the_merged_output
     assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
 
 
+def test_a_warning_of_the_launch_is_told_once_and_does_not_silence_the_merged_output() -> None:
+    stream = MetricStream(())
+    batch = stream.records(['{"node": "n0", "nodes": 2}', '{"warning": "node n1: its GPUs are hot"}'], 1.0)
+    assert stream.event("j", "t", batch).warnings == ("node n1: its GPUs are hot",)
+    assert stream.event("j", "t").warnings == ()
+    assert values(stream.output(["step 7/20 loss 2.5"], 2.0)) == [(None, 7, {"loss": 2.5})]
+
+
 def test_records_replace_what_the_merged_output_gave_before() -> None:
     stream = MetricStream()
     assert values(stream.output(["[0:7] step 1/9 loss 5"], NOW)) == [(7, 1, {"loss": 5.0})]

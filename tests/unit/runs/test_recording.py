@@ -26,7 +26,16 @@ from batchtrain.metrics.stream import RECORDS, MetricStream
 from batchtrain.plan import Plan, plan_jobs
 from batchtrain.records import Attempt, AttemptEvent, Failure, Job, Metric, Task
 from batchtrain.records.attempt import ATTEMPTS
-from batchtrain.records.events import AttemptEnded, AttemptSeen, NodeReady, PoolAdded, PoolReused, Stdout, TasksAdded
+from batchtrain.records.events import (
+    AttemptEnded,
+    AttemptSeen,
+    MetricsSeen,
+    NodeReady,
+    PoolAdded,
+    PoolReused,
+    Stdout,
+    TasksAdded,
+)
 from batchtrain.runs import directory, lease, recording
 from batchtrain.runs.beginnings import commit_of
 from batchtrain.runs.directory import Commit, Cost, EventRecord, RunDirectory, RunFailure, RunNode, RunRecord, line_of
@@ -205,6 +214,28 @@ def test_events_with_a_text_are_recorded_and_output_is_not(
     for event in (PoolAdded("p", "added"), Stdout("train", "hello"), NodeReady("n", "")):
         recorded.tell(event)
     assert [(event.kind, event.subject, event.text) for event in recorded.run.events()] == [("pool.add", "p", "added")]
+
+
+def test_a_warning_of_the_launch_is_in_the_record_while_the_run_continues_and_is_said_at_its_end(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    recorded = started(client, service, tmp_path)
+    for texts in (("node n1 is hot",), (), ("node n1 is hot", "node n2 is slow")):
+        recorded.tell(MetricsSeen("train", job="j", warnings=texts))
+    assert recorded.run.record().warnings == ("node n1 is hot", "node n2 is slow")
+    recorded.end("completed")
+    assert recorded.run.record().warnings == ("node n1 is hot", "node n2 is slow")
+    assert recorded.conclusion().splitlines()[1:] == ["  warning: node n1 is hot", "  warning: node n2 is slow"]
+
+
+def test_a_warning_of_a_gang_that_was_not_followed_comes_with_its_records(
+    client: BatchClient, service: BatchServer, tmp_path: Path
+) -> None:
+    service.files["/jobs/j/tasks/train"] = {"wd/ranks/stream.jsonl": b'{"warning": "node n1 is hot"}\n'}
+    recorded = started(client, service, tmp_path)
+    recorded.fetch([ran()])
+    recorded.end("completed")
+    assert recorded.run.record().warnings == ("node n1 is hot",)
 
 
 def test_the_parts_of_a_run_are_measured_by_its_events(

@@ -175,6 +175,7 @@ const VIEW = {
         seen.failure &&
           link(context.with({ view: "output", file: "stderr.txt", look: "" }), "Show the output at the cause"),
       ),
+      seen.warnings?.map((warning) => h("p", { class: "card warned" }, short(warning))),
       text && h("p", { class: "card warned" }, text, " ", link(context.with({ view: "ranks" }), "Show the ranks")),
       data && !over(seen) ? progress(data, true) : null,
       seen.live ? counted(context) : null,
