@@ -8,7 +8,7 @@ from typing import Any
 
 from batchtrain.catalog.fabric_marks import marks_of
 from batchtrain.metrics.extract import Extractor
-from batchtrain.plan.container import POOL_KEY as POOL_KEY
+from batchtrain.plan.container import POOL_KEY
 from batchtrain.runtime import verdict
 
 LINK = "0o120777"
@@ -117,6 +117,11 @@ def image_is_usable(failure: str) -> bool:
     if failure and "ContainerInvalid" not in failure:
         raise ValueError(f"the pool failed for another reason: {failure}")
     return not failure
+
+
+def has_pool_key(value: Mapping[str, Any]) -> bool:
+    """Whether the directory of the pool's key has a private key."""
+    return value["directory"] == POOL_KEY and any(name.endswith("_rsa") for name in value["names"])
 
 
 def key_is_accepted(hosts: Mapping[str, Any]) -> bool:

@@ -32,6 +32,10 @@ def response(status: int, code: str = "", *, date: bool = True, authenticate: bo
     return {"status": status, "code": code, "headers": {"Date": date, "WWW-Authenticate": authenticate}}
 
 
+REFUSED = response(403, "AuthenticationFailed")
+"""Of a signature."""
+
+
 def printed(*lines: str, code: int = 0, size: str = "Standard_ND96isr_H100_v5") -> dict[str, Any]:
     """What a program of the HPC images printed."""
     return {"code": code, "size": size, "lines": list(lines), "end": []}
