@@ -116,18 +116,27 @@ def infiniband(facts: Dict[str, Any]) -> Any:
     }
 
 
+def query(field: str) -> List[str]:
+    return [
+        line.strip() for line in ran("nvidia-smi", "--query-gpu=" + field, "--format=csv,noheader,nounits")["lines"]
+    ]
+
+
 def gpus(facts: Dict[str, Any]) -> Any:
     listing = ran("nvidia-smi", "-L")
-    order = ran("nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader")["lines"]
     positions = sorted(os.listdir("/proc/driver/nvidia/gpus")) if os.path.isdir("/proc/driver/nvidia/gpus") else []
     return {
         "code": listing["code"],
         "count": sum(line.startswith("GPU ") for line in listing["lines"]),
         "expected": facts["gpus"],
         "seconds": listing["seconds"],
-        "bus": [line.strip().lower()[-12:] for line in order],
+        "bus": [line.lower()[-12:] for line in query("pci.bus_id")],
         "positions": [name.lower()[-12:] for name in positions],
     }
+
+
+def gpu_memory(facts: Dict[str, Any]) -> Any:
+    return {"mib": [int(line) for line in query("memory.total")], "expected_gib": facts["gpu_gib"]}
 
 
 def amd_gpus(facts: Dict[str, Any]) -> Any:
@@ -217,8 +226,8 @@ def coordinated(_: Dict[str, Any]) -> Any:
 NODE: Dict[str, Callable[[Dict[str, Any]], Any]] = {
     function.__name__: function
     for function in (
-        environment, user, addresses, own_address, infiniband, gpus, amd_gpus, locked_memory, nccl, pool_keys, disks,
-        metadata, python, start_task, option_mount,
+        environment, user, addresses, own_address, infiniband, gpus, gpu_memory, amd_gpus, locked_memory, nccl,
+        pool_keys, disks, metadata, python, start_task, option_mount,
     )
 }  # fmt: skip
 
@@ -274,34 +283,61 @@ def same_container(_: Dict[str, Any]) -> Any:
 
 WORDS = (
     "NET/", "Using network", "Init COMPLETE", "GPU Direct RDMA", "Bootstrap", "NCCL version", "Avg bus bandwidth",
-    "selected ucx", "libfabric provider", "PMI_RANK", "MV2_COMM_WORLD_RANK",
+    "selected ucx", "libfabric provider", "PMI_RANK", "MV2_COMM_WORLD_RANK", "data transfer mode", "Version", "X=",
 )  # fmt: skip
 """In the lines that are kept, besides the last ones."""
 MISSING = 127
+OLD_INTEL_MPI = """
+        for path in /opt/intel/impi/{5.1,2017,2018}*/intel64/bin/mpivars.sh \\
+          /opt/intel/compilers_and_libraries_201[678]*/linux/mpi/intel64/bin/mpivars.sh; do
+          [ ! -r "$path" ] || . "$path"
+        done
+        type -P mpirun >/dev/null || exit 127
+        mpirun -V | head -1
+        I_MPI_DEBUG=5 I_MPI_FABRICS=shm:ofa mpirun -hosts "$HOSTS" -np 2 -ppn 1 IMB-MPI1 PingPong"""
 PROGRAMS = {
+    "intelmpi_ofa": OLD_INTEL_MPI,
     "intelmpi": """module load mpi/impi && type -P IMB-MPI1 >/dev/null || exit 127
         I_MPI_DEBUG=5 I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx mpirun -hosts "$HOSTS" -np 2 -ppn 1 IMB-MPI1 PingPong""",
     "openmpi": """module load mpi/hpcx && [ -x "$HPCX_OSU_DIR/osu_bw" ] || exit 127
         mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ucx --mca btl ^vader,tcp,openib \\
           --mca pml_base_verbose 10 -x UCX_NET_DEVICES="$PORTS" "$HPCX_OSU_DIR/osu_bw" 2>&1""",
+    "openmpi4": """module load mpi/hpcx && mpirun --version | grep 'Open MPI) 4' || exit 127
+        export X='a;b' OMPI_MCA_plm_rsh_no_tree_spawn=1
+        mpirun --prefix "$(cd "$(dirname "$(type -P mpirun)")/.." && pwd)" --host "$HOSTS" -np 2 --map-by ppr:1:node \\
+          -x X sh -c 'echo "X=$X"'""",
+    "partition": """module load mpi/hpcx && [ -x "$HPCX_OSU_DIR/osu_bw" ] || exit 127
+        key=$(cat /sys/class/infiniband/*/ports/1/pkeys/[01] | grep -v -e '0x.fff' -e 0x0000 | head -1)
+        for setting in '' "-x UCX_IB_PKEY=$(printf 0x%04x $((key & 0x7fff)))"; do
+          mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node --mca pml ucx -x UCX_NET_DEVICES="$PORTS" $setting \\
+            "$HPCX_OSU_DIR/osu_bw" || exit 1
+        done""",
+    "ucc": """module load mpi/hpcx && type -P ucc_perftest >/dev/null || exit 127
+        mpirun --host "$HOSTS" -np 2 --map-by ppr:1:node -x UCX_NET_DEVICES="$PORTS" -x UCC_TLS=ucp \\
+          ucc_perftest -c allreduce -m host -b 1M -e 1M""",
     "mvapich": """module load mpi/mvapich2 || module load mpi/mvapich || exit 127
         mpirun -hosts "$HOSTS" -np 2 -ppn 1 env""",
-    "nccl": """module load mpi/hpcx && [ -x /opt/nccl-tests/build/all_reduce_perf ] || exit 127
+    "nccl": """module load mpi/hpcx && [ -x "${TESTS:=/opt/nccl-tests}/build/all_reduce_perf" ] || exit 127
         mpirun --host "${HOSTS/,/:$GPUS,}:$GPUS" -np $((2 * GPUS)) --map-by "ppr:$GPUS:node" \\
           --mca coll_hcoll_enable 0 -x NCCL_DEBUG=INFO -x NCCL_SOCKET_IFNAME=eth0 -x NCCL_IB_HCA="=$PORTS" \\
-          /opt/nccl-tests/build/all_reduce_perf -b 8G -e 8G -g 1""",
+          "${SETTINGS[@]}" "$TESTS/build/all_reduce_perf" -b 8G -e 8G -g 1""",
 }
 """For bash, with the two nodes, all InfiniBand ports and the GPUs of a node. 127: the image has no such program."""
+PROGRAMS["nccl_settings"] = 'mapfile -t SETTINGS < <(sed -n "s/./-x\\n&/p" <<<"$NCCL"); ' + PROGRAMS["nccl"]
+PROGRAMS["rccl"] = "TESTS=/opt/rccl-tests; " + PROGRAMS["nccl"]
+ANYWHERE = ("openmpi4",)
+"""Programs that need no InfiniBand."""
 
 
 def program(name: str) -> Callable[[Dict[str, Any]], Any]:
     def run(facts: Dict[str, Any]) -> Any:
-        if not facts["ports"]:
+        if not facts["ports"] and name not in ANYWHERE:
             raise OSError("the size has no InfiniBand")
         os.environ["HOSTS"] = ",".join(hosts()[:2])
         ports = [port["device"] for port in infiniband(facts)["ports"] if port["link_layer"] == "InfiniBand"]
         os.environ["PORTS"] = ",".join(port + ":1" for port in ports)
         os.environ["GPUS"] = str(facts["gpus"])
+        os.environ["NCCL"] = "\n".join(facts["nccl"])
         result = ran("bash", "-lc", PROGRAMS[name], patience=300)
         if result["code"] == MISSING:
             raise OSError("the image has no such program")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from batchtrain.catalog.sizes import VmSize
+from batchtrain.launchers.variables import LAUNCH_FILES
 
 HOLDS, DIFFERS, NOT_ASKED = "holds", "differs", "could not be asked"
 HAND = "answers"
@@ -38,6 +39,11 @@ INFINIBAND = Need("a size with InfiniBand", lambda size: size.hcas > 0)
 NVIDIA = Need("a size with NVIDIA GPUs", lambda size: size.gpu_vendor == "nvidia")
 AMD = Need("a size with AMD GPUs", lambda size: size.gpu_vendor == "amd")
 V100 = Need("Standard_ND40rs_v2", lambda size: size.name == "Standard_ND40rs_v2")
+RTX_SHARE = Need(
+    "a size with a part of an RTX PRO 6000",
+    lambda size: size.gpu_model == "RTX PRO 6000 BSE" and (size.gpu_memory_gib or 0) < 96,
+)
+LAUNCH_FILE = Need("a size for which Azure has an NCCL launch file", lambda size: size.family in LAUNCH_FILES)
 TOPOLOGY = Need("an ND size with NVIDIA GPUs", lambda size: size.gpu_vendor == "nvidia" and size.hcas > 1)
 
 

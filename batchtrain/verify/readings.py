@@ -67,6 +67,12 @@ def topologies_are_links(value: Mapping[str, Any]) -> bool:
     return every(links, lambda target: re.fullmatch(r"/opt/microsoft/\w+-topo\.xml", target) is not None)
 
 
+def gpu_share(value: Mapping[str, Any]) -> bool:
+    """Whether each GPU has the memory of the catalogue, up to a tenth."""
+    expected = value["expected_gib"] * 1024
+    return all(abs(memory - expected) <= expected / 10 for memory in some(value["mib"], "GPU"))
+
+
 def gpu_order(bus: Sequence[str], positions: Sequence[str]) -> bool:
     """Whether the driver numbers the GPUs by their positions on the bus."""
     return list(some(bus, "GPU")) == list(some(positions, "GPU"))
@@ -76,6 +82,12 @@ def line_with(value: Mapping[str, Any], *words: str, without: str = "\n") -> boo
     """Whether a program ended well and printed a line with one of these words, and without another one."""
     lines = [line for line in value["lines"] if any(word in line for word in words)]
     return value["code"] == 0 and bool(lines) and not any(without in line for line in lines)
+
+
+def is_old_intel_mpi(value: Mapping[str, Any]) -> bool:
+    """Whether the launcher prints its version as batchtrain reads it."""
+    lines = some(value["lines"], "line")
+    return any(re.search(r"Version (5\.1\.\d|201[78] Update \d)", line) for line in lines)
 
 
 def bandwidth(value: Mapping[str, Any]) -> bool:

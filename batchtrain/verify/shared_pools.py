@@ -32,6 +32,7 @@ from batchtrain.config.types import (
     span_of,
 )
 from batchtrain.errors import UsageError
+from batchtrain.launchers.variables import LAUNCH_FILES
 from batchtrain.runtime import OBSERVE
 from batchtrain.verify.probe import POOLS, SERVICE, Area, Probe
 from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, Question
@@ -201,7 +202,10 @@ _START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batcht
 
 def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     """The tasks of a pool, in the order in which they run: gangs first, because they need every node."""
-    facts = {"size": work.size.name, "ports": work.size.hcas, "rate": work.size.port_gbps, "gpus": work.size.gpus}
+    size = work.size
+    settings = [f"NCCL_{name}={value}" for name, value in LAUNCH_FILES.get(size.family, {}).items()]
+    facts = {"size": size.name, "ports": size.hcas, "rate": size.port_gbps, "gpus": size.gpus}
+    facts |= {"gpu_gib": size.gpu_memory_gib, "nccl": settings}
     node, gang, alone = (
         f"python3 {PROGRAM} {part} {shlex.quote(json.dumps(facts))}" for part in ("node", "gang", "task")
     )

@@ -67,6 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "client",
         "config",
         "errors",
+        "launchers",
         "metrics",
         "plan",
         "records",

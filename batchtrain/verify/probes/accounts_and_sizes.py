@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchtrain.verify.probe import Area, Probe, by_hand
-from batchtrain.verify.readings import both, location_is_a_kind, related_sizes_agree, some
+from batchtrain.verify.probe import RTX_SHARE, Area, Probe, by_hand
+from batchtrain.verify.readings import both, gpu_share, location_is_a_kind, related_sizes_agree, some
 from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES
 from batchtrain.verify.recorded_answers import REFUSED, response
 
@@ -112,9 +112,12 @@ PROBES = (
         "service/related", related_sizes_agree,
         right={"sold": 12, "different": []}, wrong={"sold": 12, "different": ["Standard_ND96is_H100_v5"]},
         unread={"sold": 0, "different": []}, code="batchtrain/catalog/sizes.py", not_local=NO_MANAGEMENT),
-    by_hand("shared-gpus", "A size with 32 cores has a quarter of an RTX PRO 6000, and one with 64 cores a half",
-        "prices", "`nvidia-smi` on `Standard_NC32lds_xl_RTXPRO6000BSE_v6`", code="batchtrain/catalog/sizes.py",
-        not_local=NO_GPU),
+    Probe("shared-gpus", "A size with 32 cores has a quarter of an RTX PRO 6000, and one with 64 cores a half",
+        "prices", "`nvidia-smi` on `Standard_NC32lds_xl_RTXPRO6000BSE_v6`",
+        "host/nodes/gpu_memory", gpu_share,
+        right={"mib": [24467], "expected_gib": 24}, wrong={"mib": [97887], "expected_gib": 24},
+        unread={"mib": [], "expected_gib": 24},
+        code="batchtrain/catalog/sizes.py", needs=RTX_SHARE, not_local=NO_GPU),
     by_hand("no-role", "Batch answers 403 `AuthorizationFailure` to a token without the role",
         "documentation; Batch Explorer #2260", "`batchtrain pool list` with the role Reader alone",
         code="batchtrain/service/faults.py", not_local=NO_ENTRA),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchtrain.verify.probe import AMD, INFINIBAND, NVIDIA, TOPOLOGY, Area, Probe, by_hand
+from batchtrain.verify.probe import AMD, INFINIBAND, LAUNCH_FILE, NVIDIA, TOPOLOGY, Area, Probe
 from batchtrain.verify.readings import (
     bandwidth,
     every,
@@ -85,15 +85,21 @@ PROBES = (
         "host/nodes/amd_gpus", lambda value: value["count"] == value["expected"],
         right={"count": 8, "expected": 8}, wrong={"count": 0, "expected": 8}, unread={"count": 8},
         code="batchtrain/runtime/node.sh batchtrain/runtime/launch/gpus.py", needs=AMD, not_local=NO_GPU),
-    by_hand("nccl-settings",
+    Probe("nccl-settings",
         "The settings of NCCL that Azure's own launches use (`hopper.conf` on H100 and H200, `graceblackwell.conf` on "
-        "GB200 and GB300), without those of SHARP, are good for trainings as well",
+        "GB200 and GB300), without those of SHARP, give the full speed as well",
         "Azure/ai-infrastructure-on-azure: NCCL/configs",
         "the recipe NCCL-Tests on them, and with the variables in `leave_unset`; Azure expects 450 GB/s on "
-        "ND96isr_H100_v5 and 937 GB/s in a rack of GB300", code="batchtrain/launchers/fabric.py",
-        not_local=NO_INFINIBAND),
-    by_hand("rccl-settings", "MI300X (RCCL) needs no settings except the ports", "memory",
-        "the recipe NCCL-Tests on it, with rccl-tests", code="batchtrain/launchers/fabric.py", not_local=NO_INFINIBAND),
+        "ND96isr_H100_v5 and 937 GB/s in a rack of GB300",
+        "host/gang/nccl_settings", bandwidth,
+        right=printed("# Avg bus bandwidth    : 441.2"), wrong=printed("# Avg bus bandwidth    : 23.1"),
+        unread=printed("# Avg bus bandwidth    : 441.2", size="Standard_ND999"),
+        code="batchtrain/launchers/variables.py", needs=LAUNCH_FILE, not_local=NO_INFINIBAND),
+    Probe("rccl-settings", "MI300X (RCCL) needs no settings except the ports", "memory",
+        "the recipe NCCL-Tests on it, with rccl-tests",
+        "host/gang/rccl", lambda value: line_with(value, "NET/IB : Using", without="/RoCE"),
+        right=printed(USING), wrong=printed("NCCL INFO NET/Socket : Using [0]eth0:10.0.0.4<0>"), unread={"code": 0},
+        code="batchtrain/launchers/fabric.py", needs=AMD, not_local=NO_INFINIBAND),
     Probe("nccl-bootstrap",
         "`NCCL_SOCKET_IFNAME` with the interface of the address in `AZ_BATCH_HOST_LIST` (`eth0`) is enough for the "
         "bootstrap of NCCL", "azhpc-images: tests of NCCL", "as above, the line `Bootstrap : Using`",
@@ -101,9 +107,12 @@ PROBES = (
         right=printed("NCCL INFO Bootstrap : Using eth0:10.0.0.4<0>"),
         wrong=printed("NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>"), unread={"code": 0},
         code="batchtrain/launchers/fabric.py", needs=TOPOLOGY, not_local=NO_GPU),
-    by_hand("ucx-torch", "UCX accepts the same ports for the `ucc` and `mpi` backends of torch", "setup-mpi",
-        "`UCX_LOG_LEVEL=info` with `backend: ucc` on `Standard_HB120rs_v3`", code="batchtrain/launchers/fabric.py",
-        not_local=NO_INFINIBAND),
+    Probe("ucx-torch", "UCX accepts the same ports under UCC, as the `ucc` backend of torch uses it", "setup-mpi",
+        "`ucc_perftest -c allreduce` of HPC-X with `UCX_NET_DEVICES`; `UCX_LOG_LEVEL=info` with `backend: ucc` on "
+        "`Standard_HB120rs_v3`",
+        "host/gang/ucc", lambda value: value["code"] == 0,
+        right=printed(), wrong=printed(code=1), unread={"lines": []}, code="batchtrain/launchers/fabric.py",
+        needs=INFINIBAND, not_local=NO_INFINIBAND),
     Probe("gpu-order",
         "The GPUs of a node are numbered by their position on the bus in `/proc/driver/nvidia/gpus`, as with "
         "`CUDA_DEVICE_ORDER=PCI_BUS_ID`", "NVIDIA's documentation",
