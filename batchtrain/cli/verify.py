@@ -79,7 +79,11 @@ def command(
     image = image or _image()
     region = _region(only_plan=only_plan)
     prices = {size.name: catalog.price(size.name, region) for size in vm_sizes}
-    works = [work for size in vm_sizes for work in work_of(size, nodes, areas, prices[size.name], image=image)]
+    works = [
+        work
+        for size in vm_sizes
+        for work in work_of(size, nodes, areas, prices[size.name], image=image, local=_is_local())
+    ]
     if only_plan:
         _show_plan(works)
         every = (work for size in vm_sizes for work in work_of(size, nodes, areas, None, image=IMAGE))

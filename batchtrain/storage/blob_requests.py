@@ -126,6 +126,8 @@ class Storage:
         self._tokens = _Tokens(token, self._split.netloc) if token is not None else None
         self._patience = patience(url)
         self._idle: list[HTTPConnection] = []
+        self.ahead = 0.0
+        """Seconds by which the dates of its signatures are ahead; `verify` sets it."""
         self._met = False
         """Whether a connection ever succeeded."""
 
@@ -241,7 +243,11 @@ class Storage:
 
     def _head(self, request: Request) -> bytes:
         path, length = self._split.path + request.path, len(request.body)
-        headers = {**request.headers, "x-ms-date": formatdate(usegmt=True), "x-ms-version": API_VERSION}
+        headers = {
+            **request.headers,
+            "x-ms-date": formatdate(time.time() + self.ahead, usegmt=True),
+            "x-ms-version": API_VERSION,
+        }
         if length or request.method == "PUT":
             headers["Content-Length"] = str(length)
         if self._key is not None:

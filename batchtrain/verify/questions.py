@@ -7,11 +7,16 @@ with the pool however the command ends.
 from __future__ import annotations
 
 import os
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import msgspec
 from azure.batch import BatchClient
@@ -20,15 +25,19 @@ from azure.core.rest import HttpRequest
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import UNLISTED
+from batchtrain.client import logins
 from batchtrain.client.operations import Operations
-from batchtrain.config.types import Credentials
-from batchtrain.errors import BatchtrainError, UsageError
+from batchtrain.config.types import Credentials, StorageCredentials
+from batchtrain.errors import BatchtrainError, ServiceError, UsageError
 from batchtrain.plan.wire import API_VERSION
-from batchtrain.service import arm, connect, prices
+from batchtrain.records import Endpoint
+from batchtrain.service import arm, connect, entra, files, prices, vault
 from batchtrain.service.arm import AccountSeen
+from batchtrain.service.downloads import task_tree
 from batchtrain.service.register import Register, Thing
 from batchtrain.service.requests import CONTENT_TYPE, quoted
 from batchtrain.service.rest import Rest
+from batchtrain.storage import blob
 from batchtrain.verify.probe import UNREAD
 
 Answer = Any
@@ -38,6 +47,21 @@ NEXT_VERSION = "2026-10-01"
 GROUP = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/verify/providers"
 NETWORK = f"{GROUP}/Microsoft.Network"
 """Things that no account has."""
+METADATA = "http://169.254.169.254/metadata/identity/oauth2/token"
+HELLO = "mcr.microsoft.com/hello-world"
+"""An image of 13 kB whose entry point prints some lines."""
+TARGET = "$TargetDedicatedNodes"
+USER = "batchtrainverify"
+SLEEPER = {"name": "VERIFY_SLEEPER", "value": "here"}
+SSH_OPTIONS = (
+    *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=20"),
+)
+SESSION = """id -nG; sudo -n true && echo yes || echo no
+pid=$(sudo -n grep -las VERIFY_SLEEPER=here /proc/[0-9]*/environ | head -1 | cut -d/ -f3); echo "${pid:-0}"
+container=$(grep -oE '[0-9a-f]{64}' "/proc/$pid/cgroup" | head -1)
+sudo -n docker exec "$container" true 2>/dev/null && echo yes || echo no"""
+"""What a login runs: it finds the task, and its container, as inside.sh does."""
 
 
 class Target(NamedTuple):
@@ -57,13 +81,17 @@ class Target(NamedTuple):
             raise UsageError("no readable subscription has this account; ask for the role Reader on it")
         return azure, account
 
+    def storage(self) -> list[tuple[str, StorageCredentials]]:
+        """The storage accounts of credentials.yaml, by link."""
+        return list(self.credentials.storage.items()) if self.credentials else []
+
     def get(self, path: str, **params: str) -> Answer:
         """An answer, whatever its status."""
         return answer_to(self.client.batch, HttpRequest("GET", path, params={"api-version": API_VERSION, **params}))
 
-    def post(self, path: str, body: object, **headers: str) -> Answer:
-        """The same, to a JSON document."""
-        content = msgspec.json.encode(body)
+    def post(self, path: str, body: object, content_type: str = CONTENT_TYPE) -> Answer:
+        """The same, to a JSON document. content_type: empty for none."""
+        content, headers = msgspec.json.encode(body), {"Content-Type": content_type} if content_type else {}
         request = HttpRequest("POST", path, params={"api-version": API_VERSION}, headers=headers, content=content)
         return answer_to(self.client.batch, request)
 
@@ -83,7 +111,7 @@ Question = Callable[[Target], Any]
 
 def answers(questions: Mapping[str, Question], names: frozenset[str], target: Target) -> dict[str, Any]:
     """The answers to the questions of these names. One that fails is unread, whatever the reason."""
-    return {name: _answer(questions[name], target) for name in sorted(names & questions.keys())}
+    return {name: _answer(question, target) for name, question in questions.items() if name in names}
 
 
 def _answer(question: Question, target: Target) -> Any:
@@ -131,6 +159,106 @@ def _not_found(target: Target) -> Any:
     return _refusal(target.get("/pools/batchtrain-verify-no-such-pool"))
 
 
+def _cloud(target: Target) -> Any:
+    """The cloud of the account, and what its service answers to a token."""
+    return {"cloud": entra.cloud_of(None, target.client.account.endpoint).name, **_token(target)}
+
+
+def _dates(target: Target) -> Any:
+    """Whether refusals of Entra ID, of Azure Resource Manager and of a storage account have a date."""
+    cloud = entra.cloud_of(None, target.client.account.endpoint)
+    path = f"/subscriptions?api-version={arm.SUBSCRIPTIONS['api-version']}"
+    urls = [f"https://{cloud.authority}/common/oauth2/v2.0/token", cloud.management + path]
+    urls += [f"https://{entry.account}.blob.{entry.endpoint}/?comp=list" for _, entry in target.storage()[:1]]
+    return [_date_of(url) for url in urls]
+
+
+def _date_of(url: str) -> Any:
+    """`Rest` repeats a request, and keeps no header of a refusal."""
+    try:
+        with urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+            return {"status": answer.status, "date": "Date" in answer.headers}
+    except HTTPError as error:
+        return {"status": error.code, "date": "Date" in error.headers}
+
+
+def _storage_date(target: Target) -> Any:
+    """The code of a storage account's refusal of a signature of 20 minutes ago; empty without a refusal."""
+    link, entry = next((link, entry) for link, entry in target.storage() if entry.account_key)
+    account = blob.connect(link, entry)
+    account.ahead = -1200
+    try:
+        blob.exists(account, "batchtrain-verify", "none")
+    except ServiceError as error:
+        return error.code
+    return ""
+
+
+def _delegated(target: Target) -> Any:
+    """What an Entra token may do with a storage account: write, sign a link of 7 days, and read by it."""
+    from azure.storage.blob import BlobServiceClient  # 0.28 s
+
+    link, entry = next((link, entry) for link, entry in target.storage() if not entry.account_key)
+    token = entra.credential(entra.sign_in_of(None, target.credentials.aad if target.credentials else None))
+    account = blob.connect(link, entry, token)
+    name = f"{target.pool}-{int(time.time())}"
+    service = BlobServiceClient(account.url, credential=token)
+    service.create_container(name)
+    try:
+        blob.upload(account, name, "probe", b"probe")
+        with urlopen(blob.link(account, entry, name, "probe", days=7), timeout=PATIENCE_SECONDS) as answer:
+            return {"status": answer.status, "text": answer.read().decode()}
+    finally:
+        service.delete_container(name)
+
+
+def _vault(target: Target) -> Any:
+    """Whether the secret of the account's key in credentials.yaml has a value."""
+    batch = target.credentials.batch if target.credentials else None
+    if target.credentials is None or batch is None or not batch.account_key_keyvault_secret_id:
+        raise UsageError("credentials.yaml has no `batch.account_key_keyvault_secret_id`")
+    return bool(vault.reader(target.credentials)(batch.account_key_keyvault_secret_id))
+
+
+def _roles(target: Target) -> Any:
+    """What the roles of this sign-in allow, and whether the service creates and deletes a pool and a job for it."""
+    azure, account = target.region()
+    path = f"{account.path}/providers/Microsoft.Authorization/permissions"
+    rows = azure.listed(path, "read the permissions", {"api-version": "2022-04-01"})
+    permissions = [{name: row.get(name) or [] for name in ("actions", "notActions", "dataActions")} for row in rows]
+    batch = connect.connect(target.client.account._replace(key=None))
+    return {"permissions": permissions, "status": _created(target, "role", {}, batch=batch)["status"]}
+
+
+def _identity(target: Target) -> str:
+    """A managed identity of the subscription."""
+    azure, account = target.region()
+    path = f"/subscriptions/{account.subscription}/providers/Microsoft.ManagedIdentity/userAssignedIdentities"
+    row = next(azure.listed(path, "list managed identities", {"api-version": "2023-01-31"}), None)
+    if row is None:
+        raise UsageError("the subscription has no managed identity")
+    return str(row["id"])
+
+
+def _registry_identity(target: Target) -> Any:
+    """A pool without nodes whose registry names an identity that the pool does not have."""
+    registry = {"registryServer": "verify.azurecr.io", "identityReference": {"resourceId": _identity(target)}}
+    containers = {"type": "dockerCompatible", "containerRegistries": [registry]}
+    return _created(target, "registry", {"virtualMachineConfiguration": {"containerConfiguration": containers}})
+
+
+def _identified(target: Target) -> Any:
+    """The identities of a pool after one was set, beside that one; and the exit code of a task that asks for its token
+    on a node that was there before."""
+    azure, account = target.region()
+    identity = _identity(target)
+    identities = arm.set_pool_identity(azure, account, target.pool, [identity])
+    url = f"{METADATA}?api-version=2018-02-01&resource=https://management.azure.com/&mi_res_id={identity}"
+    command = f"curl -sf -H Metadata:true '{url}'"
+    end = _end_of_task(target, {"id": "identity", "commandLine": command})
+    return {"identities": [name.lower() for name in identities], "expected": identity.lower(), "exit": end["exit"]}
+
+
 def _linked(target: Target) -> Any:
     """Pools with a subnet, a public address and an image of a gallery, by shared key."""
     batch = connect.once(target.client.account, signed=True)
@@ -145,7 +273,7 @@ def _linked(target: Target) -> Any:
 
 
 def _no_content_type(target: Target) -> Any:
-    return _refusal(target.post("/pools", {}))
+    return _refusal(target.post("/pools", {}, content_type=""))
 
 
 def _account(target: Target) -> Any:
@@ -272,35 +400,125 @@ def _agents(target: Target) -> Any:
     return sorted({agent for image, agent in references if "azurelinux" in image["offer"].lower()})
 
 
-def _stranger(target: Target) -> Any:
-    """A task whose user no account of the pool is: whether it is accepted, and how it ends."""
-    body = {"id": "stranger", "commandLine": "true", "userIdentity": {"username": "stranger"}}
+def _task(target: Target, body: Mapping[str, Any], state: str = "completed") -> Any:
+    """The answer to a new task, and its document once it is in this state, or after PATIENCE_SECONDS."""
     path = f"/jobs/{quoted(target.job)}/tasks"
-    answer = _refusal(target.post(path, body, **{"Content-Type": CONTENT_TYPE}))
+    answer = _refusal(target.post(path, body))
     if answer["status"] != 201:
         return {**answer, "state": ""}
-    state = _until(lambda: target.get(f"{path}/stranger").json()["state"], "completed", target.client.pace.first)
-    if state != "completed":
-        return {**answer, "state": state}
-    document = target.get(f"{path}/stranger").json()
-    return {**answer, "state": state, "failed": "failureInfo" in document["executionInfo"]}
+    _until(lambda: target.get(f"{path}/{body['id']}").json()["state"], state, target.client.pace.first)
+    return {**answer, **target.get(f"{path}/{body['id']}").json()}
+
+
+def _end_of_task(target: Target, body: Mapping[str, Any]) -> Any:
+    """How a new task ends: the code of a failure, and the exit code of its program."""
+    return _end(_task(target, body))
+
+
+def _end(task: Mapping[str, Any]) -> Any:
+    execution = task["executionInfo"]
+    return {"code": (execution.get("failureInfo") or {}).get("code", ""), "exit": execution.get("exitCode")}
+
+
+def _stranger(target: Target) -> Any:
+    """A task whose user no account of the pool is: whether it is accepted, and how it ends."""
+    task = _task(target, {"id": "stranger", "commandLine": "true", "userIdentity": {"username": "stranger"}})
+    seen = {name: task[name] for name in ("status", "state")}
+    return {**seen, "failed": "failureInfo" in task["executionInfo"]} if task["state"] == "completed" else seen
+
+
+def _stubborn(target: Target) -> Any:
+    """The last second that a task has noted which ignores SIGTERM and was ended by its limit, now and 4 s later."""
+    tree = task_tree(target.job, "stubborn")
+    first = files.end_of(target.client.batch, tree, "wd/output/alive").decode()
+    time.sleep(4)
+    return {"first": first, "later": files.end_of(target.client.batch, tree, "wd/output/alive").decode()}
+
+
+def _login_of(*, container: bool) -> Question:
+    """What a login with an Ed25519 key sees on the node of a running task: the groups of its user, whether it may use
+    `sudo`, whether a process has the environment of the task, and whether its container is found."""
+
+    def ask(target: Target) -> Any:
+        task_id = f"sleeper{'-container' * container}"
+        body: dict[str, Any] = {"id": task_id, "commandLine": "sleep 120", "environmentSettings": [SLEEPER]}
+        if container:
+            machine = target.get(f"/pools/{quoted(target.pool)}").json()["virtualMachineConfiguration"]
+            body["containerSettings"] = {"imageName": machine["containerConfiguration"]["containerImageNames"][0]}
+        node = _task(target, body, "running")["nodeInfo"]["nodeId"]
+        path = f"/pools/{quoted(target.pool)}/nodes/{node}"
+        with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
+            key = f"{folder}/key"
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+            user = {"name": USER, "isAdmin": True, "sshPublicKey": Path(f"{key}.pub").read_text().strip()}
+            target.post(f"{path}/users", user)
+            login = target.get(f"{path}/remoteloginsettings").json()
+            endpoint = Endpoint(node, login["remoteLoginIPAddress"], login["remoteLoginPort"])
+            words = [*logins.words(USER, key, endpoint, SSH_OPTIONS), SESSION]
+            done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        target.post(f"/jobs/{quoted(target.job)}/tasks/{task_id}/terminate", {})
+        lines = done.stdout.splitlines()
+        seen = {"code": done.returncode, "error": done.stderr[-300:]}
+        if lines:
+            seen |= {"groups": lines[0].split(), "sudo": lines[1] == "yes", "process": lines[2] != "0"}
+            seen |= {"container": lines[3] == "yes"}
+        return seen
+
+    return ask
+
+
+def _gang(target: Target, name: str, command: str) -> Mapping[str, Any]:
+    """A multi-instance task on all nodes of the pool."""
+    nodes = target.get(f"/pools/{quoted(target.pool)}").json()["currentDedicatedNodes"]
+    multiple = {"numberOfInstances": nodes, "coordinationCommandLine": "true"}
+    return {"id": name, "commandLine": command, "multiInstanceSettings": multiple}
+
+
+def _pending(target: Target) -> Any:
+    """The instances of a gang that waits for another one, and the tasks that formulas then count."""
+    gang = _gang(target, "runs", "sleep 300")
+    _task(target, gang, "running")
+    _task(target, {**gang, "id": "waits"}, "active")
+    formulas = [f"$TargetDedicatedNodes = avg({name}.GetSample(1));" for name in ("$ActiveTasks", "$PendingTasks")]
+    count = str(gang["multiInstanceSettings"]["numberOfInstances"])
+    _until(lambda: _evaluation(target, formulas[0])["values"].get(TARGET, ""), count, 5)
+    active, pending = (_evaluation(target, text)["values"].get(TARGET) for text in formulas)
+    for name in ("waits", "runs"):
+        target.post(f"/jobs/{quoted(target.job)}/tasks/{name}/terminate", {})
+    return {"instances": int(count), "active": active, "pending": pending}
+
+
+def _requeued(target: Target) -> Any:
+    """How often a gang was requeued and retried after the node of a subtask was removed."""
+    task = _task(target, _gang(target, "loses", "sleep 300"), "running")
+    nodes = target.get(f"/pools/{quoted(target.pool)}/nodes").json()["value"]
+    body = {
+        "nodeList": [next(node["id"] for node in nodes if node["id"] != task["nodeInfo"]["nodeId"])],
+        "nodeDeallocationOption": "requeue",
+    }
+    answer = _refusal(target.post(f"/pools/{quoted(target.pool)}/removenodes", body))
+    path = f"/jobs/{quoted(target.job)}/tasks/loses"
+    _until(lambda: str(target.get(path).json()["executionInfo"]["requeueCount"]), "1", target.client.pace.first)
+    execution = target.get(path).json()["executionInfo"]
+    target.post(f"{path}/terminate", {})
+    return {"status": answer["status"], "requeues": execution["requeueCount"], "retries": execution["retryCount"]}
 
 
 def _files(target: Target) -> Any:
     """The files that `observe.py gang` made for this: size, mode and the end of the URL by name."""
     path = f"/jobs/{quoted(target.job)}/tasks/host/files"
     listing = target.get(path, recursive="true").json()["value"]
-    files = {}
+    seen = {}
     for file in listing:
         parent, _, name = file["name"].rpartition("/")
         if parent.endswith("output") and not file["isDirectory"] and not name.startswith("observed"):
             properties = file["properties"]
-            files[name] = {
+            seen[name] = {
                 "size": int(properties["contentLength"]),
                 "mode": properties.get("fileMode", ""),
                 "url": file["url"].rpartition("/")[2],
             }
-    return files
+    return seen
 
 
 # --- autoscale --------------------------------------------------------------------------------------------------------
@@ -313,33 +531,40 @@ FORMULAS = {
 }
 
 
-def _evaluated(name: str) -> Question:
-    def ask(target: Target) -> Any:
-        path = f"/pools/{quoted(target.pool)}/evaluateautoscale"
-        body = {"autoScaleFormula": FORMULAS[name]}
-        hour = datetime.now(timezone.utc).hour
-        document = target.post(path, body, **{"Content-Type": CONTENT_TYPE}).json()
-        assignments = [part.split("=", 1) for part in document.get("results", "").split(";") if "=" in part]
-        return {
-            "values": {name.strip(): value.strip() for name, value in assignments},
-            "error": "error" in document,
-            "hour": hour,
-        }
+def _evaluation(target: Target, formula: str) -> Any:
+    path = f"/pools/{quoted(target.pool)}/evaluateautoscale"
+    hour = datetime.now(timezone.utc).hour
+    document = target.post(path, {"autoScaleFormula": formula}).json()
+    assignments = [part.split("=", 1) for part in document.get("results", "").split(";") if "=" in part]
+    return {
+        "values": {name.strip(): value.strip() for name, value in assignments},
+        "error": "error" in document,
+        "hour": hour,
+    }
 
-    return ask
+
+def _evaluated(name: str) -> Question:
+    return lambda target: _evaluation(target, FORMULAS[name])
 
 
 # --- containers -------------------------------------------------------------------------------------------------------
 
 
 def _end_of(task: str) -> Question:
-    """How a task ended: the code of a failure, and the exit code of its program."""
+    """How a task of the recipe ended."""
+    return lambda target: _end(target.get(f"/jobs/{quoted(target.job)}/tasks/{task}").json())
 
-    def ask(target: Target) -> Any:
-        execution = target.get(f"/jobs/{quoted(target.job)}/tasks/{task}").json()["executionInfo"]
-        return {"code": (execution.get("failureInfo") or {}).get("code", ""), "exit": execution.get("exitCode")}
 
-    return ask
+def _entry_point(target: Target) -> Any:
+    """A task without a command line, in a container of a small image."""
+    return _end_of_task(target, {"id": "entry", "commandLine": "", "containerSettings": {"imageName": HELLO}})
+
+
+def _refused_registry(target: Target) -> Any:
+    """A task whose registry refuses its login."""
+    registry = {"registryServer": "docker.io", "username": "batchtrain-verify", "password": "no"}
+    container = {"imageName": "docker.io/library/alpine:3", "registry": registry}
+    return _end_of_task(target, {"id": "registry", "commandLine": "true", "containerSettings": container})
 
 
 OF_HOST: Mapping[str, Question] = {
@@ -362,10 +587,26 @@ OF_HOST: Mapping[str, Question] = {
     "stranger": _stranger,
     "files": _files,
     **{name: _evaluated(name) for name in FORMULAS},
+    "cloud": _cloud,
+    "dates": _dates,
+    "storage-date": _storage_date,
+    "delegated": _delegated,
+    "vault": _vault,
+    "roles": _roles,
+    "registry-identity": _registry_identity,
+    "stubborn": _stubborn,
+    "session": _login_of(container=False),
+    "pending": _pending,
+    "identified": _identified,
+    "requeued": _requeued,
 }
+"""In the order in which they are asked: the last ones keep the nodes busy, change the pool, or lose a node."""
 OF_CONTAINER: Mapping[str, Question] = {
     "no-program": _end_of("program"),
     "options": _end_of("options"),
     "refused": _end_of("refused"),
     "long": _end_of("long"),
+    "entry-point": _entry_point,
+    "registry-refused": _refused_registry,
+    "container-session": _login_of(container=True),
 }

@@ -109,6 +109,42 @@ def network(value: Mapping[str, Any]) -> str:
     return str(verdict.hear(value["lines"])["network"])
 
 
+def other_cloud(value: Mapping[str, Any]) -> bool:
+    """Whether the service of another cloud takes a token. Nothing follows in the public one."""
+    if value["cloud"] == "public":
+        raise ValueError("the account is in the public cloud")
+    return bool(value["status"] == 200)
+
+
+def has_no_role(value: Mapping[str, Any]) -> bool:
+    """Whether a token without a role is refused as batchtrain reads it. Nothing follows from one with a role."""
+    if value["status"] == 200:
+        raise ValueError("this sign-in has a role")
+    return bool(value["status"] == 403 and value["code"] == "AuthorizationFailure")
+
+
+def role_is_enough(value: Mapping[str, Any]) -> bool:
+    """Whether the service allows a pool. Nothing follows for another role than those of the assumption."""
+    for row in some(value["permissions"], "permission"):
+        if "*" in row["actions"] and not any("Authorization" in action for action in row["notActions"]):
+            raise ValueError("this sign-in is an owner; sign in with the role alone")
+    return bool(value["status"] < 300)
+
+
+def no_token(value: Mapping[str, Any]) -> bool:
+    """Whether a node refuses the token of an identity. Nothing follows if it was not asked."""
+    if value["exit"] not in (0, 22):
+        raise ValueError("the Instance Metadata Service was not reached")
+    return bool(value["exit"] == 22)
+
+
+def requeued(value: Mapping[str, Any]) -> bool:
+    """Whether a gang was requeued once, without a retry. Nothing follows if the node could not be removed."""
+    if value["status"] != 202:
+        raise ValueError("the service did not remove the node")
+    return bool(value["requeues"] == 1 and value["retries"] == 0)
+
+
 def location_is_a_kind(value: Mapping[str, Any]) -> bool:
     """Whether a restriction of sizes has the type `Location`. Nothing follows from a list with zones alone."""
     kinds = some(value["kinds"], "restricted size")

@@ -36,6 +36,26 @@ REFUSED = response(403, "AuthenticationFailed")
 """Of a signature."""
 
 
+CONTRIBUTOR = ("Microsoft.Authorization/*/Delete", "Microsoft.Authorization/*/Write")
+
+
+def role(status: int, denied: tuple[str, ...] = CONTRIBUTOR) -> dict[str, Any]:
+    """What a sign-in with the role Contributor may do, and the answer to a new pool."""
+    permission = {"actions": ["*"], "notActions": list(denied), "dataActions": []}
+    return {"permissions": [permission], "status": status}
+
+
+def identified(**changes: Any) -> dict[str, Any]:
+    """The identities of a pool after one was set."""
+    return {"identities": ["/subscriptions/x/verify"], "expected": "/subscriptions/x/verify", "exit": 22, **changes}
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    """What a login sees on a node."""
+    groups = {"groups": ["batchtrainverify", "verifygroup"], "sudo": True, "process": True, "container": False}
+    return {"code": 0, "error": "", **groups, **changes}
+
+
 def printed(*lines: str, code: int = 0, size: str = "Standard_ND96isr_H100_v5") -> dict[str, Any]:
     """What a program of the HPC images printed."""
     return {"code": code, "size": size, "lines": list(lines), "end": []}

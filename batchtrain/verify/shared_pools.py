@@ -35,7 +35,7 @@ from batchtrain.errors import UsageError
 from batchtrain.launchers.variables import LAUNCH_FILES
 from batchtrain.runtime import OBSERVE
 from batchtrain.verify.probe import POOLS, SERVICE, Area, Probe
-from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, Question
+from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, USER, Question
 
 SOURCE = "source"
 PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/observe.py"
@@ -53,6 +53,9 @@ TERMINATED = (
     "mkdir -p output; echo >output/began; trap 'date +%s.%N >output/term; exit 3' TERM; sleep 60 & wait $!; exit 0"
 )
 """Notes whether the end of its time is announced by SIGTERM."""
+
+
+STUBBORN = "mkdir -p output; trap '' TERM; while :; do date +%s >output/alive; sleep 1; done"
 
 
 class PoolKind(NamedTuple):
@@ -124,10 +127,13 @@ class Work(NamedTuple):
         return Planned(self.name, self.size.name, self.nodes, self.minutes, cost, len(self.probes))
 
 
-def work_of(size: VmSize, nodes: int, areas: Iterable[Area], price: Price | None, *, image: str | None) -> list[Work]:
+def work_of(
+    size: VmSize, nodes: int, areas: Iterable[Area], price: Price | None, *, image: str | None, local: bool = False
+) -> list[Work]:
     """The pools that the probes of these areas need on a size, without those that serve none. image: of the
-    containers; None leaves them out."""
-    probes = [probe for area in areas for probe in area.probes if probe.needs.fits(size)]
+    containers; None leaves them out. local: without the probes that the emulator cannot answer."""
+    every = (probe for area in areas for probe in area.probes if probe.needs.fits(size))
+    probes = [probe for probe in every if not (local and probe.not_local)]
     by_pool = ((kind, tuple(probe for probe in probes if _serves(kind, probe))) for kind in KINDS)
     usable = ((kind, suited) for kind, suited in by_pool if suited and (image or not kind.native))
     return [Work(kind, size, nodes, suited, price) for kind, suited in usable]
@@ -180,7 +186,7 @@ def recipe_of(work: Work, directory: Path, image: str | None, end: datetime, lif
         vm_count=VmCount(dedicated=work.nodes),
         inter_node_communication_enabled=True,
         autoscale=Autoscale(formula=formula(work.nodes, end), evaluation_interval="00:05:00"),
-        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(_START,))),
+        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(_START,) if local else (_START, _GROUP))),
     )
     tasks = tuple(_tasks(work, image))
     job = Job(id=work.name, max_wall_time=span_of(life.total_seconds()), tasks=tasks)
@@ -200,6 +206,10 @@ def formula(nodes: int, end: datetime) -> str:
 _START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batchtrain-verify"'
 
 
+_GROUP = f"echo verifygroup:x:42424:{USER} >>/etc/group"
+"""Before there is that user; not on this machine."""
+
+
 def _tasks(work: Work, image: str | None) -> Iterator[Task]:
     """The tasks of a pool, in the order in which they run: gangs first, because they need every node."""
     size = work.size
@@ -215,6 +225,7 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
         yield replace(common, id="host", command=gang, multi_instance=nodes, user_identity=NONADMIN)
         yield replace(common, id="admin", command=alone)
         yield Task(id="term", command=TERMINATED, max_wall_time="00:00:05", results=Results(from_="all"))
+        yield Task(id="stubborn", command=STUBBORN, max_wall_time="00:00:05")
         return
     common = replace(common, docker_image=image)
     yield replace(common, id="container", command=gang, multi_instance=MultiInstance(num_instances=work.nodes))

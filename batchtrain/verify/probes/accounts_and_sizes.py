@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from batchtrain.verify.probe import RTX_SHARE, Area, Probe, by_hand
-from batchtrain.verify.readings import both, gpu_share, location_is_a_kind, related_sizes_agree, some
-from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES
-from batchtrain.verify.recorded_answers import REFUSED, response
+from batchtrain.verify.readings import (
+    both,
+    gpu_share,
+    has_no_role,
+    location_is_a_kind,
+    no_token,
+    other_cloud,
+    related_sizes_agree,
+    role_is_enough,
+    some,
+)
+from batchtrain.verify.reasons import NO_BILL, NO_ENTRA, NO_GPU, NO_MANAGEMENT, NO_PRICES, NO_STORAGE
+from batchtrain.verify.recorded_answers import REFUSED, identified, response, role
 
 PROBES = (
     Probe("token-audience",
@@ -18,10 +28,13 @@ PROBES = (
         "service/token", lambda value: value["status"] == 200,
         right=response(200), wrong=response(401, "AuthenticationFailed", authenticate=True), unread={"code": ""},
         code="batchtrain/service/entra.py"),
-    by_hand("other-clouds",
+    Probe("other-clouds",
         "In US Government and China the audience is `https://batch.core.usgovcloudapi.net/` and "
-        "`https://batch.chinacloudapi.cn/`", "azure-cli's table of clouds", "the same commands there",
-        code="batchtrain/service/entra.py", not_local=NO_ENTRA),
+        "`https://batch.chinacloudapi.cn/`", "azure-cli's table of clouds",
+        "the commands of `token-audience` with an account there",
+        "service/cloud", other_cloud,
+        right={"cloud": "China", "status": 200}, wrong={"cloud": "China", "status": 401},
+        unread={"cloud": "public", "status": 200}, code="batchtrain/service/entra.py", not_local=NO_ENTRA),
     Probe("no-token", "Batch answers 401 with `WWW-Authenticate` to a token that is none",
         "documentation; Batch Explorer #2260",
         "`curl -i -H 'Authorization: Bearer x' 'https://NAME.REGION.batch.azure.com/pools?api-version=2025-06-01'`; "
@@ -58,9 +71,11 @@ PROBES = (
         right=[response(400, "InvalidPropertyValue"), REFUSED, REFUSED],
         wrong=[response(400, "InvalidPropertyValue"), response(201), REFUSED], unread=[],
         code="batchtrain/service/faults.py batchtrain/plan/network.py", shape=list[dict[str, Any]]),
-    by_hand("roles", "The roles Contributor and Azure Batch Data Contributor allow everything that the commands do",
-        "documentation", "`batchtrain doctor` and `batchtrain run` with each", code="batchtrain/client/doctor.py",
-        not_local=NO_ENTRA),
+    Probe("roles", "The roles Contributor and Azure Batch Data Contributor allow everything that the commands do",
+        "documentation", "`batchtrain doctor` and `batchtrain run`, signed in with each",
+        "service/roles", role_is_enough,
+        right=role(201), wrong=role(403), unread=role(201, denied=()),
+        code="batchtrain/client/doctor.py", not_local=NO_ENTRA),
     by_hand("device-code", "A sign-in by device code is kept between commands if the machine has a key ring",
         "azure-identity's documentation", "`batchtrain pool list` twice with `aad: {user: …}`",
         code="batchtrain/service/entra.py", not_local=NO_ENTRA),
@@ -97,15 +112,24 @@ PROBES = (
         "service/sold", location_is_a_kind,
         right={"kinds": ["Location", "Zone"]}, wrong={"kinds": ["Region"]}, unread={"kinds": ["Zone"]},
         code="batchtrain/service/arm.py", not_local=NO_MANAGEMENT),
-    by_hand("pool-identity",
-        "`PATCH …/batchAccounts/NAME/pools/ID` with `identity` alone gives a pool its managed identities; existing "
-        "nodes do not get them", "documentation (managed-identity-pools)",
+    Probe("pool-identity", "`PATCH …/batchAccounts/NAME/pools/ID` with `identity` alone gives a pool its identities",
+        "documentation (managed-identity-pools)",
         "`az rest --method patch --url …/pools/ID?api-version=2025-06-01 --body '{\"identity\": …}'`",
+        "service/identified", lambda value: value["expected"] in value["identities"],
+        right=identified(), wrong=identified(identities=[]), unread={"identities": []},
         code="batchtrain/client/identities.py", not_local=NO_MANAGEMENT),
-    by_hand("vault-secret", "`GET https://NAME.vault.azure.net/secrets/KEY?api-version=7.4` returns `value`",
+    Probe("identity-of-nodes", "Nodes that exist do not get the identities that their pool gets later",
+        "documentation (managed-identity-pools)",
+        "as above, and `curl -f` of the Instance Metadata Service with `mi_res_id` on a node: exit code 22",
+        "service/identified", no_token,
+        right=identified(), wrong=identified(exit=0), unread=identified(exit=7),
+        code="batchtrain/client/identities.py", not_local=NO_MANAGEMENT),
+    Probe("vault-secret", "`GET https://NAME.vault.azure.net/secrets/KEY?api-version=7.4` returns `value`",
         "Key Vault's REST reference",
         "a `credentials.yaml` with `account_key_keyvault_secret_id`, and `batchtrain pool list`",
-        code="batchtrain/service/vault.py", not_local=NO_ENTRA),
+        "service/vault", bool,
+        right=True, wrong=False, unread={"unread": "UsageError"}, code="batchtrain/service/vault.py", shape=bool,
+        not_local=NO_ENTRA),
     Probe("related-sizes",
         "The sizes of `catalog sizes` with the note `without a size page of Azure` have the same figures as their "
         "related sizes", "price list; Kubernetes service's tables", "`az vm list-skus --size ND96is --all -o json`",
@@ -118,14 +142,23 @@ PROBES = (
         right={"mib": [24467], "expected_gib": 24}, wrong={"mib": [97887], "expected_gib": 24},
         unread={"mib": [], "expected_gib": 24},
         code="batchtrain/catalog/sizes.py", needs=RTX_SHARE, not_local=NO_GPU),
-    by_hand("no-role", "Batch answers 403 `AuthorizationFailure` to a token without the role",
-        "documentation; Batch Explorer #2260", "`batchtrain pool list` with the role Reader alone",
-        code="batchtrain/service/faults.py", not_local=NO_ENTRA),
-    by_hand("other-refusals",
-        "Storage, Azure Resource Manager and Entra ID send a `Date` with every refusal, and storage refuses a "
-        "signature that is more than 15 minutes off as Batch does", "HTTP (RFC 9110, 6.6.1); documentation",
-        "`curl -i` with a wrong key or token; `faketime '20 minutes ago' batchtrain data ingress`",
-        code="batchtrain/service/clock_difference.py", not_local=NO_ENTRA),
+    Probe("no-role", "Batch answers 403 `AuthorizationFailure` to a token without the role",
+        "documentation; Batch Explorer #2260", "`batchtrain verify` signed in with the role Reader alone",
+        "service/cloud", has_no_role,
+        right={"status": 403, "code": "AuthorizationFailure"}, wrong={"status": 401, "code": "AuthenticationFailed"},
+        unread={"status": 200, "code": ""}, code="batchtrain/service/faults.py", not_local=NO_ENTRA),
+    Probe("other-refusals", "Storage, Azure Resource Manager and Entra ID send a `Date` with every refusal",
+        "HTTP (RFC 9110, 6.6.1)", "`curl -i` with a wrong key or token",
+        "service/dates", lambda value: all(row["status"] >= 400 and row["date"] is True for row in some(value, "row")),
+        right=[{"status": 400, "date": True}, {"status": 401, "date": True}],
+        wrong=[{"status": 400, "date": True}, {"status": 401, "date": False}], unread=[],
+        code="batchtrain/service/clock_difference.py", shape=list[dict[str, Any]], not_local=NO_ENTRA),
+    Probe("storage-date", "Storage refuses a signature that is more than 15 minutes off as Batch does",
+        "documentation", "`faketime '20 minutes ago' batchtrain data ingress`",
+        "service/storage-date", lambda value: value == "AuthenticationFailed",
+        right="AuthenticationFailed", wrong="", unread={"unread": "no account"},
+        code="batchtrain/service/clock_difference.py batchtrain/storage/blob_requests.py", shape=str,
+        not_local=NO_STORAGE),
 )  # fmt: skip
 
 AREA = Area(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchtrain.verify.probe import Area, Probe, by_hand
 from batchtrain.verify.readings import target
-from batchtrain.verify.reasons import NO_SPOT, TWO_MOMENTS
+from batchtrain.verify.reasons import NO_SPOT
 from batchtrain.verify.recorded_answers import formula
 
 PROBES = (
@@ -15,11 +15,15 @@ PROBES = (
         "service/fraction", lambda value: target(value) == 1,
         right=formula("1"), wrong=formula("2"), unread={"values": {}, "error": True},
         code="batchtrain/plan/autoscale.py batchtrain/formula.py"),
-    by_hand("pending-gangs",
-        "A waiting multi-instance task counts once per instance in `$ActiveTasks` and in `$PendingTasks`. The count "
-        "of a running one is not documented", "documentation; batch-shipyard #343",
+    Probe("pending-gangs",
+        "A waiting multi-instance task counts once per instance in `$ActiveTasks` and in `$PendingTasks`. The count of "
+        "a running one, which the report shows in `$PendingTasks`, is not documented",
+        "documentation; batch-shipyard #343",
         "`tasks = $PendingTasks.GetSample(1);` before and after a gang of 4 starts",
-        code="batchtrain/plan/autoscale.py", not_local=TWO_MOMENTS),
+        "service/pending",
+        lambda value: int(value["active"]) == value["instances"] and int(value["pending"]) >= value["instances"],
+        right={"instances": 2, "active": "2", "pending": "4"}, wrong={"instances": 2, "active": "1", "pending": "2"},
+        unread={"instances": 2, "active": None, "pending": None}, code="batchtrain/plan/autoscale.py"),
     Probe("branches",
         "A branch of `?:` that is not taken is not evaluated, so `GetSample` without samples is not an error there",
         "samples of the documentation", "a scenario's formula on a new pool: `errors` is empty",

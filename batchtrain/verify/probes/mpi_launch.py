@@ -16,16 +16,7 @@ from batchtrain.verify.readings import (
     line_with,
     master_is_a_host,
 )
-from batchtrain.verify.reasons import (
-    ADDRESSES,
-    NO_ENGINE,
-    NO_INFINIBAND,
-    NO_LOGIN,
-    NO_POOL_KEY,
-    OLD_PROGRAMS,
-    ONE_USER,
-    RETIRED,
-)
+from batchtrain.verify.reasons import ADDRESSES, NO_ENGINE, NO_INFINIBAND, NO_POOL_KEY, OLD_PROGRAMS, ONE_USER, RETIRED
 from batchtrain.verify.recorded_answers import keys, ports, printed, sessions
 
 PROBES = (
@@ -191,10 +182,11 @@ PROBES = (
         right={"code": "ContainerInvalidSettings", "exit": None}, wrong={"code": "FailureExitCode", "exit": 125},
         unread={"exit": 125},
         code="batchtrain/diagnosis/service_rules.py batchtrain/emulator/machine/engine_failures.py"),
-    by_hand("registry-codes",
-        "The failure code of a task is `ContainerInvalidRegistry` if its registry refuses. Nodes become `unusable` if "
-        "an image of the pool cannot be pulled", "the names of the codes",
-        "a pool and tasks with each fault; `az batch task show --query executionInfo`",
+    Probe("registry-codes", "The failure code of a task is `ContainerInvalidRegistry` if its registry refuses",
+        "the names of the codes", "a task with a wrong password; `az batch task show --query executionInfo`",
+        "service/registry-refused", lambda value: value["code"] == "ContainerInvalidRegistry",
+        right={"code": "ContainerInvalidRegistry", "exit": None}, wrong={"code": "ContainerInvalidImage", "exit": None},
+        unread={"exit": 125},
         code="batchtrain/diagnosis/service_rules.py batchtrain/emulator/machine/engine_failures.py",
         not_local=NO_ENGINE),
     Probe("container-nonadmin", "In a container, `nonadmin` is the automatic user, and no root",
@@ -202,9 +194,12 @@ PROBES = (
         "inside/nodes/user", lambda value: value["uid"] != 0,
         right={"uid": 1000, "groups": [1000], "sudo": False}, wrong={"uid": 0, "groups": [0], "sudo": False},
         unread={"groups": []}, code="batchtrain/plan/container.py batchtrain/plan/task.py", not_local=ONE_USER),
-    by_hand("kill-after-sigterm", "Batch kills what is left of a task after SIGTERM", "memory",
-        "`sleep 1000 & wait` as a task, terminated by `az batch task stop`, and `ps` on its node",
-        code="batchtrain/runtime/sweep.sh", not_local=NO_LOGIN),
+    Probe("kill-after-sigterm", "Batch kills what is left of a task after SIGTERM", "memory",
+        "`trap '' TERM; sleep 1000` as a task, terminated by `az batch task stop`, and `ps` on its node",
+        "service/stubborn", lambda value: int(value["first"]) == int(value["later"]),
+        right={"first": "1796000000\n", "later": "1796000000\n"},
+        wrong={"first": "1796000000\n", "later": "1796000004\n"}, unread={"first": "", "later": ""},
+        code="batchtrain/runtime/sweep.sh"),
 )  # fmt: skip
 
 AREA = Area(

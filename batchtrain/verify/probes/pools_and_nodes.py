@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from batchtrain.verify.probe import NVIDIA, V100, Area, Probe, by_hand
-from batchtrain.verify.readings import LINK, listed, some
+from batchtrain.verify.readings import LINK, key_is_accepted, listed, requeued, some
 from batchtrain.verify.reasons import (
     NO_AZURE_LINUX,
     NO_ENGINE,
@@ -19,21 +19,27 @@ from batchtrain.verify.reasons import (
     NO_VOLUME,
     NO_WINDOWS,
 )
-from batchtrain.verify.recorded_answers import file, gpus, response
+from batchtrain.verify.recorded_answers import file, gpus, response, session
 
 PROBES = (
-    by_hand("ed25519-login", "An `ssh` login works with an Ed25519 key",
+    Probe("ed25519-login", "An `ssh` login works with an Ed25519 key",
         "OpenSSH; the service asks for OpenSSH's encoding only",
-        "`pool add` with `ssh: {username: me}`, then the `ssh` line that it prints", code="batchtrain/client/logins.py",
-        not_local=NO_LOGIN),
+        "`pool add` with `ssh: {username: me}`, then the `ssh` line that it prints",
+        "service/session", lambda value: key_is_accepted({"node": value}),
+        right=session(), wrong=session(code=255, error="Permission denied (publickey)"),
+        unread=session(code=255, error="Connection timed out"),
+        code="batchtrain/client/logins.py", not_local=NO_LOGIN),
     by_hand("port-rules",
         "Of the rules of a port, the one with the lowest priority number wins, starting at 150. A last rule `deny *` "
         "blocks all other addresses", "documentation (pool-endpoint-configuration)",
         "`remote_access_control: {allow: [MY.IP/32], deny: ['*']}`, from two machines",
         code="batchtrain/plan/network.py", not_local=NO_LOGIN),
-    by_hand("identity-before-pool",
+    Probe("identity-before-pool",
         "A pool with `identities` can be created without nodes although its body names an identity that it does not "
-        "have yet", "memory; the service may refuse it", "`pool add` with `identities` and a registry with `identity`",
+        "have yet", "memory; the service may refuse it",
+        "`pool add` with `identities` and a registry with `identity`",
+        "service/registry-identity", lambda value: value["status"] == 201,
+        right=response(201), wrong=response(400, "InvalidPropertyValue"), unread={"code": ""},
         code="batchtrain/client/identities.py", not_local=NO_MANAGEMENT),
     Probe("empty-pool",
         "A pool without nodes becomes `steady` within minutes, so that it can be resized after its identities are set",
@@ -46,11 +52,13 @@ PROBES = (
         "are options of blobfuse", "documentation (virtual-file-mount)",
         "`mount` as a task, beside the log files in `$AZ_BATCH_NODE_MOUNTS_DIR`", code="batchtrain/plan/mounts.py",
         not_local=NO_VOLUME),
-    by_hand("entry-point",
+    Probe("entry-point",
         'A task with a container may have the command line `""`: it then runs the entry point and the command of the '
         "image", "documentation (batch-docker-container-workloads)",
-        "a task with `docker_image: hello-world` and no `command`: its stdout", code="batchtrain/plan/container.py",
-        not_local=NO_ENGINE),
+        "a task with `docker_image: mcr.microsoft.com/hello-world` and no `command`: its stdout",
+        "service/entry-point", lambda value: value["exit"] == 0 and len(value["code"]) == 0,
+        right={"code": "", "exit": 0}, wrong={"code": "FailureExitCode", "exit": 127}, unread={"code": ""},
+        code="batchtrain/plan/container.py", not_local=NO_ENGINE),
     Probe("visible-gpus",
         "`NVIDIA_VISIBLE_DEVICES` among a task's variables limits the GPUs in its container, although the service "
         "requests all of them from the engine (`gpus: 2`, `gpus: disable`)",
@@ -83,9 +91,12 @@ PROBES = (
         right={"variables": ["AZ_BATCH_NODE_MOUNTS_DIR", "AZ_BATCH_POOL_ID"]},
         wrong={"variables": ["AZ_BATCH_POOL_ID"]}, unread={},
         code="batchtrain/launchers/preparation.py batchtrain/plan/mounts.py"),
-    by_hand("docker-group", "A name in the line of the group `docker` also applies to a user that is created later",
-        "group(5)", "`ssh: {allow_docker_access: true}`, then `docker ps` over ssh",
-        code="batchtrain/launchers/preparation.py", not_local=NO_ENGINE),
+    Probe("docker-group",
+        "A name in the line of a group such as `docker` also applies to a user that is created later", "group(5)",
+        "`ssh: {allow_docker_access: true}`, then `docker ps` over ssh",
+        "service/session", lambda value: "verifygroup" in some(value["groups"], "group"),
+        right=session(), wrong=session(groups=["batchtrainverify"]), unread=session(groups=[]),
+        code="batchtrain/launchers/preparation.py", not_local=NO_LOGIN),
     by_hand("start-task-continues",
         "The processes of a start task without `waitForSuccess` (`block_until_all_global_resources_loaded: false`) "
         "continue while tasks run", "SDK: wait_for_success", "`docker images` as a task of a pool with a large image",
@@ -102,11 +113,13 @@ PROBES = (
     by_hand("windows-preparation", '`cmd.exe /d /s /c "%BATCHTRAIN_PREPARATION%"` runs lines joined with `&&`',
         "documentation of cmd", "`additional_node_prep` on Windows Server 2022",
         code="batchtrain/launchers/preparation.py", not_local=NO_WINDOWS),
-    by_hand("requeued-gang",
-        "Removing the node of a subtask (`removenodes` with `requeue`) requeues the whole multi-instance task, "
-        "without a retry", "none; documented for the loss of a node",
-        "`on_bad_node: replace` and a node with a fault, `jobs show`", code="batchtrain/client/replacing.py",
-        not_local=NO_UNUSABLE),
+    Probe("requeued-gang",
+        "Removing the node of a subtask (`removenodes` with `requeue`) requeues the whole multi-instance task, without "
+        "a retry", "none; documented for the loss of a node",
+        "`on_bad_node: replace` and a node with a fault, `jobs show`",
+        "service/requeued", requeued,
+        right={"status": 202, "requeues": 1, "retries": 0}, wrong={"status": 202, "requeues": 0, "retries": 1},
+        unread={"status": 409, "requeues": 0, "retries": 0}, code="batchtrain/client/replacing.py"),
     by_hand("unusable-reboot", "A node in state `unusable` can be rebooted", "Batch Shipyard did this",
         "`attempt_recovery_on_unusable: true`; `az batch node reboot`", code="batchtrain/client/pools.py",
         not_local=NO_UNUSABLE),
@@ -117,12 +130,19 @@ PROBES = (
         "service/login", lambda value: bool(ip_address(value["address"])) and value["port"] in (22, 3389),
         right={"address": "20.1.2.3", "port": 22}, wrong={"address": "20.1.2.3", "port": 50000},
         unread={"address": "", "port": 22}, code="batchtrain/client/logins.py batchtrain/service/read.py"),
-    by_hand("exec-login",
+    Probe("exec-login",
         "`jobs exec`: the login of the pool may use `sudo` without a password, and the environment of the task is in "
-        "`/proc/PID/environ` of its first process. In a container task, `docker exec` finds its container by the id "
-        "of the task", "none; tested with processes on the emulator",
-        "`batchtrain jobs exec JOB env` during a task on the node, and in a container",
-        code="batchtrain/client/logins.py", not_local=NO_LOGIN),
+        "`/proc/PID/environ` of its first process", "none; tested with processes on the emulator",
+        "`batchtrain jobs exec JOB env` during a task on the node",
+        "service/session", lambda value: value["sudo"] is True and value["process"] is True,
+        right=session(), wrong=session(process=False), unread={"code": 255, "error": ""},
+        code="batchtrain/client/logins.py batchtrain/runtime/inside.sh", not_local=NO_LOGIN),
+    Probe("exec-container",
+        "The cgroup of the first process of a container task has the id of its container, which `docker exec` takes",
+        "none; Docker's documentation", "`batchtrain jobs exec JOB env` during a task in a container",
+        "service/container-session", lambda value: value["process"] is True and value["container"] is True,
+        right=session(container=True), wrong=session(), unread={"code": 255, "error": ""},
+        code="batchtrain/client/logins.py batchtrain/runtime/inside.sh", not_local=NO_LOGIN),
     Probe("stranger", "A task whose user is no account of the pool is accepted, and fails when a node would start it",
         "none", '`az batch task create` with `"userIdentity": {"username": "stranger"}`, then `az batch task show`',
         "service/stranger", lambda value: value["status"] == 201 and value["failed"] is True,

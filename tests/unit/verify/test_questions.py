@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from batchtrain.config.types import Credentials
+from batchtrain.errors import ServiceError
 from batchtrain.verify import questions
 from batchtrain.verify.probe import UNREAD
 
@@ -19,12 +23,55 @@ def test_a_task_that_has_not_ended_has_not_failed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(questions, "PATIENCE_SECONDS", 0)
     task = answer({"state": "active", "executionInfo": {}})
     client: Any = SimpleNamespace(pace=SimpleNamespace(first=0))
-    target: Any = SimpleNamespace(
-        client=client, job="job", get=lambda path: task, post=lambda *_, **headers: answer({}, 201)
-    )
+    target: Any = SimpleNamespace(client=client, job="job", get=lambda path: task, post=lambda *_: answer({}, 201))
     seen = questions.OF_HOST["stranger"](target)
     assert seen["state"] == "active"
     assert "failed" not in seen
+
+
+def test_a_login_tells_what_it_may_do_on_the_node_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> SimpleNamespace:
+        words.append(command)
+        if command[0] == "ssh-keygen":
+            Path(f"{command[-1]}.pub").write_text("ssh-ed25519 AAAA\n", encoding="utf-8")
+        return SimpleNamespace(returncode=0, stderr="", stdout="batchtrainverify verifygroup\nyes\n4711\nno\n")
+
+    monkeypatch.setattr(questions.subprocess, "run", run)
+    posted: list[tuple[str, Any]] = []
+    node = {"remoteLoginIPAddress": "20.1.2.3", "remoteLoginPort": 50001}
+    task = {"state": "running", "nodeInfo": {"nodeId": "tvm-1"}}
+    target: Any = SimpleNamespace(
+        client=SimpleNamespace(pace=SimpleNamespace(first=0)),
+        pool="p",
+        job="j",
+        get=lambda path: answer(node if path.endswith("remoteloginsettings") else task),
+        post=lambda path, body: posted.append((path, body)) or answer({}, 201),
+    )
+    seen = questions.OF_HOST["session"](target)
+    groups = {"groups": ["batchtrainverify", "verifygroup"], "sudo": True, "process": True, "container": False}
+    assert seen == {"code": 0, "error": "", **groups}
+    (user,) = (body for path, body in posted if path == "/pools/p/nodes/tvm-1/users")
+    assert user == {"name": "batchtrainverify", "isAdmin": True, "sshPublicKey": "ssh-ed25519 AAAA"}
+    assert posted[-1][0] == "/jobs/j/tasks/sleeper/terminate"
+    assert words[-1][-4:-1] == ["-p", "50001", "batchtrainverify@20.1.2.3"]
+
+
+def test_a_storage_account_is_asked_with_an_old_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    dates: list[float] = []
+
+    def exists(storage: Any, container: str, name: str) -> bool:
+        dates.append(storage.ahead)
+        raise ServiceError("refused", code="AuthenticationFailed")
+
+    monkeypatch.setattr(questions.blob, "exists", exists)
+    accounts = {"a": {"account": "a", "endpoint": "core.windows.net", "account_key": "eA=="}}
+    credentials = msgspec.convert({"storage": accounts}, Credentials, dec_hook=lambda kind, text: kind(text))
+    target = questions.Target(None, None, "p", "j", credentials)  # type: ignore[arg-type]  # asks neither
+    assert questions.OF_HOST["storage-date"](target) == "AuthenticationFailed"
+    assert dates == [-1200]
+    assert UNREAD in questions.answers(questions.OF_HOST, frozenset({"delegated"}), target)["delegated"]
 
 
 def test_an_account_that_no_subscription_shows_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,10 +26,10 @@ def size(name: str = "Standard_D4s_v5") -> VmSize:
     return vm_size
 
 
-def work(hour: float | None = 1.0, image: str | None = "image", only: str = "") -> list[Work]:
+def work(hour: float | None = 1.0, image: str | None = "image", only: str = "", *, local: bool = False) -> list[Work]:
     areas = [area for area in AREAS if only in ("", area.name)]
     price = Price("Standard_D4s_v5", "westeurope", "USD", hour, None)
-    return work_of(size(), 2, areas, price, image=image)
+    return work_of(size(), 2, areas, price, image=image, local=local)
 
 
 def test_all_probes_of_a_size_share_two_pools() -> None:
@@ -41,7 +41,7 @@ def test_a_pool_without_probes_is_left_out() -> None:
     assert [pool.kind.name for pool in work(image=None)] == ["host"]
     assert [pool.kind.name for pool in work(only="autoscale")] == ["host"]
     assert [pool.kind.name for pool in work(only="first-failures")] == ["host", "container"]
-    assert work(only="storage") == []
+    assert work(only="storage", local=True) == []
 
 
 def test_a_plan_above_the_budget_is_refused() -> None:
