@@ -94,7 +94,7 @@ def attach(run: str, link: str | None, timeout: float) -> None:
             say(f"  batchtrain runs stop {name}")
         raise
     _show_results(recording)
-    if failure := detached_results.failure_of(recording.run, job_id):
+    if failure := detached_results.failure_of(client, recording.run, job_id):
         settings().rest = f"its output is above, and in {recording.run.path}"
         raise failure
 

@@ -193,7 +193,7 @@ class Client(Operations):
         storage, root = storage_of(self, link), root_of(runs_dir, os.environ)
         name, job_id = account_runs.find(self, root, run)
         recording = account_runs.attach(self, storage, root, name, job_id, tell=tell, timeout=timeout)
-        if check and (failure := failure_of(recording.run, job_id)):
+        if check and (failure := failure_of(self, recording.run, job_id)):
             raise failure
         return Run(recording.run)
 

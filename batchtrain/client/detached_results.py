@@ -19,7 +19,7 @@ from batchtrain.runs.local_names import LocalNames
 from batchtrain.runs.recording import Recording, secrets_of_job
 from batchtrain.runs.results import Part, destination
 from batchtrain.service import downloads, read
-from batchtrain.service.failed import failed, unfinished
+from batchtrain.service.failed import ended_early, failed, unfinished
 from batchtrain.service.files import decoded_lines
 from batchtrain.service.local_files import PRIVATE
 from batchtrain.service.register import Thing, read_marks
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 DETACHED = "detached"
 """The state of a run that the service ends."""
+ENDED_BY_TASKS = ("AllTasksComplete", "JMComplete", "TaskFailed")
+"""Why a job of Azure Batch ends whose tasks were all added and have ended."""
 
 
 def storage_of(client: Operations, link: str | None = None) -> Storage:
@@ -81,7 +83,7 @@ def fetch(client: Operations, storage: Storage, root: Path, name: str) -> Record
             tasks, [file for task in tasks for file in _of_task(storage, run, job.id, task, results[task.id])]
         )
         if is_over and record.state == DETACHED:
-            failure = failure_of(run, record.job)
+            failure = failure_of(client, run, record.job)
             recording.end("failed" if failure else "completed", failure)
     finally:
         recording.release()
@@ -111,8 +113,9 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
     return run
 
 
-def failure_of(run: RunDirectory, job_id: str) -> TaskFailed | None:
-    """Why the first task that failed did so, from the fetched files; None if none failed."""
+def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed | None:
+    """Why the first task that failed did so, from the fetched files, or what ended the job before its tasks had; None
+    if all tasks succeeded."""
     for task in run.each_task():
         if task.state != "completed":
             return unfinished(job_id, task)
@@ -121,7 +124,8 @@ def failure_of(run: RunDirectory, job_id: str) -> TaskFailed | None:
             ends = logs / ENDS.removeprefix("wd/")
             first = next(decoded_lines(ends.read_bytes(), RankEnd), None) if ends.is_file() else None
             return failed(job_id, task, stderr_end(logs), first or RankEnd())
-    return None
+    reason = read.job(client.batch, job_id).reason
+    return None if reason in ENDED_BY_TASKS else ended_early(job_id, reason)
 
 
 def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:

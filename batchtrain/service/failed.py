@@ -48,6 +48,12 @@ def unfinished(job_id: str, task: Task) -> TaskFailed:
     return TaskFailed(f"task {name} did not finish: it is {task.state}, and its job was terminated", task=name)
 
 
+def ended_early(job_id: str, reason: str) -> TaskFailed:
+    """The error of a job that something else than the end of its tasks has ended; some may never have been added."""
+    text = f"job {job_id} ended early ({reason}): the tasks that it had have succeeded, and others may be missing"
+    return TaskFailed(text, task=job_id)
+
+
 def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterator[Task]:
     """Tasks for a list. Of the first EXPLAINED_TASKS that failed by an exit code, the reason replaces the general one
     of the service; of the others only its code is left. reason_of: reads the `summary` of a task."""

@@ -22,6 +22,9 @@ REQUEST = ("lost before", "lost after", "late", "twice", "cut", "429", "429+", "
            "service dies before its answer")  # fmt: skip
 """What befalls a request. `+`: with Retry-After. outage: the answer is lost, and the network of the client for
 minutes."""
+OF_STORAGE = tuple(kind for kind in REQUEST if not kind.startswith("service"))
+"""What befalls a request to storage."""
+UPLOAD = "upload of a node fails"
 COMMIT = ("service dies before the commit", "service dies after the commit", "service's disk is full")
 
 
@@ -90,7 +93,7 @@ CLIENT: Mapping[str, Plan] = {
 }
 """What befalls the process of a command. It counts when it strikes, not when it is planned."""
 OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full",) * 2
-KINDS = (*REQUEST, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
+KINDS = (*REQUEST, UPLOAD, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
 
 WRITES, UNSURE = 4, ("lost after", "outage", "outage", "outage", "service dies before its answer")
 """How much more often a fault strikes a request that changes something: there are few of them. These faults are more
@@ -130,11 +133,12 @@ class Fates:
         self.count(kind, place)
         return True
 
-    def of_request(self, verb: str, place: str, rng: random.Random) -> str:
-        """The fate of a request: a fault or `delivered`."""
+    def of_request(self, verb: str, place: str, rng: random.Random, *, is_of_service: bool) -> str:
+        """The fate of a request to the service or to storage: a fault or `delivered`."""
         is_read = verb in ("GET", "HEAD")
         rate = self._request_rate * (1 if is_read else WRITES)
-        struck, kind = rng.random() < rate, rng.choice(REQUEST if is_read else (*REQUEST, *UNSURE))
+        kinds = (REQUEST if is_read else (*REQUEST, *UNSURE)) if is_of_service else OF_STORAGE
+        struck, kind = rng.random() < rate, rng.choice(kinds)
         return kind if struck and self.strike(kind, place) else "delivered"
 
     def of_commit(self, place: str, rng: random.Random) -> str:

@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from batchtrain.emulator import states
+from batchtrain.emulator import states, wire
 from batchtrain.emulator.interface import Exit, Run
 from batchtrain.emulator.records import Job, Node, Pool, Task
-from batchtrain.emulator.world import Change, World, task_document
+from batchtrain.emulator.world import Change, World, job_wall_clock, task_document
+from tests.simulation import owned
 from tests.simulation.owned import Simulation
 
 
@@ -31,6 +32,8 @@ def _reachable(table: states.Table) -> dict[str, set[str]]:
 
 CORES = 4
 """The cores of each node."""
+LATE = 600 * wire.SECOND
+"""How long after its wall clock a job may end: clocks step."""
 TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "job": _reachable(states.JOB),
           "pool": _reachable(states.POOL)}  # fmt: skip
 
@@ -59,6 +62,8 @@ class Invariants:
         self._attempts: Counter[str] = Counter()
         self.accepted: dict[str, set[str]] = {}
         """The tasks that the service has accepted, by the id of their job."""
+        self._auto_pools: set[str] = set()
+        """The ids of the pools that the service made for jobs."""
         self._created: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self._claims: Counter[tuple[str, str]] = Counter()
         self._accepted: set[tuple[str, str]] = set()
@@ -94,6 +99,7 @@ class Invariants:
             if isinstance(record, (Job, Pool)):
                 self._created[change.kind, change.key].add(record.seq)
             if isinstance(record, Job):
+                self._auto_pools |= {record.auto_pool} - {""}
                 self._job_numbers[change.key] = str(record.seq)
                 if "jobPreparationTask" in record.spec:
                     self._prepared.add(str(record.seq))
@@ -263,9 +269,17 @@ class Invariants:
     def settled(self, world: World) -> None:
         """After the last fault everything settles."""
         self._counters(world)
+        now = wire.from_unix_ns(int(owned._now() * 1e9))
         for entry in world.jobs.values():
             if entry.record.state in ("terminating", "deleting", "disabling", "enabling"):
                 self.fail(f"everything settles: job {entry.record.id} is still {entry.record.state}")
+            limit = entry.record.created + job_wall_clock(entry.record)
+            if limit > entry.record.created and entry.record.state != "completed" and now > limit + LATE:
+                self.fail(f"the service ends a job at its wall clock: {entry.record.id} is {entry.record.state}")
+        alive = {entry.record.auto_pool for entry in world.jobs.values() if entry.record.state == "active"}
+        alive |= {entry.record.auto_pool for entry in world.schedules.values()}
         for pool in world.pools.values():
+            if pool.record.id in self._auto_pools - alive:
+                self.fail(f"an automatic pool ends with its job: {pool.record.id} is {pool.record.state}")
             if pool.record.state == "deleting" or pool.record.allocation != "steady":
                 self.fail(f"everything settles: pool {pool.record.id} is {pool.record.state}, {pool.record.allocation}")

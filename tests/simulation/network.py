@@ -1,10 +1,10 @@
-"""The network between the SDK's own transport and the service: the seed decides the fate of each request."""
+"""The network between the client and the service and storage: the seed decides the fate of each request."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http.client import RemoteDisconnected
 from random import Random
 from typing import Any, NamedTuple
@@ -17,9 +17,14 @@ from urllib3.exceptions import ProtocolError
 
 from tests.simulation.faults import Fates
 from tests.simulation.owned import Simulation, current
-from tests.simulation.service import Answer, Down, Service
+from tests.simulation.service import Down, Service
+from tests.simulation.storage import Answer
 
 REFUSALS = {429: "TooManyRequests", 500: "InternalError", 503: "ServerBusy"}
+
+
+Server = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
+"""Answers a request: its verb, path with query, headers and body."""
 
 
 class Sent(NamedTuple):
@@ -31,66 +36,42 @@ class Sent(NamedTuple):
     body: bytes
 
 
-class Network(BaseAdapter):
-    """The adapter of the SDK's session, in the place of the one that opens sockets."""
+class Wire:
+    """What befalls the requests of all processes, and their answers."""
 
     def __init__(self, sim: Simulation, service: Service, fates: Fates) -> None:
-        super().__init__()
         self._sim, self._service, self._fates = sim, service, fates
-        self._build = HTTPAdapter().build_response
         self._unreachable: dict[str, float] = {}
         """When the network of a process works again."""
 
-    def send(  # type: ignore[override]
-        self, request: requests.PreparedRequest, timeout: Any = None, **_: Any
-    ) -> requests.Response:
+    def answer(self, sent: Sent, to: Server, seconds: float) -> Answer:
+        """The answer to a request of this thread, cut if that is its fate. Raises Down and TimeoutError."""
         fiber = current()
         assert fiber is not None
-        read_timeout = timeout[1] if isinstance(timeout, tuple) else timeout or 60.0
-        parts = urlsplit(request.url or "")
-        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        sent_headers = {name: str(value) for name, value in request.headers.items()}
-        sent = Sent(request.method or "", target, sent_headers, _bytes(request.body))
         name, number = fiber.process.name, fiber.process.requests + 1
         place = f"{name} request {number}"
         rng = self._fates.at(place)
-        fate = self._fates.of_request(sent.verb, place, rng)
+        fate = self._fates.of_request(sent.verb, place, rng, is_of_service=to == self._service.answer)
         if self._sim.loop.now < self._unreachable.get(name, 0.0):
             fate = "lost before"
         elif fate == "outage":
             self._unreachable[name] = self._sim.loop.now + rng.choice((30, 200, 400))
-        self._sim.note(f"{name} {sent.verb} {parts.path} {fate}")
+        path = sent.target.partition("?")[0]
+        self._sim.note(f"{name} {sent.verb} {path} {fate}")
         try:
-            answer: Answer = self._sim.request(self._carried(sent, fate, rng), read_timeout)
+            answer: Answer = self._sim.request(self._carried(sent, to, fate, rng), seconds)
         except TimeoutError:
-            self._sim.note(f"{name} {sent.verb} {parts.path} timed out")
-            raise requests.exceptions.ReadTimeout("no answer in time", request=request) from None
-        except Down:
-            raise requests.exceptions.ConnectionError(
-                ProtocolError("Connection aborted.", RemoteDisconnected("closed")), request=request
-            ) from None
-        is_listing = parts.path.endswith("/files")  # the times of files are the disk's
-        self._sim.note(
-            f"{name} {sent.verb} {parts.path} -> {answer.status} {'' if is_listing else len(answer.content)}"
-        )
-        content = answer.content
-        headers = {name: value for name, value in answer.headers.items() if name.lower() != "content-length"}
-        headers["content-length"] = str(len(content))
-        if fate == "cut":
-            content = content[: len(content) // 2]
-        raw = HTTPResponse(
-            body=io.BytesIO(content),
-            headers=headers,
-            status=answer.status,
-            reason=requests.status_codes._codes.get(answer.status, [""])[0],
-            preload_content=False,
-            request_method=sent.verb,
-        )
-        return self._build(request, raw)
+            self._sim.note(f"{name} {sent.verb} {path} timed out")
+            raise
+        is_listing = path.endswith("/files")  # the times of files are the disk's
+        self._sim.note(f"{name} {sent.verb} {path} -> {answer.status} {'' if is_listing else len(answer.content)}")
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        headers.setdefault("content-length", str(len(answer.content)))
+        content = answer.content[: len(answer.content) // 2] if fate == "cut" else answer.content
+        return Answer(answer.status, headers, content)
 
-    async def _carried(self, sent: Sent, fate: str, random: Random) -> Answer:
-        """The answer of the service, after what befalls the request and the answer. Raises Down."""
-        service = self._service
+    async def _carried(self, sent: Sent, to: Server, fate: str, random: Random) -> Answer:
+        """The answer of a server, after what befalls the request and the answer. Raises Down."""
         await self._pause(random.random() * 0.05)
         if fate == "lost before":
             raise Down
@@ -98,13 +79,13 @@ class Network(BaseAdapter):
             return _refusal(int(fate.rstrip("+")), random.choice((1, 2, 5)) if fate.endswith("+") else None)
         if fate == "late":
             await self._pause(random.random() * 90)
-        answer = await service.answer(sent.verb, sent.target, sent.headers, sent.body)
+        answer = await to(sent.verb, sent.target, sent.headers, sent.body)
         if fate == "twice":
             await self._pause(random.random() * 0.02)
-            await service.answer(sent.verb, sent.target, sent.headers, sent.body)
+            await to(sent.verb, sent.target, sent.headers, sent.body)
         await self._pause(random.random() * 0.05)
         if fate == "service dies before its answer":
-            service.die()
+            self._service.die()
         if fate in ("lost after", "outage", "service dies before its answer"):
             raise Down
         return answer
@@ -114,7 +95,81 @@ class Network(BaseAdapter):
         self._sim.loop.call_later(seconds, future.set_result, None)
         await future
 
+
+class Network(BaseAdapter):
+    """The adapter of the SDK's session, in the place of the one that opens sockets."""
+
+    def __init__(self, wire: Wire, to: Server) -> None:
+        super().__init__()
+        self._wire, self._to = wire, to
+        self._build = HTTPAdapter().build_response
+
+    def send(  # type: ignore[override]
+        self, request: requests.PreparedRequest, timeout: Any = None, **_: Any
+    ) -> requests.Response:
+        read_timeout = timeout[1] if isinstance(timeout, tuple) else timeout or 60.0
+        parts = urlsplit(request.url or "")
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        sent_headers = {name: str(value) for name, value in request.headers.items()}
+        sent = Sent(request.method or "", target, sent_headers, _bytes(request.body))
+        try:
+            answer = self._wire.answer(sent, self._to, read_timeout)
+        except TimeoutError:
+            raise requests.exceptions.ReadTimeout("no answer in time", request=request) from None
+        except Down:
+            raise requests.exceptions.ConnectionError(
+                ProtocolError("Connection aborted.", RemoteDisconnected("closed")), request=request
+            ) from None
+        raw = HTTPResponse(
+            body=io.BytesIO(answer.content),
+            headers=answer.headers,
+            status=answer.status,
+            reason=_reason(answer.status),
+            preload_content=False,
+            request_method=sent.verb,
+        )
+        return self._build(request, raw)
+
     def close(self) -> None: ...
+
+
+class Connection:
+    """A kept connection of the client's own HTTP code, in the place of `http.client.HTTPConnection` and its socket."""
+
+    def __init__(self, wire: Wire, to: Server) -> None:
+        self._wire, self._to = wire, to
+        self._sent, self._seconds = bytearray(), 60.0
+
+    @property
+    def sock(self) -> Connection:
+        return self
+
+    def settimeout(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def sendall(self, data: bytes) -> None:
+        self._sent += data
+
+    def makefile(self, mode: str) -> io.BytesIO:
+        """The bytes of the answer to what was sent; none if the connection is lost. Raises TimeoutError."""
+        head, _, body = bytes(self._sent).partition(b"\r\n\r\n")
+        self._sent.clear()
+        first, *lines = head.decode("latin-1").split("\r\n")
+        verb, target, _ = first.split(" ")
+        headers = dict(line.split(": ", 1) for line in lines)
+        try:
+            answer = self._wire.answer(Sent(verb, target, headers, body), self._to, self._seconds)
+        except Down:
+            return io.BytesIO()
+        names = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+        start = f"HTTP/1.1 {answer.status} {_reason(answer.status)}\r\n{names}\r\n".encode("latin-1")
+        return io.BytesIO(start + answer.content)
+
+    def close(self) -> None: ...
+
+
+def _reason(status: int) -> str:
+    return requests.status_codes._codes.get(status, [""])[0]
 
 
 def _bytes(body: Any) -> bytes:

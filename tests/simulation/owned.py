@@ -536,6 +536,7 @@ def own_datetime() -> None:
     from batchtrain.client import late_values
     from batchtrain.runs import recording
     from batchtrain.service import clock_difference, retry
+    from batchtrain.storage import blob
 
-    for module in (signing, late_values, recording, clock_difference, retry):
+    for module in (signing, late_values, recording, clock_difference, retry, blob):
         module.datetime = Datetime  # type: ignore[attr-defined]

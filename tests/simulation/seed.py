@@ -25,10 +25,11 @@ from batchtrain.errors import BatchtrainError, NotFound
 from batchtrain.runs import directory, lease
 from batchtrain.service import connect as signing
 from batchtrain.service import downloads, watch
+from batchtrain.storage import blob_requests, download, upload
 from tests.simulation import owned, workload
 from tests.simulation.faults import ACCOUNT, NODE, Fates
 from tests.simulation.invariants import Invariants
-from tests.simulation.network import Network
+from tests.simulation.network import Connection, Network, Wire
 from tests.simulation.owned import Deadlock, Process, Simulation
 from tests.simulation.service import Died, Down, Service
 
@@ -38,6 +39,8 @@ QUIET = 4 * 3600.0
 """Virtual seconds after the last fault, in which everything settles."""
 PACE = watch.Pace(3.0, 600.0, 2.0, request=5.0)
 """Slower than in the product: what happens between two looks is not faster for it."""
+PIECE = 500
+"""Bytes of a block or range of a blob: larger ones go in several requests."""
 TIMES = 10
 """How often a command is tried."""
 REAL_LEASE, REAL_REPLACE, REAL_OPEN = lease.Lease.__init__, directory.replace_lines, directory.open_private
@@ -135,8 +138,7 @@ class _World:
 
     def _begin(self) -> None:
         self.service = Service(self.sim, self.fates, self.directory, self.invariants)
-        network = Network(self.sim, self.service, self.fates)
-        _below(network)
+        _below(Wire(self.sim, self.service, self.fates), self.service)
         runs = self.directory / "runs"
         runs.mkdir()
         self.checks = workload.Checks(self.service, self.invariants, runs)
@@ -144,8 +146,7 @@ class _World:
             work = workload.work(self.random, str(number), self.directory)
             self.counts.update(f"feature: {feature}" for feature in work.features)
             self.users += 1
-            stories = workload.STORIES_OF_MANY if work.total == workload.MANY else workload.STORIES
-            _User(self, number, work, self.random.choice(stories)).next()
+            _User(self, number, work, self.random.choice(workload.stories(work))).next()
         self.sim.loop.call_later(60, self._strike)
         self.sim.loop.call_later(LONGEST, self._too_long)
 
@@ -272,7 +273,8 @@ def _own_processes(sim: Simulation) -> None:
         REAL_WRITE_AT(*arguments)
 
     directory.replace_lines, directory.open_private = replace, open_private
-    vars(downloads).update(write_at=write_at)
+    for module in (downloads, download):
+        vars(module).update(write_at=write_at)
 
 
 def _process() -> Process | None:
@@ -301,7 +303,9 @@ def _cut(sim: Simulation, lines: Iterable[bytes]) -> Iterable[bytes]:
         sim.vanish()
 
 
-def _below(network: Network) -> None:
+def _below(wire: Wire, service: Service) -> None:
+    """Put the network below the SDK's transport, and below the client's own connections to storage."""
+    network = Network(wire, service.answer)
 
     def transport(where: signing.Account) -> RequestsTransport:
         made = RequestsTransport()
@@ -312,3 +316,6 @@ def _below(network: Network) -> None:
         return made
 
     signing._transport = transport
+    blob_requests.Storage._opened = lambda self: Connection(wire, service.storage.answer)  # type: ignore
+    vars(upload).update(BLOCK=PIECE)
+    vars(download).update(RANGE=PIECE)

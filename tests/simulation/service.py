@@ -8,8 +8,10 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from batchtrain.emulator import wire
 from batchtrain.emulator.alarms import Alarms
@@ -20,13 +22,16 @@ from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.http import Application
 from batchtrain.emulator.injection import Injection
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
-from batchtrain.emulator.machine.simulated import SimulatedMachine
+from batchtrain.emulator.machine import output_files
+from batchtrain.emulator.machine.rooted_path import RootedPath
+from batchtrain.emulator.machine.simulated import KILLED, SimulatedMachine
 from batchtrain.emulator.store import Store
 from batchtrain.emulator.world import Change, Quotas, World
 from tests.simulation import owned
-from tests.simulation.faults import Fates
+from tests.simulation.faults import UPLOAD, Fates
 from tests.simulation.invariants import CORES, Invariants
 from tests.simulation.owned import Process, Simulation, real_utime
+from tests.simulation.storage import HOST, Answer, BlobService
 
 ACCOUNT, KEY = "simulation", "c2ltdWxhdGlvbg=="
 ENDPOINT = "https://simulation.region.example"
@@ -42,12 +47,6 @@ class Died(BaseException):
     """The process of the service ends here."""
 
 
-class Answer(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
 class Service:
     """The emulator's application, driver, world and store, without sockets."""
 
@@ -59,6 +58,7 @@ class Service:
         self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
         self.driver: Driver | None = None
         self.machine: Machine
+        self.storage = BlobService()
         self.start()
 
     def start(self) -> None:
@@ -225,6 +225,7 @@ class _Store(Store):
         return False
 
 
+UPLOADS_FAIL = 0.1
 _SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
 
 
@@ -272,9 +273,32 @@ class Machine(SimulatedMachine):
             if writes and outcome.code == 0 and node_id in self.roots and self._service.driver is not None:
                 self._write(node_id, f"{run.directory}/wd/result.txt", f"result of {run.directory}\n" * 20)
             self._service.invariants.exited(run, outcome)
-            return outcome
+            return await self._uploaded(node_id, run, outcome)
         finally:
             self._service.invariants.ended(truth)
+
+    async def _uploaded(self, node_id: str, run: Run, outcome: Exit) -> Exit:
+        """The end of a command after its output files were uploaded."""
+        uploads = [item for item in run.uploads if output_files.applies(item, outcome.code)]
+        if not uploads or outcome.code == KILLED:
+            return outcome
+        service = self._service
+        place = f"upload of {run.scope}"
+        rng = service.fates.at(place)
+        await self._alarms.sleep(rng.random() * 20)
+        if node_id not in self.roots or service.driver is None:
+            raise NodeLost(node_id)
+        if rng.random() < UPLOADS_FAIL and service.fates.strike(UPLOAD, place):
+            return outcome._replace(failure="FileUploadMiscError", message="a fault was asked for")
+        source = output_files.Source(RootedPath(self.roots[node_id]), "/nowhere", run.directory, run.environment)
+        for item in uploads:
+            where = urlsplit(item.container_url)
+            end = parse_qs(where.query)["se"][0]
+            if where.netloc != HOST or end < f"{owned.Datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}":
+                return outcome._replace(failure="FileUploadAccessDenied", message=f"the link to {where.path} is over")
+            for path, name in output_files.matching(item, source):
+                service.storage.put(where.path.strip("/"), name, (self.roots[node_id] / path).read_bytes())
+        return outcome
 
     def _write(self, node_id: str, path: str, text: str) -> None:
         target = self.roots[node_id] / path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import re
 import sys
@@ -23,6 +24,7 @@ from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
+from tests.simulation import storage
 from tests.simulation.invariants import Invariants
 from tests.simulation.owned import Process, current
 from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
@@ -34,6 +36,10 @@ MANY = 600
 """Tasks whose results are not fetched: each costs two requests."""
 FEATURES = ("auto pool", "autoscale", "dedicated", "dependencies", "exit conditions", "factory", "gang", "job manager",
             "orphan adopted", "preparation", "release", "required slots", "retries", "spot", "start task")  # fmt: skip
+LINK = "store"
+"""The storage account of all recipes."""
+WALL_CLOCK = "90m"
+"""The longest time of a detached run."""
 LIMIT = 3600.0
 """Seconds for a wait of a command: a pool whose nodes are broken never runs its tasks."""
 
@@ -129,8 +135,9 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
     folder = directory / f"recipe-{name}"
     folder.mkdir()
     batch = {"account_service_url": ENDPOINT, "account": ACCOUNT, "account_key": KEY}
+    account = {"account": storage.ACCOUNT, "account_key": storage.KEY, "endpoint": f"https://{storage.HOST}"}
     for file, content in (
-        ("credentials", {"credentials": {"batch": batch}}),
+        ("credentials", {"credentials": {"batch": batch, "storage": {LINK: account}}}),
         ("pool", {"pool_specification": pool}),
         ("jobs", {"job_specifications": jobs}),
     ):
@@ -163,6 +170,11 @@ class Checks:
 
     def __init__(self, service: Service, invariants: Invariants, runs: Path) -> None:
         self.service, self.invariants, self.runs = service, invariants, runs
+
+    @property
+    def elsewhere(self) -> Path:
+        """The runs directory of another machine."""
+        return self.runs.with_name("elsewhere")
 
     @property
     def process(self) -> str:
@@ -200,7 +212,7 @@ class Checks:
 
     def all_results(self) -> None:
         """The records of all runs tell the truth about the disk, also after a command that failed or died."""
-        for root in (self.runs, self.runs.with_name("rival")):
+        for root in (self.runs, self.runs.with_name("rival"), self.elsewhere):
             self.results(directory.runs(root))
 
     def results(self, directories: Iterable[Any]) -> None:
@@ -249,6 +261,14 @@ class Checks:
         count += "job manager" in work.features
         if entry is not None and entry.record.state == "active" and len(entry.tasks) != count:
             self.invariants.fail(f"a repeated add gives exactly the wanted tasks: {len(entry.tasks)} of {count}")
+
+    def fetched(self, work: Work, run: Any) -> None:
+        """A detached run that has ended well has the results of all tasks."""
+        record = run.record()
+        if record.state == "completed":
+            self.complete(work, run)
+            if failing := {code for code in work.codes.values() if code}:
+                self.invariants.fail(f"exit code and cause are those of the first failure: none, and {failing} failed")
 
     def complete(self, work: Work, run: Any) -> None:
         """A command that succeeds has the results of all tasks."""
@@ -414,9 +434,9 @@ class Exited(BatchtrainError):
     """A command of the command line failed."""
 
 
-def _cli(work: Work, checks: Checks, *words: str) -> int:
-    """The exit code of a command."""
-    sys.argv = ["batchtrain", *words, "--configdir", str(work.folder), "--runs-dir", str(checks.runs)]
+def _cli(work: Work, checks: Checks, *words: str, runs: Path | None = None) -> int:
+    """The exit code of a command. runs: the runs directory of its machine, if it is another one."""
+    sys.argv = ["batchtrain", *words, "--configdir", str(work.folder), "--runs-dir", str(runs or checks.runs)]
     try:
         command_line.main()
     except SystemExit as ending:
@@ -448,13 +468,14 @@ def _verb(name: str, *words: str) -> Verb:
     return verb
 
 
-def cli_run(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+def cli_run(client: bt.Client, work: Work, told: Told, checks: Checks, *options: str) -> None:
     before = checks.standing(work)
     code = 130
     try:
-        code = _cli(work, checks, "run", str(work.folder), "--timeout", str(LIMIT))
+        code = _cli(work, checks, "run", str(work.folder), "--timeout", str(LIMIT), *options)
     finally:
-        checks.nothing_unnamed(work, told, None, before)
+        if not options:
+            checks.nothing_unnamed(work, told, None, before)
     failing = {code for code in work.codes.values() if code}
     if code == 0 and failing:
         checks.invariants.fail(f"exit code and cause are those of the first failure: 0, and {failing} failed")
@@ -464,6 +485,10 @@ def cli_run(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
         checks.complete(work, directory.find(checks.runs, _RUN.findall(told.text)[-1]))
     elif code != 10:
         raise Exited(f"exit code {code}")
+
+
+def cli_run_reuse(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    cli_run(client, work, told, checks, "--reuse")
 
 
 _RUN = re.compile(r"\d{8}T\d{6}Z-[\w.-]+-[0-9a-f]{4}")
@@ -477,6 +502,109 @@ cli_jobs_del = _verb("jobs_del", "jobs", "del", "{}", "-y")
 cli_pool_del = _verb("pool_del", "pool", "del", "{}", "-y")
 
 
+# --- detached runs ---------------------------------------------------------------------------------------------------
+
+
+def cli_run_detach(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """The service ends the run: `Invariants.settled` says whether it does."""
+    job = work.recipe.jobs[0].id
+    code = _cli(work, checks, "run", str(work.folder), "--detach", "--max-duration", WALL_CLOCK)
+    is_added = checks.service.driver is None or job in checks.service.driver.world.jobs
+    if code == 0 and not is_added:
+        checks.invariants.fail(f"no accepted job is lost: {job} is not there after run --detach")
+    if code and not is_added:
+        raise Exited(f"exit code {code}")
+
+
+def _detached(work: Work, checks: Checks) -> str:
+    """The newest run of the job that is detached. Raises NotFound."""
+    for run in reversed(list(directory.runs(checks.runs))):
+        with contextlib.suppress(NotFound):
+            record = run.record()
+            if record.job == work.recipe.jobs[0].id and record.state in ("detached", "completed", "failed"):
+                return run.name
+    raise NotFound("no run is detached", operation="find")
+
+
+def cli_runs_attach(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Follow the run on another machine."""
+    code = _cli(work, checks, "runs", "attach", _detached(work, checks), "--timeout", "9000", runs=checks.elsewhere)
+    failing = {code for code in work.codes.values() if code}
+    if code == 0 and failing:
+        checks.invariants.fail(f"exit code and cause are those of the first failure: 0, and {failing} failed")
+    if code not in (0, 10):
+        raise Exited(f"exit code {code}")
+    checks.fetched(work, directory.find(checks.elsewhere, _detached(work, checks)))
+
+
+def cli_runs_fetch(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Fetch, and once more, which changes nothing after the end of the run."""
+    name = _detached(work, checks)
+    for is_again in (False, True):
+        before = _contents(checks.runs / name) if is_again else {}
+        ended = directory.find(checks.runs, name).record().ended
+        if code := _cli(work, checks, "runs", "fetch", name):
+            raise Exited(f"exit code {code}")
+        if is_again and ended and _contents(checks.runs / name) != before:
+            checks.invariants.fail(f"a run that has ended is fetched again and changes: {name}")
+    checks.fetched(work, directory.find(checks.runs, name))
+
+
+def cli_runs_stop(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    if code := _cli(work, checks, "runs", "stop", _detached(work, checks), "-y"):
+        raise Exited(f"exit code {code}")
+
+
+def wall_clock(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """No client comes until the service must have ended the run."""
+    time.sleep(2 * 3600)
+
+
+# --- storage ---------------------------------------------------------------------------------------------------------
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """The files of a directory, without the locks and unfinished downloads."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "lease.json" and not path.name.startswith(".")
+    }
+
+
+def _synced(work: Work, checks: Checks, *words: str) -> None:
+    """`data sync`, after which both sides are the same."""
+    if code := _cli(work, checks, "data", "sync", *words, "--delete", "-y"):
+        raise Exited(f"exit code {code}")
+    box = f"data-{work.recipe.jobs[0].id}"
+    stored = {name: blob.data for name, blob in checks.service.storage.containers[box].items()}
+    folder = next(word for word in words if word.startswith("/"))
+    if _contents(Path(folder)) != stored:
+        checks.invariants.fail(f"both sides of a sync are the same: {words}".replace(str(work.folder.parent), "…"))
+
+
+def cli_data_up(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Upload files, after some were changed, added and deleted."""
+    folder = work.folder / "data"
+    rng = random.Random(checks.process)
+    for number in range(6):
+        path = folder / f"part-{number % 2}" / f"{number} & more.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if rng.random() < 0.5:
+            path.write_bytes(rng.randbytes(rng.choice((0, 10, 499, 500, 501, 2600))))
+            os.utime(path)
+        elif rng.random() < 0.3:
+            path.unlink(missing_ok=True)
+    if not _contents(folder):
+        (folder / "only").write_bytes(b"")
+    _synced(work, checks, str(folder), f"{LINK}/data-{work.recipe.jobs[0].id}")
+
+
+def cli_data_down(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """Download files to another directory."""
+    _synced(work, checks, f"{LINK}/data-{work.recipe.jobs[0].id}", str(work.folder / "copy"))
+
+
 STORIES: tuple[tuple[Verb, ...], ...] = (
     (run,),
     (run, run),
@@ -484,6 +612,8 @@ STORIES: tuple[tuple[Verb, ...], ...] = (
     (cli_run, cli_run),
     (run_by_two, run_by_two),
     (run_reuse, run_reuse, jobs_del, pool_del),
+    (cli_run_reuse, cli_run_reuse, cli_jobs_del, cli_pool_del),
+    (cli_data_up, cli_data_down, cli_data_up, cli_data_down),
     (pool_add, jobs_add, wait, fetch, jobs_del, pool_del_by_two),
     (cli_pool_add, cli_jobs_add, cli_jobs_wait, cli_jobs_fetch, cli_jobs_del, cli_pool_del),
     (pool_add, jobs_add, jobs_add, requeue, wait, fetch, terminate, jobs_del, pool_del),
@@ -497,3 +627,17 @@ STORIES_OF_MANY: tuple[tuple[Verb, ...], ...] = (
     (cli_pool_add, cli_jobs_add, cli_jobs_add, wait, cli_jobs_del, cli_pool_del),
 )
 """Of a recipe with many tasks."""
+DETACHED: tuple[tuple[Verb, ...], ...] = (
+    (cli_run_detach, cli_runs_attach, cli_runs_fetch, cli_jobs_del),
+    (cli_run_detach, cli_runs_fetch, cli_runs_stop, cli_runs_fetch),
+    (cli_run_detach, wall_clock, cli_runs_fetch),
+    (cli_run_detach,),
+)
+"""Of a recipe that a run without a client can have."""
+
+
+def stories(work: Work) -> tuple[tuple[Verb, ...], ...]:
+    """What a user may do with a recipe."""
+    if work.total == MANY:
+        return STORIES_OF_MANY
+    return STORIES if "factory" in work.features else (*STORIES, *DETACHED)

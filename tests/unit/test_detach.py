@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
-from batchtrain.client import account_runs, detach, orphans
+from batchtrain.client import account_runs, detach, detached_results, orphans
 from batchtrain.client.limits import Limits
 from batchtrain.config.types import Credentials, Recipe, Secret, Settings, StorageCredentials, VmCount, VmSizes
 from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
+from batchtrain.records import Job
+from batchtrain.runs.directory import RunDirectory
 from batchtrain.service import read
 from tests.unit.plan.jobs import recipe
 
@@ -143,6 +146,15 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
     client: Any = SimpleNamespace(batch=None)
     with pytest.raises(NotFound, match="job train of this account is not that of run A"):
         account_runs.stop(client, "A", "train")
+
+
+@pytest.mark.parametrize(("reason", "is_complete"), [("AllTasksComplete", True), ("MaxWallClockTimeExpiry", False)])
+def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, is_complete: bool
+) -> None:
+    monkeypatch.setattr(read, "job", lambda batch, job_id: Job("job", reason=reason))
+    failure = detached_results.failure_of(SimpleNamespace(batch=None), RunDirectory(tmp_path), "job")  # type: ignore[arg-type]
+    assert (failure is None) == is_complete
 
 
 @pytest.mark.parametrize(("state", "others"), [("active", ["b"]), ("completed", [])])
