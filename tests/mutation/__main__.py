@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import difflib
 import json
 import os
 import queue
@@ -78,6 +79,8 @@ def main() -> int:
     for test in sorted(failing):
         print(f"fails without a change, so it proves nothing: {test}")
     killed = sum(bool(outcome.killer) and failing.isdisjoint(outcome.proof) for outcome in outcomes)
+    if arguments.patches:
+        _write_patches(arguments.patches, outcomes)
     print(f"{area}, seed {arguments.seed}: {killed} of {len(outcomes)} changes noticed")
     return 0 if killed >= arguments.at_least else 1
 
@@ -90,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at a time (default: one per core)")
     parser.add_argument("--tests", nargs="+", help="which may notice (default: those of the area, see contexts.JUDGES)")
     parser.add_argument("--at-least", type=int, default=0, metavar="N", help="exit with 1 if fewer are noticed")
+    parser.add_argument("--patches", type=Path, metavar="DIR", help="write each change that survives as a patch")
     return parser.parse_args()
 
 
@@ -171,6 +175,17 @@ def _tell(outcome: Outcome) -> None:
         f"{'noticed ' if outcome.killer else 'SURVIVED'}  {mutant.path.relative_to(ROOT)}:{mutant.line}  {mutant.kind}"
     )
     print(f"          {_short(mutant.before)}  →  {_short(mutant.after)}\n          {ending}", flush=True)
+
+
+def _write_patches(directory: Path, outcomes: Iterable[Outcome]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for mutant in (outcome.mutant for outcome in outcomes if not outcome.killer):
+        name = str(mutant.path.relative_to(ROOT))
+        before = mutant.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        after = mutant.text.splitlines(keepends=True)
+        file = f"{name.replace('/', '.')}-{mutant.line}-{mutant.kind.replace(' ', '-')}.patch"
+        patch = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}")
+        (directory / file).write_text("".join(patch), encoding="utf-8")
 
 
 def _short(code: str) -> str:

@@ -29,23 +29,21 @@ def main() -> int:
     found = 0
     for patch in patches:
         began = time.monotonic()
-        violation = search(patch, options.first, options.seconds)
+        violation = search(patch, "--seeds", f"{options.first}:", "--minutes", str(options.seconds / 60))
         found += bool(violation)
         print(f"{patch.stem}: {violation or 'not found'} ({time.monotonic() - began:.0f} s)", flush=True)
     print(f"{found} of {len(patches)} found")
     return 0 if found >= 0.8 * len(patches) else 1
 
 
-def search(patch: Path, first: str, seconds: float) -> str:
-    """The first violation with a planted bug; empty if there is none in time."""
+def search(patch: Path, *options: str) -> str:
+    """The first violation with a planted bug; empty if there is none. options: of the simulation."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         for name in ("batchtrain", "tests", "pyproject.toml"):
             (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, Path(folder) / name)
-        subprocess.run(["git", "apply", str(patch)], cwd=folder, check=True)
-        command = [sys.executable, "-m", "tests.simulation", "--seeds", f"{first}:", "--first-violation"]
-        done = subprocess.run(
-            [*command, "--minutes", str(seconds / 60)], cwd=folder, capture_output=True, text=True, check=False
-        )
+        subprocess.run(["git", "apply", str(patch.absolute())], cwd=folder, check=True)
+        command = [sys.executable, "-m", "tests.simulation", "--first-violation", *options]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         line = re.search(r"^seed \d+ .*$", done.stdout, re.MULTILINE)
         return line[0] if line else ""
 
