@@ -35,7 +35,7 @@ CORES = 4
 LATE = 600 * wire.SECOND
 """How long after its wall clock a job may end: clocks step."""
 TABLES = {"node": _reachable({**states.NODE, ("idle", "restart"): "unknown"}), "job": _reachable(states.JOB),
-          "pool": _reachable(states.POOL)}  # fmt: skip
+          "pool": _reachable(states.POOL), "schedule": _reachable(states.SCHEDULE)}  # fmt: skip
 
 
 class Invariants:
@@ -62,6 +62,8 @@ class Invariants:
         self._attempts: Counter[str] = Counter()
         self.accepted: dict[str, set[str]] = {}
         """The tasks that the service has accepted, by the id of their job."""
+        self._reactivations: Counter[tuple[str, str]] = Counter()
+        """By job and task: how often a client asks for it, without the times that a task did so."""
         self._auto_pools: set[str] = set()
         """The ids of the pools that the service made for jobs."""
         self._created: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
@@ -154,6 +156,8 @@ class Invariants:
             is_next = task.state == "active" and task.run > 0 and reasons > 0  # the last reason is that of the next run
             self._runs[key] = task.run, reasons - is_next, task.state
         tasks = self._tasks.setdefault(change.owner, {})
+        if tasks.get(change.key, ("", ""))[1] == "completed" != task.state:
+            self._reactivated(change.owner, task)
         listed = self._listed[change.owner]
         if change.key in tasks:
             listed[tasks[change.key][1]] -= 1
@@ -166,6 +170,12 @@ class Invariants:
             for task_id, state in tasks.values() if needed and task.run <= 1 else ():
                 if task_id in needed and state != "completed":
                     self.fail(f"a task waits for those that it depends on: {task.id} runs, {task_id} is {state}")
+
+    def _reactivated(self, job_number: str, task: Task) -> None:
+        job = next((name for name, number in self._job_numbers.items() if number == job_number), "").lower()
+        self._reactivations[job, task.id.lower()] -= 1
+        if self._reactivations[job, task.id.lower()] < 0:
+            self.fail(f"states change along the tables: task {task.id} of {job} has ended, and is {task.state}")
 
     def _slots(self, world: World, node_id: str) -> None:
         pool = world.pool_of_node.get(node_id)
@@ -192,6 +202,12 @@ class Invariants:
             counted = {state: entry.counts[state] for state in ("active", "running", "completed")}
             if counted != {"active": listed["active"], "running": running, "completed": listed["completed"]}:
                 self.fail(f"counters equal lists: job {entry.record.id} counts {counted}, and has {dict(listed)}")
+
+    def requested(self, path: str) -> None:
+        """A client asks the service to change something: only then may a task that has ended start again."""
+        match path.lower().strip("/").split("/"):
+            case ["jobs", job, "tasks", task, "reactivate"]:
+                self._reactivations[job, task] += 1
 
     def answered(self, path: str, status: int, body: bytes, content: bytes) -> None:
         """The service has accepted what it answers with success; a client may know it from now on."""

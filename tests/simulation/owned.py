@@ -30,6 +30,9 @@ EPOCH = 1_795_000_000.0
 RESOLUTION = 1e-6
 """asyncio's own resolution is less than the step of a float after some months, and its timers would never be due."""
 
+SWITCHES = 0.02
+"""How often a thread gives way at a lock that it takes."""
+
 
 class Deadlock(Exception):
     """Nothing will ever happen again."""
@@ -195,6 +198,13 @@ class Simulation:
             number = fiber.pending.pop(0)
             fiber.process.handler(number)(number, None)
 
+    def give_way(self) -> None:
+        """Let the other threads run that can; signals are handled later."""
+        fiber = current()
+        assert fiber is not None
+        fiber.wake()
+        self.hub.switch()
+
     def sleep(self, seconds: float) -> None:
         """Wait for some seconds."""
         end = self.loop.now + seconds
@@ -251,15 +261,18 @@ class Lock:
     """A lock for greenlets."""
 
     def __init__(self) -> None:
-        self._waiting, self._held = deque[Fiber](), False
+        self._waiting = deque[Fiber]()
+        self._held: bool = False
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        fiber = current()
+        if fiber is not None and blocking and fiber.process.sim.random.random() < SWITCHES:
+            fiber.process.sim.give_way()
         if not self._held:
             self._held = True
             return True
         if not blocking or timeout == 0:
             return False
-        fiber = current()
         assert fiber is not None, "the service's own thread cannot wait for a lock"
         sim = fiber.process.sim
         end = None if timeout < 0 else sim.loop.now + timeout
@@ -280,7 +293,9 @@ class Lock:
             raise RuntimeError("release unlocked lock")
         self._held = False
         if self._waiting:
-            self._waiting.popleft().wake()
+            fiber = self._waiting[self._waiting[0].process.sim.random.randrange(len(self._waiting))]
+            self._waiting.remove(fiber)
+            fiber.wake()
 
     def locked(self) -> bool:
         return self._held

@@ -139,6 +139,7 @@ class Service:
         if self.driver is None:
             raise Down
         path, _, query = target.partition("?")
+        self.invariants.requested(path)
         scope = {
             "type": "http", "method": verb, "scheme": "https",
             "raw_path": path.encode(), "query_string": query.encode(),

@@ -247,6 +247,9 @@ class Checks:
         first = states.get(failure.task.rpartition("/")[2]) if failure is not None else None
         if first is not None and first.state == "completed" and first.exit_code == 0:
             self.invariants.fail(f"exit code and cause are those of the first failure: {first.id} succeeded")
+        if first is not None and failure is not None and failure.code not in (None, first.exit_code):
+            text = f"{failure.code} of {first.id}, which ended with {first.exit_code}"
+            self.invariants.fail(f"exit code and cause are those of the first failure: {text}")
 
     def added(self, work: Work, told: Told) -> None:
         """A repeated `add` gives exactly the tasks of the recipe."""
@@ -629,9 +632,9 @@ STORIES_OF_MANY: tuple[tuple[Verb, ...], ...] = (
 """Of a recipe with many tasks."""
 DETACHED: tuple[tuple[Verb, ...], ...] = (
     (cli_run_detach, cli_runs_attach, cli_runs_fetch, cli_jobs_del),
+    (cli_run_detach, wall_clock, cli_runs_attach),
     (cli_run_detach, cli_runs_fetch, cli_runs_stop, cli_runs_fetch),
-    (cli_run_detach, wall_clock, cli_runs_fetch),
-    (cli_run_detach,),
+    (cli_run_detach, cli_runs_stop, wall_clock, cli_runs_fetch),
 )
 """Of a recipe that a run without a client can have."""
 
