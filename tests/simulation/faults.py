@@ -84,6 +84,7 @@ CLIENT: Mapping[str, Plan] = {
     "client dies": _at_requests(lambda process: process.die()),
     "client dies in a write": _in_a_write("dies_in_write"),
     "client's disk is full": _in_a_write("full_at"),
+    "client's disk fails": _in_a_write("fails_at"),
     "SIGINT": _at_requests(_signal(signal.SIGINT)),
     "SIGINT twice": _at_requests(_signal(signal.SIGINT), _signal(signal.SIGINT)),
     "SIGTERM": _at_requests(_signal(signal.SIGTERM)),
@@ -92,7 +93,7 @@ CLIENT: Mapping[str, Plan] = {
     "client's clock goes back": _at_requests(_clock_steps(-240.0)),
 }
 """What befalls the process of a command. It counts when it strikes, not when it is planned."""
-OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full",) * 2
+OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full", "client's disk fails") * 2
 KINDS = (*REQUEST, UPLOAD, *COMMIT, *NODE, *ACCOUNT, *CLIENT)
 
 WRITES, UNSURE = 4, ("lost after", "outage", "outage", "outage", "service dies before its answer")

@@ -94,8 +94,9 @@ class Process:
         self.leases: list[Any] = []
         self.writes = 0
         """The files that it has replaced."""
-        self.full_at = self.dies_in_write = 0
-        """The number of the file at which its disk is full, and of that in whose writing it dies; 0 for never."""
+        self.full_at = self.fails_at = self.dies_in_write = 0
+        """The number of the file from which on its disk is full, of that which its disk cannot write, and of that in
+        whose writing it dies; 0 for never."""
 
     def start(self, work: Callable[[], None]) -> None:
         """Run the main thread of the process."""
@@ -133,6 +134,11 @@ class Process:
         """What happens at a signal."""
         otherwise = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         return self.handlers.get(number, otherwise)
+
+    @property
+    def has_bad_disk(self) -> bool:
+        """Whether a write may fail."""
+        return bool(self.full_at or self.fails_at)
 
     def die(self) -> None:
         """End the process, unless it has ended; the operating system drops its locks."""

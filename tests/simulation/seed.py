@@ -144,6 +144,7 @@ class _World:
         self.checks = workload.Checks(self.service, self.invariants, runs)
         for number in range(self.random.choice((1, 2, 3))):
             work = workload.work(self.random, str(number), self.directory)
+            self.checks.codes[work.recipe.jobs[0].id] = work.codes
             self.counts.update(f"feature: {feature}" for feature in work.features)
             self.users += 1
             _User(self, number, work, self.random.choice(workload.stories(work))).next()
@@ -221,8 +222,8 @@ class _User:
         self.world.counts["commands"] += 1
         process.alive = False
         self.world.checks.all_results()
-        is_full = process.full_at and isinstance(error, OSError) and error.errno == errno.ENOSPC
-        if error is not None and not is_full and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
+        is_of_disk = process.has_bad_disk and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO)
+        if error is not None and not is_of_disk and not isinstance(error, (BatchtrainError, KeyboardInterrupt)):
             lines = "".join(traceback.format_exception(error))
             self.world.sim.note(lines)
             self.world.invariants.fail(f"no command ends with a bug: {process.name}: {error!r}")
@@ -291,6 +292,9 @@ def _write(sim: Simulation, path: Path) -> None:
     if process.full_at and process.writes >= process.full_at:
         process.on_fault()
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    if process.writes == process.fails_at:
+        process.on_fault()
+        raise OSError(errno.EIO, "Input/output error", str(path))
     if process.writes == process.dies_in_write:
         process.on_fault()
         sim.vanish()

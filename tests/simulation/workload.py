@@ -170,6 +170,8 @@ class Checks:
 
     def __init__(self, service: Service, invariants: Invariants, runs: Path) -> None:
         self.service, self.invariants, self.runs = service, invariants, runs
+        self.codes: dict[str, dict[str, int]] = {}
+        """By job: the last exit code of each task."""
 
     @property
     def elsewhere(self) -> Path:
@@ -220,6 +222,17 @@ class Checks:
         for run in directories:
             for file in run.files():
                 self._result(run.path, file)
+            with contextlib.suppress(NotFound):  # its client died before it wrote the record
+                self._record(run, run.record())
+
+    def _record(self, run: Any, record: Any) -> None:
+        """The record of a run has the truth about its tasks."""
+        codes = self.codes.get(record.job, {})
+        for task in run.each_task():
+            if task.state == "completed" and task.exit_code not in (None, codes.get(task.id, task.exit_code)):
+                self.invariants.fail(f"the record of a run is true: {task.id} of {run.name} has {task.exit_code}")
+        if record.state == "completed" and (failing := {name for name, code in codes.items() if code}):
+            self.invariants.fail(f"the record of a run is true: {run.name} is completed, and {failing} failed")
 
     def _result(self, run: Path, file: FileRecord) -> None:
         if not file.fetched:
@@ -278,6 +291,8 @@ class Checks:
         paths = {file.task for file in run.files() if file.fetched and file.path.endswith("result.txt")}
         if work.has_all_results and (lost := {name for name, code in work.codes.items() if not code} - paths):
             self.invariants.fail(f"results on disk equal those written, or the exit code says not: {sorted(lost)}")
+        if work.has_all_results and (results := run.record().results) != "complete":
+            self.invariants.fail(f"the record of a run is true: {run.name} has all results, and says {results!r}")
 
 
 Verb = Callable[[bt.Client, Work, Told, Checks], None]
@@ -429,7 +444,7 @@ def pool_del_by_two(client: bt.Client, work: Work, told: Told, checks: Checks) -
 # --- the command line ------------------------------------------------------------------------------------------------
 
 CODES = frozenset({0, 3, 4, 5, 6, 7, 8, 10, 130})
-"""The exit codes of commands that have no bug and are called as they should be; 2 is also that of a full disk, and of a
+"""The exit codes of commands that have no bug and are called as they should be; 2 is also that of a bad disk, and of a
 gang that is larger than its pool."""
 
 
@@ -448,7 +463,7 @@ def _cli(work: Work, checks: Checks, *words: str, runs: Path | None = None) -> i
     assert fiber is not None
     last = "".join(fiber.process.output).replace(str(work.folder.parent), "…")[-600:]
     fiber.process.sim.note(f"{fiber.process.name} exits with {code}: {last if code else ''}")
-    if code not in CODES and not (code == 2 and (fiber.process.full_at or checks.is_too_small(work))):
+    if code not in CODES and not (code == 2 and (fiber.process.has_bad_disk or checks.is_too_small(work))):
         checks.invariants.fail(f"no command ends with a bug: {words} exits with {code}: {last}")
     return code
 
