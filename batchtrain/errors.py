@@ -148,6 +148,12 @@ class Finding(NamedTuple):
     evidence: str
     """The line of output or the service's message that proves it."""
     next_step: str
+    later_step: str = ""
+    """The next step once the pool is deleted; empty if it is the same."""
+
+    def after_deletion(self) -> Finding:
+        """The finding once the pool is deleted."""
+        return self._replace(next_step=self.later_step or self.next_step, later_step="")
 
     def card(self) -> list[str]:
         """The finding as lines, without control characters of the tasks' output."""

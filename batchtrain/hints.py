@@ -37,17 +37,20 @@ CALLS = {
 """Calls of the Python API in place of commands that read the recipe's files; a recipe in Python has none."""
 
 
-def pasted(text: str, target: str, directory: str, name: str = "") -> str:
+def pasted(text: str, target: str, directory: str, name: str = "", script: tuple[str, str] = ("", "")) -> str:
     """A message whose commands name the target of the command that is running, and the program.
 
     target: the options that reach the same account (` --local`). directory: the options that read the same credentials.
-    name: the program; by default as it was called.
+    name: the program; by default as it was called. script: the script with its options (`train.py --nodes 2`) that
+    `run` got, and its arguments (` -- --epochs 3`).
     """
     if "batchtrain " not in text:
         return text
     name = name or program()
 
     def completed(words: str) -> str:
+        if script[0] and words.startswith("run -"):
+            words = f"run {script[0]}{words.removeprefix('run')}{script[1]}"
         if ASKING.match(words):
             of_files = OF_FILES.fullmatch(words) is not None
             words = _with(words, target or directory)

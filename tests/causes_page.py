@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from batchtrain.diagnosis.findings import step_with_names
+from batchtrain.diagnosis.next_steps import completed
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES
 from batchtrain.diagnosis.service_rules import (
     EXIT_CODES,
@@ -46,7 +46,7 @@ def _output() -> Iterator[str]:
     yield "## What a program prints\n"
     yield "| cause | rule | what to do |\n|---|---|---|"
     for rule in OUTPUT_RULES:
-        yield f"| {rule.cause.format(name='…')} | `{rule.name}` | {step_with_names(rule.next_step)} |"
+        yield f"| {rule.cause.format(name='…')} | `{rule.name}` | {completed(rule.next_step, {})} |"
 
 
 def _service() -> Iterator[str]:
@@ -59,7 +59,7 @@ def _service() -> Iterator[str]:
     states |= {f"attempt ended: {reason}": known for reason, known in LOST.items()}
     rest = {"a warning of the launch": WARNED, "`FileUpload…`": UPLOAD, "`Account…QuotaReached`": QUOTA}
     for reported, known in (codes | rest | ended | exits | states).items():
-        yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {step_with_names(known.next_step)} |"
+        yield f"| {reported} | {known.cause.format('…', 'N')} | `{known.rule}` | {completed(known.next_step, {})} |"
 
 
 WAITING = {

@@ -18,7 +18,6 @@ from batchtrain.cli.options import FORMATS, TONES, Settings, colored
 from batchtrain.cli.wrapping import broken, terminal_width, wrapped
 from batchtrain.display.terminal import plain_text
 from batchtrain.errors import BatchtrainError, ConfigError, Differs, ServiceError, TaskFailed, TasksRefused, shortened
-from batchtrain.hints import pasted
 
 INTERRUPTED = 130
 OF_THE_MACHINE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE})
@@ -38,7 +37,7 @@ def report(error: BaseException, options: Settings) -> int:
 
         print(masked_text("".join(traceback.format_exception(error)), secrets), end="", file=sys.stderr)
     message, code = message_of(error)
-    message = pasted(message, options.target, options.credentials_options)
+    message = options.pasted(message)
     if _form(options) == "table":
         for part in _for_people(error, message, options):
             print(masked_text(part, secrets), file=sys.stderr)
@@ -86,22 +85,22 @@ def _for_people(error: BaseException, message: str, flags: Settings) -> Iterator
     if isinstance(error, ConfigError):
         for problem in error.problems:
             sentence, *tail = problem.rendered(color=colored(sys.stderr)).split("\n")
-            lines = [line if "|" in line else pasted(line, flags.target, flags.credentials_options) for line in tail]
-            yield broken("\n".join((pasted(sentence, flags.target, flags.credentials_options), *lines)), sys.stderr)
+            lines = [line if "|" in line else flags.pasted(line) for line in tail]
+            yield broken("\n".join((flags.pasted(sentence), *lines)), sys.stderr)
     yield _red(_wrapped(f"batchtrain: {shortened(message)}"))
     if isinstance(error, TaskFailed):
         yield from _where_the_rest_is(error, flags)
     if isinstance(error, BatchtrainError) and error.finding:
         for row in error.finding.card():
-            yield _wrapped(pasted(row, flags.target, flags.credentials_options))
+            yield _wrapped(flags.pasted(row))
     if isinstance(error, TaskFailed) and error.__cause__ is not None:
         also, _ = message_of(error.__cause__)
-        yield _wrapped(pasted(f"batchtrain: {also}", flags.target, flags.credentials_options))
+        yield _wrapped(flags.pasted(f"batchtrain: {also}"))
 
 
 def _where_the_rest_is(error: TaskFailed, options: Settings) -> Iterator[str]:
     if options.rest:
-        yield _wrapped(pasted(options.rest, options.target, options.credentials_options))
+        yield _wrapped(options.pasted(options.rest))
         return
     if error.lines:
         lines = (OF_A_NODE.sub('"…/', shortened(plain_text(line))) for line in error.lines)
@@ -110,7 +109,7 @@ def _where_the_rest_is(error: TaskFailed, options: Settings) -> Iterator[str]:
         return  # of several runs
     job, _, task = error.task.partition("/")
     command = f"`batchtrain jobs logs {job} --task {task} --file stderr.txt`"
-    yield _wrapped(pasted(f"the rest: {command}", options.target, options.credentials_options))
+    yield _wrapped(options.pasted(f"the rest: {command}"))
 
 
 def _red(text: str) -> str:

@@ -65,6 +65,8 @@ class Settings:
     """The last recipe that was read; a failure shows none of its secrets."""
     ranks: frozenset[int] = frozenset()
     """The ranks whose output is printed; by default all."""
+    script: tuple[str, str] = ("", "")
+    """The script that is run, with its options, and its arguments."""
     rest: str = ""
     """Where to find the full output behind a failure message. Default: the log of the task."""
 
@@ -83,6 +85,12 @@ class Settings:
         if "credentials" in self.files:
             words += ["--credentials", self.files["credentials"]]
         return "".join(f" {shlex.quote(word)}" for word in words)
+
+    def pasted(self, text: str) -> str:
+        """A message whose commands use the same account and the same script as this command."""
+        from batchtrain.hints import pasted
+
+        return pasted(text, self.target, self.credentials_options, script=self.script)
 
     @property
     def most(self) -> int:
@@ -224,11 +232,8 @@ def colored(stream: TextIO | None) -> bool:
 
 
 def completed(text: str) -> str:
-    """A message whose commands use the same account as this command."""
-    from batchtrain.hints import pasted
-
-    options = settings()
-    return pasted(text, options.target, options.credentials_options)
+    """A message whose commands use the same account and the same script as this command."""
+    return settings().pasted(text)
 
 
 def _narrate(text: str, stream: TextIO | None) -> None:

@@ -180,6 +180,8 @@ def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[
     """The recipe of a directory or of a script, and the facts about the start of the run."""
     options = settings()
     if scripts.is_script(directory):
+        arguments = f" -- {shlex.join(wish.arguments)}" if wish.arguments else ""
+        options.script = shlex.join([source, *wish.words]), arguments
         config = scripts.load(source, wish)
         return config, options.origin()._replace(files={scripts.FILE: scripts.text_of(config.recipe).encode()})
     wish.refuse(source)

@@ -196,9 +196,9 @@ class Ending:
 
     # --- deleting ----------------------------------------------------------------------------------------------------
 
-    def delete(self) -> None:
+    def delete(self) -> list[Thing]:
         """Delete every job and pool that this command created, then wait for each deletion. The pool, which costs
-        money, is first once the user hurries."""
+        money, is first once the user hurries. Returns what is deleted."""
         things = [thing for thing in self.register.things("ours", "pending") if thing.kind not in self.kept_kinds]
         deletions: list[Thing] = []
         while things:
@@ -214,6 +214,7 @@ class Ending:
         for thing in deletions:
             interrupt = KeyboardInterrupt() if self._interrupts.further else None
             self._report_deletion(thing, interrupt or self.error_of(partial(self._wait_until_gone, thing)))
+        return deletions
 
     def error_of(self, step: Callable[[], None]) -> BaseException | None:
         """What ended a step of the ending; None if it succeeded. After a second signal nothing is tried any more."""

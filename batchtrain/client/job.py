@@ -400,7 +400,7 @@ def _kept_diagnosis(run: RunDirectory, task_id: str | None) -> Diagnosis:
     record, failure = run.record(), run.record().failure
     if failure and task_id and failure.task != f"{record.job}/{task_id}":
         failure = None  # of another task
-    finding = failure.found if failure else None
+    finding = failure.found.after_deletion() if failure and failure.found else None
     if failure and not finding:
         finding = Finding(
             "unknown", f"job {record.job}", failure.message, "", f"read its output in {run.path / 'logs'}"

@@ -257,8 +257,8 @@ def _end(
     stays = error is not None and leaves(error, has_tasks=has_tasks, is_submitted=is_submitted) and not expendable
     unsafe = recorder.fetch_rest(ending, error, stops=not stays) if error is not None and has_tasks else recorder.unsafe
     unsafe = {} if expendable else unsafe
-    if not stays and not unsafe:
-        ending.delete()
+    if not stays and not unsafe and any(thing.kind == "pool" for thing in ending.delete()):
+        recorder.correct_next_steps(error)
     ending.say_left(error)
     unwritten = recorder.end_all(error or failure)
     recorder.say()
@@ -456,6 +456,12 @@ class Recorder:
             except Exception as fault:  # noqa: BLE001 - a record that cannot be written ends no ending
                 unwritten = unwritten or fault
         return unwritten
+
+    def correct_next_steps(self, error: BaseException | None) -> None:
+        """Name no command for a pool that is deleted. error: what ended the command."""
+        for failure in (*self._failures.values(), error):
+            if isinstance(failure, BatchtrainError) and failure.finding:
+                failure.finding = failure.finding.after_deletion()
 
     def leave(self, leaver: Leaver) -> None:
         """The runs continue without this command."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from batchtrain.diagnosis import output_rules, service_rules
+from batchtrain.diagnosis import next_steps, output_rules, service_rules
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
 from batchtrain.diagnosis.finding import Diagnosis
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.errors import Finding
 from batchtrain.records import Attempt, Job, Pool, Task
 from batchtrain.records.failure import EXIT_CODE
-from batchtrain.service.causes import lines_of, of_the_program
+from batchtrain.service.causes import lines_of, of_the_program, without_source
 
 SHOWN_LINES = 5
 _BY_NAME = {rule.name: rule for rule in output_rules.OUTPUT_RULES}
@@ -19,11 +19,6 @@ FULL_MEMORY = {"cgroup": _BY_NAME["container-out-of-memory"], "node": _BY_NAME["
 """The rule for each memory that may have been full when the kernel killed a rank."""
 TIMEOUT = "collective-timeout"
 """The rule about ranks that wait for others; the output of all ranks together tells for which."""
-
-
-def step_with_names(step: str, *, job: str = "", task: str = "", pool: str = "", node: str = "") -> str:
-    """The next step of a rule with the names of what it is about; a name that is not known stays in capitals."""
-    return step.format(job=job or "JOB", task=task or "TASK", pool=pool or "POOL", node=node or "NODE")
 
 
 def judged(evidence: Evidence) -> Diagnosis:
@@ -55,22 +50,34 @@ def judged(evidence: Evidence) -> Diagnosis:
 def _of_failed(job: Job, examined_task: ExaminedTask, logs: str) -> Iterator[Finding]:
     """The cause of a task's failure; the service's own code wins over the output, and the exit code comes last."""
     task, subject = examined_task.task, f"task {examined_task.task.id}"
-    names = {"job": job.id, "task": task.id, "pool": job.pool, "node": examined_task.cause.end.node or task.node}
+    names = {
+        "job": job.id,
+        "task": task.id,
+        "pool": job.pool or task.pool,
+        "node": examined_task.cause.end.node or task.node,
+    }
     match = service_rules.of_task(task)
     by_service = match if task.failure and task.failure.code != EXIT_CODE else None
     if by_service:
         (rule, cause, step), evidence = by_service
-        yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
+        yield _named(Finding(rule, subject, cause, evidence, step), logs, **names)
         if rule != "terminated":
             return
     finding = _in_output(examined_task)
     if finding:
-        yield finding._replace(subject=subject, next_step=step_with_names(finding.next_step, **names))
+        yield _named(finding._replace(subject=subject), logs, **names)
     elif match and not by_service:
         (rule, cause, step), evidence = match
-        yield Finding(rule, subject, cause, evidence, step_with_names(step, **names))
+        yield _named(Finding(rule, subject, cause, evidence, step), logs, **names)
     elif not by_service:
-        yield _unknown(job, examined_task, subject, logs)
+        yield _named(_unknown(examined_task, subject), logs, **names)
+
+
+def _named(finding: Finding, logs: str = "", **names: str) -> Finding:
+    """The finding with the names in its next steps. logs: the directory that keeps the output of the tasks."""
+    step = next_steps.completed(finding.next_step, names, logs=logs)
+    later = next_steps.completed(finding.next_step, names, logs=logs, pool_is_deleted=True)
+    return finding._replace(next_step=step, later_step=later if later != step else "")
 
 
 def _in_output(examined_task: ExaminedTask) -> Finding | None:
@@ -80,7 +87,7 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
     if full := FULL_MEMORY.get(end.full_memory):
         return Finding(full.name, "", full.cause, f"{end.process} {end.words}", full.next_step)
     for lines in (_own_lines(examined_task), (*examined_task.stderr, *examined_task.stdout)):
-        for rule, cause, line in output_rules.matches(lines):
+        for rule, cause, line in output_rules.matches(without_source(lines)):
             if rule.name == TIMEOUT and (missing := missing_ranks((*examined_task.stderr, *examined_task.stdout))):
                 ranks = f"rank{'s' if missing[1:] else ''} {', '.join(map(str, missing))}"
                 cause = f"the other ranks waited for {ranks}, and gave up"
@@ -91,17 +98,15 @@ def _in_output(examined_task: ExaminedTask) -> Finding | None:
     return None
 
 
-def _unknown(job: Job, examined_task: ExaminedTask, subject: str, logs: str) -> Finding:
+def _unknown(examined_task: ExaminedTask, subject: str) -> Finding:
     task, exception, position = examined_task.task, examined_task.cause.exception, examined_task.cause.raised
     code = "without an exit code" if task.exit_code is None else f"with exit code {task.exit_code}"
     cause = f"the program raised {exception}" if exception else f"the program ended {code}"
     where = f"{position}: " if position else ""
     last = "".join(_shown(examined_task)[-1:])
-    read = f"read its output: `batchtrain jobs logs {job.id} --task {task.id}`, and with `--file stderr.txt`"
-    if logs:
-        read = f"read its output in {logs}/{task.id}"
-    step = f"look at {position} of the source, and {read}" if position else read
-    return Finding("exception" if exception else "unknown", subject, cause, where + (exception or last.strip()), step)
+    step = f"look at {next_steps.literal(position)} of the source, and " if position else ""
+    rule, evidence = "exception" if exception else "unknown", where + (exception or last.strip())
+    return Finding(rule, subject, cause, evidence, f"{step}read its output{{whole_output}}")
 
 
 def _who(examined_task: ExaminedTask) -> str:
@@ -156,8 +161,8 @@ def _of_job(job: Job, evidence: Evidence) -> Iterator[Finding]:
 def _lost(attempt: Attempt, job: Job) -> Finding:
     rule, cause, step = service_rules.LOST[attempt.reason]
     node = attempt.lost or next(iter(attempt.nodes), "(unknown)")
-    step = step_with_names(step, job=job.id, task=attempt.task, pool=job.pool, node=node)
-    return Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
+    finding = Finding(rule, f"task {attempt.task}", cause.format(node, attempt.number), "", step)
+    return _named(finding, job=job.id, task=attempt.task, pool=job.pool, node=node)
 
 
 def _of_waiting(job: Job, pool: Pool | None, task: Task, tasks: Iterable[Task]) -> Iterator[Finding]:
@@ -181,7 +186,7 @@ def _of_pool(pool: Pool, nodes: Iterable[ExaminedNode]) -> Iterator[Finding]:
     subject = f"pool {pool.id}"
     for failure in pool.resize_errors:
         rule, cause, step = service_rules.of_resize(failure)
-        yield Finding(rule, subject, cause, failure.detailed, step_with_names(step, pool=pool.id))
+        yield _named(Finding(rule, subject, cause, failure.detailed, step), pool=pool.id)
     if pool.autoscale_error:
         step = "correct the formula (`batchtrain config plan` shows it)"
         yield Finding("autoscale-error", subject, "the autoscale formula fails", str(pool.autoscale_error), step)
@@ -196,8 +201,7 @@ def _of_node(examined_node: ExaminedNode, pool: Pool) -> Iterator[Finding]:
     match = service_rules.of_node(node)
     if match:
         (rule, cause, step), evidence = match
-        step = step_with_names(step, pool=pool.id, node=node.id)
-        yield Finding(rule, subject, cause, evidence, step)
+        yield _named(Finding(rule, subject, cause, evidence, step), pool=pool.id, node=node.id)
 
 
 def _start_task(examined_node: ExaminedNode, subject: str) -> Finding:

@@ -14,22 +14,21 @@ class OutputRule(NamedTuple):
     pattern: re.Pattern[str]
     cause: str
     next_step: str
-    """With the fields {job}, {task}, {pool} and {node}."""
+    """With the fields of `next_steps`."""
 
 
 def _rule(name: str, pattern: str, cause: str, next_step: str) -> OutputRule:
     return OutputRule(name, re.compile(pattern), cause, next_step)
 
 
-_REBOOT = "reboot the node (`batchtrain pool reboot {pool} {node}`)"
-_REPLACE = "do not use this node again: run on a new pool (`batchtrain pool del {pool}`), and report the node to Azure"
+_REPLACE = "do not use this node again: {new_pool}, and report the node to Azure"
 
 OUTPUT_RULES = (
     _rule(
         "preflight",
         r"batchtrain: preflight: (?P<name>.+)",
         "a check of the nodes failed: {name}",
-        "replace the node (`batchtrain pool reboot {pool} {node}`), or skip the check with `preflight: false`",
+        "{reboot}, or skip the check with `preflight: false`",
     ),
     _rule(
         "gpu-lost",
@@ -47,7 +46,7 @@ OUTPUT_RULES = (
         "gpu-memory-error",
         r"Xid \(PCI:[^)]*\): (?:48|95|140)\b|uncorrectable ECC error encountered",
         "the memory of a GPU has an error that cannot be corrected (ECC)",
-        f"{_REBOOT}, then run the task again, on another node if it returns",
+        "{reboot}; if the error returns, use another node",
     ),
     _rule(
         "gpu-memory-error-contained",
@@ -59,13 +58,13 @@ OUTPUT_RULES = (
         "nvlink-error",
         r"Xid \(PCI:[^)]*\): (?:74|14[4-9]|150)\b|uncorrectable NVLink error",
         "an NVLink between the GPUs of the node has an error",
-        f"run the task again on another node, and {_REBOOT}",
+        "{reboot}; if the error returns, use another node",
     ),
     _rule(
         "gpu-halted",
         r"Xid \(PCI:[^)]*\): (?P<name>46|62|109|119|120|136|143|158)\b",
         "a GPU has stopped answering (Xid {name})",
-        f"{_REBOOT}; if it returns, replace the node",
+        "{reboot}; if it returns, replace the node",
     ),
     _rule(
         "gpu-program-fault",
@@ -96,14 +95,13 @@ OUTPUT_RULES = (
         r"CUDA driver version is insufficient|no CUDA-capable device is detected|Found no NVIDIA driver"
         r"|NVIDIA-SMI has failed|Failed to initialize NVML|libcuda\.so\.1: cannot open shared object file",
         "no GPU driver works on the node",
-        "check that the image has a driver for the size, or set `gpu` in pool.yaml;"
-        " `batchtrain pool diagnose {pool}` reads the start task's output",
+        "check that the image has a driver for the size, or set `gpu` in pool.yaml{start_task}",
     ),
     _rule(
         "rank-never-joined",
         r"Timed out after \d+ seconds waiting for clients\. (?P<name>\d+/\d+) clients joined",
         "only {name} of the processes have joined the process group",
-        "look at the ranks that print nothing (`batchtrain jobs logs {job} --task {task}`): they are slower, have ended"
+        "look at the ranks that print nothing{output}: they are slower, have ended"
         " before, or cannot reach the primary's node",
     ),
     _rule(
@@ -112,8 +110,7 @@ OUTPUT_RULES = (
         r"|gloo.*(?:[Tt]imed out|[Tt]imeout)|The client socket has timed out|connectFullMesh failed"
         r"|failed to pass monitoredBarrier|Horovod has timed out|Stalled ranks",
         "the ranks wait for one that does not answer",
-        "look at the rank that is missing (`batchtrain jobs logs {job} --task {task}`): it is slower, has ended, or"
-        " did not reach the same collective",
+        "look at the rank that is missing{output}: it is slower, has ended, or did not reach the same collective",
     ),
     _rule(
         "connection-to-rank-lost",
@@ -132,8 +129,7 @@ OUTPUT_RULES = (
         "disk-full",
         r"No space left on device(?:: '(?P<name>[^']+)')?|Disk quota exceeded|ENOSPC",
         "a disk of the node is full: {name}",
-        "write less, clean up in the task, or choose a size with a larger local disk; `batchtrain pool files"
-        " {pool} {node}` shows what is there",
+        "write less, clean up in the task, or choose a size with a larger local disk{node_files}",
     ),
     _rule(
         "container-out-of-memory",
@@ -208,6 +204,7 @@ OUTPUT_RULES = (
         "port-in-use",
         r"failed to listen on any local network address\. port: (?P<name>\d+).*EADDRINUSE"
         r"|attempting to bind on address \('[^']*', (?P<other>\d+)[,)].*[Aa]ddress already in use"
+        r"|[Aa]ddress already in use \(while attempting to bind on address \('[^']*', (?P<third>\d+)[,)]"
         r"|[Aa]ddress already in use|EADDRINUSE",
         "a port is taken by another program: {name}",
         "wait until an earlier task of the node has ended, use one slot a node, or another port",

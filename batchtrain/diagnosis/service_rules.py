@@ -10,7 +10,7 @@ from batchtrain.records.attempt import Reason
 
 
 class Known(NamedTuple):
-    """A rule's name, its cause, and the next step."""
+    """A rule's name, its cause, and the next step with the fields of `next_steps`."""
 
     rule: str
     cause: str
@@ -21,10 +21,8 @@ _INPUT = "check the file's URL and the storage account's credentials; a SAS may 
 _IMAGE = (
     "check the image's name in `docker_image`, and `credentials.docker_registry`; `batchtrain images check` pulls it"
 )
-_UPLOAD = (
-    "check the container of `output_data` and the storage account's credentials; the task's files are still on the node"
-)
-_RETRY_POOL = "resize again later (`batchtrain pool resize {pool}`), or choose another size or region"
+_UPLOAD = "check the container of `output_data` and the storage account's credentials{files_left}"
+_RETRY_POOL = "{resize}, or choose another size or region"
 
 # fmt: off
 TASK_CODES = {
@@ -71,7 +69,7 @@ UPLOAD = Known("upload-failed", "the program ended, and its output could not be 
 WALL_CLOCK = Known("wall-clock", "the task reached its limit of run time ({})",
     "raise `max_wall_time`, or resume from a checkpoint (docs/how-to/checkpoints.md)")
 TERMINATED = Known("terminated", "the task was terminated",
-    "a user or the job ended it; `batchtrain jobs show {job}` tells the job's state")
+    "a user or the job ended it{job_state}")
 
 WARNED = Known("launch-warning", "the launch of the gang warned: {}",
     "if the gang is slow, measure its nodes: `batchtrain check fabric`; a fault would have stopped the launch")
@@ -116,7 +114,7 @@ RESIZE_CODES = {
     "MissingPublisherPropertyInMarketPlacePlan": Known("image-terms", "the image is sold under a marketplace plan",
         "accept the terms of the image (`az vm image terms accept`), or choose another image"),
     "ResizeStopped": Known(
-        "resize-stopped", "the resize was stopped", "resize it again: `batchtrain pool resize {pool}`"
+        "resize-stopped", "the resize was stopped", "{resize}"
     ),
     "RemoveNodesFailed": Known("resize-stopped", "nodes could not be removed", "delete them again later"),
 }
@@ -125,7 +123,7 @@ QUOTA = Known("quota-reached", "the account's core quota does not allow the pool
 
 NODE_STATES = {
     "unusable": Known(
-        "node-unusable", "the node is unusable", "reboot it (`batchtrain pool reboot {pool} {node}`), or remove it"
+        "node-unusable", "the node is unusable", "{reboot}, or remove the node"
     ),
     "unknown": Known("node-lost", "the service lost contact with the node", "wait, or reboot it"),
     "offline": Known("node-offline", "the node takes no tasks (scheduling is disabled)", "enable its scheduling again"),
@@ -139,7 +137,7 @@ LOST: Mapping[Reason, Known] = {
     "preempted": Known("spot-preempted", "Azure preempted node {} in attempt {}, and the task was started again",
         f"{_CHECKPOINT}, or use dedicated nodes"),
     "node lost": Known("node-lost", "node {} was lost in attempt {}, and the task was started again",
-        _CHECKPOINT + "; `batchtrain pool diagnose {pool}` looks at the node"),
+        _CHECKPOINT + "{nodes}"),
     "requeued": Known("task-requeued",
         "attempt {1} was ended on node {0}, and the task was started again; the service gives no reason",
         f"{_CHECKPOINT}: the node was lost, or was rebooted or removed, or the job was disabled"),

@@ -15,6 +15,7 @@ PREFIX = re.compile(r"^(?:\[\d+:(?P<label>[^\]]+)\] )?(?:\[rank(?P<rank>\d+)\]: 
 TRACEBACK = "Traceback (most recent call last):"
 FRAME = re.compile(r'\s+File "[^"]*/workitems/[^/"]+/[^/"]+/[^/"]+/(?P<file>[^"]+)", line (?P<line>\d+)')
 """A line of a traceback in a file of the task's directory."""
+_ANY_FRAME = re.compile(r'\s+File "[^"]+", line \d+')
 LAUNCHER = re.compile(r"\[(?:mpiexec@|proxy:)|=   |={10}")
 """A line that mpiexec of MPICH and Intel MPI prints after a rank has failed."""
 LONGEST = 200
@@ -46,6 +47,18 @@ def lines_of(lines: Iterable[str], process: str) -> Iterator[str]:
 def of_the_program(lines: Sequence[str]) -> tuple[str, ...]:
     """The lines that the launcher of the MPI did not print."""
     return tuple(line for line in lines if not LAUNCHER.match(line))
+
+
+def without_source(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without the program's source that tracebacks quote: it proves nothing."""
+    is_quoted = False
+    for line in lines:
+        match = PREFIX.match(line)
+        assert match is not None  # it matches every line
+        text = match["text"].removeprefix(TAG)
+        if not (is_quoted and text.startswith("    ")):
+            yield line
+        is_quoted = _ANY_FRAME.match(text) is not None
 
 
 def _of(lines: Iterable[str], process: str) -> Iterator[str]:

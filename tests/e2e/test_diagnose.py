@@ -99,6 +99,7 @@ def test_the_cause_of_a_failed_pool_is_shown_at_the_end_of_a_run_and_kept(
     batchtrain("emulator", "fault", "add", *fault)
     ended = batchtrain("run", recipe, "--local", code=4)
     assert re.search(rf"^cause  .*\[{rule}\]$", ended.stderr, re.M), ended.stderr
+    assert "batchtrain pool" not in ended.stderr, "the pool is deleted"
     record = json.loads((tmp_path / "runs" / "latest" / "run.json").read_text(encoding="utf-8"))
     assert record["failure"]["finding"]["rule"] == rule
     assert f"[{rule}]" in (tmp_path / "runs" / "latest" / "report.html").read_text(encoding="utf-8")
@@ -121,6 +122,7 @@ def test_the_cause_of_a_failed_run_is_shown_at_its_end_and_kept_when_the_job_is_
     recipe = planted(batchtrain, tmp_path, POOL, [{"id": "full", "command": COMMANDS["disk-full"]}])
     ended = batchtrain("run", recipe, "--local", code=10)
     assert "cause  a disk of the node is full [disk-full]\nwhere  task full" in ended.stderr
+    assert "batchtrain pool" not in ended.stderr, "the pool is deleted"
     page = batchtrain("jobs", "diagnose", "planted", "--local").stdout
     assert "the job is gone, and this is from" in page
     assert "cause  a disk of the node is full [disk-full]\nwhere  task full" in page

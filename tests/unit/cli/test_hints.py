@@ -42,6 +42,14 @@ def test_a_command_that_asks_a_service_repeats_the_target(said: str, shown: str)
     assert pasted(said, LOCAL, PLACE) == shown
 
 
+def test_a_run_of_a_script_is_repeated_with_the_script_and_its_arguments() -> None:
+    script = ("train.py --nodes 2", " -- --epochs 3")
+    shown = pasted("`batchtrain run --reuse` uses it, `batchtrain run x` does not", LOCAL, "", script=script)
+    assert shown == (
+        "`batchtrain run train.py --nodes 2 --reuse --local -- --epochs 3` uses it, `batchtrain run x --local` does not"
+    )
+
+
 def test_each_line_of_a_message_is_completed_and_a_line_that_is_a_command_as_a_whole() -> None:
     text = "left as it is: job j\n  delete: batchtrain jobs del j\n  batchtrain run x --set 'a=b; c, d'"
     assert pasted(text, "", PLACE).splitlines() == [

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from batchtrain.cli import diagnose
 from batchtrain.cli.options import Settings
+from batchtrain.diagnosis import next_steps
 from batchtrain.diagnosis.evidence import Evidence, ExaminedNode, ExaminedTask
-from batchtrain.diagnosis.findings import judged, step_with_names
+from batchtrain.diagnosis.findings import judged
 from batchtrain.diagnosis.missing_ranks import missing_ranks
 from batchtrain.diagnosis.output_rules import OUTPUT_RULES, OutputRule
-from batchtrain.diagnosis.service_rules import EXIT_CODES, NODE_STATES, RESIZE_CODES, TASK_CODES
+from batchtrain.diagnosis.service_rules import EXIT_CODES, LOST, NODE_STATES, RESIZE_CODES, TASK_CODES, UPLOAD
 from batchtrain.records import Attempt, Failure, Job, Node, Pool, Task, TaskRequest
 from batchtrain.records.rank_end import RankEnd
 from batchtrain.service.causes import cause
@@ -23,6 +24,7 @@ from tests import causes_page
 
 POOL = Pool("gpu", vm_size="STANDARD_ND96ASR_V4", dedicated=2, target_dedicated=2, inter_node=True)
 NOTHING = RankEnd()
+NAMES = {"job": "a", "task": "b", "pool": "c", "node": "d"}
 LINES = {
     "gpu-lost": "NVRM: Xid (PCI:0001:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
     "gpu-remap-failed": "NVRM: Xid (PCI:0001:00:00): 64, pid=2311, Row Remapper: Error: row remapping failed",
@@ -88,7 +90,7 @@ def test_every_rule_about_output_has_an_example_here() -> None:
 
 @pytest.mark.parametrize("rule", OUTPUT_RULES, ids=lambda rule: str(rule.name))
 def test_the_next_step_of_a_rule_takes_the_names_that_are_known(rule: OutputRule) -> None:
-    step = step_with_names(rule.next_step, job="a", task="b", pool="c", node="d")
+    step = next_steps.completed(rule.next_step, NAMES)
     assert not {"JOB", "TASK", "POOL", "NODE"} & {*re.findall(r"\w+", step)}
 
 
@@ -125,6 +127,10 @@ def test_a_line_of_output_names_its_cause(name: str) -> None:
             "a port is taken by another program: 29778",
         ),
         (
+            "OSError: [Errno 98] Address already in use (while attempting to bind on address ('127.0.0.1', 29555))",
+            "a port is taken by another program: 29555",
+        ),
+        (
             "ImportError: cannot import name 'y' from partially initialized module 'a' (most likely due to a circular"
             " import) (/src/a.py)",
             "an import of Python fails: cannot import name 'y' from partially initialized module 'a'",
@@ -153,6 +159,26 @@ def test_a_known_exception_is_shown_with_its_file_and_line(name: str) -> None:
     lines = ("Traceback (most recent call last):", frame, LINES[name])
     (finding,) = judged(of_job(failed(*lines))).findings
     assert (finding.rule, finding.evidence) == (name, f"wd/train.py:12: {LINES[name]}")
+
+
+def test_the_source_that_a_traceback_quotes_proves_nothing() -> None:
+    frame = '  File "/mnt/batch/tasks/workitems/digits/job-1/train/wd/train.py", line 12, in <module>'
+    lines = (frame, '    if "No space left on device" in text: raise', "", "ValueError: negative batch size")
+    text = ("Traceback (most recent call last):", *lines)
+    assert rules(of_job(failed(*text))) == ["exception"]
+    both = (*text, *(f"batchtrain:     {line}" for line in text), *(f"[0:rank 0] {line}" for line in text))
+    assert rules(of_job(failed(*both))) == ["exception"]
+
+
+KNOWN = (*(rule.next_step for rule in OUTPUT_RULES), *(row.next_step for row in TASK_CODES.values()))
+KNOWN += tuple(row.next_step for row in (*RESIZE_CODES.values(), *NODE_STATES.values(), *LOST.values(), UPLOAD))
+
+
+@pytest.mark.parametrize("step", sorted(set(KNOWN)))
+def test_a_next_step_names_no_pool_that_is_deleted(step: str) -> None:
+    text = next_steps.completed(step, NAMES, logs="runs/1", pool_is_deleted=True)
+    assert "batchtrain pool" not in text and "batchtrain jobs" not in text
+    assert "{" not in text
 
 
 # --- the rank that the others waited for ----------------------------------------------------------------------------
