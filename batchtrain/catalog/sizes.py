@@ -464,6 +464,16 @@ def is_well_formed(name: str) -> bool:
     return _FORM.fullmatch(name.strip()) is not None
 
 
+_VERSIONED = re.compile(r"(?P<series>.+_v)(?P<version>[0-9])", re.IGNORECASE)
+
+
+def is_newer(name: str, other: str) -> bool:
+    """Whether the name of a size is that of another one with a later version, as Azure names new sizes."""
+    new, old = _VERSIONED.fullmatch(name), _VERSIONED.fullmatch(other)
+    same_series = new is not None and old is not None and key(new["series"]) == key(old["series"])
+    return same_series and name[-1] > other[-1]
+
+
 MOST_MISTAKES = 2
 """Maximum number of wrong letters in a similar name; one in a short name."""
 

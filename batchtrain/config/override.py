@@ -24,11 +24,16 @@ def joined(head: str, words: Sequence[str | int], data: Any) -> Path:
     return path[1:]
 
 
+_FIRST_TASK = ("job_specifications", 0, "tasks", 0)
+
+
 def whole_path(words: Path) -> Path | None:
-    """The path of a property from its section down, if `words` end as it does: `vm_count.dedicated`, `nodes`."""
+    """The path of a property from its section down, if `words` end as it does: `vm_count.dedicated`, `nodes`. Of
+    several it is that of the first task, which most settings are about."""
     synonyms = schema.synonyms(str(words[0])) if len(words) == 1 else ()
     ends = [synonyms[-1:], *(words[number:] for number in range(len(words)))]
-    return next((path for end in ends if (path := schema.property_path(end))), None)
+    paths = ((path, end) for end in ends if (path := schema.property_path(end, _FIRST_TASK)))
+    return next(((*path[: -len(end)], *end) for path, end in paths), None)
 
 
 _POOL, _TASK = "pool_specification", "job_specifications[0].tasks[0]"

@@ -118,7 +118,7 @@ def _own_agents(subject: Subject) -> list[tuple[str, str]]:
 
 def _misspelt_size(subject: Subject) -> Found:
     near = _near_sizes(subject)
-    if near:
+    if near and not sizes.is_newer(_size_of(subject), near[0]):
         yield (
             (*POOL, "vm_size"),
             f"the VM size `{_size_of(subject)}` is not in the catalogue; did you mean {near[0]}?"
@@ -136,11 +136,13 @@ def _no_size(subject: Subject) -> Found:
 
 
 def _new_size(subject: Subject) -> Found:
-    name = _size_of(subject)
-    if name and subject.size is None and sizes.is_well_formed(name) and not _near_sizes(subject):
+    name, near = _size_of(subject), _near_sizes(subject)
+    is_newer = bool(near) and sizes.is_newer(name, near[0])
+    if name and subject.size is None and sizes.is_well_formed(name) and (is_newer or not near):
+        similar = f"only {near[0]}" if near else "no similar name"
         yield (
             (*POOL, "vm_size"),
-            f"the VM size `{name}` is not in the catalogue, which has no similar name; it is used"
+            f"the VM size `{name}` is not in the catalogue, which has {similar}; it is used"
             " without implicit GPUs and InfiniBand (add it to `catalog.yaml`)",
         )
 

@@ -301,6 +301,8 @@ def test_a_mistake_in_a_setting_is_reported_for_the_setting(tmp_path: Path) -> N
         ("tasks[1].command", "job_specifications[0].tasks[1].command"),
         ("pool.vm_count.low_priority", "pool_specification.vm_count.low_priority"),
         ("docker_image", "job_specifications[0].tasks[0].docker_image"),
+        ("max_task_retries", "job_specifications[0].tasks[0].max_task_retries"),
+        ("environment_variables", "job_specifications[0].tasks[0].environment_variables"),
     ],
 )
 def test_half_the_path_of_a_setting_is_answered_with_the_whole(half: str, whole: str, tmp_path: Path) -> None:
