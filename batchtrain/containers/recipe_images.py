@@ -87,13 +87,15 @@ def _entry(image: str) -> RecipeImage | None:
 
 def behind(image: str) -> RecipeImage:
     """The entry for an image of a recipe, in any registry. Raises UsageError for another image."""
+    return _entry_or_refusal(
+        image, f"write a Dockerfile for it, and build it: `batchtrain images build DIRECTORY --tag {image}`"
+    )
+
+
+def _entry_or_refusal(image: str, next_step: str) -> RecipeImage:
     entry = _entry(image)
     if entry is None:
-        raise UsageError(
-            f"{image} is not an image of a recipe of batchtrain. Use an environment of your own in its place:"
-            f" `batchtrain emulator images map {image} PREFIX`; or list its packages in `requirements.txt` or"
-            f" `pyproject.toml` of the `source`, and repeat the command"
-        )
+        raise UsageError(f"{image} is not an image of a recipe of batchtrain; {next_step}")
     return entry
 
 
@@ -102,7 +104,11 @@ def environment_of(image: str, directory: str = "DIR", *, lists_packages: bool =
     source lists packages, so that any image can have an environment. Raises UsageError if there is none."""
     if lists_packages and _entry(image) is None:
         return "own", ENVIRONMENTS["python"]
-    name = behind(image).environment
+    name = _entry_or_refusal(
+        image,
+        f"use an environment of your own in its place: `batchtrain emulator images map {image} PREFIX`; or list its"
+        " packages in `requirements.txt` or `pyproject.toml` of the `source`, and repeat the command",
+    ).environment
     if not name:
         raise UsageError(
             f"the programs of {image} need GPUs or InfiniBand, so there is no local environment for it;"

@@ -86,8 +86,9 @@ def unserved(image: str, missing: str, directory: str = "DIR") -> str:
     """How to run an image without a mapping. missing: why no container engine runs it. directory: of the recipe."""
     return (
         f"No container engine runs the image {image} here: {missing}. Start a Docker Engine, or run its tasks"
-        f" in a local environment: `batchtrain images env {shlex.quote(directory)}` makes that of a recipe of"
-        f" batchtrain, `batchtrain emulator images map {image} PREFIX` uses your own"
+        f" in a local environment: `batchtrain images env {shlex.quote(directory)}` makes it for a recipe of"
+        " batchtrain and for a `source` with requirements.txt or pyproject.toml,"
+        f" `batchtrain emulator images map {image} PREFIX` uses your own"
     )
 
 

@@ -44,7 +44,12 @@ def test_an_image_is_known_in_each_registry() -> None:
 
 def test_an_image_that_is_no_recipe_s_gets_the_command_for_an_environment_of_ones_own() -> None:
     with pytest.raises(UsageError, match=r"`batchtrain emulator images map mine/thing:1 PREFIX`"):
-        behind("mine/thing:1")
+        environment_of("mine/thing:1")
+
+
+def test_a_build_of_an_image_that_is_no_recipe_s_is_answered_with_a_build_of_ones_own() -> None:
+    with pytest.raises(UsageError, match="`batchtrain images build DIRECTORY --tag me/x:1`"):
+        behind("me/x:1")
 
 
 def test_an_image_for_hardware_that_is_not_here_has_no_environment() -> None:
