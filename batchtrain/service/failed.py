@@ -15,7 +15,10 @@ from batchtrain.service.causes import TAG, Cause, cause, of_the_program
 MEANINGS = {
     126: "a command could not be executed",
     127: "a command was not found",
+    134: "it aborted itself",
+    135: "a bus error: memory that it had mapped was gone",
     137: "for example by the kernel if memory runs out",
+    139: "a segmentation fault: it accessed memory that is not its own",
 }
 """The meaning of exit codes in shells, used if there is no better message."""
 SHOWN_LINES, SEARCHED_LINES = 20, 2000
@@ -69,10 +72,12 @@ def explained(tasks: Iterable[Task], reason_of: Callable[[Task], str]) -> Iterat
 def summary(task: Task, lines: tuple[str, ...], end: RankEnd) -> str:
     """The cause of a failure for a cell of a list: the exception, a message of batchtrain, the last line of stderr, or
     the meaning of the exit code; empty if there is none of these."""
-    reason = cause(lines, end)
-    meaning = MEANINGS.get(task.exit_code or 0, "")
+    reason, code = cause(lines, end), task.exit_code or 0
+    how, meaning = _ours(reason, lines), MEANINGS.get(code, "")
+    if code > 128 and meaning and not end.ending:
+        how = f"{how or f'exit code {code}'} ({meaning})"
     last_line = next((line for line in reversed(of_the_program(lines)) if line.strip()), "")
-    return shortened(printable(reason.exception or _ours(reason, lines) or last_line or meaning))
+    return shortened(printable(reason.exception or how or last_line or meaning))
 
 
 def _rank_end(reason: Cause) -> str:
@@ -96,7 +101,8 @@ def _task_end(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
 def _meaning(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
     """The meaning of an exit code, unless a rank's exception or a message of batchtrain explains it."""
     parts = []
-    if task.exit_code in MEANINGS and not reason.exception and (reason.end.process or not _ours(reason, lines)):
+    is_told = reason.exception or reason.end.ending or (not reason.end.process and _ours(reason, lines))
+    if task.exit_code in MEANINGS and not is_told:
         parts.append(MEANINGS[task.exit_code])
     if task.exit_code is not None and not lines and task.failure:
         parts.append(str(task.failure))
@@ -106,4 +112,5 @@ def _meaning(task: Task, reason: Cause, lines: tuple[str, ...]) -> str:
 def _ours(reason: Cause, lines: tuple[str, ...]) -> str:
     """What batchtrain itself said last, if anything."""
     messages = (line.removeprefix(TAG) for line in reversed(lines) if line.startswith(TAG))
+    messages = (message for message in messages if not message.startswith(" "))  # the last lines of a rank
     return reason.end.ending or next(messages, "")

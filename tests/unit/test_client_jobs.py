@@ -106,7 +106,13 @@ def test_of_many_tasks_the_failed_ones_are_named_and_the_others_counted() -> Non
         ),
         (1, ("batchtrain: there is no mpirun on PATH",), "there is no mpirun on PATH"),
         (3, ("loading", "no data here", ""), "no data here"),
-        (137, (), "for example by the kernel if memory runs out"),
+        (137, ("step 3",), "exit code 137 (for example by the kernel if memory runs out)"),
+        (
+            139,
+            ("batchtrain: rank 0 on node n was killed by signal 11", "batchtrain:     start"),
+            "rank 0 on node n was killed by signal 11 (a segmentation fault: it accessed memory that is not its own)",
+        ),
+        (127, (), "a command was not found"),
         (4, (), "FailureExitCode"),
     ],
 )
