@@ -12,7 +12,10 @@ COMMAND = re.compile(
 """A command between backticks, or up to the end of the clause."""
 WHOLE = re.compile(r"(?P<before>  (?:[a-z ]+: )?)batchtrain (?P<words>[a-z]+ .*)")
 """An indented line that is a command, optionally after its purpose."""
-ASKING = re.compile(r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor)\b|config plan\b.* --diff\b")
+ASKING = re.compile(
+    r"(?:pool (?!autoscale)|jobs )[a-z]|(?:run|doctor|runs (?:attach|fetch|stop))\b|config plan\b.* --diff\b"
+    r"|runs list .*--account\b"
+)
 """Commands that contact a service and need its target options."""
 READING = re.compile(r"(?:data|images (?!env|build|list|save|load)) ?[a-z]")
 """Commands that read credentials.yaml."""
@@ -21,7 +24,7 @@ OF_FILES = re.compile(r"(?:run|doctor|pool (?!list)[a-z]+|jobs (?:add|wait|del|t
 WORDS_LAST = re.compile(r"(?P<verb>pool ssh|jobs exec)\b")
 """Commands whose last words belong to the user's command, so that options stand before them."""
 DOING = frozenset(
-    {"pool", "jobs", "run", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
+    {"pool", "jobs", "run", "runs", "doctor", "config", "data", "images", "recipe", "catalog", "emulator", "help"}
 )
 """The first words of commands that are not between backticks; other words belong to a sentence about batchtrain."""
 

@@ -410,9 +410,14 @@ def map_(image: str, prefix: str, entrypoint: str, paths: tuple[str, ...], data_
 
 
 def _path_of_an_image(text: str) -> tuple[str, Path]:
+    from batchtrain.emulator.machine.agent import KERNEL
+
     path, _, directory = text.partition("=")
-    if not path.startswith("/") or not path.strip("/") or not directory:
+    first = path.strip("/").partition("/")[0]
+    if not path.startswith("/") or not first or not directory:
         raise UsageError(f"--path {text}: write PATH=DIR with an absolute PATH, such as /opt/intel=~/intel")
+    if first in KERNEL:
+        raise UsageError(f"--path {text}: /{first} belongs to the kernel; choose another path")
     if not Path(directory).expanduser().is_dir():
         raise UsageError(f"--path {text}: {directory} is not a directory")
     return os.path.normpath(path), Path(directory).expanduser().absolute()

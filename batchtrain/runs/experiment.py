@@ -59,6 +59,8 @@ class Case(NamedTuple):
 
 def experiment_of(data: Any, file: str) -> Experiment:
     """Read an experiment. Raises UsageError with the position of the mistake."""
+    if not isinstance(data, dict):
+        raise UsageError(f"{file} describes no experiment: it needs `recipe` and `matrix` (`batchtrain bench --help`)")
     try:
         experiment = msgspec.convert(data, Experiment)
     except msgspec.ValidationError as error:

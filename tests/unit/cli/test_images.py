@@ -137,3 +137,21 @@ def test_the_table_of_processors_names_images_and_recipes_that_there_are() -> No
     images = {recipe.name: load.load(recipe, ignore=rules).recipe.resources for recipe in shipped_recipes.every()}
     names = {name: {image.rpartition("/")[2] for image in of.docker_images} for name, of in images.items()}
     assert tuple(sorted(name for name, of in names.items() if of <= ARM64_IMAGES)) == ARM64_RECIPES
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("opt=.", "write PATH=DIR with an absolute PATH"),
+        ("/=.", "write PATH=DIR with an absolute PATH"),
+        ("/opt/x=/nosuch", "/nosuch is not a directory"),
+        ("/proc/x=.", "/proc belongs to the kernel"),
+    ],
+)
+def test_a_path_that_no_image_can_have_is_refused_when_it_is_mapped(path: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    words = ["emulator", "images", "map", "me/x:1", str(tmp_path), "--path", path, "--data-dir", str(tmp_path / "data")]
+    refused = CliRunner().invoke(root, words)
+    assert reason in str(refused.exception)
+    assert not list_images(tmp_path / "data")

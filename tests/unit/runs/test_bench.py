@@ -56,6 +56,11 @@ def test_a_wrong_experiment_says_where(change: dict[str, Any], words: str) -> No
     assert str(raised.value).startswith("e.yaml: ")
 
 
+def test_a_file_that_is_no_mapping_describes_no_experiment() -> None:
+    with pytest.raises(UsageError, match=r"train.py describes no experiment: it needs `recipe` and `matrix`"):
+        experiment_of("import os", "train.py")
+
+
 def test_a_config_of_dlbs_gives_its_matrix_and_what_does_not_apply() -> None:
     data = {
         "parameters": {
