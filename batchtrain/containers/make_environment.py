@@ -266,9 +266,10 @@ def _install(
         raise NotMade(f"uv installs packages here, and it is missing: `{sys.executable} -m pip install uv`")
     # copies: a step of a recipe may change an installed library, and a hard link would change it in the cache of uv
     command: Words = (uv, "pip", "install", "--quiet", "--link-mode=copy", "--python", directory / "bin" / "python")
-    if not (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
-        command = (*command, "--compile-bytecode")
-    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **(variables or {})}, cwd)
+    variables = {"UV_COMPILE_BYTECODE": os.environ.get("UV_COMPILE_BYTECODE", "1"), **(variables or {})}
+    if (directory / "lib" / "python3.6").exists():  # its py_compile lacks what uv uses
+        variables["UV_COMPILE_BYTECODE"] = "0"
+    _run("install " + " ".join(arguments), (*command, *arguments), {**_settings_of_pip(), **variables}, cwd)
 
 
 def _uv() -> str:
