@@ -21,6 +21,7 @@ from batchtrain.emulator import mapped_images
 from batchtrain.emulator.interface import (
     Container,
     Containers,
+    Download,
     Exit,
     Forward,
     Mount,
@@ -34,6 +35,7 @@ from batchtrain.emulator.interface import (
 from batchtrain.emulator.machine import agent, marked_processes, output_files, packages, process
 from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.process import MARKER, Isolation, ProcessMachine, open_machine
+from batchtrain.emulator.machine.resource_files import DownloadError
 
 TASK = "workitems/job/job-1/task"
 NAMESPACES = Isolation("namespaces")
@@ -414,6 +416,41 @@ def test_the_packages_of_a_node_and_of_a_run_are_unpacked_before_they_are_needed
         assert (up.root / "applications/other/1.0/bin/solve").read_text() == "x"
         missing = await nodes.run("exit 0", packages=(Package("solver", "2.0"),))
         assert (missing.code, missing.failure) == (None, "ApplicationPackageError")
+
+    play(story)
+
+
+@pytest.mark.parametrize("place", ["wd", ""])
+def test_resource_files_are_downloaded_before_the_command_and_a_failure_is_the_tasks(
+    play: Play, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    fetched: list[tuple[str, str]] = []
+
+    def fetch(item: Download, directory: str, *_: object) -> None:
+        fetched.append((item.url, directory))
+        if item.path == "bad":
+            raise DownloadError("BlobNotFound", f"{item.url}: gone")
+
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(process, "fetch", fetch)
+        await nodes.boot()
+        files = tuple(Download(f"http://x/{name}", name) for name in ("a", "b"))
+        assert await nodes.run("exit 7", downloads=files, downloads_to=place) == Exit(7)
+        assert sorted(fetched) == [("http://x/a", f"{TASK}/{place}"), ("http://x/b", f"{TASK}/{place}")]
+        bad = (Download("http://x/bad", "bad"), *files)
+        assert await nodes.run("exit 7", downloads=bad) == Exit(None, "BlobNotFound", "http://x/bad: gone")
+        assert len(nodes.requests) == 1
+
+    play(story)
+
+
+def test_the_logs_of_a_node_are_sent_from_the_data_directory(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[object, ...]] = []
+    monkeypatch.setattr(output_files, "send_logs", lambda *arguments: sent.append(arguments))
+
+    async def story(nodes: Nodes) -> None:
+        await nodes.machine.send_logs("a", "https://store/logs", "pool/a/now")
+        assert sent == [(nodes.data_dir, "a", "https://store/logs", "pool/a/now")]
 
     play(story)
 
