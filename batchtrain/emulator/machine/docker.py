@@ -598,7 +598,8 @@ class ContainerNodes:
     async def _gone(self, engine: Engine, container: _Made, grace: float) -> None:
         """Wait until nothing runs in the container, or the grace period is over."""
         if not container.held:
-            await asyncio.wait([self._ends.get(container.id) or _done()], timeout=grace)
+            if (end := self._ends.get(container.id)) is not None:
+                await asyncio.wait([end], timeout=grace)
             return
         pause, until = 0.02, asyncio.get_running_loop().time() + grace
         while asyncio.get_running_loop().time() < until:
@@ -617,7 +618,6 @@ class _Failed(Exception):
     """A run that ended before its command began."""
 
     def __init__(self, exit: Exit) -> None:
-        super().__init__(exit.message)
         self.exit = exit
 
 
@@ -664,12 +664,6 @@ async def _tracked(engine: Engine, creating: Awaitable[str]) -> str:
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _done() -> asyncio.Future[int]:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    future.set_result(0)
-    return future
 
 
 async def _node_image(engine: Engine) -> None:
