@@ -230,4 +230,5 @@ def test_a_name_that_leads_elsewhere_makes_no_application(stage: Stage, tmp_path
 @pytest.mark.parametrize(("name", "reason"), [("UPPER", "Invalid"), ("batchtrain", "AlreadyExists"), ("fresh", None)])
 def test_the_name_of_an_account_is_checked(stage: Stage, name: str, reason: str | None) -> None:
     reply = ask(stage, "POST", f"{LOCATION}/checkNameAvailability", {"name": name, "type": "Microsoft.Batch"})
+    assert reply.status == 200
     assert (reply.document["nameAvailable"], reply.document.get("reason")) == (reason is None, reason)  # type: ignore[index,union-attr]

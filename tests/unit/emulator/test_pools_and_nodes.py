@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import node_reports, nodes, pools, reports, scheduler
+from batchtrain.emulator import control, node_reports, nodes, pools, reports, scheduler
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.world import Quotas
@@ -304,6 +304,22 @@ def test_a_node_that_waits_for_its_task_is_hurried_when_its_pool_is_deleted(stag
     assert task.verdict == ""
     stage.do(pools.delete_pool, "pool")
     assert task.verdict == "requeue"
+
+
+@pytest.mark.parametrize(("succeeds", "hints"), [(False, ["1 of 2 nodes of pool pool take no tasks: "]), (True, [])])
+def test_nodes_whose_start_task_failed_are_the_reason_why_tasks_wait(
+    stage: Stage, *, succeeds: bool, hints: list[str]
+) -> None:
+    first, second = stage.pool(2, startTask={"commandLine": "x", "waitForSuccess": True})
+    for node, code in ((first, 0), (second, 0 if succeeds else 1)):
+        node_reports.start_task_ended(stage.world, node.id, 1, Exit(code), stage.now)
+    stage.job()
+    for name in ("a", "b", "c"):
+        stage.task(name)
+    stage.settle()
+    assert control.hints(stage.world) == [
+        {"jobId": "job", "taskId": "", "text": f"{text}starttaskfailed"} for text in hints
+    ]
 
 
 def test_a_node_without_scheduling_gets_no_tasks(stage: Stage) -> None:
