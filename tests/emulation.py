@@ -268,6 +268,7 @@ def check_indexes(world: World) -> None:
     assert world.pool_of_node == {node_id: pool for pool in world.pools.values() for node_id in pool.nodes}
     for pool in world.pools.values():
         assert set(pool.nodes) == set(pool.running)
+        assert min(pool.record.target_dedicated, pool.record.target_spot) >= 0
         for node in pool.nodes.values():
             assert pool.used(node.id) <= pool.record.spec["taskSlotsPerNode"]
             assert (node.state == "running") <= bool(pool.running[node.id])

@@ -285,7 +285,6 @@ def end(world: World, entry: PoolEntry, now: int) -> None:
     world.move(entry.record, states.POOL, "delete", now)
     allocate(entry.record, "delete", now)
     entry.record.target_dedicated = entry.record.target_spot = 0
-    entry.record.autoscale_next = 0
     for node in tuple(entry.nodes.values()):
         nodes.leave(world, entry, node, "requeue", now)
     world.save_pool(entry)
@@ -355,8 +354,6 @@ def remove_nodes(world: World, call: Call) -> Reply:
         nodes.leave(world, entry, node, document.get("nodeDeallocationOption", "requeue"), call.now)
     entry.record.target_dedicated -= sum(node.dedicated for node in leaving if node in staying)
     entry.record.target_spot -= sum(not node.dedicated for node in leaving if node in staying)
-    entry.record.target_dedicated = max(entry.record.target_dedicated, 0)
-    entry.record.target_spot = max(entry.record.target_spot, 0)
     return _resizing(world, call, entry)
 
 

@@ -83,8 +83,8 @@ class Store:
         that."""
         if self._number("auto_vacuum") == INCREMENTAL:
             return
+        pages = self._number("page_count")  # before the next statement, which gives a new file its first page
         self._database.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
-        pages = self._number("page_count")
         size = (pages - self._number("freelist_count")) * self._number("page_size")
         if pages and size <= MOST_TO_REWRITE:
             with contextlib.suppress(sqlite3.OperationalError):

@@ -35,6 +35,32 @@ def test_a_size_of_the_user_corrects_that_of_the_tables(tmp_path: Path) -> None:
     assert own_catalog.size_of(tmp_path, "standard_d2s_v3") == Size(4)
 
 
+def test_an_image_of_the_user_is_replaced_by_one_of_the_same_name(tmp_path: Path) -> None:
+    image = vm_images.EVERY[0]._replace(sku="mine")
+    own_catalog.add(tmp_path, (), (image,))
+    other = image._replace(node_agent="batch.node.ubuntu 99.04")
+    own_catalog.add(tmp_path, (), (other,))
+    assert own_catalog.images(tmp_path)[: -len(vm_images.EVERY)] == (other,)
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ([], "is not there"),
+        (["env/readme"], "is no environment: it has no bin directory"),
+        (["env/bin/", "env/readme"], "is no environment: its bin directory is empty"),
+        (["env/bin/python"], ""),
+    ],
+)
+def test_a_directory_that_stands_for_an_image_has_programs(tmp_path: Path, files: list[str], problem: str) -> None:
+    for name in files:
+        path = tmp_path / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.touch()
+    assert mapped_images.problem(tmp_path / "env") == problem
+
+
 def test_images_of_the_catalogue_and_mapped_images_do_not_share_a_file(tmp_path: Path) -> None:
     mapped_images.map_image(tmp_path, "example/train", tmp_path)
     image = vm_images.EVERY[0]

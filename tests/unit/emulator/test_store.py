@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
@@ -167,6 +168,13 @@ def test_numbers_are_never_given_twice(restart: Restart) -> None:
     stage.do(jobs.delete_job, "job")
     stage.settle()
     assert restart(stage).world.new_seq() == last + 1
+
+
+def test_a_database_that_can_shrink_is_not_rewritten(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            Store(tmp_path / "world.sqlite3").close()
+    assert caplog.messages == []
 
 
 def test_deleted_records_stay_deleted(tmp_path: Path) -> None:

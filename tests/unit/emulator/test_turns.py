@@ -104,6 +104,20 @@ def test_no_more_give_way_than_are_needed(stage: Stage) -> None:
     assert sum(one.requeues for one in stage.world.jobs["low"].tasks.values()) == 2
 
 
+def test_only_the_tasks_whose_slots_are_needed_give_way(stage: Stage) -> None:
+    stage.pool(1, taskSlotsPerNode=4)
+    job(stage, "low", allowTaskPreemption=True)
+    first = task(stage, "low", "a", requiredSlots=2)
+    stage.settle()
+    stage.later()
+    second = task(stage, "low", "b", requiredSlots=2)
+    stage.settle()
+    job(stage, "high", priority=1)
+    task(stage, "high", "u", requiredSlots=2)
+    stage.settle()
+    assert (first.verdict, second.verdict) == ("", "requeue")
+
+
 def test_no_other_task_is_preempted_while_one_is_still_ending(stage: Stage) -> None:
     stage.pool(2)
     job(stage, "low", allowTaskPreemption=True)
