@@ -84,7 +84,7 @@ def _area(area: Area, judgements: Mapping[str, str]) -> Iterator[str]:
 
 def _how(probe: Probe) -> str:
     if probe.part == HAND:
-        return f"by hand: {probe.steps}"
+        return f"by hand, because {probe.why_by_hand}: {probe.steps}"
     need = "" if probe.needs is ANY else f" on {probe.needs.text}"
     return f"`batchtrain verify`{need}; by hand: {probe.steps}"
 

@@ -211,6 +211,11 @@ def files(_: Dict[str, Any]) -> Any:
     return True
 
 
+def start_mount(_: Dict[str, Any]) -> Any:
+    """Whether a file system is there that the start task has mounted."""
+    return os.path.isfile(os.environ["AZ_BATCH_NODE_MOUNTS_DIR"] + "/verify/file")
+
+
 def option_mount(_: Dict[str, Any]) -> Any:
     """Whether a mount whose path has a space is there."""
     return os.path.isdir("/verify scratch")
@@ -227,7 +232,7 @@ NODE: Dict[str, Callable[[Dict[str, Any]], Any]] = {
     function.__name__: function
     for function in (
         environment, user, addresses, own_address, infiniband, gpus, gpu_memory, amd_gpus, locked_memory, nccl,
-        pool_keys, disks, metadata, python, start_task, option_mount,
+        pool_keys, disks, metadata, python, start_task, option_mount, start_mount,
     )
 }  # fmt: skip
 

@@ -21,6 +21,8 @@ SERVICE = "service"
 """The part that requests of the client observe."""
 POOLS = "pools"
 """The part that says how each pool came to its nodes: the code of its failure, or an empty text."""
+REBOOTS = "reboots"
+"""The part that says of each pool with an unusable node whether it could be rebooted."""
 UNREAD = "unread"
 """The key of an observation that failed; its value is the reason."""
 Observations = Mapping[str, Any]
@@ -39,6 +41,7 @@ INFINIBAND = Need("a size with InfiniBand", lambda size: size.hcas > 0)
 NVIDIA = Need("a size with NVIDIA GPUs", lambda size: size.gpu_vendor == "nvidia")
 AMD = Need("a size with AMD GPUs", lambda size: size.gpu_vendor == "amd")
 V100 = Need("Standard_ND40rs_v2", lambda size: size.name == "Standard_ND40rs_v2")
+SMALL = Need("a size without GPUs and InfiniBand", lambda size: not size.gpus and not size.hcas)
 RTX_SHARE = Need(
     "a size with a part of an RTX PRO 6000",
     lambda size: size.gpu_model == "RTX PRO 6000 BSE" and (size.gpu_memory_gib or 0) < 96,
@@ -70,6 +73,8 @@ class Probe(NamedTuple):
     needs: Need = ANY
     not_local: str = ""
     """Why the emulator cannot answer."""
+    why_by_hand: str = ""
+    """Why no program asks it; empty for one that `verify` asks."""
 
     @property
     def part(self) -> str:
@@ -77,11 +82,12 @@ class Probe(NamedTuple):
         return self.reads.partition("/")[0]
 
 
-def by_hand(name: str, assumption: str, source: str, steps: str, *, code: str, not_local: str) -> Probe:
-    """A probe that no task and no request can make: the user answers `true` or `false` (`verify --answers FILE`)."""
+def by_hand(name: str, assumption: str, source: str, steps: str, *, why: str, code: str, not_local: str) -> Probe:
+    """A probe that no task and no request makes: the user answers `true` or `false` (`verify --answers FILE`). why: the
+    reason."""
     return Probe(
         name, assumption, source, steps, f"{HAND}/{name}", bool, shape=bool, right=True, wrong=False, unread="unclear",
-        code=code, not_local=not_local,
+        code=code, not_local=not_local, why_by_hand=why,
     )  # fmt: skip
 
 

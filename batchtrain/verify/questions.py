@@ -7,6 +7,7 @@ with the pool however the command ends.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -550,7 +551,7 @@ def _evaluated(name: str) -> Question:
 # --- containers -------------------------------------------------------------------------------------------------------
 
 
-def _end_of(task: str) -> Question:
+def end_of(task: str) -> Question:
     """How a task of the recipe ended."""
     return lambda target: _end(target.get(f"/jobs/{quoted(target.job)}/tasks/{task}").json())
 
@@ -565,6 +566,32 @@ def _refused_registry(target: Target) -> Any:
     registry = {"registryServer": "docker.io", "username": "batchtrain-verify", "password": "no"}
     container = {"imageName": "docker.io/library/alpine:3", "registry": registry}
     return _end_of_task(target, {"id": "registry", "commandLine": "true", "containerSettings": container})
+
+
+# --- pools of one node ------------------------------------------------------------------------------------------------
+
+OPEN_PORT, SHUT_PORT = 8801, 8802
+CONTINUES = "continues"
+
+
+def open_ports(target: Target) -> Any:
+    """Whether the ports of the node that servers listen on are reached from here, by port."""
+    document = target.get(f"/pools/{quoted(target.pool)}/nodes/{_node(target)}").json()
+    endpoints = document["endpointConfiguration"]["inboundEndpoints"]
+    answers = {}
+    for endpoint in endpoints:
+        address = endpoint["publicIPAddress"], endpoint["frontendPort"]
+        try:
+            socket.create_connection(address, 10).close()
+            answers[str(endpoint["backendPort"])] = True
+        except OSError:
+            answers[str(endpoint["backendPort"])] = False
+    return answers
+
+
+def is_dedicated(target: Target) -> Any:
+    """Whether the node is a dedicated one."""
+    return target.get(f"/pools/{quoted(target.pool)}/nodes/{_node(target)}").json()["isDedicated"]
 
 
 OF_HOST: Mapping[str, Question] = {
@@ -602,10 +629,10 @@ OF_HOST: Mapping[str, Question] = {
 }
 """In the order in which they are asked: the last ones keep the nodes busy, change the pool, or lose a node."""
 OF_CONTAINER: Mapping[str, Question] = {
-    "no-program": _end_of("program"),
-    "options": _end_of("options"),
-    "refused": _end_of("refused"),
-    "long": _end_of("long"),
+    "no-program": end_of("program"),
+    "options": end_of("options"),
+    "refused": end_of("refused"),
+    "long": end_of("long"),
     "entry-point": _entry_point,
     "registry-refused": _refused_registry,
     "container-session": _login_of(container=True),

@@ -160,6 +160,21 @@ def related_sizes_agree(value: Mapping[str, Any]) -> bool:
     return len(value["different"]) == 0
 
 
+def fails_by_settings(failure: str) -> bool:
+    """Whether a pool gets no usable node. Nothing follows if Azure has none for it."""
+    if "Quota" in failure or "Allocation" in failure:
+        raise ValueError(f"the pool failed for another reason: {failure}")
+    return bool(failure)
+
+
+def first_rule_wins(value: Mapping[str, bool]) -> bool:
+    """Whether the port whose first rule allows is reached, and that whose first rule denies is not."""
+    allowed, denied = value["8801"], value["8802"]
+    if not allowed and not denied:
+        raise ValueError("neither port is reached from this machine")
+    return allowed and not denied
+
+
 def image_is_usable(failure: str) -> bool:
     """Whether a pool has nodes with its image. Nothing follows from a failure that is none of its containers."""
     if failure and "ContainerInvalid" not in failure:

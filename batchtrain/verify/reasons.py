@@ -1,4 +1,4 @@
-"""Why the emulator cannot answer a probe."""
+"""Why the emulator cannot answer a probe, and why no program asks it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,5 @@ DISK = "its nodes share the disk of this machine"
 RETIRED = "the sizes are retired"
 OLD_PROGRAMS = "this library is not on this machine"
 ONE_USER = "its nodes run everything as one user"
+NO_PREEMPTION = "Azure preempts when it needs the capacity, and no request causes it"
+NO_VOLUME_POOL = "`verify` makes no pool with a volume yet"

@@ -34,8 +34,9 @@ from batchtrain.config.types import (
 from batchtrain.errors import UsageError
 from batchtrain.launchers.variables import LAUNCH_FILES
 from batchtrain.runtime import OBSERVE
-from batchtrain.verify.probe import POOLS, SERVICE, Area, Probe
+from batchtrain.verify.probe import POOLS, REBOOTS, SERVICE, Area, Probe
 from batchtrain.verify.questions import OF_CONTAINER, OF_HOST, USER, Question
+from batchtrain.verify.trial_pools import TRIALS, Trial
 
 SOURCE = "source"
 PROGRAM = "$AZ_BATCH_TASK_SHARED_DIR/observe.py"
@@ -68,10 +69,16 @@ class PoolKind(NamedTuple):
     questions: Mapping[str, Question]
     """What requests observe while it exists."""
 
+    trial: Trial | None = None
+    """Of a pool of one node; None for the shared ones."""
+
 
 HOST = PoolKind("host", False, ("host", "admin", "term"), OF_HOST)
 CONTAINER = PoolKind("container", True, ("container", "coordination", "inside", "options"), OF_CONTAINER)
-KINDS = (HOST, CONTAINER)
+TRIAL_KINDS = tuple(
+    PoolKind(name, trial.image is not None, (name,), trial.questions, trial) for name, trial in TRIALS.items()
+)
+KINDS = (HOST, CONTAINER, *TRIAL_KINDS)
 GANGS = frozenset({"host", "coordination"})
 """The tasks whose observations come from every node of the pool."""
 
@@ -135,13 +142,13 @@ def work_of(
     every = (probe for area in areas for probe in area.probes if probe.needs.fits(size))
     probes = [probe for probe in every if not (local and probe.not_local)]
     by_pool = ((kind, tuple(probe for probe in probes if _serves(kind, probe))) for kind in KINDS)
-    usable = ((kind, suited) for kind, suited in by_pool if suited and (image or not kind.native))
-    return [Work(kind, size, nodes, suited, price) for kind, suited in usable]
+    usable = ((kind, suited) for kind, suited in by_pool if suited and (image or kind != CONTAINER))
+    return [Work(kind, size, 1 if kind.trial else nodes, suited, price) for kind, suited in usable]
 
 
 def _serves(kind: PoolKind, probe: Probe) -> bool:
     name = probe.reads.split("/")[1]
-    observers = {SERVICE: name in kind.questions, POOLS: name == kind.name}
+    observers = {SERVICE: name in kind.questions, POOLS: name == kind.name, REBOOTS: name == kind.name}
     return observers.get(probe.part, probe.part in kind.tasks)
 
 
@@ -179,27 +186,30 @@ def write_program(directory: Path) -> None:
 
 def recipe_of(work: Work, directory: Path, image: str | None, end: datetime, life: timedelta, *, local: bool) -> Recipe:
     """The recipe of a pool. Raises ConfigError. end: when the service removes its nodes, whatever a client does."""
+    trial = work.kind.trial
+    spot = trial is not None and trial.spot
     pool = Pool(
         id=work.name,
         vm_size=work.size.name,
         vm_configuration=VmConfiguration(platform_image=replace(IMAGE, native=work.kind.native)),
-        vm_count=VmCount(dedicated=work.nodes),
+        vm_count=VmCount(low_priority=work.nodes) if spot else VmCount(dedicated=work.nodes),
         inter_node_communication_enabled=True,
-        autoscale=Autoscale(formula=formula(work.nodes, end), evaluation_interval="00:05:00"),
-        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(_START,) if local else (_START, _GROUP))),
+        autoscale=Autoscale(formula=formula(work.nodes, end, spot=spot), evaluation_interval="00:05:00"),
+        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(_START,) if local else _ON_NODES)),
     )
     tasks = tuple(_tasks(work, image))
     job = Job(id=work.name, max_wall_time=span_of(life.total_seconds()), tasks=tasks)
     recipe = Recipe(directory=str(directory), pool=pool, jobs=(job,))
-    return valid(recipe, "verify", local=local)
+    return valid(trial.of(recipe) if trial else recipe, "verify", local=local)
 
 
-def formula(nodes: int, end: datetime) -> str:
+def formula(nodes: int, end: datetime, *, spot: bool = False) -> str:
     """All nodes until a time, and none after it."""
     moment = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    target, other = ("LowPriority", "Dedicated") if spot else ("Dedicated", "LowPriority")
     return (
-        f'$TargetDedicatedNodes = time() < time("{moment}") ? {nodes} : 0;\n'
-        "$TargetLowPriorityNodes = 0;\n$NodeDeallocationOption = terminate;\n"
+        f'$Target{target}Nodes = time() < time("{moment}") ? {nodes} : 0;\n'
+        f"$Target{other}Nodes = 0;\n$NodeDeallocationOption = terminate;\n"
     )
 
 
@@ -208,6 +218,9 @@ _START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batcht
 
 _GROUP = f"echo verifygroup:x:42424:{USER} >>/etc/group"
 """Before there is that user; not on this machine."""
+_MOUNT = 'mkdir -p "$AZ_BATCH_NODE_MOUNTS_DIR/verify" && mount -t tmpfs tmpfs "$AZ_BATCH_NODE_MOUNTS_DIR/verify" || :'
+_MOUNTED = 'touch "$AZ_BATCH_NODE_MOUNTS_DIR/verify/file" || :'
+_ON_NODES = (_START, _GROUP, _MOUNT, _MOUNTED)
 
 
 def _tasks(work: Work, image: str | None) -> Iterator[Task]:
@@ -220,6 +233,9 @@ def _tasks(work: Work, image: str | None) -> Iterator[Task]:
         f"python3 {PROGRAM} {part} {shlex.quote(json.dumps(facts))}" for part in ("node", "gang", "task")
     )
     nodes = MultiInstance(num_instances=work.nodes, coordination_command=node)
+    if trial := work.kind.trial:
+        yield Task(id=work.kind.name, command=trial.command, docker_image=trial.image, results=OBSERVED)
+        return
     common = Task(source=SOURCE, results=OBSERVED, user_identity=ADMIN)
     if not work.kind.native:
         yield replace(common, id="host", command=gang, multi_instance=nodes, user_identity=NONADMIN)

@@ -27,11 +27,11 @@ from batchtrain.errors import (
     TimedOut,
     Unreachable,
 )
-from batchtrain.records.events import Event, JobAdding, Leftover, RunRecorded
+from batchtrain.records.events import Event, JobAdding, Leftover, NodeRebooted, RunRecorded
 from batchtrain.runs.recording import Origin
 from batchtrain.service import read
 from batchtrain.verify import questions, shared_pools
-from batchtrain.verify.probe import HAND, POOLS, SERVICE, UNREAD, Area, Judgement, Observations, judge
+from batchtrain.verify.probe import HAND, POOLS, REBOOTS, SERVICE, UNREAD, Area, Judgement, Observations, judge
 from batchtrain.verify.questions import Target
 from batchtrain.verify.shared_pools import Work
 from batchtrain.version import __version__
@@ -121,7 +121,9 @@ class Verification(NamedTuple):
     def _observations(self, size: VmSize, leftovers: list[str]) -> Observations:
         """What the pools of one size show. A pool that fails costs only its own observations."""
         ends: dict[str, Any] = {}
-        observations: dict[str, Any] = {SERVICE: {}, HAND: dict(self.settings.answers), POOLS: ends}
+        reboots: dict[str, Any] = {}
+        answers = dict(self.settings.answers)
+        observations: dict[str, Any] = {SERVICE: {}, HAND: answers, POOLS: ends, REBOOTS: reboots}
         if self.settings.image is None:
             reason = {UNREAD: self.settings.without_image}
             observations |= dict.fromkeys(shared_pools.CONTAINER.tasks, reason)
@@ -136,6 +138,10 @@ class Verification(NamedTuple):
                 ends[work.kind.name] = (
                     "" if any(isinstance(event, JobAdding) for event in events) else _end_of_pool(error)
                 )
+                if any(isinstance(event, NodeRebooted) for event in events):
+                    reboots[work.kind.name] = True
+                elif getattr(error, "code", "") == "OperationInvalidForCurrentState":
+                    reboots[work.kind.name] = False
                 run_name = next((event.run for event in events if isinstance(event, RunRecorded)), "")
                 fetched = _fetched(work, self.origin.root / run_name) if run_name else {}
                 parts = _unread(work, f"pool {work.name}: {error}") | fetched

@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
         "runtime",
         "service",
+        "storage",
         "version",
     },
     "dashboard": {

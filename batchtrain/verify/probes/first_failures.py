@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from batchtrain.verify.probe import Area, Probe, by_hand
-from batchtrain.verify.readings import has_pool_key, image_is_usable
+from batchtrain.verify.probe import SMALL, Area, Probe
+from batchtrain.verify.readings import fails_by_settings, has_pool_key, image_is_usable
 from batchtrain.verify.reasons import DISK, NO_POOL_KEY, NO_VOLUME
 from batchtrain.verify.recorded_answers import keys
 
@@ -33,11 +33,13 @@ PROBES = (
         "host/nodes/disks", lambda value: value["gib"] >= 24,
         right={"apart": False, "gib": 61.8}, wrong={"apart": False, "gib": 15.2}, unread={"apart": True},
         code="batchtrain/plan/pool.py batchtrain/runtime/preflight.sh", not_local=DISK),
-    by_hand("nfs-network",
-        "A pool with an NFS volume needs a virtual network in which its server is reachable; without one, its start "
-        "task fails", "documentation (virtual-file-mount)",
-        "`pool add` with an NFS volume and without `virtual_network`", code="batchtrain/plan/mounts.py",
-        not_local=NO_VOLUME),
+    Probe("nfs-network",
+        "A pool with an NFS volume needs a virtual network in which its server is reachable; without one, its nodes "
+        "do not become usable", "documentation (virtual-file-mount)",
+        "`pool add` with an NFS volume and without `virtual_network`",
+        "pools/nfs", fails_by_settings,
+        right="StartTaskFailed", wrong="", unread="AccountCoreQuotaReached", code="batchtrain/plan/mounts.py",
+        shape=str, needs=SMALL, not_local=NO_VOLUME),
     Probe("long-variable", "A container starts with 32 KiB of files in the variables of its task",
         "the limit of a variable is 128 KiB on Linux; Docker's and Batch's are not documented",
         "a task in a container with a variable of 32 KiB: `echo ${#VARIABLE}`",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchtrain.verify.probe import Area, Probe, by_hand
 from batchtrain.verify.readings import target
-from batchtrain.verify.reasons import NO_SPOT
+from batchtrain.verify.reasons import NO_PREEMPTION, NO_SPOT
 from batchtrain.verify.recorded_answers import formula
 
 PROBES = (
@@ -16,8 +16,8 @@ PROBES = (
         right=formula("1"), wrong=formula("2"), unread={"values": {}, "error": True},
         code="batchtrain/plan/autoscale.py batchtrain/formula.py"),
     Probe("pending-gangs",
-        "A waiting multi-instance task counts once per instance in `$ActiveTasks` and in `$PendingTasks`. The count of "
-        "a running one, which the report shows in `$PendingTasks`, is not documented",
+        "A waiting multi-instance task counts once per instance in `$ActiveTasks` and in `$PendingTasks`. The count "
+        "of a running one, which the report shows in `$PendingTasks`, is not documented",
         "documentation; batch-shipyard #343",
         "`tasks = $PendingTasks.GetSample(1);` before and after a gang of 4 starts",
         "service/pending",
@@ -33,7 +33,7 @@ PROBES = (
     by_hand("preempted-nodes",
         "`$CurrentLowPriorityNodes` counts preempted nodes too; `$PreemptedNodeCount` has samples while there are "
         "spot nodes", "documentation", "`n = $PreemptedNodeCount.GetSample(1);` after a preemption",
-        code="batchtrain/plan/autoscale.py", not_local=NO_SPOT),
+        code="batchtrain/plan/autoscale.py", why=NO_PREEMPTION, not_local=NO_SPOT),
     Probe("weekday", "The weekday of a time is 0 on Sunday", "documentation", "`d = time().weekday;` on a Sunday",
         "service/weekday", lambda value: target(value) == 0,
         right=formula("0"), wrong=formula("7"), unread=formula("Sunday"),

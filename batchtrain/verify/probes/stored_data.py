@@ -16,7 +16,7 @@ PROBES = (
         code="batchtrain/storage/blob.py", not_local=NO_ENTRA),
     by_hand("shipyard-secret", "Batch Shipyard's `keyvault add` stored a credentials file as zlib in base64",
         "its source", "`batchtrain pool list` with `keyvault.credentials_secret_id` of such a secret",
-        code="batchtrain/service/vault.py", not_local=NO_ENTRA),
+        code="batchtrain/service/vault.py", why="only Batch Shipyard writes such a secret", not_local=NO_ENTRA),
 )  # fmt: skip
 
 AREA = Area(

@@ -165,7 +165,7 @@ def test_the_ten_most_probable_first_failures_are_probes() -> None:
 
 
 def test_a_probe_by_hand_takes_the_users_answer() -> None:
-    probe = by_hand("bill", "", "", "look at the invoice", code="x", not_local="y")
+    probe = by_hand("bill", "", "", "look at the invoice", why="it comes late", code="x", not_local="y")
     assert (judged(probe, True), judged(probe, False), judged(probe, "perhaps")) == (HOLDS, DIFFERS, NOT_ASKED)
     assert SIZE is not None
     assert judge(AREAS[0], probe, {HAND: {}}, SIZE, local=False).detail == "by hand: look at the invoice"

@@ -13,6 +13,7 @@ from batchtrain.catalog.prices import Price
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config.types import seconds_of
 from batchtrain.errors import UsageError
+from batchtrain.plan import plan_jobs, plan_pool
 from batchtrain.verify import shared_pools
 from batchtrain.verify.probes import AREAS
 from batchtrain.verify.shared_pools import Work, life_of, recipe_of, refuse_above, work_of, write_program
@@ -29,7 +30,8 @@ def size(name: str = "Standard_D4s_v5") -> VmSize:
 def work(hour: float | None = 1.0, image: str | None = "image", only: str = "", *, local: bool = False) -> list[Work]:
     areas = [area for area in AREAS if only in ("", area.name)]
     price = Price("Standard_D4s_v5", "westeurope", "USD", hour, None)
-    return work_of(size(), 2, areas, price, image=image, local=local)
+    works = work_of(size(), 2, areas, price, image=image, local=local)
+    return [pool for pool in works if pool.kind.trial is None]
 
 
 def test_all_probes_of_a_size_share_two_pools() -> None:
@@ -88,6 +90,30 @@ def test_the_job_of_a_pool_has_a_wall_clock(tmp_path: Path) -> None:
         assert set(pool.kind.tasks) <= {task.id for task in recipe.jobs[0].tasks}
 
 
+def test_a_trial_has_a_pool_of_one_node_that_the_service_plans_and_empties(tmp_path: Path) -> None:
+    write_program(tmp_path)
+    price = Price("Standard_D4s_v5", "westeurope", "USD", 1.0, 0.2)
+    trials = [pool for pool in work_of(size(), 2, AREAS, price, image="image") if pool.kind.trial]
+    assert [pool.kind.name for pool in trials] == ["nfs", "image", "spot", "rules", "runtimes", "windows"]
+    assert {pool.planned.cost for pool in trials} == {"0.50 USD"}
+    for pool in trials:
+        recipe = recipe_of(pool, tmp_path, "image", NOW, timedelta(minutes=20), local=False)
+        (step,) = (step for step in plan_pool(recipe).steps if step.action == "pool.add")
+        assert step.body.auto_scale_formula.count("? 1 : 0") == 1
+        assert plan_jobs(recipe).steps
+
+
+def test_a_spot_trial_has_a_spot_node_until_its_end() -> None:
+    text = shared_pools.formula(1, NOW, spot=True)
+    seen = [formula.evaluate(text, formula.Seen(NOW + timedelta(minutes=minutes))) for minutes in (-1, 1)]
+    assert [(targets.dedicated, targets.low_priority) for targets in seen] == [(0, 1), (0, 0)]
+
+
+def test_a_size_with_gpus_gets_no_trials() -> None:
+    pools = work_of(size("Standard_ND96isr_H100_v5"), 2, AREAS, None, image="image")
+    assert [pool.kind.name for pool in pools] == ["host", "container"]
+
+
 def test_the_image_of_several_tasks_is_pulled_once(tmp_path: Path) -> None:
     write_program(tmp_path)
     recipe = recipe_of(work()[1], tmp_path, "image", NOW, timedelta(minutes=45), local=True)
@@ -99,4 +125,4 @@ def test_every_probe_reads_what_something_observes() -> None:
     questions = {name for kind in shared_pools.KINDS for name in kind.questions}
     for probe in (probe for area in AREAS for probe in area.probes):
         part, name = probe.reads.split("/")[:2]
-        assert part in tasks or part in ("answers", "pools") or name in questions, probe.name
+        assert part in tasks or part in ("answers", "pools", "reboots") or name in questions, probe.name

@@ -16,7 +16,7 @@ from batchtrain.client.run import Outcome
 from batchtrain.config.types import Secret
 from batchtrain.errors import LimitReached, QuotaReached, ServiceError, Unreachable
 from batchtrain.records import Table
-from batchtrain.records.events import JobAdding, Leftover, RunRecorded
+from batchtrain.records.events import JobAdding, Leftover, NodeRebooted, RunRecorded
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
@@ -34,11 +34,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification.read, "clock_skew", lambda client: 3600.0)
 
 
-def report(tmp_path: Path, image: str | None = "image", budget: float | None = None) -> Report:
+SHARED = ("host", "container")
+
+
+def report(
+    tmp_path: Path, image: str | None = "image", budget: float | None = None, kinds: tuple[str, ...] = SHARED
+) -> Report:
     size = Catalog().size("Standard_D4s_v5")
     assert size is not None
     account = Account("https://name.westeurope.batch.azure.com", "name", Secret("a2V5"))
-    works = work_of(size, 2, AREAS, None, image=image)
+    works = [work for work in work_of(size, 2, AREAS, None, image=image) if work.kind.name in kinds]
     settings = Settings(2, image, budget, "no image: give --image", {"spot-bill": True})
     origin = Origin(tmp_path)
     return Verification(Operations(account), works, settings, lambda event: None, origin).report(size, AREAS)
@@ -60,6 +65,29 @@ def test_a_pool_that_is_refused_costs_its_own_observations(tmp_path: Path, monke
     assert answer(seen, "fraction")[0] == NOT_ASKED
     assert answer(seen, "spot-bill") == (HOLDS, "")
     assert seen.count(HOLDS) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "is_rebooted", "judgement"),
+    [
+        ("NodeStateUnusable", True, HOLDS),
+        ("OperationInvalidForCurrentState", False, DIFFERS),
+        ("AccountCoreQuotaReached", False, NOT_ASKED),
+    ],
+)
+def test_the_reboot_of_an_unusable_node_is_an_observation(
+    code: str, is_rebooted: bool, judgement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: Any, tell: Any, **options: Any) -> Outcome:
+        if is_rebooted:
+            tell(NodeRebooted("p", "rebooted"))
+        raise ServiceError("a node is unusable: ContainerInvalidImage", code=code)
+
+    monkeypatch.setattr(verification, "run", run)
+    seen = report(tmp_path, kinds=("image",))
+    assert answer(seen, "unusable-reboot")[0] == judgement
+    if is_rebooted:
+        assert answer(seen, "unusable-image")[0] == HOLDS
 
 
 def test_without_an_image_its_probes_are_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
