@@ -195,7 +195,7 @@ def recipe_of(work: Work, directory: Path, image: str | None, end: datetime, lif
         vm_count=VmCount(low_priority=work.nodes) if spot else VmCount(dedicated=work.nodes),
         inter_node_communication_enabled=True,
         autoscale=Autoscale(formula=formula(work.nodes, end, spot=spot), evaluation_interval="00:05:00"),
-        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=(_START,) if local else _ON_NODES)),
+        additional_node_prep=AdditionalNodePrep(commands=PrepCommands(post=_ON_NODES)),
     )
     tasks = tuple(_tasks(work, image))
     job = Job(id=work.name, max_wall_time=span_of(life.total_seconds()), tasks=tasks)
@@ -216,11 +216,14 @@ def formula(nodes: int, end: datetime, *, spot: bool = False) -> str:
 _START = 'env | cut -d= -f1 | grep ^AZ_BATCH_ >"$AZ_BATCH_NODE_SHARED_DIR/batchtrain-verify"'
 
 
-_GROUP = f"echo verifygroup:x:42424:{USER} >>/etc/group"
-"""Before there is that user; not on this machine."""
-_MOUNT = 'mkdir -p "$AZ_BATCH_NODE_MOUNTS_DIR/verify" && mount -t tmpfs tmpfs "$AZ_BATCH_NODE_MOUNTS_DIR/verify" || :'
-_MOUNTED = 'touch "$AZ_BATCH_NODE_MOUNTS_DIR/verify/file" || :'
-_ON_NODES = (_START, _GROUP, _MOUNT, _MOUNTED)
+_ON_NODES = (
+    _START,
+    # not on a node of the emulator, which shares the files of this machine
+    f'[ -n "${{BATCHTRAIN_EMULATED_NODE-}}" ] || echo verifygroup:x:42424:{USER} >>/etc/group || :',
+    '[ -n "${BATCHTRAIN_EMULATED_NODE-}" ] || { cd "$AZ_BATCH_NODE_MOUNTS_DIR" && mkdir -p verify'
+    ' && mount -t tmpfs tmpfs verify && touch verify/file; } || :',
+)
+"""Its variables; a group with a user that is made later; and a file system."""
 
 
 def _tasks(work: Work, image: str | None) -> Iterator[Task]:
