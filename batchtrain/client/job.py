@@ -221,7 +221,7 @@ class Job:
         known = self.tasks
         recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
         failed = next((task for task in known if task.failed), None)
-        open_tasks = any(task.state != "completed" for task in known)
+        open_tasks = not known or any(task.state != "completed" for task in known)
         if failed is None or open_tasks:
             recording.end("fetched" if open_tasks else "completed")
         else:

@@ -322,4 +322,5 @@ def _below(wire: Wire, service: Service) -> None:
     signing._transport = transport
     blob_requests.Storage._opened = lambda self: Connection(wire, service.storage.answer)  # type: ignore
     vars(upload).update(BLOCK=PIECE)
-    vars(download).update(RANGE=PIECE)
+    vars(download).update(RANGE=PIECE, PIECE=PIECE // 2)
+    vars(blob_requests).update(PIECE=PIECE // 2)

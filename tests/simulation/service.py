@@ -226,7 +226,8 @@ class _Store(Store):
         return False
 
 
-UPLOADS_FAIL = 0.1
+UPLOADS_FAIL = 0.25
+"""How often an upload fails; few are tried."""
 _SIM = re.compile(r"\bsim (\d+) ([\d,]+)")
 
 

@@ -9,6 +9,7 @@ import random
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import batchtrain as bt
 from batchtrain.cli import __main__ as command_line
 from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
+from batchtrain.records.attempt import number_of
 from batchtrain.records.events import Event, JobAdded, PoolAdded, RunAdopted, TasksAdded
 from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord
@@ -40,6 +42,8 @@ LINK = "store"
 """The storage account of all recipes."""
 WALL_CLOCK = "90m"
 """The longest time of a detached run."""
+UPLOAD_FAILURES = ("FileUploadMiscError", "FileUploadAccessDenied")
+"""After these a task is not retried."""
 LIMIT = 3600.0
 """Seconds for a wait of a command: a pool whose nodes are broken never runs its tasks."""
 
@@ -195,6 +199,11 @@ class Checks:
         }
         return {name: entry.record.seq for name, entry in entries.items() if entry and entry.record.state != "deleting"}
 
+    def job(self, work: Work) -> Any:
+        """The job of a recipe with its tasks; None while there is none, or the service is down."""
+        driver = self.service.driver
+        return driver.world.jobs.get(work.recipe.jobs[0].id) if driver is not None else None
+
     def is_too_small(self, work: Work) -> bool:
         """Whether the pool of a recipe has fewer nodes than the recipe says, such as after a quota."""
         driver, pool = self.service.driver, work.recipe.pool
@@ -227,12 +236,13 @@ class Checks:
 
     def _record(self, run: Any, record: Any) -> None:
         """The record of a run has the truth about its tasks."""
-        codes = self.codes.get(record.job, {})
-        for task in run.each_task():
-            if task.state == "completed" and task.exit_code not in (None, codes.get(task.id, task.exit_code)):
+        codes, tasks = self.codes.get(record.job, {}), run.tasks()
+        for task in tasks:
+            has_last_code = task.exit_code in (None, codes.get(task.id, task.exit_code))
+            if task.state == "completed" and not has_last_code and task.failure.code not in UPLOAD_FAILURES:
                 self.invariants.fail(f"the record of a run is true: {task.id} of {run.name} has {task.exit_code}")
-        if record.state == "completed" and (failing := {name for name, code in codes.items() if code}):
-            self.invariants.fail(f"the record of a run is true: {run.name} is completed, and {failing} failed")
+        if record.state == "completed" and (not tasks or any(codes.get(task.id) for task in tasks)):
+            self.invariants.fail(f"the record of a run is true: {run.name} is completed, with {len(tasks)} tasks")
 
     def _result(self, run: Path, file: FileRecord) -> None:
         if not file.fetched:
@@ -266,14 +276,12 @@ class Checks:
 
     def added(self, work: Work, told: Told) -> None:
         """A repeated `add` gives exactly the tasks of the recipe."""
-        driver = self.service.driver
-        job = work.recipe.jobs[0]
         count = work.total
         for event in told:
             numbers = re.match(r"added ([\d,]+) tasks?(?:; ([\d,]+) existed)?", event.text)
             if isinstance(event, TasksAdded) and numbers and int(numbers[1]) + int(numbers[2] or 0) != count:
                 self.invariants.fail(f"a repeated add gives exactly the wanted tasks: `{event.text}` of {count}")
-        entry = driver.world.jobs.get(job.id) if driver else None
+        entry = self.job(work)
         count += "job manager" in work.features
         if entry is not None and entry.record.state == "active" and len(entry.tasks) != count:
             self.invariants.fail(f"a repeated add gives exactly the wanted tasks: {len(entry.tasks)} of {count}")
@@ -293,6 +301,12 @@ class Checks:
             self.invariants.fail(f"results on disk equal those written, or the exit code says not: {sorted(lost)}")
         if work.has_all_results and (results := run.record().results) != "complete":
             self.invariants.fail(f"the record of a run is true: {run.name} has all results, and says {results!r}")
+        attempts = Counter(attempt.task for attempt in run.attempts())
+        for task in run.each_task():
+            if (number := number_of(task)) > 1 and attempts[task.id] != number:
+                self.invariants.fail(
+                    f"the record of a run is true: {attempts[task.id]} of {number} attempts of {task.id}"
+                )
 
 
 Verb = Callable[[bt.Client, Work, Told, Checks], None]
@@ -524,13 +538,18 @@ cli_pool_del = _verb("pool_del", "pool", "del", "{}", "-y")
 
 
 def cli_run_detach(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    """The service ends the run: `Invariants.settled` says whether it does."""
+    """The service ends the run: `Invariants.settled` says whether it does. A user who finds a part of the job after an
+    interrupt begins again, or leaves it."""
     job = work.recipe.jobs[0].id
+    entry = checks.job(work)
+    if entry is not None:
+        if len(entry.tasks) == work.total + ("job manager" in work.features) or random.random() < 0.1:
+            return
+        _cli(work, checks, "jobs", "del", job, "-y")
     code = _cli(work, checks, "run", str(work.folder), "--detach", "--max-duration", WALL_CLOCK)
-    is_added = checks.service.driver is None or job in checks.service.driver.world.jobs
-    if code == 0 and not is_added:
+    if code == 0 and checks.service.driver is not None and checks.job(work) is None:
         checks.invariants.fail(f"no accepted job is lost: {job} is not there after run --detach")
-    if code and not is_added:
+    if code:
         raise Exited(f"exit code {code}")
 
 
@@ -573,9 +592,9 @@ def cli_runs_stop(client: bt.Client, work: Work, told: Told, checks: Checks) -> 
         raise Exited(f"exit code {code}")
 
 
-def wall_clock(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
-    """No client comes until the service must have ended the run."""
-    time.sleep(2 * 3600)
+def later(client: bt.Client, work: Work, told: Told, checks: Checks) -> None:
+    """No client comes for some time, in which the service may have ended the run."""
+    time.sleep(random.choice((60, 600, 1800, 7200)))
 
 
 # --- storage ---------------------------------------------------------------------------------------------------------
@@ -647,10 +666,10 @@ STORIES_OF_MANY: tuple[tuple[Verb, ...], ...] = (
 """Of a recipe with many tasks."""
 DETACHED: tuple[tuple[Verb, ...], ...] = (
     (cli_run_detach, cli_runs_attach, cli_runs_fetch, cli_jobs_del),
-    (cli_run_detach, wall_clock, cli_runs_attach),
-    (cli_run_detach, cli_runs_fetch, cli_runs_stop, cli_runs_fetch),
-    (cli_run_detach, cli_runs_stop, wall_clock, cli_runs_fetch),
-)
+    (cli_run_detach, later, cli_runs_attach),
+    (cli_run_detach, later, cli_runs_fetch, later, cli_runs_stop, cli_runs_fetch),
+    (cli_run_detach, later, cli_runs_stop, later, cli_runs_fetch),
+) * 2
 """Of a recipe that a run without a client can have."""
 
 

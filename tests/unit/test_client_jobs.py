@@ -11,6 +11,7 @@ import pytest
 from batchtrain import records
 from batchtrain.cli.jobs import _either
 from batchtrain.cli.run import _ended, _ends
+from batchtrain.client import job
 from batchtrain.client.job import Job
 from batchtrain.client.jobs import MOST_COUNTED, Jobs
 from batchtrain.client.pools import Pools
@@ -34,6 +35,14 @@ def test_one_job_that_is_a_schedule_is_not_given_back_as_a_job() -> None:
 def test_a_pool_that_its_jobs_bring_themselves_is_not_made_beside_them() -> None:
     with pytest.raises(PlanError, match="creates its own pool"):
         Pools(NOBODY).add(recipe({"auto_pool": {}}))
+
+
+def test_the_run_of_a_job_without_tasks_is_not_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = Mock(unsaved=(), lost=())
+    monkeypatch.setattr(job, "adopt", lambda *_: recording)
+    monkeypatch.setattr(Job, "tasks", ())
+    Job(Mock(), "job").fetch(Mock())
+    recording.end.assert_called_once_with("fetched")
 
 
 def refuse(error: ServiceError) -> Any:
