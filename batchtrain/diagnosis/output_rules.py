@@ -44,7 +44,7 @@ OUTPUT_RULES = (
     ),
     _rule(
         "gpu-memory-error",
-        r"Xid \(PCI:[^)]*\): (?:48|95|140)\b|uncorrectable ECC error encountered",
+        r"Xid \(PCI:[^)]*\): (?:48|95|140|171|172)\b|uncorrectable ECC error encountered",
         "the memory of a GPU has an error that cannot be corrected (ECC)",
         "{reboot}; if the error returns, use another node",
     ),
@@ -73,6 +73,12 @@ OUTPUT_RULES = (
         "the program made an access on the GPU that is not allowed",
         "run it with CUDA_LAUNCH_BLOCKING=1 in `environment_variables`, which names the line; suspect the GPU only if"
         " other programs fail on it, too",
+    ),
+    _rule(
+        "gpu-recovery",
+        r"Xid \(PCI:[^)]*\): 154\b.* to 0x\w+ \((?P<name>[^)]+)\)",
+        "the driver asks for a recovery of a GPU: {name} (Xid 154)",
+        "{reboot}; if it returns, replace the node",
     ),
     _rule(
         "cuda-out-of-memory",

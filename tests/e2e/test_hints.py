@@ -137,6 +137,8 @@ CASES: tuple[tuple[str, int], ...] = (
     ("run 'my files' --local --keep", 10),
     ("run 'my files' --local", 4),
     ("run 'my files' --local --fresh", 2),
+    ("run script.py --local --keep -- 3", 10),
+    ("run script.py --local -- 3", 4),
     ("jobs logs broken --local", 0),
     ("jobs logs broken --task nosuch --local", 3),
     ("jobs logs broken --rank 0 --local", 2),
@@ -191,6 +193,7 @@ ENDS = {
     **dict(CASES),
     "run --reuse --local --configdir 'my files'": 4,  # the job has not completed yet
     "run restored --local": 4,  # its pool exists
+    "run script.py --reuse --local -- 3": 10,  # its program fails
     f"run {FIRST_RECIPE} --local": 2,  # the environment before it takes a download, so that it is not made here
 }
 """The exit codes of hints that lead to another answer."""
@@ -260,6 +263,7 @@ def told(batchtrain: Any) -> Hints:
 
 def test_every_hint_of_real_messages_reaches_what_it_promises(batchtrain: Any, told: Hints) -> None:
     (batchtrain.cwd / "bench.yaml").write_text(BENCH)
+    (batchtrain.cwd / "script.py").write_text("raise OSError(28, 'No space left on device')\n")
     for line, code in CASES:
         done = batchtrain.start(*shlex.split(line))
         text = "\n".join(done.communicate(timeout=GUARD))

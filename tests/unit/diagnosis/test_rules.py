@@ -32,6 +32,8 @@ LINES = {
     "gpu-memory-error-contained": "NVRM: Xid (PCI:0001:00:00): 94, pid=2311, Contained: SM (0x1). RST: No, D-RST: No",
     "nvlink-error": "NVRM: Xid (PCI:0001:00:00): 74, pid=2311, NVLink: fatal error detected on link 6",
     "gpu-halted": "NVRM: Xid (PCI:0001:00:00): 119, pid=2311, Timeout after 6s of waiting for RPC response",
+    "gpu-recovery": "NVRM: Xid (PCI:0000:04:00): 154, pid='<unknown>', name=<unknown>, GPU recovery action changed from"
+    " 0x0 (None) to 0x2 (Node Reboot Required)",
     "gpu-program-fault": "RuntimeError: CUDA error: an illegal memory access was encountered",
     "bus-error": "launch.sh: line 9: 4711 Bus error               (core dumped) ./train",
     "segmentation-fault": "launch.sh: line 9: 4711 Segmentation fault      (core dumped) ./train",
