@@ -134,7 +134,6 @@ def carried_out(
     """
     from batchtrain.cli.dashboard import RunPage
     from batchtrain.cli.progress import bar
-    from batchtrain.client.local import lost_isolation
     from batchtrain.client.run import run
 
     try:
@@ -144,8 +143,6 @@ def carried_out(
             results_last(block) as tell,
             bar() as progress,
         ):
-            if lacks := "; ".join(filter(None, lost_isolation(client.account))):
-                say(lacks)
             _say_what_is_made(recipe)
             page = RunPage(origin.root, tell, starts=opens_page, stack=stack)
             outcome = run(

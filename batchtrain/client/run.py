@@ -13,6 +13,7 @@ from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
 from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_of_all, price_for
+from batchtrain.client.local import lost_isolation
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
 from batchtrain.client.replacing import Replacer
@@ -220,6 +221,8 @@ def _outcome(
         ending = Ending(client, register, recorder.tell, interrupts, kept_kinds)
         try:
             try:
+                if lacks := "; ".join(filter(None, lost_isolation(client.account))):
+                    recorder.tell(events.IsolationMissing("", lacks))
                 outcome = work_through(_Work(client, recipe, foreseen, ending, recorder, guard, timeout))
             finally:
                 interrupts.hold()

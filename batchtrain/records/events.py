@@ -339,6 +339,12 @@ class Results(Event, frozen=True):
     kind = "results"
 
 
+class IsolationMissing(Event, frozen=True):
+    """The nodes of the emulator are plain processes, and what they lack."""
+
+    kind = "nodes.not_isolated"
+
+
 class RunAdopted(Event, frozen=True):
     """A run of this host whose process ended is completed."""
 

@@ -319,6 +319,14 @@ class NobodyThere(Service):
         raise Unreachable("x", code=NO_CONNECTION)
 
 
+def test_a_run_on_plain_processes_says_first_what_they_lack(watched: list[BaseException]) -> None:
+    service, said = Service(), list[Event]()
+    service.account = service.account._replace(plain_nodes="the kernel refuses it", plain_nodes_remedy="allow it")
+    runs(service, said, "one")
+    assert said[0].text.startswith("the nodes are plain processes of this machine, because the kernel refuses it")
+    assert "counts one host" in said[0].text and said[0].text.endswith("; allow it")
+
+
 def test_where_nothing_was_ever_sent_nothing_is_said(watched: list[BaseException]) -> None:
     said: list[Event] = []
     with pytest.raises(Unreachable):
