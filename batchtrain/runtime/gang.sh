@@ -366,7 +366,7 @@ bt_begin_stream() { # sets remote and local to the processes
       <"$bt_home/ranks/stream.pipe" >"$bt_home/ranks/n$number.node" 2>/dev/null 6>&- 9>&- &
     remote+=("$!")
   done
-  exec 4> >(exec bash "$bt_home/lines.sh" n0 "$attempt" >>"$folder/stream.jsonl" 2>/dev/null 6>&- 9>&-)
+  exec 4> >(exec bash "$bt_home/lines.sh" n0 "$attempt" 7>&1 8>&2 >>"$folder/stream.jsonl" 2>/dev/null 6>&- 9>&-)
   local=$!
   [ "${#remote[@]}" -eq 0 ] || exec 5>"$bt_home/ranks/stream.pipe"
 }

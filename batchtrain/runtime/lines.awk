@@ -7,9 +7,9 @@
 #
 # A line with a number is written: BURST lines of one form at once, and REFILL in each further second, so that what a
 # rank repeats without end hides none of its other lines. Of other lines the one is written that comes SILENCE seconds
-# after the last. launch/stream.py does the same for the other engine.
+# after the last. launch/stream.py does the same for the other engine. `at` is the position of a line in what was printed.
 BEGIN {
-  RS = "[\r\n]+" # a bar that is drawn again; mawk reads it with the next line
+  RS = "[\r\n]" # a bar that is drawn again; mawk reads it with the next line
   BURST = 10000; REFILL = 10; SILENCE = 2; LONGEST = 65536; FORMS = 1000
   if (rank != "") { print "{\"rank\": " rank ", \"time\": " systime() "}"; fflush() }
 }
@@ -24,7 +24,7 @@ function quoted(text) {
 }
 
 function put(text) {
-  print "{" head ", \"time\": " now ", \"line\": " quoted(text) "}"
+  print "{" head ", \"time\": " now (all ? "" : sprintf(", \"at\": %.0f", begin)) ", \"line\": " quoted(text) "}"
   fflush()
   written = now
 }
@@ -43,6 +43,8 @@ function may_be_written(line, form) {
   left[form]--
   return 1
 }
+
+{ begin = end; end += length($0) + 1 }
 
 length($0) == 0 || length($0) > LONGEST { next }
 

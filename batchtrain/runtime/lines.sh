@@ -7,6 +7,9 @@
 #     ranks/NODE.node beside this file          what another node sent
 #     ranks/rank-R.metrics.jsonl                what rank R appended to $BATCHTRAIN_METRICS, in the working directory
 # A node whose ranks keep no lines (no awk, or `rank_logs: false`) prints nothing.
+#
+# The primary's has the stdout and stderr of the task as fd 7 and 8. If they are files, it says how far they had been
+# written before what came in the last second.
 
 node=$1 attempt=$2
 here=${0%/*}
@@ -16,7 +19,7 @@ case ${3:+${BATCHTRAIN_EMULATED_NODE-}} in /*) here=$BATCHTRAIN_EMULATED_NODE${h
 [ ! -r "$here/environment" ] || . "$here/environment"
 measured=${AZ_BATCH_TASK_WORKING_DIR:-$here}/ranks
 beat=10 # seconds between two signs of life
-declare -A files=() parts=()
+declare -A files=() parts=() positions=()
 shopt -s nullglob
 unset TMOUT
 
@@ -49,6 +52,8 @@ pass_on() {
     ! new_lines "$file" || printf '%s' "${lines[@]}"
   done
   [ -n "$kept" ] || return 0
+  look_at_output 7 stdout
+  look_at_output 8 stderr
   for file in "$measured"/rank-*.metrics.jsonl; do
     rank=${file##*/rank-}
     rank=${rank%%.*}
@@ -59,6 +64,17 @@ pass_on() {
   done
   if [ "$((turn % beat))" = 0 ]; then printf '{"node": "%s", "time": %(%s)T}\n' "$node" -1; fi
 }
+
+# The kernel knows the position of an open file. All that write to it share this one. It begins at 0 also behind the
+# output of an earlier attempt.
+look_at_output() { # FD STREAM
+  local position before=${positions[$1]-}
+  if [ ! -f "/proc/self/fd/$1" ] || ! read -r _ position <"/proc/self/fdinfo/$1"; then return 0; fi
+  [ "$attempt" -gt 1 ] || before=${before:-0}
+  [ "${before:-$position}" -ge "$position" ] ||
+    printf '%s"file": "%s", "time": %(%s)T, "at": %s}\n' "$head" "$2" -1 "$before"
+  [ "$position" -le 0 ] || positions[$1]=$position
+} 2>/dev/null
 
 # Until what the ranks printed is written: a second, as a process that a rank left may hold its stdout open.
 settle() {

@@ -202,8 +202,11 @@ copy() { # STREAM
   exec $new_session tee "$folder/rank-$rank.$stream.txt" "$@" 2>/dev/null
 }
 
+# An awk keeps a line until its end comes, and for one of many MB it takes minutes while the rank waits. The limit ends it
+# after seconds; then the rank prints on, and has no further lines here.
 write_lines() {
   first=''
+  ulimit -d 8192 2>/dev/null
   [ "$stream" != stdout ] || first=$rank
   export LC_ALL=C
   # shellcheck disable=SC2086 # a command with its options

@@ -33,7 +33,7 @@ FORMS = 1000
 """Forms of lines of a process that have a budget of their own."""
 _MAY_MEASURE = re.compile(rb"[0-9]|nan|inf", re.IGNORECASE)
 _NUMBERS = re.compile(rb"[0-9.]+")
-_ENDS = re.compile(rb"[\r\n]+")
+_ENDS = re.compile(rb"[\r\n]")
 
 
 class Budget:
@@ -61,9 +61,13 @@ class Stream:
         self.fields: "dict[int, dict[str, object]]" = {}
         """The rank, node and attempt of each process."""
         self.rest: "dict[tuple[int, str], bytes]" = {}
+        self.sizes: "dict[tuple[int, str], int]" = {}
+        """Bytes that each process printed."""
+        self.positions = [os.fstat(1).st_size, os.fstat(2).st_size]
+        """Bytes of stdout and stderr of the task at the last look."""
         self.budgets: "dict[tuple[int, bytes], Budget]" = {}
         self.forms: "dict[int, int]" = {}
-        self.held: "dict[int, tuple[float, str, bytes]]" = {}
+        self.held: "dict[int, tuple[float, str, bytes, int]]" = {}
         """The last line of each process, if it is not written."""
         self.written: "dict[int, float]" = {}
         self.skipped: "dict[int, int]" = {}
@@ -113,26 +117,29 @@ class Stream:
         if self.fd < 0 or process not in self.fields:
             return
         now, key = time.time(), (process, file)
-        lines = _ENDS.split(self.rest.pop(key, b"") + data)
-        rest = lines.pop()
+        content = self.rest.pop(key, b"") + data
+        self.sizes[key] = end = self.sizes.get(key, 0) + len(data)
+        at = end - len(content)  # of a line that is cut too late, but that is too long to be written
+        *lines, rest = _ENDS.split(content)
         if rest:
             self.rest[key] = rest[: LONGEST + 1]
         for line in lines:
-            self.line(process, file, line, now)
+            self.line(process, file, line, now, at)
+            at += len(line) + 1
 
-    def line(self, process: int, file: str, line: bytes, now: float) -> None:
+    def line(self, process: int, file: str, line: bytes, now: float, at: int) -> None:
         if not line or len(line) > LONGEST:
             return
         if file == MEASURED:
             self.add(process, file, line, now)
         elif not _MAY_MEASURE.search(line):
-            self.held[process] = (now, file, line)
+            self.held[process] = (now, file, line, at)
         elif self.budget(process, line, now).spend(now):
             self.held.pop(process, None)
-            self.add(process, file, line, now)
+            self.add(process, file, line, now, at)
         else:
             self.skipped[process] = self.skipped.get(process, 0) + 1
-            self.held[process] = (now, file, line)
+            self.held[process] = (now, file, line, at)
 
     def budget(self, process: int, line: bytes, now: float) -> Budget:
         key = (process, _NUMBERS.sub(b"0", line)[:200])
@@ -145,11 +152,13 @@ class Stream:
             budget = self.budgets.setdefault(key, Budget(now))
         return budget
 
-    def add(self, process: int, file: str, line: bytes, now: float) -> None:
+    def add(self, process: int, file: str, line: bytes, now: float, at: int = 0) -> None:
+        position = {}
         if file != MEASURED:
             self.written[process] = now
+            position["at"] = at
         text = line.decode("utf-8", "replace")
-        self.write(dict(self.fields[process], time=round(now, 3), file=file, line=text))
+        self.write(dict(self.fields[process], time=round(now, 3), file=file, line=text, **position))
 
     def write(self, record: "dict[str, object]") -> None:
         self.waiting += json.dumps(record).encode() + b"\n"
@@ -166,10 +175,11 @@ class Stream:
     def turn(self) -> None:
         """Each second: the last lines of processes that went silent, what was skipped, and signs of life."""
         now = time.time()
-        for process, (at, file, line) in list(self.held.items()):
+        for process, (time_of_line, file, line, at) in list(self.held.items()):
             if now - self.written.get(process, 0.0) >= SILENCE:
                 del self.held[process]
-                self.add(process, file, line, at)
+                self.add(process, file, line, time_of_line, at)
+        self.look_at_output(now)
         for process, count in self.skipped.items():
             self.write(dict(self.fields[process], skipped=count))
         self.skipped.clear()
@@ -179,13 +189,25 @@ class Stream:
         self.flush()
         self.loop.later(FLUSH, self.turn)
 
+    def look_at_output(self, now: float) -> None:
+        """How far stdout and stderr of the task had been written before what came in the last second."""
+        for stream, before in enumerate(self.positions):
+            try:
+                position = os.lseek(stream + 1, 0, os.SEEK_CUR)
+            except OSError:  # a pipe, for example of a container
+                continue
+            if position > before:
+                self.write({"time": round(now, 3), "attempt": attempt(), "file": STREAMS[stream], "at": before})
+            self.positions[stream] = position
+
     def end(self) -> None:
         """All has been printed: write the rest."""
         now = time.time()
         for (process, file), rest in self.rest.items():
-            self.line(process, file, rest, now)
-        for process, (at, file, line) in self.held.items():
-            self.add(process, file, line, at)
+            self.line(process, file, rest, now, self.sizes[process, file] - len(rest))
+        for process, (time_of_line, file, line, at) in self.held.items():
+            self.add(process, file, line, time_of_line, at)
+        self.look_at_output(now)
         self.rest.clear()
         self.held.clear()
         self.flush()
