@@ -262,6 +262,18 @@ def search(connection: Connection, request: Asked) -> dict[str, Any]:
     return connection.outputs(request.names["job"], request.names["task"]).search(*_sought(request))
 
 
+def times(connection: Connection, request: Asked) -> dict[str, Any]:
+    """When a part of the output of a task was printed: times (seconds since 1970) of positions. Query: file, start,
+    end."""
+    outputs = connection.outputs(request.names["job"], request.names["task"])
+    return outputs.times(*_part(request))
+
+
+def _part(request: Asked) -> tuple[str, int, int]:
+    end = request.number("end")
+    return request.word("file") or STDOUT, request.number("start") or 0, 1 << 62 if end is None else end
+
+
 def _sought(request: Asked) -> tuple[str, str, int | None, int]:
     return request.word("file") or STDOUT, request.word("find"), request.number("rank"), request.number("skip") or 0
 
@@ -329,6 +341,11 @@ def run_search(connection: Connection, request: Asked) -> dict[str, Any]:
     return _run_task(connection, request).search(*_sought(request))
 
 
+def run_times(connection: Connection, request: Asked) -> dict[str, Any]:
+    """When a part of the output of a task of a run was printed. Query: file, start, end."""
+    return _run_task(connection, request).times(*_part(request))
+
+
 def run_metrics(connection: Connection, request: Asked) -> dict[str, Any]:
     """The curves of a task of a run, by metric and rank."""
     return _run_task(connection, request).metrics()
@@ -363,6 +380,7 @@ DOCUMENTS = (
     Document(f"{TASK}/ranks", ranks),
     Document(f"{TASK}/samples", samples),
     Document(f"{TASK}/search", search, cost=2),
+    Document(f"{TASK}/times", times, cost=0),
     Document("/runs", runs, cost=0),
     Document("/runs/compare", comparison, cost=0),
     Document("/runs/{run}", run, cost=0),
@@ -371,6 +389,7 @@ DOCUMENTS = (
     Document(f"{RUN_TASK}/files", run_files, cost=0),
     Document(f"{RUN_TASK}/logs", run_logs, cost=0),
     Document(f"{RUN_TASK}/search", run_search, cost=0),
+    Document(f"{RUN_TASK}/times", run_times, cost=0),
     Document(f"{RUN_TASK}/metrics", run_metrics, cost=0),
     Document(f"{RUN_TASK}/ranks", run_ranks, cost=0),
 )

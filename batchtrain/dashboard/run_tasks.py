@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from batchtrain.dashboard import search
 from batchtrain.dashboard.figures import Series, add, curves_of, newest, ranks_document, seen_in, values_of
 from batchtrain.dashboard.output import Output, part
 from batchtrain.errors import NotFound
+from batchtrain.metrics.line_times import FILE, LineTimes, OutputName, output_name
 from batchtrain.records import Point, RanksRecord
 from batchtrain.records.gang import StepTimes
 from batchtrain.runs.curves import continued
@@ -23,6 +25,7 @@ from batchtrain.runs.directory import RunDirectory, RunRecord, points_of
 RECENT_POINTS = 50_000
 """Last points from which the step times of ranks are taken."""
 SECONDS = 1.0
+BLOCK = 1 << 20
 
 
 class RunTask(NamedTuple):
@@ -67,6 +70,15 @@ class RunTask(NamedTuple):
         names = ("*.txt", "ranks/*.txt", "attempt-*/*.txt")
         return [path.relative_to(base).as_posix() for name in names for path in sorted(base.glob(name))]
 
+    def times(self, file: str, start: int, end: int) -> dict[str, Any]:
+        """When a part of an output was printed: by its gang, else by the client that followed it."""
+        if output := output_name(file):
+            for source in ("ranks/stream.jsonl", f"{output.folder}{FILE}"):
+                with suppress(NotFound):
+                    if times := _CACHE.of(self.path(source), _TimesIn(output)):
+                        return times.between(start, end)  # type: ignore[no-any-return]  # the cache has any values
+        return {"at": [], "time": []}
+
     def metrics(self) -> dict[str, Any]:
         """The curves, by metric and rank or node. Those of all attempts are one."""
         curves: dict[str, Any] = _CACHE.of(self.run.metrics_file(self.id), curves_in)
@@ -90,6 +102,19 @@ def _end(record: RunRecord, ranks: RanksRecord) -> float | None:
     if record.state == "running":
         return None
     return record.ended.timestamp() if record.ended else max((rank.heard for rank in ranks.ranks), default=0.0)
+
+
+class _TimesIn(NamedTuple):
+    """Reads the times of an output from a file with records."""
+
+    output: OutputName
+
+    def __call__(self, path: Path) -> LineTimes:
+        times = LineTimes(self.output)
+        with path.open(encoding="utf-8", errors="replace") as file:
+            while lines := file.readlines(BLOCK):
+                times.take(lines)
+        return times
 
 
 def curves_in(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from batchtrain.dashboard import search
 from batchtrain.dashboard.figures import Numbers
 from batchtrain.dashboard.output import Numbered, Output, part
 from batchtrain.metrics.extract import Pattern, patterns_of
+from batchtrain.metrics.line_times import LineTimes, output_name
 from batchtrain.metrics.stream import OWN, RECORDS
 from batchtrain.records import Task, shown
 from batchtrain.service import downloads, read
@@ -25,6 +26,9 @@ SECONDS = {STDOUT: 5.0, STDERR: 10.0}
 OTHER_SECONDS, ASKED_SECONDS, ENDED_SECONDS = 15.0, 30.0, 60.0
 NEAR_EVERY = 0.05
 """The least time between two reads of a file on the emulator."""
+TIMES_EVERY = {True: 1.0, False: 10.0}
+"""The least time between two reads of the times of an output, on the emulator and on Azure."""
+MOST_TIMES = 16
 LIMIT = 256 << 10
 """Bytes of a log in one answer, unless the page asks for more."""
 SAMPLES = "wd/ranks/node.metrics.jsonl"
@@ -40,6 +44,8 @@ class TaskOutputs:
         self.job_id, self.task_id = job_id, task_id
         self.numbers = Numbers(self._patterns)
         self._files: dict[str, Output] = {}
+        self._times: dict[str, tuple[Output, LineTimes]] = {}
+        """When the lines of a file were printed, with the topic that reads it."""
         self._asked = float("-inf")
         self._details: dict[str, Any] = {}
         self._task: Task | None = None
@@ -155,6 +161,22 @@ class TaskOutputs:
     def search(self, path: str, text: str, rank: int | None, skip: int) -> dict[str, Any]:
         """Where a text is in a file."""
         return search.matches(self._size(path), functools.partial(self._read, path), text, rank=rank, skip=skip)
+
+    def times(self, path: str, start: int, end: int) -> dict[str, Any]:
+        """When a part of an output was printed."""
+        if path not in self._times:
+            output = output_name(path)
+            if output is None or output.folder:
+                return {"at": [], "time": []}
+            while len(self._times) >= MOST_TIMES:
+                self._times.pop(next(iter(self._times)))
+            times = LineTimes(output)
+            size, read = functools.partial(self._size, RECORDS), functools.partial(self._read, RECORDS)
+            every = TIMES_EVERY[self._near]
+            self._times[path] = Output(size, read, every, times.take, lambda: None, every), times
+        records, times = self._times[path]
+        records.read()
+        return times.between(start, end)
 
     def files(self) -> list[dict[str, Any]]:
         """The files of the task on the node of its primary."""

@@ -34,7 +34,7 @@ _TOTAL = re.compile(
 )
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of `RECORDS`. Without a `line` it is the start of a rank, or a sign of life of a node."""
 
     time: float = 0.0
@@ -55,6 +55,9 @@ class Line(msgspec.Struct, frozen=True):
     """What may make the gang slow, but does not stop it."""
     skipped: int = 0
     """Lines that were not written because too many of the same form came."""
+    at: int | None = None
+    """The position of the line in what the rank printed to `file`. Without a rank: that of the output of the task from
+    which on it was written in the last second."""
 
 
 class Batch(NamedTuple):
@@ -118,7 +121,7 @@ class MetricStream:
 
     def records(self, lines: Sequence[str], now: float) -> Batch:
         """Take lines of `RECORDS` that came at a time (seconds since 1970)."""
-        records, again = tuple(_decoded(lines)), False
+        records, again = tuple(decoded(lines)), False
         early = (record.nodes or record.unfit or record.warning for record in records)
         has_output = not all(early)  # nodes that join have none yet
         if has_output and not self.has_records:
@@ -263,7 +266,8 @@ class MetricStream:
         return tuple(notes)
 
 
-def _decoded(lines: Sequence[str]) -> Iterator[Line]:
+def decoded(lines: Sequence[str]) -> Iterator[Line]:
+    """The records of these lines."""
     for text in lines:
         with contextlib.suppress(msgspec.DecodeError, RecursionError):  # the end of a line that a lost node began
             yield _LINE.decode(text)

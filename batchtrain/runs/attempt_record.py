@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
+from batchtrain.metrics import line_times
+from batchtrain.metrics.stream import Line
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
 from batchtrain.records.attempt import attempts_of, number_of, possible, with_reasons
-from batchtrain.runs.directory import RunDirectory, open_private, points_of
+from batchtrain.runs.directory import RunDirectory, line_of, open_private, points_of
 from batchtrain.service.files import decoded_lines
 
 STREAMS = ("stdout", "stderr")
@@ -39,6 +42,9 @@ class AttemptRecord:
         for attempt in run.attempts():
             self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
         self._kept: dict[tuple[str, str], BinaryIO] = {}
+        """By task and file."""
+        self._noted: dict[tuple[str, str], tuple[float, float]] = {}
+        """The first and the last time that was noted of an output."""
         self._starts: dict[tuple[str, str], int] = {}
         """Where the output of the last attempt begins in its fetched file."""
         self._shifts: dict[str, int] = {}
@@ -85,18 +91,33 @@ class AttemptRecord:
 
     def keep(self, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Keep lines of the output of the current attempt."""
-        key = task_id, stream
+        file = self._file(task_id, f"{stream}.txt")
+        self._note_time(task_id, stream, file.tell())
+        file.write("".join(f"{line}\n" for line in lines).encode())
+        file.flush()
+
+    def _file(self, task_id: str, name: str) -> BinaryIO:
+        key = task_id, name
         if key not in self._kept:
-            self._kept[key] = open_private(self._run.logs(task_id) / f"{stream}.txt", "wb")
-        self._kept[key].write("".join(f"{line}\n" for line in lines).encode())
-        self._kept[key].flush()
+            self._kept[key] = open_private(self._run.logs(task_id) / name, "wb")
+        return self._kept[key]
+
+    def _note_time(self, task_id: str, stream: str, position: int) -> None:
+        """Once a second, and more rarely the longer the task runs."""
+        now = time.time()
+        first, last = self._noted.get((task_id, stream), (now, 0.0))
+        if now - last >= 1 + (now - first) / 10_000:
+            self._noted[task_id, stream] = first, now
+            file = self._file(task_id, line_times.FILE)
+            file.write(line_of(Line(time=round(now, 3), file=stream, at=position)))
+            file.flush()
 
     def _set_aside(self, task_id: str) -> None:
         """Move the output that was kept to the directory of its attempt."""
-        for stream in STREAMS:
-            if file := self._kept.pop((task_id, stream), None):
+        for name in (*(f"{stream}.txt" for stream in STREAMS), line_times.FILE):
+            if file := self._kept.pop((task_id, name), None):
                 file.close()
-            path = self._run.logs(task_id) / f"{stream}.txt"
+            path = self._run.logs(task_id) / name
             if path.exists():
                 target = self._run.logs(task_id, self.current(task_id)) / path.name
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,6 +172,8 @@ class AttemptRecord:
             if end > start:
                 _copy(path, self._run.logs(task_id, number) / path.name, start, end)
         self._starts[task_id, stream] = starts[-1][1]
+        if starts[-1][1]:  # positions were noted from there on
+            (path.parent / line_times.FILE).unlink(missing_ok=True)
 
     def outputs(self, task_id: str, stream: str) -> Iterator[AttemptOutput]:
         """The files with the output of a task, in the order of its attempts."""

@@ -13,6 +13,7 @@
   metrics/TASK.jsonl    one JSON object per line
   metrics/TASK.ranks.json  RanksRecord: the ranks as they were last; of a task that was followed
   logs/TASK/            stdout.txt, stderr.txt, ranks/0.stdout.txt, ranks/0.stderr.txt, ... of the last attempt
+  logs/TASK/times.jsonl  when the output came to the client that followed the task
   logs/TASK/attempt-1/  what is known of the output of an earlier attempt
   outputs/TASK/         the fetched results
   fabric.json           FabricCheck, of `check fabric`

@@ -26,6 +26,14 @@ export function ago(time, now = Date.now()) {
 export const moment = (time) =>
   time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "";
 
+/** A time of the clock in seconds since 1970; with its day if that is not today. */
+export function clock(seconds) {
+  const at = new Date(seconds * 1000),
+    isToday = at.toDateString() === new Date().toDateString(),
+    day = isToday ? "" : at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return `${day} ${at.toLocaleTimeString("en-GB")}`.trim();
+}
+
 export function bytes(count) {
   if (count < 1024) return `${count} B`;
   const units = ["kB", "MB", "GB", "TB"];

@@ -3,12 +3,15 @@
 import { get, part, url } from "./api.js";
 import { spans } from "./ansi.js";
 import { h } from "./dom.js";
-import { bytes } from "./format.js";
+import { bytes, clock, moment } from "./format.js";
 
 const MOST_LINES = 20000,
   BLOCK_LINES = 200,
   LIMIT = 256 * 1024,
-  AROUND = 64 * 1024;
+  AROUND = 64 * 1024,
+  STAMP_PAUSE = 300,
+  STAMP_AGAIN = 5000,
+  STAMP_TRIES = 3;
 const PREFIX = /^\[(\d+):(\d+|[A-Za-z]+(?: \d+)?)\] |^\[\d+,(\d+)\]<std(?:out|err)>: ?/;
 
 /** The label of the process that wrote a line, and the line without it; of a redrawn line its last state. */
@@ -22,9 +25,10 @@ const size = (text) => new TextEncoder().encode(text).length;
 
 /** Lines that grow at the end, and can be loaded at the beginning. */
 class Lines {
-  constructor(label, earlier) {
+  constructor(label, earlier, times) {
     this.earlier = earlier;
-    this.options = { rank: "", find: "", only: false, wrap: true, follow: true };
+    this.times = times;
+    this.options = { rank: "", find: "", only: false, wrap: true, follow: true, times: false };
     this.current = null;
     this.blocks = [];
     this.partial = "";
@@ -62,12 +66,44 @@ class Lines {
   at(position) {
     const block = this.blocks.find((each) => !each.gap && each.start <= position && position < each.end);
     if (!block) return null;
-    let start = block.start;
-    for (const [number, line] of block.lines.entries()) {
-      if (start >= position) return { block, number };
-      start += size(line) + 1;
+    const number = block.lines.findIndex((_, each) => this.begin(block, each) >= position);
+    return { block, number: number < 0 ? block.lines.length - 1 : number };
+  }
+
+  /** The byte at which a line begins; its number may be one too large. */
+  begin(block, number) {
+    block.begins ??= [block.start];
+    for (let at = block.begins.length; at <= number; at++)
+      block.begins.push(block.begins[at - 1] + size(block.lines[at - 1]) + 1);
+    return block.begins[number];
+  }
+
+  /** Show the times of lines soon. What came last may get a better one later: its gang notes it every second or two. */
+  stampSoon(tries = STAMP_TRIES) {
+    if (!this.options.times) return;
+    this.tries = tries;
+    this.stamping ??= setTimeout(() => this.stamp(), tries === STAMP_TRIES ? STAMP_PAUSE : STAMP_AGAIN);
+  }
+
+  async stamp() {
+    const waiting = [...this.body.querySelectorAll(".time:not(.sure)")];
+    try {
+      if (waiting.length) {
+        const { at, time } = await this.times(waiting[0].begin, waiting.at(-1).end);
+        let index = -1;
+        for (const node of waiting) {
+          while (index + 1 < at.length && at[index + 1] < node.end) index += 1;
+          if (index < 0) continue;
+          node.textContent = clock(time[index]);
+          node.title = moment(time[index] * 1000);
+          node.classList.toggle("sure", index + 1 < at.length);
+        }
+      }
+    } catch {
+      /* the dashboard does not answer: it says so itself */
     }
-    return { block, number: block.lines.length - 1 };
+    this.stamping = null;
+    if (this.live && waiting.length && this.tries > 1) this.stampSoon(this.tries - 1);
   }
 
   /** Show the lines around a byte, and mark the one that begins there. `far`: loads them. */
@@ -121,10 +157,7 @@ class Lines {
     this.partial = lines.pop().slice(-200000);
     let block = this.blocks.at(-1);
     if (!block || block.gap || (fresh && block.lines.length >= BLOCK_LINES)) block = this.open(start);
-    for (const line of lines) {
-      block.lines.push(line);
-      this.put(block, line);
-    }
+    for (const line of lines) this.put(block, line, block.lines.push(line) - 1);
     block.end = end;
     this.tail.replaceChildren(
       ...(this.partial && this.shows(parse(this.partial)) ? this.line(this.partial).childNodes : []),
@@ -191,13 +224,18 @@ class Lines {
   fill(block) {
     const current = this.current !== null && this.at(this.current);
     block.lines.forEach((line, number) => {
-      this.put(block, line, current && current.block === block && current.number === number);
+      this.put(block, line, number, current && current.block === block && current.number === number);
     });
   }
 
-  put(block, line, current) {
+  put(block, line, number, current) {
     if (!this.shows(parse(line))) return;
     const node = this.line(line);
+    if (this.options.times) {
+      const [begin, end] = [this.begin(block, number), this.begin(block, number + 1)];
+      node.prepend(Object.assign(h("span", { class: "time" }), { begin, end }));
+      this.stampSoon();
+    }
     if (current) node.classList.add("current");
     block.node.append(node);
   }
@@ -217,7 +255,7 @@ class Lines {
     const before = this.options;
     this.options = { ...before, ...options };
     this.scroller.classList.toggle("wrap", this.options.wrap);
-    if (["rank", "find", "only"].some((name) => before[name] !== this.options[name])) this.again();
+    if (["rank", "find", "only", "times"].some((name) => before[name] !== this.options[name])) this.again();
     if (this.options.follow && this.frozen) this.resume();
     if (this.options.follow && (!before.follow || !this.shown)) this.bottom();
     this.shown = this.scroller.isConnected;
@@ -290,11 +328,11 @@ class Lines {
   }
 }
 
-/** The live output of a task, or of one of its ranks. `fetch`: reads a part of the file; `changed`: called when
- * scrolling turns following on or off; `newest`: the end of the file as it was last sent. */
+/** The live output of a task, or of one of its ranks. `fetch`: reads a part of the file; `times`: when that was printed;
+ * `changed`: called when scrolling turns following on or off; `newest`: the end of the file as it was last sent. */
 export class LogView extends Lines {
-  constructor(label, fetch, changed, newest) {
-    super(label, (end, limit, start) => fetch({ end, limit, ...(start === undefined ? {} : { start }) }));
+  constructor(label, fetch, times, changed, newest) {
+    super(label, (end, limit, start) => fetch({ end, limit, ...(start === undefined ? {} : { start }) }), times);
     this.live = true;
     this.changed = changed;
     this.newest = newest;

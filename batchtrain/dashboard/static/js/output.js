@@ -42,6 +42,14 @@ class OutputView {
     return get(`${this.base}/${path}?${query}`);
   }
 
+  async times(start, end) {
+    const times = await this.fetch("times", { start, end }),
+      hadTimes = this.hasTimes;
+    this.hasTimes = hadTimes || times.at.length > 0;
+    if (this.hasTimes !== hadTimes) this.context.draw();
+    return times;
+  }
+
   take(sent) {
     const value = this.fresh(sent);
     if (!value) return;
@@ -80,6 +88,7 @@ class OutputView {
         const pane = new LogView(
           label,
           (values) => this.fetch("logs", values),
+          (start, end) => this.times(start, end),
           () => this.context.set({ follow: pane.options.follow ? "" : "off" }),
           () => this.buffer,
         );
@@ -172,6 +181,7 @@ export function output(context, subject) {
       only: query.get("only") === "on",
       wrap: query.get("wrap") !== "off",
       follow: query.get("follow") !== "off",
+      times: query.get("times") === "on",
     },
     { active: "The task has not started yet.", completed: "No output." }[subject.state] ?? "No output yet.",
   );
@@ -215,6 +225,10 @@ export function output(context, subject) {
         : null,
       box(context, "follow", "Follow", true),
       box(context, "wrap", "Wrap", true),
+      box(context, "times", "Times", false),
+      query.get("times") === "on" && view.hasTimes === false
+        ? h("span", { class: "quiet" }, "No times were recorded.")
+        : null,
       h("a", { href: url(subject.raw(file)), download: `${subject.name}-${file.replaceAll("/", "-")}` }, "Raw"),
     ),
     h(
