@@ -245,6 +245,9 @@ def record_gang(root: Path, name: str, ranks: int, *, hung: int, steps: int = 60
     document = {"ranks": states, "progress": {"unit": "step", "at": steps - 20, "of": 120}}
     (folder / "metrics/train.ranks.json").write_text(json.dumps(document))
     (folder / "logs/train/stdout.txt").write_text("".join(lines))
+    half = len("".join(lines[: len(lines) // 2]))
+    times = [{"file": "stdout", "at": 0, "time": BEGUN}, {"file": "stdout", "at": half, "time": BEGUN + 40}]
+    _write_lines(folder / "logs/train/times.jsonl", times)
     (folder / "logs/train/stderr.txt").write_text(COLOURS)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 
 from batchtrain.metrics.stream import MetricStream
 
 ROWS, REPEATED = 300, 30_000
+MIB = 1 << 20
 PROGRAM = f"""
 import json, os, sys
 rank = int(next(os.environ[name] for name in ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "RANK") if name in os.environ))
@@ -28,14 +30,20 @@ sys.stderr.write("step 7: loss 0.25\\n")
 last a value on stderr."""
 
 
-def check(stream: str) -> None:
-    """Raise AssertionError unless the records have all that the four ranks measured, in the second attempt."""
+def check(stream: str, printed: Callable[[int, str], str]) -> None:
+    """Raise AssertionError unless the records have all that the four ranks measured, in the second attempt. printed:
+    returns the beginning of what a rank printed."""
     lines = [line for line in stream.splitlines() if '"attempt": 2' in line]
     records = [json.loads(line) for line in lines]
     of_ranks = [record for record in records if "line" in record]
     assert {(record["rank"], record["node"], record["attempt"]) for record in of_ranks} == {
         (0, "n0", 2), (1, "n0", 2), (2, "n1", 2), (3, "n1", 2),
     }  # fmt: skip
+    output = {(rank, file): printed(rank, file) for rank in range(4) for file in ("stdout", "stderr")}
+    for record in of_ranks:
+        if record["file"] != "metrics" and record["at"] < MIB:
+            rest = output[record["rank"], record["file"]][record["at"] :]
+            assert rest.startswith(f"{record['line']}\n")
     repeated = sum("DEBUG" in record["line"] for record in of_ranks)
     skipped = sum(record.get("skipped", 0) for record in records)
     assert repeated < REPEATED and repeated + skipped >= REPEATED

@@ -13,7 +13,7 @@ FILE = "times.jsonl"
 """What the client that follows a task notes, beside its output: records as those of a gang."""
 MOST, ANSWERED = 50_000, 5_000
 """Times that are kept of an output, and that are in one answer."""
-LATEST = 1e11
+LARGEST, LATEST = 1 << 53, 1e11
 _OUTPUT = re.compile(r"(?:wd/)?((?:attempt-\d+/)?)(?:ranks/(?:rank-)?(\d+)\.)?(stdout|stderr)\.txt")
 
 
@@ -47,7 +47,7 @@ class LineTimes:
                 self._add(record.at, record.time)
 
     def _add(self, at: int, time: float) -> None:
-        if not (at >= 0 and 0 < time < LATEST):
+        if not (0 <= at < LARGEST and 0 < time < LATEST):
             return
         if self._positions and at <= self._positions[-1]:  # a later attempt writes the file anew
             start = bisect_left(self._positions, at)

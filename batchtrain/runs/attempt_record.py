@@ -18,6 +18,8 @@ from batchtrain.runs.directory import RunDirectory, line_of, open_private, point
 from batchtrain.service.files import decoded_lines
 
 STREAMS = ("stdout", "stderr")
+LATE = 60.0
+"""Seconds after the start of a task."""
 COPIED = 1 << 20
 """Bytes that are copied at once."""
 
@@ -91,24 +93,29 @@ class AttemptRecord:
 
     def keep(self, task_id: str, stream: str, lines: Sequence[str]) -> None:
         """Keep lines of the output of the current attempt."""
-        file = self._file(task_id, f"{stream}.txt")
+        file = self._file(task_id, f"{stream}.txt", "wb")
         self._note_time(task_id, stream, file.tell())
         file.write("".join(f"{line}\n" for line in lines).encode())
         file.flush()
 
-    def _file(self, task_id: str, name: str) -> BinaryIO:
+    def _file(self, task_id: str, name: str, how: str) -> BinaryIO:
         key = task_id, name
         if key not in self._kept:
-            self._kept[key] = open_private(self._run.logs(task_id) / name, "wb")
+            self._kept[key] = open_private(self._run.logs(task_id) / name, how)
         return self._kept[key]
 
     def _note_time(self, task_id: str, stream: str, position: int) -> None:
-        """Once a second, and more rarely the longer the task runs."""
+        """Once a second, and more rarely the longer the task runs. What a client that follows late reads first was
+        printed before."""
         now = time.time()
-        first, last = self._noted.get((task_id, stream), (now, 0.0))
+        if (task_id, stream) not in self._noted:
+            attempt = self._seen.get(task_id, {}).get(self.current(task_id))
+            is_late = attempt is not None and attempt.started and now - attempt.started.timestamp() > LATE
+            self._noted[task_id, stream] = now, now if is_late else 0.0
+        first, last = self._noted[task_id, stream]
         if now - last >= 1 + (now - first) / 10_000:
             self._noted[task_id, stream] = first, now
-            file = self._file(task_id, line_times.FILE)
+            file = self._file(task_id, line_times.FILE, "ab")
             file.write(line_of(Line(time=round(now, 3), file=stream, at=position)))
             file.flush()
 
@@ -117,6 +124,7 @@ class AttemptRecord:
         for name in (*(f"{stream}.txt" for stream in STREAMS), line_times.FILE):
             if file := self._kept.pop((task_id, name), None):
                 file.close()
+            self._noted.pop((task_id, name.removesuffix(".txt")), None)
             path = self._run.logs(task_id) / name
             if path.exists():
                 target = self._run.logs(task_id, self.current(task_id)) / path.name

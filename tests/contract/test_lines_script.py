@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from batchtrain import runtime
+from tests.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -61,3 +62,25 @@ def test_a_file_of_an_attempt_before_is_not_passed_on(tmp_path: Path) -> None:
 
 def test_a_node_whose_ranks_keep_no_lines_says_nothing(tmp_path: Path) -> None:
     assert passed_on(tmp_path, {"wd/ranks/rank-4.metrics.jsonl": '{"loss": 1}\n'}) == []
+
+
+def test_the_primary_notes_from_where_on_the_output_of_its_task_is_new(tmp_path: Path) -> None:
+    home = tmp_path / ".batchtrain"
+    (home / "ranks").mkdir(parents=True)
+    (home / "ranks/0.stdout.lines").touch()
+    (home / "lines.sh").write_bytes(runtime.LINES)
+    output, records = tmp_path / "stdout.txt", tmp_path / "stream.jsonl"
+    with output.open("ab", buffering=0) as stdout, records.open("wb") as stream:
+        script = f'exec 7>&{stdout.fileno()}; exec bash "$0" n0 1 8>/dev/null'
+        words = ["bash", "-c", script, str(home / "lines.sh")]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=stream, pass_fds=[stdout.fileno()])
+        stdout.write(b"step 1\n")
+        until(lambda: marks(records) == [0])
+        stdout.write(b"step 2\n")
+        until(lambda: marks(records) == [0, 7])
+        process.communicate()
+
+
+def marks(records: Path) -> list[int]:
+    every = [json.loads(line) for line in records.read_text().splitlines()]
+    return [record["at"] for record in every if record.get("file") == "stdout"]

@@ -246,7 +246,8 @@ def test_the_stream_has_what_every_rank_measures(nodes: Nodes, tmp_path: Path) -
     (tmp_path / "streamed.py").write_text(streamed.PROGRAM)
     done = nodes.run(f"{sys.executable} -u {tmp_path}/streamed.py", {"BATCHTRAIN_ATTEMPT": "2"})
     assert done.code == 0, done.stderr
-    streamed.check((nodes.wd(0) / "ranks/stream.jsonl").read_text())
+    printed = lambda rank, file: (nodes.wd(rank // 2) / f"ranks/rank-{rank}.{file}.txt").read_text()  # noqa: E731
+    streamed.check((nodes.wd(0) / "ranks/stream.jsonl").read_text(), printed)
 
 
 def test_the_last_line_of_a_silent_rank_is_in_the_stream_while_it_runs(nodes: Nodes) -> None:

@@ -367,6 +367,15 @@ def test_a_process_that_a_rank_leaves_does_not_hold_up_its_end(node: Node) -> No
             rank.communicate()
 
 
+def test_a_line_without_an_end_does_not_hold_up_its_rank(node: Node) -> None:
+    # Without a limit, mawk would need more than ten minutes for it.
+    node.keep({**node.environment, "AZ_BATCH_TASK_WORKING_DIR": str(node.task / "wd")})
+    (node.task / ".batchtrain/lines.awk").write_bytes(runtime.LINES_AWK)
+    node.environment["BATCHTRAIN_AWK"] = "awk -W interactive"
+    done = node.run("sh", "-c", "head -c 60000000 /dev/zero | tr '\\0' x; echo; echo the end")
+    assert done.stdout.endswith("x\nthe end\n")
+
+
 def test_a_copy_ends_at_its_limit_and_the_output_goes_on(node: Node) -> None:
     script = node.task / ".batchtrain/rank.sh"
     script.write_bytes(steps.RANK.data.replace(b"ulimit -f 131072", b"ulimit -f 1"))

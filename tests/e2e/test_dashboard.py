@@ -8,6 +8,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -21,7 +22,7 @@ from batchtrain.dashboard.connection import Connection
 from batchtrain.testing import BatchService, emulated_batch
 from tests import dashboards
 from tests.browsers import browser
-from tests.dashboards import GANG, HOSTILE, LARGE, Dashboard, Gate
+from tests.dashboards import BEGUN, GANG, HOSTILE, LARGE, Dashboard, Gate
 from tests.screenshots import FIRST, PAGES, SECOND
 from tests.waiting import GUARD, until
 
@@ -471,6 +472,25 @@ def test_a_search_counts_the_whole_file_and_goes_to_each_match(
     assert page.inner_text(".line.current .who") == "r0"
     page.click("text=Previous")
     page.wait_for_selector(".line.current .who >> text=r1023")
+    page.context.close()
+
+
+@pytest.mark.browser
+def test_each_line_has_its_time_when_times_are_switched_on(chromium: Any, running: Dashboard) -> None:
+    page = signed_in(chromium, running)
+    page.goto(f"{running.url}/runs/{GANG}?view=output")
+    page.wait_for_selector(".log .line")
+    assert page.locator(".log .time").count() == 0
+    page.check("text=Times")
+    stamps = page.locator(".log .time")
+    until(lambda: all(stamps.all_text_contents()))
+    times = stamps.all_text_contents()
+    assert len(times) == page.locator(".log .block > .line").count()
+    first, last = (datetime.fromtimestamp(BEGUN + second).strftime("%H:%M:%S") for second in (0, 40))
+    assert times[0].endswith(first)
+    assert times[-1].endswith(last)
+    page.goto(f"{running.url}/runs/{GANG}?view=output&file=stderr.txt&times=on")
+    page.wait_for_selector("text=No times were recorded.")
     page.context.close()
 
 

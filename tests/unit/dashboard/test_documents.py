@@ -637,3 +637,11 @@ def test_an_attachment_has_the_last_part_of_its_path_quoted(client: Client, serv
     service.files[f'{TASK}/files/wd/a"b\né.txt'] = b"x"
     answer = client("GET", f"/api/v1{TASK}/file?path=wd/a%22b%0A%C3%A9.txt", **BEARER)
     assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''a%22b%0A%C3%A9.txt"
+
+
+def test_the_times_of_the_output_of_a_gang_are_read_from_what_its_node_notes(client: Client, service: Service) -> None:
+    lines = ('{"file": "stdout", "at": 0, "time": 5}', '{"rank": 1, "file": "stdout", "at": 3, "time": 7}')
+    service.files["/jobs/j/tasks/t/files/wd/ranks/stream.jsonl"] = "".join(f"{line}\n" for line in lines).encode()
+    assert client.get("/jobs/j/tasks/t/times") == {"at": [0], "time": [5.0]}
+    assert client.get("/jobs/j/tasks/t/times?file=wd/ranks/rank-1.stdout.txt") == {"at": [3], "time": [7.0]}
+    assert client.get("/jobs/j/tasks/t/times?file=wd/model.txt") == {"at": [], "time": []}

@@ -146,3 +146,16 @@ def test_a_job_that_is_gone_leads_to_its_newest_run(runs: Path, service: Service
         assert client.get("/jobs/other/run") == {"run": ""}
         service.documents["/jobs/digits"] = {"id": "digits", "creationTime": "2020-01-01T00:00:00Z"}
         assert client.get("/jobs/digits/run") == {"run": ""}  # another job of this id
+
+
+def test_the_times_of_a_part_of_its_output_are_those_of_its_client(client: Client) -> None:
+    assert client.get(f"{TASK}/times?start=0&end=10") == {"at": [0], "time": [dashboards.BEGUN]}
+    assert client.get(f"{TASK}/times?file=stderr.txt") == {"at": [], "time": []}
+
+
+def test_the_times_that_its_gang_noted_come_first(client: Client, runs: Path) -> None:
+    stream = runs / GANG / "logs/train/ranks/stream.jsonl"
+    stream.parent.mkdir()
+    stream.write_text('{"file": "stdout", "at": 0, "time": 5}\n{"rank": 1, "file": "stdout", "at": 3, "time": 7}\n')
+    assert client.get(f"{TASK}/times?end=1") == {"at": [0], "time": [5.0]}
+    assert client.get(f"{TASK}/times?file=ranks/1.stdout.txt") == {"at": [3], "time": [7.0]}

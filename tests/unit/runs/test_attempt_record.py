@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from batchtrain.metrics.stream import decoded
 from batchtrain.records import Attempt, AttemptEvent, Node, Task
 from batchtrain.runs import directory, report
 from batchtrain.runs.attempt_record import AttemptRecord
@@ -142,3 +143,34 @@ def test_a_programs_own_metrics_replace_those_of_their_attempt_only(run: RunDire
 )
 def test_a_later_attempt_replaces_what_it_trained_again(values: list[tuple[int, float, str]], curve: str) -> None:
     assert "".join(continued(values)) == curve
+
+
+def positions(run: RunDirectory, attempt: int | None = None) -> list[int | None]:
+    return [record.at for record in decoded((run.logs("t", attempt) / "times.jsonl").read_text().splitlines())]
+
+
+def test_the_time_of_the_output_is_noted_once_a_second(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [LATER.timestamp()]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    record = AttemptRecord(run)
+    record.see(Attempt("t", 1, ("n0",), LATER))
+    for second in (0.0, 0.4, 1.0):
+        clock[0] += second
+        record.keep("t", "stdout", ["step 1"])
+    assert positions(run) == [0, 14]
+    record.see(Attempt("t", 2, ("n1",), LATER))
+    record.keep("t", "stdout", ["step 1"])
+    assert (positions(run, 1), positions(run)) == ([0, 14], [0])
+
+
+def test_what_a_client_that_follows_late_reads_first_has_no_time(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [LATER.timestamp()]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    record = AttemptRecord(run)
+    record.see(Attempt("t", 1, ("n0",), NOW - timedelta(hours=1)))
+    for second in (0.0, 5.0):
+        clock[0] += second
+        record.keep("t", "stdout", ["step 1"])
+    assert positions(run) == [7]

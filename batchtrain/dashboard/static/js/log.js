@@ -328,7 +328,7 @@ class Lines {
   }
 }
 
-/** The live output of a task, or of one of its ranks. `fetch`: reads a part of the file; `times`: when that was printed;
+/** The live output of a task, or of one of its ranks. `fetch`: reads a part of the file; `times`: when it was printed;
  * `changed`: called when scrolling turns following on or off; `newest`: the end of the file as it was last sent. */
 export class LogView extends Lines {
   constructor(label, fetch, times, changed, newest) {

@@ -11,11 +11,18 @@ const BUFFERED = 256 * 1024,
   PAUSE = 250;
 const STREAMS = ["stdout.txt", "stderr.txt"];
 
+/** The stream that a task is shown with first; it stays so when the task fails while it is shown. */
+function firstStream(context, failed) {
+  context.streams ??= new Map();
+  const task = context.query.get("task");
+  if (!context.streams.has(task)) context.streams.set(task, failed ? "stderr.txt" : "stdout.txt");
+  return context.streams.get(task);
+}
+
 /** The file that a page shows: that of the address, and of a task that had failed before it was opened its errors. Of a
  * rank it is its own file, if there is one: a merged file may not tell which rank wrote a line. */
 export function chosenFile(context, failed, files = []) {
-  context.stream ??= failed ? "stderr.txt" : "stdout.txt";
-  const file = context.query.get("file") ?? context.stream,
+  const file = context.query.get("file") ?? firstStream(context, failed),
     own = `ranks/${context.query.get("rank")}.${file}`;
   return files.includes(own) && context.query.get("split") !== "on" ? own : file;
 }
@@ -206,7 +213,7 @@ export function output(context, subject) {
             "a",
             {
               class: "chip",
-              href: context.with({ file: name === context.stream ? "" : name }),
+              href: context.with({ file: name === firstStream(context, subject.failed) ? "" : name }),
               "aria-current": stream === name ? "true" : null,
             },
             name.replace(".txt", ""),

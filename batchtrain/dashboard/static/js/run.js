@@ -99,14 +99,18 @@ export const page = {
   },
 };
 
-const failed = (seen) => seen.state === "failed";
+/** Whether the task that is shown made its run fail. */
+function failed(context, seen) {
+  const task = seen.failure?.task?.split("/").pop();
+  return seen.state === "failed" && (!task || task === taskOf(context));
+}
 const marked = (context) => context.data.ranks?.rows.some((each) => each.condition === "stands");
 const subjectView = (context) => {
   const seen = context.data.run;
   return outputView(context, `${base(context)}${path("tasks", taskOf(context))}`, shownFile(context, seen));
 };
 
-const shownFile = (context, seen) => chosenFile(context, failed(seen), outputFiles(context, seen));
+const shownFile = (context, seen) => chosenFile(context, failed(context, seen), outputFiles(context, seen));
 
 /** The files with the output of the task of a run that has ended. */
 const outputFiles = (context, seen) =>
@@ -223,8 +227,8 @@ const VIEW = {
         base: at,
         name: task,
         state: row_?.state ?? (over(seen) ? "completed" : "running"),
-        failed: failed(seen),
-        cause: failed(seen) && seen.failure ? proof(seen.failure) : null,
+        failed: failed(context, seen),
+        cause: failed(context, seen) && seen.failure ? proof(seen.failure) : null,
         ranks: (context.data.ranks?.rows ?? []).map((each) => each.rank).sort((a, b) => a - b),
         files: outputFiles(context, seen),
         raw: (file) =>
