@@ -290,9 +290,11 @@ class View:
         pools = ", ".join(f"{pool} {number:,}" for pool, number in by_pool.most_common(3) if pool and number)
         running_tasks = f"{counts.running:,} running" + (f" ({pools})" if pools and width >= 60 else "")
         causes = len({row.cause for rows in self.failures.values() for row in rows})
-        failed = f"  {counts.failed:,} failed" + (f" by {causes} cause{'s' * (causes > 1)}" if causes else "")
+        by_cause = f" by {causes} cause{'s' * (causes > 1)}" if causes and width >= 60 else ""
+        failed = f"  {counts.failed:,} failed{by_cause}" if counts.failed else ""
         waiting_tasks = f"  {counts.active:,} waiting" if width >= 60 or not counts.failed else ""
-        return ((running_tasks, "cyan"), (waiting_tasks, "dim"), (failed if counts.failed else "", "red"))
+        rate = f"  {_number(self.task_rate)}/s" if self.task_rate and width < 60 else ""
+        return ((running_tasks, "cyan"), (waiting_tasks, "dim"), (failed, "red"), (rate, ""))
 
     def _failures(self, width: int) -> list[Line]:
         """The failed tasks by cause, each with an example."""

@@ -158,6 +158,42 @@ def test_the_block_stands_below_the_log_and_goes_with_ctrl_c(
     assert "evil" not in terminal("display-message", "-p", "#{pane_title}")
 
 
+SWEEP = """\
+job_specifications:
+- id: sweep
+  tasks:
+  - id: failing
+    task_factory: {repeat: 3}
+    command: "sleep 2; exit 3"
+  - task_factory: {repeat: 20}
+    command: "sleep 1"
+  - id: last
+    command: "sleep 1d"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("width", "rows"),
+    [
+        (80, [r"tasks  █+░+ 23/24  95 %.*", r"1 running \(two 1\)  0 waiting  3 failed by 1 cause",
+              r" +3  exit code 3  as failing\S*: .+"]),
+        (40, [r"█+░+ 95 %.*", r"1 running  3 failed.*", r" +3  exit code 3: failing\S*"]),
+    ],
+)  # fmt: skip
+def test_a_wait_for_a_job_shows_its_progress_and_its_failures_by_cause(
+    width: int, rows: list[str], batchtrain: Shell, terminal: Callable[..., str], tmp_path: Path
+) -> None:
+    folder = Path(recipe(tmp_path, "", 1))
+    (folder / "pool.yaml").write_text(f"{POOL}  task_slots_per_node: 8\n", encoding="utf-8")
+    (folder / "jobs.yaml").write_text(SWEEP, encoding="utf-8")
+    batchtrain("pool", "add", str(folder), "--local")
+    batchtrain("jobs", "add", str(folder), "--local")
+    opened(terminal, width, "jobs", "wait", "sweep", "--local")
+    block = re.compile("^" + r"\s*\n".join(rows), re.M)
+    until(lambda: block.search(terminal("capture-pane", "-p")))
+
+
 @pytest.mark.slow
 def test_a_terminal_shows_each_line_of_eight_ranks_once(
     batchtrain: Shell, terminal: Callable[..., str], tmp_path: Path

@@ -147,7 +147,7 @@ def test_a_job_of_many_tasks_shows_their_counts() -> None:
     ]
     assert shown(view, 40, BEGAN + 12)[2:5] == [
         "█████████████████░░░░░░░░░ 66 %  ETA 10s",
-        "5 running  2 failed by 2 causes",
+        "5 running  2 failed  2/s",
         "     1  exit code 3: t7",
     ]
 
