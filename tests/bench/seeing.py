@@ -122,6 +122,15 @@ def of_large_run(place: Path) -> None:
         5.0,
     )
     line("its matches", task.search("stdout.txt", "step 77 ", None, 0)["matches"], 1, "")
+    stream = task.run.logs("train") / "ranks/stream.jsonl"
+    stream.parent.mkdir()
+    with stream.open("w", encoding="utf-8") as file:
+        for number in range(FOUND // 3):
+            rank = f'"rank": {number % 1024}, "file": "stdout", "at": {number // 1024 * 80}'
+            file.write(f'{{"time": {1.7e9 + number // 1024}, {rank}, "line": "step {number} loss 0.1234"}}\n')
+    size = stream.stat().st_size / 1e6
+    line(f"times of a rank, from {size:.0f} MB", computed(lambda: task.times("ranks/9.stdout.txt", 0, 9999), 1), 5.0)
+    line("  again", computed(lambda: task.times("ranks/9.stdout.txt", 0, 9999), 1), 0.05)
     line("ranks of 1,024, first", computed(lambda: recorded.ranks(place, dashboards.LARGE, "train"), 1), 1.0)
     line(
         "ranks of 1,024, their bytes",
