@@ -203,6 +203,7 @@ def _is_span(value: Any) -> bool:
 
 KEYS = {
     "credentials.storage": "link",
+    "credentials.batch_accounts": "west",
     "credentials.docker_registry": "reg.example.org",
     "credentials.singularity_registry": "reg.example.org",
     "credentials.user_accounts": "ann",

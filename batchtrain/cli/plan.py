@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,6 +33,8 @@ DIFFERS = Differs.exit_code
 def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
+    from batchtrain.plan.candidates import rows
+    from batchtrain.plan.cost import region_for
     from batchtrain.plan.marks import SHOWN, marked_plan
     from batchtrain.plan.pool_users import with_dates
     from batchtrain.runs.beginnings import lineage_of
@@ -45,15 +48,19 @@ def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     recipe = config.recipe
     plan = with_dates(_planned(recipe), datetime.now(timezone.utc))
     plan = marked_plan(plan, marks_here(recipe.settings, SHOWN, lineage_of(recipe)))
-    hour = settings().hour_of(config.recipe)
+    hour, region = settings().hour_of(config.recipe), region_for(recipe.credentials, os.environ)
+    candidates = rows(recipe, region)
     if settings().output == "table":
         for warning in plan.warnings:
             say(str(warning))
         print(broken(render.as_text(plan), sys.stdout), flush=True)
         if hour is not None:
             say(str(hour))
+        for row in candidates:
+            say(str(row))
     else:
-        show({**render.as_document(plan), "cost": hour.document if hour else None})
+        costs = {"cost": hour.document if hour else None, "candidates": [row._asdict() for row in candidates]}
+        show({**render.as_document(plan), **costs})
     return 0
 
 

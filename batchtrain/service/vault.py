@@ -103,6 +103,7 @@ def resolved(credentials: Credentials, read: Read | None = None, *, ca: str | No
     return replace(
         credentials,
         batch=_filled(credentials.batch, "account_key", get),
+        batch_accounts=_each(credentials.batch_accounts, "account_key", get),
         storage=_each(credentials.storage, "account_key", get),
         docker_registry=_each(credentials.docker_registry, "password", get),
         singularity_registry=_each(credentials.singularity_registry, "password", get),
@@ -116,7 +117,9 @@ def needed(credentials: Credentials) -> bool:
     if credentials.keyvault is not None and credentials.keyvault.credentials_secret_id:
         return True
     blocks: list[tuple[Any, str]] = [(credentials.batch, "account_key")] if credentials.batch else []
-    blocks += [(block, "account_key") for block in credentials.storage.values()]
+    blocks += [
+        (block, "account_key") for block in (*credentials.batch_accounts.values(), *credentials.storage.values())
+    ]
     for logins in (credentials.docker_registry, credentials.singularity_registry, credentials.user_accounts,
                    credentials.shares):  # fmt: skip
         blocks += [(block, "password") for block in logins.values()]

@@ -19,6 +19,7 @@ from batchtrain.client import logins, operations, pools
 from batchtrain.client.late_values import Placeholders
 from batchtrain.client.notices import Notices
 from batchtrain.config import reference
+from batchtrain.config.candidates import ordered, selected
 from batchtrain.config.check import RULES
 from batchtrain.config.reference import PropertyPath
 from batchtrain.config.types import Credentials, Results, Secret, StorageCredentials
@@ -137,6 +138,7 @@ GENERATE = "def generate(*args, word='made'):\n    yield (args[0] if args else w
 MODULE = {"mine_a.py": GENERATE, "pack_a/__init__.py": "", "pack_a/inner.py": GENERATE.replace("made", "packed")}
 
 CONTEXT: dict[str, dict[str, Any]] = {
+    "pool_specification.candidates": {f"{POOL}.candidates.alternatives[0].vm_size": "STANDARD_D2S_V5"},
     "job_specifications.tasks.metrics": {
         f"{TASK}.metrics[0].name": "perplexity",
         f"{TASK}.metrics[0].pattern": r"ppl=(\S+)",
@@ -944,6 +946,70 @@ ROWS: dict[str, Row] = {
     ),
 }
 """By anchor."""
+
+
+def of_named_account(name: str) -> Effect:
+    """A value of the account of a candidate."""
+
+    def effect(seen: Seen) -> list[Any]:
+        value: Any = selected(seen.recipe.credentials, "west").batch
+        for step in name.split("."):
+            value = getattr(value, step, None)
+        return [value]
+
+    return effect
+
+
+ROWS |= {
+    f"credentials.batch_accounts.{name}": row._replace(
+        effect=of_named_account(name),
+        shown=row.value,
+        beside={key: value for key, value in row.beside.items() if key.startswith(".")},
+    )
+    for name, row in {
+        "account_service_url": ROWS["credentials.batch.account_service_url"],
+        "account": ROWS["credentials.batch.account"],
+        "account_key": ROWS["credentials.batch.account_key"],
+        "account_key_keyvault_secret_id": Row(SECRET),
+        "resource_group": Row("batch-group"),
+        "aad.endpoint": Row("https://batch.example.org"),
+        **{f"aad.{name}": row for name, row in AAD.items()},
+        **{f"aad.token_cache.{name}": row for name, row in CACHE.items()},
+    }.items()
+}
+
+
+def tried(seen: Seen) -> list[Any]:
+    """The account, size and number of spot nodes of the first alternative, and its zones."""
+    candidate = ordered(seen.recipe)[-1]
+    pool, zones = candidate.pool, candidate.pool.vm_configuration.zones
+    values = [candidate.account, pool.vm_size, pool.vm_count.low_priority > 0]
+    return [*values, *((zones.max_count, zones.max_percent_per_zone) if zones else ())]
+
+
+def waits(name: str) -> Effect:
+    """A setting of the candidates that only a run shows."""
+    return lambda seen: [getattr(seen.recipe.pool.candidates, name, None)] if seen.recipe.pool else []
+
+
+PRICES = "prices: [{region: westeurope, dedicated: {STANDARD_D4S_V5: 0.2, STANDARD_D2S_V5: 0.1}}]"
+CANDIDATES = f"{POOL}.candidates"
+ROWS |= {
+    f"{CANDIDATES}.alternatives.account": Row(
+        "west",
+        effect=tried,
+        beside={'credentials.batch_accounts."west".account_service_url': "https://b.westus.batch.azure.com"},
+    ),
+    f"{CANDIDATES}.alternatives.vm_size": Row("STANDARD_D8S_V5", effect=tried),
+    f"{CANDIDATES}.alternatives.spot": Row(True, effect=tried),
+    f"{CANDIDATES}.alternatives.zones.max_count": Row(3, effect=tried),
+    f"{CANDIDATES}.alternatives.zones.max_percent_per_zone": Row(50, effect=tried),
+    f"{CANDIDATES}.order": Row("price", effect=waits("order"), files={"catalog.yaml": PRICES}),
+    f"{CANDIDATES}.patience": Row("20m", effect=waits("patience")),
+    f"{CANDIDATES}.recover": Row(
+        True, effect=waits("recover"), beside={VOLUME: NFS, f"{TASK}.checkpoint.volume": "share"}
+    ),
+}
 
 
 def row_of(place: PropertyPath) -> Row:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from batchtrain.config.candidates import candidates_of
 from batchtrain.config.check import (
     accounts,
+    candidates,
     containers,
     environment,
     frameworks,
@@ -27,7 +29,7 @@ from batchtrain.config.check import (
     windows,
 )
 from batchtrain.config.check.subject import Subject
-from batchtrain.config.check.table import CheckFinding, Found, Rule, findings
+from batchtrain.config.check.table import ERROR, INFO, CheckFinding, Found, Rule, findings
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import Recipe
 
@@ -49,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     *frameworks.RULES,
     *environment.RULES,
     *older.RULES,
+    *candidates.RULES,
 )
 """Every rule, by topic."""
 
@@ -56,8 +59,16 @@ RULES: tuple[Rule, ...] = (
 def run(
     recipe: Recipe, broken: frozenset[str] = frozenset(), sources: Mapping[str, Survey] | None = None
 ) -> Iterator[CheckFinding]:
-    """All findings, without the rules that need an unreadable section.
+    """All findings, without the rules that need an unreadable section. A finding about an alternative of the pool is at
+    the path of the alternative.
 
     broken: the names of such sections. sources: the survey of each `source`, by its name as written.
     """
-    yield from findings(RULES, Subject(recipe, sources), broken)
+    own = tuple(findings(RULES, Subject(recipe, sources), broken))
+    yield from own
+    texts = {(finding.rule, finding.message if finding.level == ERROR else "") for finding in own}
+    for candidate in candidates_of(recipe)[1:]:
+        for finding in findings(RULES, Subject(candidate.recipe, sources), broken):
+            text = finding.message if finding.level == ERROR else ""
+            if finding.level != INFO and (finding.rule, text) not in texts:
+                yield finding._replace(path=candidate.path)

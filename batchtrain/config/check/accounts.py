@@ -11,7 +11,7 @@ import msgspec
 from batchtrain.config.check.subject import POOL, Path, Subject
 from batchtrain.config.check.table import CREDENTIALS, ERROR, GLOBAL, JOBS, SETTINGS, WARNING, Found, Rule
 from batchtrain.config.check.table import POOL as READS
-from batchtrain.config.types import Secret
+from batchtrain.config.types import BatchCredentials, Secret
 from batchtrain.config.unfilled import is_unfilled
 
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
@@ -23,11 +23,22 @@ VAULTS = (".vault.azure.net", ".vault.usgovcloudapi.net", ".vault.azure.cn", ".p
 
 
 def _urls(subject: Subject) -> Found:
-    batch = subject.recipe.credentials.batch
-    url = batch.account_service_url if batch else None
+    for path, batch in _batch(subject):
+        yield from _url((*path, "account_service_url"), batch.account_service_url)
+
+
+def _batch(subject: Subject) -> Iterator[tuple[Path, BatchCredentials]]:
+    """Every Batch account, with its path."""
+    credentials = subject.recipe.credentials
+    if credentials.batch is not None:
+        yield ("credentials", "batch"), credentials.batch
+    for name, batch in credentials.batch_accounts.items():
+        yield ("credentials", "batch_accounts", name), batch
+
+
+def _url(path: Path, url: str | None) -> Found:
     if not url or is_unfilled(url):
         return
-    path = ("credentials", "batch", "account_service_url")
     scheme, _, address = url.strip().rpartition("://")
     host = address.partition("/")[0]
     near = _LOOPBACK.fullmatch(host) is not None
@@ -45,9 +56,9 @@ def _webhook(subject: Subject) -> Found:
 
 def _keys(subject: Subject) -> Found:
     credentials = subject.recipe.credentials
-    pairs: list[tuple[Path, Secret | None]] = []
-    if credentials.batch:
-        pairs.append((("credentials", "batch", "account_key"), credentials.batch.account_key))
+    pairs: list[tuple[Path, Secret | None]] = [
+        ((*path, "account_key"), batch.account_key) for path, batch in _batch(subject)
+    ]
     pairs += [
         (("credentials", "storage", link, "account_key"), account.account_key)
         for link, account in credentials.storage.items()

@@ -13,6 +13,7 @@ from batchtrain.config.scaling import scaling_of
 from batchtrain.config.travel import Survey
 from batchtrain.config.types import (
     Autoscale,
+    Candidates,
     InputData,
     Job,
     MultiInstance,
@@ -97,6 +98,10 @@ class Subject:
     @property
     def autoscale(self) -> Autoscale | None:
         return scaling_of(self.pool) if self.pool else None
+
+    @property
+    def candidates(self) -> Candidates | None:
+        return self.pool.candidates if self.pool else None
 
     @property
     def accounts(self) -> tuple[UserAccount, ...]:

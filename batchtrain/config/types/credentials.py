@@ -125,6 +125,8 @@ class AccountSecret(Block, frozen=True, kw_only=True):
 class Credentials(Block, frozen=True, kw_only=True):
     aad: Annotated[Aad | None, says("Entra sign-in for every service without its own.")] = None
     batch: Annotated[BatchCredentials | None, says("The Batch account.")] = None
+    batch_accounts: Annotated[dict[str, BatchCredentials], says(
+        "More Batch accounts, by the name that `candidates` of a pool and `--account` use.")] = {}
     storage: Annotated[dict[str, StorageCredentials], says("Storage accounts, by the name that other files use.")] = {}
     storage_aad: Annotated[Aad | None, says("Entra sign-in for storage (written `storage.aad` in older files).")] = None
     docker_registry: Annotated[dict[str, RegistryCredentials], says(

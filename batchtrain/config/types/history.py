@@ -76,6 +76,7 @@ RENAMED_VALUES: tuple[RenamedValue, ...] = (
 SIGN_INS: tuple[Pattern, ...] = (
     ("credentials", "aad"),
     ("credentials", "batch", "aad"),
+    ("credentials", "batch_accounts", "*", "aad"),
     ("credentials", "storage_aad"),
     ("credentials", "management", "aad"),
     ("credentials", "keyvault", "aad"),
@@ -100,8 +101,14 @@ GONE: tuple[Gone, ...] = (
     Gone(("credentials", "user_accounts", "*", "username"), "the name is in the pool's `user_accounts`"),
     Gone(("credentials", "shares", "*", "ssh_private_key"), "a share needs a password"),
     Gone(("global_resources", "singularity_images", "unsigned", "*", "signing_key"), "list the image as `signed`"),
-    Gone(("credentials", "batch", "test_cluster"), "there are no test clusters outside Microsoft"),
-    Gone(("credentials", "batch", "application_insights"), _INSIGHTS),
+    *(
+        gone
+        for path in (("credentials", "batch"), ("credentials", "batch_accounts", "*"))
+        for gone in (
+            Gone((*path, "test_cluster"), "there are no test clusters outside Microsoft"),
+            Gone((*path, "application_insights"), _INSIGHTS),
+        )
+    ),
     Gone(("credentials", "monitoring"), "batchtrain creates no monitoring VM; use Azure Monitor"),
     Gone(("credentials", "slurm"), "batchtrain creates no Slurm cluster; use Azure CycleCloud"),
     Gone(("batchtrain", "encryption"), _CERTIFICATES),

@@ -488,11 +488,45 @@ class VmSizes(Block, frozen=True, kw_only=True):
         "pool.vmSkuProfile.allocationStrategy")] = "lowestPrice"
 
 
+THERE = "batchtrain: the pool of this candidate"
+
+
+class Alternative(Block, frozen=True, kw_only=True):
+    """Another place for the pool: what differs from the pool file."""
+
+    account: Annotated[Text | None, says(
+        "Name of a Batch account of `batch_accounts` in credentials.yaml. Default: the account of `batch`.",
+        "batchtrain: the account of the requests", example="west")] = None
+    vm_size: Annotated[Text | None, says("VM size of the nodes.", THERE, example="STANDARD_ND96ISR_H200_V5")] = None
+    spot: Annotated[bool | None, says(
+        "`true`: all nodes are spot nodes. `false`: all are dedicated.",
+        THERE)] = None
+    zones: Annotated[Zones | None, says("Availability zones of the nodes.")] = None
+
+
+class Candidates(Block, frozen=True, kw_only=True):
+    """Where `run` and `pool add` look for nodes: as the pool file says, then the alternatives."""
+
+    alternatives: Annotated[tuple[Alternative, ...], says("What may differ, in the order in which it is tried.",
+        min_length=1)]
+    order: Annotated[Literal["given", "price", "price-per-gpu"], says(
+        "Which candidate is tried first: the pool file, or the cheapest by the prices of catalog.yaml.",
+        "batchtrain: order of the candidates")] = "given"
+    patience: Annotated[Duration, says(
+        "Time that a candidate gets to allocate all nodes, if waiting may help. A quota that is reached, or a size that"
+        " is not offered, ends it at once.", "batchtrain: tries the next candidate", example="20m")] = "15m"
+    recover: Annotated[bool, says(
+        "If the pool of a running job cannot get its nodes back within `patience`, `run` moves the job to the next"
+        " candidate, where it continues from its checkpoint.", "batchtrain: moves a job")] = False
+
+
 class Pool(Block, frozen=True, kw_only=True):
     id: Annotated[Id, says("Name of the pool, at most 64 letters, digits, `-` and `_`.", "pool.id")]
     vm_configuration: Annotated[VmConfiguration, says("The image of the nodes, their disks and extensions.")]
     vm_size: Annotated[Text, says("VM size of the nodes.", "pool.vmSize", example="STANDARD_ND96ISR_H100_V5")]
     vm_sizes: Annotated[VmSizes | None, says("Several VM sizes (Instance Mix). Needs API 2026-10-01.")] = None
+    candidates: Annotated[Candidates | None, says(
+        "Other accounts, sizes and kinds of nodes, if this pool gets no nodes.")] = None
     vm_count: Annotated[VmCount, says("Number of nodes. If a scenario scales the pool: the minimum.")] = VmCount()
     display_name: Annotated[DisplayName | None, says("Display name.", "pool.displayName")] = None
     task_slots_per_node: Annotated[int, says(

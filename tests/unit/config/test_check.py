@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from batchtrain.catalog.offer import Catalog
+from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.config import check
 from batchtrain.config.load import examine, find, read
@@ -69,6 +70,9 @@ SCRIPTS = Survey(("a.py", "lib/b.py"))
 BROKEN = Survey(("b.py", "bb.py"), syntax_errors=(("b.py", "line 2: invalid syntax"),))
 
 
+PRICED: Parts = {"prices": (Prices("westus", "USD", {"Standard_D4as_v5": 0.2}),)}
+
+
 class Case(NamedTuple):
     """One rule: where it speaks, what is in the message, the recipe that has it, and the neighbour that has not."""
 
@@ -87,6 +91,7 @@ def recipe(parts: Parts) -> Recipe:
     job = whole["job"] | {"tasks": parts.get("tasks", [whole["task"]])}
     return Recipe(
         directory=".",
+        catalog=Catalog(prices=parts.get("prices", ())),
         pool=convert(whole["pool"], Pool) if parts.get("pool", {}) is not None else None,
         jobs=convert([job, *parts.get("jobs", [])], tuple[Job, ...]),
         resources=convert(whole["global"], GlobalResources),
@@ -113,6 +118,10 @@ def vm(**more: Any) -> Parts:
 
 def pool(**more: Any) -> Parts:
     return {"pool": more}
+
+
+def candidates(*alternatives: Parts, **more: Any) -> Parts:
+    return pool(candidates={"alternatives": list(alternatives), **more})
 
 
 def network(**more: Any) -> Parts:
@@ -332,6 +341,29 @@ CASES = [
     Case("vm-sizes", "pool.vm_sizes.alternatives", "no size is named", pool(vm_sizes={"alternatives": []}), {}),
     Case("vm-sizes-new", "pool.vm_sizes.alternatives[0]", "is not in the catalogue",
          pool(vm_sizes={"alternatives": ["STANDARD_Q12Z_V9"]}), {}),
+    Case("candidate-price", "pool.vm_size", "no price of STANDARD_D4S_V5",
+         candidates({"vm_size": "STANDARD_D4AS_V5"}, order="price") | PRICED,
+         candidates({"vm_size": "STANDARD_D4AS_V5"}) | PRICED),
+    Case("candidate-account", "pool.candidates.alternatives[0].account", "did you mean `west`?",
+         both(candidates({"account": "wset"}), accounts(batch_accounts={"west": {}})),
+         both(candidates({"account": "west"}), accounts(batch_accounts={"west": {}}))),
+    Case("candidate-equal", "pool.candidates.alternatives[0]", "a candidate already",
+         candidates({"vm_size": "Standard_D4s_v5"}), candidates({"spot": True})),
+    Case("candidate-pool", "pool.candidates", "`autoscale`",
+         both(candidates({"spot": True}), pool(autoscale="to_zero")), candidates({"spot": True})),
+    Case("candidate-pool", "pool.candidates", "`vm_sizes`",
+         both(candidates({"spot": True}), pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
+         pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
+    Case("candidate-pool", "job.auto_pool", "tries no `candidates`",
+         both(candidates({"spot": True}), job(auto_pool={"pool_lifetime": "job"})),
+         job(auto_pool={"pool_lifetime": "job"})),
+    Case("candidate-patience", "pool.candidates.patience", "no time to wait",
+         candidates({"spot": True}, patience="0s"), candidates({"spot": True}, patience="20m")),
+    Case("candidate-recover", "task", "no `checkpoint`",
+         candidates({"spot": True}, recover=True), candidates({"spot": True})),
+    Case("candidate-fabric", "pool.candidates.alternatives[0]", "has no InfiniBand",
+         both(gang(), pool(vm_size=HB), candidates({"vm_size": "STANDARD_D4S_V5"})),
+         both(gang(), pool(vm_size=HB), candidates({"vm_size": "STANDARD_HB176RS_V4"}))),
     Case("auto-pool", "job.auto_pool", "`vm_sizes`",
          both(job(auto_pool={"pool_lifetime": "job"}), pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
          pool(vm_sizes={"alternatives": ["STANDARD_D4AS_V5"]})),
@@ -1916,6 +1948,21 @@ def test_every_rule_with_a_function_is_tried_here() -> None:
     assert {rule.name for rule in check.RULES if rule.find} - {case.rule for case in CASES} == set()
 
 
+@pytest.mark.parametrize(
+    ("rule", "size", "parts"),
+    [
+        ("infiniband-impossible", "STANDARD_D4S_V5", both(pool(vm_size=HB), job(infiniband=True), gang())),
+        ("image-architecture", "STANDARD_D4PS_V5", pool(vm_size=HB)),
+        ("vm-size-unknown", "STANDARD_D4SV_5", {}),
+    ],
+)
+def test_a_candidate_that_can_never_run_the_recipe_is_an_error_at_its_place(rule: str, size: str, parts: Parts) -> None:
+    found = list(check.run(recipe(both(parts, candidates({"vm_size": size})))))
+    at = "pool_specification.candidates.alternatives[0]"
+    assert (rule, "error", at) in [(one.rule, one.level, dotted(one.path)) for one in found]
+    assert rule not in [one.rule for one in check.run(recipe(parts))]
+
+
 def test_every_rule_has_a_name_of_its_own_a_level_a_sentence_and_a_source() -> None:
     names = [rule.name for rule in check.RULES]
     assert len(names) == len(set(names))
@@ -2023,9 +2070,10 @@ _GONE_TASK = {
 _SIGNATURE = {"image": "library://a", "encryption": {"certificate": {}}}
 _THUMBPRINT = {"x509_cert_sha1_thumbprint": "AB12"}
 _SIGN_IN = {**_THUMBPRINT, "endpoint": "https://example.org"}
+_ACCOUNT = {"test_cluster": True, "application_insights": {"application_id": "a"}, "aad": _THUMBPRINT}
 EVERYTHING_GONE: Parts = {
     "credentials": {
-        "batch": {"test_cluster": True, "application_insights": {"application_id": "a"}, "aad": _THUMBPRINT},
+        "batch": _ACCOUNT, "batch_accounts": {"v": _ACCOUNT},
         "aad": _SIGN_IN, "storage_aad": _SIGN_IN, "keyvault": {"aad": _SIGN_IN}, "management": {"aad": _THUMBPRINT},
         "storage": {"v": {"account": "a", "resource_group": "g"}},
         "singularity_registry": {"v": {"identity": "i"}},

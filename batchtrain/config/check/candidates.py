@@ -1,0 +1,101 @@
+"""Rules about the candidates of a pool."""
+
+from __future__ import annotations
+
+from batchtrain.catalog import sizes
+from batchtrain.config.candidates import PATH, candidates_of, hour, unpriced
+from batchtrain.config.check.subject import POOL, Subject
+from batchtrain.config.check.table import CREDENTIALS, ERROR, JOBS, WARNING, Found, Rule
+from batchtrain.config.check.table import POOL as READS
+from batchtrain.config.times import duration
+
+BOTH = (*READS, *JOBS)
+
+
+def _unpriced(subject: Subject) -> Found:
+    candidates = subject.candidates
+    if candidates is None or candidates.order == "given":
+        return
+    for candidate in candidates_of(subject.recipe):
+        if hour(candidate, per_gpu=candidates.order == "price-per-gpu") is None:
+            path = candidate.path if len(candidate.path) > 1 else (*POOL, "vm_size")
+            yield path, f"`order: {candidates.order}`, and {unpriced(candidate)}"
+
+
+def _accounts(subject: Subject) -> Found:
+    accounts = subject.recipe.credentials.batch_accounts
+    if subject.candidates is None or not (accounts or subject.recipe.credentials.batch):
+        return
+    for number, alternative in enumerate(subject.candidates.alternatives):
+        if alternative.account and alternative.account not in accounts:
+            near = subject.nearest(alternative.account, tuple(accounts))
+            message = f"credentials.yaml has no `batch_accounts.{alternative.account}`{near}"
+            yield (*PATH, "alternatives", number, "account"), message
+
+
+def _equal(subject: Subject) -> Found:
+    seen: list[tuple[object, ...]] = []
+    for candidate in candidates_of(subject.recipe):
+        pool = candidate.pool if candidate.recipe.pool else None
+        if pool is None:
+            return
+        key = (candidate.account, sizes.key(pool.vm_size), pool.vm_count, pool.vm_configuration.zones)
+        if key in seen:
+            yield candidate.path, "this is a candidate already: it has the same account, size, nodes and zones"
+        seen.append(key)
+
+
+def _own_pool(subject: Subject) -> Found:
+    pool = subject.pool
+    if pool is None or subject.candidates is None:
+        return
+    if pool.autoscale is not None:
+        yield PATH, "`autoscale` decides when the pool has nodes, so it never lacks them; remove one of them"
+    if pool.vm_sizes is not None:
+        yield PATH, "`vm_sizes` lets Azure choose the size; remove one of them"
+    for path, job in subject.jobs:
+        if job.auto_pool is not None:
+            yield (*path, "auto_pool"), "the service creates this pool, and tries no `candidates`; remove one of them"
+
+
+def _patience(subject: Subject) -> Found:
+    candidates = subject.candidates
+    if candidates is not None and not duration(candidates.patience):
+        yield (*PATH, "patience"), f"`{candidates.patience}` is no time to wait"
+
+
+def _recover(subject: Subject) -> Found:
+    if subject.candidates is None or not subject.candidates.recover:
+        return
+    for path, _, task in subject.tasks:
+        if task.checkpoint is None:
+            yield path, "`candidates.recover` moves a job, and this task has no `checkpoint` to continue from"
+
+
+def _fabric(subject: Subject) -> Found:
+    size = subject.size
+    gangs = [gang for gang in subject.gangs if (subject.instances(gang) or 2) > 1]
+    if subject.candidates is None or size is None or size.rdma is None or not gangs:
+        return
+    for candidate in candidates_of(subject.recipe)[1:]:
+        other = subject.catalog.size(candidate.pool.vm_size)
+        if other is not None and other.rdma is None:
+            text = f"{other.name} has no InfiniBand, so the nodes of a task use Ethernet there, unlike on {size.name}"
+            yield candidate.path, text
+
+
+RULES = (
+    Rule("candidate-price", ERROR, (*READS, *CREDENTIALS), "Candidates in the order of their prices have prices.",
+         "batchtrain: catalog.yaml", _unpriced),
+    Rule("candidate-account", ERROR, (*READS, *CREDENTIALS), "The accounts of candidates are in credentials.yaml.",
+         "batchtrain: `run` signs in there", _accounts),
+    Rule("candidate-equal", ERROR, READS, "No two candidates are equal.", "batchtrain: it cannot help", _equal),
+    Rule("candidate-pool", ERROR, BOTH, "Only a pool of a fixed number of nodes has candidates.",
+         "batchtrain: `run` waits for its nodes", _own_pool),
+    Rule("candidate-patience", ERROR, READS, "A candidate has time to allocate its nodes.",
+         "batchtrain: `run` waits for its nodes", _patience),
+    Rule("candidate-recover", ERROR, BOTH, "A job that moves to another candidate has checkpoints.",
+         "batchtrain: its nodes, and their files, are gone", _recover),
+    Rule("candidate-fabric", WARNING, BOTH, "Candidates have InfiniBand if the pool has it.",
+         "Azure: Enable InfiniBand", _fabric),
+)  # fmt: skip
