@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from batchtrain.cli import diagnose
 from batchtrain.cli.help import Group
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from batchtrain.emulator.server import Settings, Status
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
 class Mapped(NamedTuple):
     """An image and the local environment used in its place."""
 
@@ -29,6 +34,13 @@ class Mapped(NamedTuple):
     prefix: str
     entrypoint: str = ""
     paths: tuple[str, ...] = ()
+
+
+class Limit(NamedTuple):
+    """A quota of the account, or the nodes of a VM size in the region."""
+
+    name: str
+    most: int | None
 
 
 class Request(NamedTuple):
@@ -42,9 +54,48 @@ class Request(NamedTuple):
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_data_dir = click.option(
-    "--data-dir", envvar="BATCHTRAIN_EMULATOR_DIR", metavar="DIR", help="The data directory of the emulator."
+
+
+def _directory_of_account(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The data directory that an option names, or that of --account."""
+    account = ctx.meta.get(ACCOUNT, DEFAULT_ACCOUNT)
+    if account == DEFAULT_ACCOUNT or ctx.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE:
+        return value
+    from batchtrain.client.local import account_dir
+
+    return str(account_dir(_data_directory(value), account))
+
+
+def _note_account(ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+    ctx.meta[ACCOUNT] = value
+    return value
+
+
+ACCOUNT, DEFAULT_ACCOUNT = "batchtrain.account", "batchtrain"
+_data_dir_only = click.option(
+    "--data-dir",
+    envvar="BATCHTRAIN_EMULATOR_DIR",
+    metavar="DIR",
+    callback=_directory_of_account,
+    help="The data directory of the emulator.",
 )
+
+
+def _account(*, exposed: bool) -> Callable[[_Function], _Function]:
+    return click.option(
+        "--account",
+        default=DEFAULT_ACCOUNT,
+        show_default=True,
+        metavar="NAME",
+        is_eager=True,
+        expose_value=exposed,
+        callback=_note_account,
+        help="Name of the account. Each has its own endpoint, pools, quotas and capacity.",
+    )
+
+
+def _data_dir(function: _Function) -> _Function:
+    return _account(exposed=False)(_data_dir_only(function))
 
 
 @click.group(cls=Group)
@@ -59,9 +110,11 @@ command.add_command(diagnose.of_emulator)
 
 
 @command.command()
-@_data_dir
-@click.option("--port", type=click.IntRange(0, 65535), default=10010, show_default=True, help="Port; 0: any free port.")
-@click.option("--account", default="batchtrain", show_default=True, help="Name of the account.")
+@_account(exposed=True)
+@_data_dir_only
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0: any free port. Default: 10010, and 0 with --account."
+)
 @click.option("--nodes-max", type=click.IntRange(0, 65535), metavar="N", help="Limit of nodes of all pools (256).")
 @click.option(
     "--quota",
@@ -98,7 +151,7 @@ command.add_command(diagnose.of_emulator)
 @click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
 def start(
     data_dir: str | None,
-    port: int,
+    port: int | None,
     account: str,
     nodes_max: int | None,
     quotas: tuple[str, ...],
@@ -126,7 +179,7 @@ def start(
     options = server.Settings(
         data_dir=_data_directory(data_dir),
         host=host,
-        port=port,
+        port=(10010 if account == DEFAULT_ACCOUNT else 0) if port is None else port,
         account=account,
         certificate=certificate,
         private_key=private_key,
@@ -166,11 +219,14 @@ def _keep(running: Status, options: Settings) -> None:
 @command.command()
 @_data_dir
 def stop(data_dir: str | None) -> None:
-    """Stop the emulator and its nodes. Its data is kept."""
-    from batchtrain.emulator import server
+    """Stop the emulator and its nodes, and those of its other accounts. Its data is kept."""
+    from batchtrain.emulator import mapped_images, server
 
+    directory = _data_directory(data_dir)
     with _faults():
-        stopped = server.stop(_data_directory(data_dir))
+        for account in (directory / mapped_images.ACCOUNTS).glob("*"):
+            server.stop(account)
+        stopped = server.stop(directory)
     show(
         {"stopped": stopped},
         "stopped; the pools and jobs are kept for the next start" if stopped else "the emulator was not running",
@@ -281,6 +337,27 @@ def clock(data_dir: str | None, span: str | None, scale: float | None, step: boo
         clock = steering.clock(to)
     ahead = timedelta(seconds=round(clock["aheadSeconds"]))
     show(_snake(clock), f"{clock['now']} ({clock['mode']}, {ahead} ahead)")
+
+
+@command.command()
+@click.argument("limits", nargs=-1, metavar="[NAME=N]...")
+@_data_dir
+def capacity(limits: tuple[str, ...], data_dir: str | None) -> None:
+    """Show or set how many nodes the region has of a VM size, such as STANDARD_ND96ISR_H100_V5=1.
+
+    NAME is a VM size or a quota (pools, dedicated-cores, low-priority-cores, active-jobs, nodes). A pool that wants
+    more nodes than there are gets AllocationFailed, and at a quota AccountCoreQuotaReached. Its other nodes stay.
+    """
+    from batchtrain.emulator import steering
+
+    numbers = dict(text.partition("=")[::2] for text in limits)
+    if wrong := [name for name, number in numbers.items() if not (number.isascii() and number.isdecimal())]:
+        raise UsageError(f"write NAME=N with a number of nodes or cores, not `{wrong[0]}`")
+    to = _running(data_dir)
+    with _faults():
+        document = _snake(steering.limit(to, {name: int(number) for name, number in numbers.items()}))
+    rows = [Limit(name, most) for name, most in {**document["quotas"], **document["capacity"]}.items()]
+    show_rows([row for row in rows if row.most is not None])
 
 
 @command.group()
@@ -466,7 +543,10 @@ def _same(data_dir: str | None) -> str:
     """The option that makes another command use the same emulator. Empty if a variable names it."""
     if not data_dir or data_dir == os.environ.get("BATCHTRAIN_EMULATOR_DIR"):
         return ""
-    return f" --data-dir {shlex.quote(data_dir)}"
+    context = click.get_current_context()
+    if context.get_parameter_source("data_dir") == ParameterSource.COMMANDLINE:
+        return f" --data-dir {shlex.quote(data_dir)}"
+    return f" --account {context.meta[ACCOUNT]}"
 
 
 def _snake(value: Any) -> Any:

@@ -46,6 +46,8 @@ class Settings:
     files: dict[str, str] = field(default_factory=dict)
     """Files used in place of those of the directory, by part."""
     local: bool | None = None
+    batch_account: str = ""
+    """The name of one of `batch_accounts`."""
     values: dict[str, str] = field(default_factory=dict)
     ignore: list[str] = field(default_factory=list)
     output: str = "table"
@@ -73,7 +75,8 @@ class Settings:
     @property
     def target(self) -> str:
         """The options with which another command reaches the same account."""
-        return " --local" if self.local else self.credentials_options
+        account = f" --batch-account {self.batch_account}" if self.batch_account else ""
+        return (" --local" if self.local else self.credentials_options) + account
 
     @property
     def credentials_options(self) -> str:
@@ -111,7 +114,10 @@ class Settings:
 
     def examined(self, directory: str | None = None, *, needs: tuple[str, ...] = ()) -> Examined:
         """As `recipe`, with the origin of each value; warnings are not printed yet."""
+        from msgspec.structs import replace
+
         from batchtrain.config import load
+        from batchtrain.config.candidates import selected
 
         source = directory or self.configdir or "."
         self.directory = directory or ""
@@ -124,8 +130,9 @@ class Settings:
             local=bool(self.local),
             most=self.most,
         )
-        self.recipe = examination.recipe
-        return examination
+        recipe = examination.recipe
+        self.recipe = replace(recipe, credentials=selected(recipe.credentials, self.batch_account))
+        return examination._replace(recipe=self.recipe)
 
     def quietly(self, directory: str | Path) -> Recipe:
         """The configuration of `directory` for a command that sends none of it: the checks do not apply."""
@@ -155,7 +162,9 @@ class Settings:
         from batchtrain.service import retry
 
         credentials = config.recipe.credentials if config else load_credentials(self.configdir or ".", self.files)
-        connection = client.connect(local=self.local, credentials=credentials, display=False)
+        connection = client.connect(
+            local=self.local, credentials=credentials, display=False, account=self.batch_account
+        )
         connection.say = say
         retry.listen(lambda text: tell(ServiceUnreachable("", text)))
         if connection.account.started and not ends_it:
@@ -485,6 +494,9 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
     ("LOCAL", ("--local",), {
         "is_flag": True, "default": None, "help": "Run on the embedded Azure Batch of this machine.",
         "callback": _store("local")}),
+    ("BATCH_ACCOUNT", ("--batch-account",), {
+        "metavar": "NAME", "help": "Use this account of `batch_accounts` in credentials.yaml; with --local, of the"
+        " emulator.", "callback": _store("batch_account")}),
     ("", ("--set", "values"), {
         "multiple": True, "metavar": "A.B=C",
         "help": "Override a value of the files, such as nodes=4 (BATCHTRAIN_SET: one per line).",

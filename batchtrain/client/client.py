@@ -18,6 +18,7 @@ from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.run import run
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
+from batchtrain.config.candidates import require_account, selected
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
@@ -72,30 +73,37 @@ def connect(
     credentials: Credentials | None = None,
     environment: Mapping[str, str] | None = None,
     display: bool | None = None,
+    account: str = "",
 ) -> Client:
     """A client for where to run: the embedded service (`local`, or BATCHTRAIN_LOCAL=1), else the credentials, else
     AZURE_BATCH_*. Raises NoAccount, with both next commands, when nothing says where.
 
     display: whether calls that wait show their progress: a card in a notebook, lines elsewhere. By default they do in
-    a notebook, on a terminal, and in an interactive Python.
+    a notebook, on a terminal, and in an interactive Python. account: the name of one of `batch_accounts`.
     """
     variables = os.environ if environment is None else environment
-    client = Client(where(local=local, credentials=credentials, environment=variables))
+    client = Client(where(local=local, credentials=credentials, environment=variables, label=account))
     client.display = display
     client.credentials = credentials or Credentials()
     return client
 
 
-def where(*, local: bool | None, credentials: Credentials | None, environment: Mapping[str, str]) -> Account:
-    """The account to use; starts the embedded service when it is asked for and not running."""
+def where(
+    *, local: bool | None, credentials: Credentials | None, environment: Mapping[str, str], label: str = ""
+) -> Account:
+    """The account to use; starts the embedded service when it is asked for and not running. label: the name of one of
+    `batch_accounts`."""
     if is_for_emulator(local, environment):
-        return emulated(environment)
+        return emulated(environment, label)
+    if label:
+        require_account(credentials or Credentials(), label)
+        credentials = selected(credentials or Credentials(), label)
     if credentials is not None:
         credentials = require_credentials(vault.resolved(credentials, ca=environment.get(signing.CA_VARIABLE)))
     account = signing.account_of(credentials, environment)
     if account is None:
         raise NoAccount
-    return account
+    return account._replace(label=label)
 
 
 class Client(Operations):

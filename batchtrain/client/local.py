@@ -59,11 +59,13 @@ def require_linux() -> None:
         )
 
 
-def emulated(environment: Mapping[str, str]) -> Account:
-    """The account of the emulator; starts the emulator if it is not running."""
+def emulated(environment: Mapping[str, str], label: str = "") -> Account:
+    """An account of the emulator, by default the first one; starts its emulator if it is not running."""
     home = emulator_directory(environment)
+    if label:
+        home = account_dir(home, label)
     use(home)
-    return _account(home, *ensure_emulator(home))
+    return _account(home, *ensure_emulator(home, label))._replace(label=label)
 
 
 def running(home: str) -> Account | None:
@@ -138,12 +140,22 @@ def alone(home: Path) -> Iterator[bool]:
         fcntl.flock(_USED[home], fcntl.LOCK_SH)
 
 
-def ensure_emulator(directory: Path) -> tuple[Status, bool]:
+def account_dir(home: Path, label: str) -> Path:
+    """The data directory of an account of the emulator. Raises UsageError for a name that Azure would refuse."""
+    from batchtrain.emulator import mapped_images  # see above
+
+    if not re.fullmatch("[a-z0-9]{3,24}", label):
+        raise UsageError(f"`{label}` is no name of a Batch account, which has 3 to 24 lower-case letters and digits")
+    return mapped_images.account_dir(home, label)
+
+
+def ensure_emulator(directory: Path, label: str = "") -> tuple[Status, bool]:
     """The embedded service's status, and whether it had to be started."""
     from batchtrain.emulator import server  # only the embedded service needs it
 
+    settings = server.Settings(data_dir=directory, port=0)
     with emulator_faults():
-        return server.ensure(server.Settings(data_dir=directory, port=0))
+        return server.ensure(settings._replace(account=label) if label else settings)
 
 
 @contextlib.contextmanager

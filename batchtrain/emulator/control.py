@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from batchtrain.catalog.sizes import key
 from batchtrain.emulator import injection, job_preparation, wire
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.faults import Fault
@@ -17,7 +18,7 @@ from batchtrain.emulator.indexes import JobEntry
 from batchtrain.emulator.interface import NodeLost, StorageMissing
 from batchtrain.emulator.machine import docker_engine
 from batchtrain.emulator.reply import Reply
-from batchtrain.emulator.world import World
+from batchtrain.emulator.world import Quotas, World
 
 PREFIX = "/_emulator/"
 PATIENCE = 2.0
@@ -72,6 +73,8 @@ class Control:
                 return self._add_fault(_document(body))
             case "DELETE", "faults":
                 return self._remove_faults(subject)
+            case "POST", "capacity":
+                return self._limit(_document(body))
             case "POST", "nodes":
                 return await self._befall(subject, _document(body))
         raise Fault("ResourceNotFound")
@@ -93,6 +96,7 @@ class Control:
             "completedTasks": sum(entry.counts["completed"] for entry in entries),
             "faults": len(world.injections),
             "quotas": {name: most for name, most in world.quotas._asdict().items() if most is not None},
+            "capacity": self.driver.world.capacity,
             "clock": self.clock(),
         }
 
@@ -150,6 +154,24 @@ class Control:
         elif not number.isdecimal() or not injections.remove(int(number)):
             raise Fault("ResourceNotFound")
         return Reply(204)
+
+    def _limit(self, limits: Mapping[str, Any]) -> Reply:
+        """Set quotas by their names, and how many nodes the region has of a VM size."""
+        world = self.driver.world
+        for name, most in limits.items():
+            quota = name.replace("-", "_")
+            if not isinstance(most, int) or most < 0:
+                raise Fault("InvalidPropertyValue", Reason=f"{name} is not a number, 0 or more")
+            if quota in Quotas._fields:
+                world.quotas = world.quotas._replace(**{quota: most})
+            elif world.find_size(name) is not None:
+                world.capacity[key(name)] = most
+            else:
+                raise Fault("InvalidPropertyValue", Reason=f"{name} is neither a quota nor a VM size")
+        for pool in world.pools:
+            world.touch_pool(pool)
+        self.driver.turned()
+        return Reply(200, {"quotas": world.quotas._asdict(), "capacity": world.capacity})
 
     async def _befall(self, node_id: str, document: Mapping[str, Any]) -> Reply:
         act, seconds = str(document.get("act", "")), document.get("seconds")

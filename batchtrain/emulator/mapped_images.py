@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FILE = "images.json"
+ACCOUNTS = "accounts"
+"""The folder of a data directory with those of its other accounts, which share its images and its storage."""
 MACHINES_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The default PATH of Debian: where commands of a node find programs besides those of the environment."""
 
@@ -28,10 +30,20 @@ class Mapped(NamedTuple):
     """Local directories that nodes show at paths of the image."""
 
 
+def account_dir(data_dir: Path, account: str) -> Path:
+    """The data directory of another account of an emulator."""
+    return data_dir / ACCOUNTS / account
+
+
+def main_dir(data_dir: Path) -> Path:
+    """The data directory of the emulator that an account belongs to; its own for the first one."""
+    return data_dir.parent.parent if data_dir.parent.name == ACCOUNTS else data_dir
+
+
 def list_images(data_dir: Path) -> dict[str, Mapped]:
     """All mapped images, with their environments."""
     try:
-        entries = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
+        entries = json.loads((main_dir(data_dir) / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     return {image: _mapped(entry) for image, entry in entries.items()}
@@ -113,6 +125,7 @@ def canonical(image: str) -> str:
 
 
 def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
+    data_dir = main_dir(data_dir)
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     entries = {
         image: {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from batchtrain.catalog.sizes import key
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.indexes import PoolEntry
 from batchtrain.emulator.world import World
@@ -13,11 +14,13 @@ ENDED_JOBS = ("completed",)
 
 
 class Room(NamedTuple):
-    """How many more nodes of each kind, and of both together, a pool can get."""
+    """How many more nodes of each kind, and of both together, a pool can get, and how many the region has of its
+    size."""
 
     dedicated: int
     spot: int
     nodes: int
+    capacity: int = MOST
 
 
 class Reached(NamedTuple):
@@ -52,13 +55,25 @@ def room(world: World, entry: PoolEntry) -> Room:
         min(_left(world, world.quotas.dedicated_cores, dedicated=True) // cores, nodes),
         min(_left(world, world.quotas.low_priority_cores, dedicated=False) // cores, nodes),
         nodes,
+        capacity_left(world, entry),
     )
+
+
+def capacity_left(world: World, entry: PoolEntry) -> int:
+    """How many more nodes of the size of a pool the region has."""
+    size = key(entry.record.node_size)
+    if size not in world.capacity:
+        return MOST
+    pools = (pool for pool in world.pools.values() if key(pool.record.node_size) == size)
+    used = sum(node.state != "preempted" for pool in pools for node in pool.nodes.values())
+    return max(world.capacity[size] - used, 0)
 
 
 def allowed(free_room: Room, dedicated: int, spot: int) -> tuple[int, int]:
     """How many of these nodes a pool can get, dedicated ones first."""
-    dedicated = min(dedicated, free_room.dedicated)
-    return dedicated, min(spot, free_room.spot, max(free_room.nodes - dedicated, 0))
+    total = min(free_room.nodes, free_room.capacity)
+    dedicated = min(dedicated, free_room.dedicated, total)
+    return dedicated, min(spot, free_room.spot, max(total - dedicated, 0))
 
 
 def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
@@ -69,6 +84,10 @@ def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
     if dedicated and not free_room.dedicated:
         message = f"The specified account has reached its quota of {world.quotas.dedicated_cores} dedicated cores."
         return Reached("AccountCoreQuotaReached", message)
+    if free_room.spot or (dedicated and not free_room.capacity):
+        return Reached(
+            "AllocationFailed", "Desired number of nodes could not be allocated: the region has no capacity."
+        )
     message = f"The specified account has reached its quota of {world.quotas.low_priority_cores} low-priority cores."
     return Reached("AccountLowPriorityCoreQuotaReached", message)
 

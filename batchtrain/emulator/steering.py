@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -47,6 +48,12 @@ def faults(to: Status) -> list[Document]:
 def clear_faults(to: Status, number: int | None = None) -> None:
     """Remove one fault, or all. Raises Refused."""
     server.ask("DELETE", to, "faults" if number is None else f"faults/{number}")
+
+
+def limit(to: Status, limits: Mapping[str, int]) -> Document:
+    """Set quotas of the account by their names (`server.QUOTAS`), and how many nodes the region has of a VM size.
+    Returns all of them. Raises Refused."""
+    return server.ask("POST", to, "capacity", dict(limits))
 
 
 def befall(to: Status, node_id: str, act: str, seconds: float | None = None, notice: float | None = None) -> None:

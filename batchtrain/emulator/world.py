@@ -124,6 +124,8 @@ class World:
         self.allocation = allocation
         self.pace = pace
         self.quotas, self.applications, self.load = quotas or Quotas(), applications, load
+        self.capacity: dict[str, int] = {}
+        """How many nodes the region has of a VM size, by its normalized name; of others there is no limit."""
         self.account, self.endpoint, self.seed, self.network = account, endpoint, seed, network
         self.find_size = find_size
         self.images = images

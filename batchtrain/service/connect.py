@@ -60,11 +60,13 @@ class Account(NamedTuple):
     """How to change that."""
     data_loss: str = ""
     """What of its database the embedded service missed at its start; empty if nothing."""
+    label: str = ""
+    """Its name in `batch_accounts` of credentials.yaml; empty for the account of `batch`."""
 
     @property
     def option(self) -> str:
         """The options with which another command reaches it."""
-        return " --local" if self.emulated else ""
+        return (" --local" if self.emulated else "") + (f" --batch-account {self.label}" if self.label else "")
 
     @property
     def region(self) -> str | None:

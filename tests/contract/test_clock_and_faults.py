@@ -230,3 +230,20 @@ def test_the_status_tells_what_runs(emulator: Emulator, client: BatchClient) -> 
     seen = steering.account(emulator.status)
     assert (seen["pools"], seen["nodes"], seen["jobs"]) == (1, 2, 0)
     assert seen["memoryMb"] > 1
+
+
+def test_a_pool_that_lacked_nodes_gets_them_from_more_capacity(emulator: Emulator, client: BatchClient) -> None:
+    size = SIMULATED["vmSize"]
+    limits = steering.limit(emulator.status, {size: 1, "dedicated-cores": 100})
+    assert limits["quotas"]["dedicated_cores"] == 100
+    client.create_pool({**SIMULATED, "targetDedicatedNodes": 2})
+    until(lambda: client.get_pool("pool").allocation_state.value == "steady")
+    assert [error.code for error in client.get_pool("pool").resize_errors] == ["AllocationFailed"]
+    steering.limit(emulator.status, {size: 2})
+    client.begin_resize_pool("pool", {"targetDedicatedNodes": 2}, polling_interval=0.05).result()
+    until(lambda: [node.state for node in client.list_nodes("pool")] == ["idle", "idle"])
+
+
+def test_the_capacity_of_an_unknown_size_is_refused(emulator: Emulator) -> None:
+    with pytest.raises(Refused, match="neither a quota nor a VM size"):
+        steering.limit(emulator.status, {"STANDARD_NOPE": 1})

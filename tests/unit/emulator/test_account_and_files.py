@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from batchtrain.catalog.sizes import key
 from batchtrain.emulator import (
     applications,
     jobs,
@@ -17,6 +18,7 @@ from batchtrain.emulator import (
     nodes,
     pools,
     reports,
+    scheduler,
     statistics,
     task_environment,
     tasks,
@@ -73,6 +75,35 @@ def test_a_resize_past_a_core_quota_gives_what_fits_and_says_so(
     stage.boot()
     found = document(stage.do(pools.get_pool, "pool"))
     assert (len(stage.nodes()), found["allocationState"], found["resizeErrors"][0]["code"]) == (2, "steady", expected)
+
+
+@pytest.mark.parametrize("kind", ["targetDedicatedNodes", "targetLowPriorityNodes"])
+def test_a_resize_past_the_capacity_of_a_size_gives_what_there_is_and_says_so(stage: Stage, kind: str) -> None:
+    stage.world.capacity = {key(POOL["vmSize"]): 1}
+    stage.do(pools.create_pool, body={**POOL, kind: 2})
+    stage.boot()
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert (len(stage.nodes()), found["allocationState"]) == (1, "steady")
+    assert found["resizeErrors"][0]["code"] == "AllocationFailed"
+
+
+def test_a_quota_is_named_before_the_capacity(stage: Stage) -> None:
+    stage.world.capacity, stage.world.quotas = {key(POOL["vmSize"]): 0}, Quotas(dedicated_cores=0)
+    stage.do(pools.create_pool, body={**POOL, "targetDedicatedNodes": 2})
+    stage.boot()
+    found = document(stage.do(pools.get_pool, "pool"))
+    assert found["resizeErrors"][0]["code"] == "AccountCoreQuotaReached"
+
+
+@pytest.mark.parametrize(("capacity", "boots"), [(0, 0), (1, 1), (2, 2)])
+def test_as_many_preempted_nodes_come_back_as_there_is_capacity(stage: Stage, capacity: int, boots: int) -> None:
+    stage.do(pools.create_pool, body={**POOL, "targetLowPriorityNodes": 2})
+    stage.boot()
+    for node in stage.nodes():
+        node.state, node.phase, node.not_before = "preempted", "down", 0
+    stage.world.capacity = {key(POOL["vmSize"]): capacity}
+    due = scheduler.pool_due(stage.world, stage.world.pool("pool"))
+    assert sum(isinstance(effect, scheduler.BootNode) for effect in due) == boots
 
 
 def test_a_quota_of_one_kind_does_not_keep_the_other(stage: Stage) -> None:
