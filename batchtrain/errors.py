@@ -243,12 +243,14 @@ class PlanError(BatchtrainError):
 
 class ServiceError(BatchtrainError):
     """The service answered with an error. `operation` is the request, `code` the service's own error code, `request_id`
-    the id that Azure support needs."""
+    the id that Azure support needs, `property_name` the property of the request that it refuses."""
 
     exit_code = 4
 
-    def __init__(self, message: str, *, operation: str = "", code: str = "", request_id: str = "") -> None:
-        self.operation, self.code, self.request_id = operation, code, request_id
+    def __init__(
+        self, message: str, *, operation: str = "", code: str = "", request_id: str = "", property_name: str = ""
+    ) -> None:
+        self.operation, self.code, self.request_id, self.property_name = operation, code, request_id, property_name
         super().__init__(message)
 
 
@@ -268,6 +270,10 @@ class NotAllowed(ServiceError):
 
 class QuotaReached(ServiceError):
     """A quota of the account or the region is reached."""
+
+
+class NoCapacity(ServiceError):
+    """No candidate of a pool has its nodes; the message names each with its reason."""
 
 
 class ReplacementFailed(ServiceError):

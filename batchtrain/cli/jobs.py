@@ -111,9 +111,9 @@ def add(directory: str | None, timeout: float, follow: bool, recreate: bool, fai
     if follow:
         _followed(client, config.recipe, directory, timeout, fail_fast, recreate)
         return
-    with live.block(client.account, config.recipe) as tell, registered(client, config.recipe, tell) as register:
+    with live.block(client.account, config.recipe) as tell, registered(client, config.recipe, tell) as ending:
         jobs = client.jobs.add_all(
-            config.recipe, tell=tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate, register=register
+            config.recipe, tell=tell, timeout=timeout, fail_fast=fail_fast, recreate=recreate, register=ending.register
         )
     if settings().output != "table":
         show([plain(job.seen) for job in jobs])

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from batchtrain.catalog.prices import Hour
     from batchtrain.client.client import Client
+    from batchtrain.client.ending import Ending
     from batchtrain.config.load import Examined, Loaded
     from batchtrain.config.types import Recipe
     from batchtrain.records.events import Event
     from batchtrain.runs.recording import Origin
-    from batchtrain.service.register import Kind, Register
+    from batchtrain.service.register import Kind
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 STARTED = time.monotonic()
@@ -331,8 +332,8 @@ def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Eve
 
 
 @contextmanager
-def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> Iterator[Register]:
-    """A register for an `add` command; if the command fails, reports what it created and the next commands."""
+def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> Iterator[Ending]:
+    """The ending of an `add` command: if that fails, it reports what was created, and the next commands."""
     from batchtrain.client.ending import Ending, Interrupts
     from batchtrain.service.register import KINDS
 
@@ -340,7 +341,7 @@ def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = t
         ending = Ending(client, client.register(recipe), tell, interrupts, KINDS)
         try:
             try:
-                yield ending.register
+                yield ending
             finally:
                 interrupts.hold()
         except BaseException as error:

@@ -16,6 +16,7 @@ from batchtrain.errors import UsageError
 from batchtrain.service.deadlines import POOL_SECONDS
 
 if TYPE_CHECKING:
+    from batchtrain.client.operations import Operations
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Recipe
     from batchtrain.records import Pool
@@ -51,8 +52,14 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) 
         config = config._replace(recipe=with_idle_timeout(config.recipe, idle))
     assert config.recipe.pool is not None
     client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
-    with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as register:
-        pool = client.pools.add(config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=register)
+    with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as ending:
+
+        def moved(there: Operations) -> None:
+            ending.client = there
+
+        pool = client.pools.add(
+            config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=ending.register, moved=moved
+        )
     show(pool, _size(pool))
     if remark := costs_while_idle(config.recipe.pool):
         say(remark)

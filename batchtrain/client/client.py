@@ -10,22 +10,20 @@ import msgspec
 
 from batchtrain.client import account_runs
 from batchtrain.client.account_runs import AccountRun
+from batchtrain.client.accounts import where
 from batchtrain.client.detach import Detached, detach
 from batchtrain.client.detached_results import failure_of, fetch, storage_of
 from batchtrain.client.limits import Limits
-from batchtrain.client.local import emulated
 from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.run import run
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
-from batchtrain.config.candidates import require_account, selected
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources
 from batchtrain.config.types import Credentials, Recipe
-from batchtrain.config.unfilled import require_credentials
 from batchtrain.config.user_settings import is_for_emulator
-from batchtrain.errors import NoAccount, PlanError
+from batchtrain.errors import PlanError
 from batchtrain.plan import diff, plan_recipe
 from batchtrain.plan.diff import PlanComparison
 from batchtrain.plan.marks import SHOWN, marked_plan
@@ -36,9 +34,7 @@ from batchtrain.runs.directory import LATEST, find, root_of
 from batchtrain.runs.finished import Result, Run
 from batchtrain.runs.lease import marks_here
 from batchtrain.runs.recording import Origin
-from batchtrain.service import connect as signing
-from batchtrain.service import read, vault
-from batchtrain.service.connect import Account
+from batchtrain.service import read
 from batchtrain.service.deadlines import JOB_SECONDS
 
 
@@ -86,24 +82,6 @@ def connect(
     client.display = display
     client.credentials = credentials or Credentials()
     return client
-
-
-def where(
-    *, local: bool | None, credentials: Credentials | None, environment: Mapping[str, str], label: str = ""
-) -> Account:
-    """The account to use; starts the embedded service when it is asked for and not running. label: the name of one of
-    `batch_accounts`."""
-    if is_for_emulator(local, environment):
-        return emulated(environment, label)
-    if label:
-        require_account(credentials or Credentials(), label)
-        credentials = selected(credentials or Credentials(), label)
-    if credentials is not None:
-        credentials = require_credentials(vault.resolved(credentials, ca=environment.get(signing.CA_VARIABLE)))
-    account = signing.account_of(credentials, environment)
-    if account is None:
-        raise NoAccount
-    return account._replace(label=label)
 
 
 class Client(Operations):

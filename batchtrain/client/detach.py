@@ -54,7 +54,7 @@ def detach(
     could not be fetched."""
     refuse_unfit(recipe)
     link = storage_link(recipe, emulated=client.account.emulated)
-    price = price_for(limits, recipe, client.account)
+    price = price_for(limits, recipe, client.account.region)
     seconds = {job.id: wall_seconds(job, recipe.pool, limits, price, len(recipe.jobs)) for job in recipe.jobs}
     refuse_short_links(recipe, link, max(seconds.values()), emulated=client.account.emulated)
     for job in recipe.jobs:

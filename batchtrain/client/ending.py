@@ -141,10 +141,10 @@ class Ending:
         kept_kinds: Iterable[Kind] = (),
     ) -> None:
         """kept_kinds: the kinds of things that are not deleted."""
-        self._client, self.register, self._interrupts = client, register, interrupts
+        self.client, self.register, self._interrupts = client, register, interrupts
+        """The client of the account where the things are."""
         self.kept_kinds = frozenset(kept_kinds)
         self._tell_user = tell
-        self._option = client.account.option
         self._not_deleted: dict[Thing, BaseException] = {}
         self.submitted = False
         """Whether everything was added."""
@@ -169,7 +169,7 @@ class Ending:
     def settle(self) -> None:
         """Decide which of the things exist whose creation was interrupted."""
         with contextlib.suppress(BatchtrainError, KeyboardInterrupt), self._interrupts.cut_short():
-            self.register.settle(self._client.batch)
+            self.register.settle(self.client.batch)
 
     def say_left(self, error: BaseException | None = None) -> None:
         """Report what is kept, and the next commands."""
@@ -180,11 +180,15 @@ class Ending:
         waits = [thing for thing in jobs if thing.id not in self.ended]
         if not self.submitted and unrelated(error):
             waits = [thing for thing in things if thing.kind == "pool"]
-        self.tell(Standing(things[0].name, left(things, self._option, waits=waits, files=jobs, cost=self._cost())))
+        self.tell(
+            Standing(
+                things[0].name, left(things, self.client.account.option, waits=waits, files=jobs, cost=self._cost())
+            )
+        )
 
     def _cost(self) -> str:
         """The cost of an hour of the pool; empty on the emulator."""
-        return f"; {self.hour}" if self.hour and not self._client.account.emulated else ""
+        return f"; {self.hour}" if self.hour and not self.client.account.emulated else ""
 
     @property
     def hour(self) -> str:
@@ -228,19 +232,19 @@ class Ending:
         return None
 
     def _request_deletion(self, thing: Thing) -> None:
-        if not self.register.is_ours(self._client.batch, thing):
+        if not self.register.is_ours(self.client.batch, thing):
             self.tell(Standing(thing.name, f"left as it is: {thing.name}, which this command did not add"))
             raise NotFound(f"{thing.name} was replaced", operation=f"delete {thing.name}")
         if thing.kind == "pool":
-            self._client.pools.delete(thing.id, wait=False, tell=self.tell)
+            self.client.pools.delete(thing.id, wait=False, tell=self.tell)
         else:
-            self._client.jobs.handle(thing.id).delete(wait=False, tell=self.tell)
+            self.client.jobs.handle(thing.id).delete(wait=False, tell=self.tell)
 
     def _wait_until_gone(self, thing: Thing) -> None:
         if thing.kind == "pool":
-            self._client.pools.gone(thing.id, tell=self.tell)
+            self.client.pools.gone(thing.id, tell=self.tell)
         else:
-            self._client.jobs.handle(thing.id).gone(tell=self.tell)
+            self.client.jobs.handle(thing.id).gone(tell=self.tell)
 
     def _report_deletion(self, thing: Thing, error: BaseException | None) -> None:
         if error is None or isinstance(error, NotFound):
@@ -251,7 +255,7 @@ class Ending:
             self._report_not_deleted(thing, error)
 
     def _report_not_deleted(self, thing: Thing, error: BaseException) -> None:
-        reason, command = str(error) or "interrupted", thing.command("del", self._option)
+        reason, command = str(error) or "interrupted", thing.command("del", self.client.account.option)
         self.tell(Leftover(thing.name, f"{thing.name} was not deleted ({reason}); delete it: {command}"))
         self._not_deleted[thing] = error
 
@@ -263,8 +267,8 @@ class Ending:
         if not isinstance(error, BatchtrainError):
             return error
         success = "the tasks ended well, but " if successful else ""
-        paid = not self._client.account.emulated and any(thing.kind == "pool" for thing in self._not_deleted)
+        paid = not self.client.account.emulated and any(thing.kind == "pool" for thing in self._not_deleted)
         names = " and ".join(thing.name for thing in self._not_deleted)
-        commands = "; ".join(thing.command("del", self._option) for thing in self._not_deleted)
+        commands = "; ".join(thing.command("del", self.client.account.option) for thing in self._not_deleted)
         cost = ", and nodes cost money" if paid else ""
         return type(error)(f"{success}{names} could not be deleted{cost}; delete by: {commands}")

@@ -13,7 +13,6 @@ from batchtrain.errors import LimitReached, UsageError
 from batchtrain.plan.cost import price_of
 from batchtrain.records import Node, node_cost
 from batchtrain.records.events import Event, NodesSeen, Waiting
-from batchtrain.service.connect import Account
 from batchtrain.service.retry import CLOCK
 
 LOOK_SECONDS = 60.0
@@ -40,17 +39,17 @@ def hour_of_all(pool: Pool | None, price: Price | None) -> float:
     return price.of(count.dedicated, count.low_priority) or 0.0
 
 
-def price_for(limits: Limits, recipe: Recipe, account: Account) -> Price | None:
+def price_for(limits: Limits, recipe: Recipe, region: str | None) -> Price | None:
     """The price that a limit needs; None without a limit. The emulator counts what the nodes would cost on Azure.
 
     Raises UsageError if the price is unknown.
     """
     if limits.price is None or recipe.pool is None:
         return None
-    price = price_of(recipe, account.region or "")
+    price = price_of(recipe, region or "")
     count = recipe.pool.vm_count
     if price is None or price.of(count.dedicated, count.low_priority) is None:
-        region = account.region or "REGION"
+        region = region or "REGION"
         raise UsageError(
             f"a limit of the price needs what an hour of {recipe.pool.vm_size} costs, which the catalogue does not have"
             f" for this region; `batchtrain catalog refresh --prices --location {region}` reads it"
@@ -76,7 +75,14 @@ class Guard:
         self._nodes: dict[str, tuple[Node, datetime]] = {}
         """Every node that was seen, and when it was seen last: one that is gone costs nothing more."""
         self._present: set[str] = set()
+        self._spent = 0.0
+        """What the nodes of earlier candidates have cost."""
         self.armed = limits != UNLIMITED
+
+    def move(self, price: Price | None, planned: float) -> None:
+        """The nodes come from another candidate, whose hour costs `planned`."""
+        self._spent, self._nodes, self._present = self.cost or 0.0, {}, set()
+        self._price, self._planned = price, planned
 
     def note(self, event: Event) -> None:
         """Take an event of a wait. Raises LimitReached."""
@@ -132,7 +138,7 @@ class Guard:
         return None if self._price is None else self._cost(self._clock(), self._price)
 
     def _cost(self, now: datetime, price: Price) -> float:
-        total = 0.0
+        total = self._spent
         for node, last_seen in self._nodes.values():
             until = now if node.id in self._present else last_seen
             total += node_cost((node,), price, until, since=self._began) or 0.0

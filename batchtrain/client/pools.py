@@ -6,15 +6,16 @@ import contextlib
 import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from batchtrain.client import logins
+from batchtrain.client import candidates, logins
 from batchtrain.client.identities import refuse_identities
 from batchtrain.client.idling import enabling, idles
 from batchtrain.client.planning import Foreseen, pool_id_of
 from batchtrain.client.session import Session
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
 from batchtrain.client.task_files import FileRow, GotRow, get_node_files, node_files
+from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.types import Recipe
 from batchtrain.errors import (
     BatchtrainError,
@@ -61,15 +62,20 @@ class Pools:
         tell: Tell = SHOW,
         foreseen: Foreseen | None = None,
         register: Register | None = None,
+        patience: float | None = None,
+        moved: Callable[[Any], None] = lambda _: None,
     ) -> Pool:
         """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
-        `rdp`.
+        `rdp`. Of its `candidates`, the first one that has its nodes.
 
         The jobs of the recipe are planned first: what can never work is refused before anything is created. Without
         waiting the pool has no nodes yet: `log_in` creates the login later. Raises AlreadyExists, QuotaReached,
         ServiceError (a failed start task with its last lines), TimedOut, and UsageError, before anything is created,
-        for managed identities that cannot be set.
+        for managed identities that cannot be set. patience: seconds to allocate all nodes. moved: receives the client
+        of each candidate before it is tried.
         """
+        if recipe.pool is not None and recipe.pool.candidates is not None:
+            return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, moved=moved)
         if not needs_pool(recipe):
             raise PlanError(f"each job of {recipe.directory} creates its own pool (`auto_pool`); add the jobs")
         todo = (foreseen or self._client.foresee(recipe, listed=False)).pool
@@ -79,10 +85,35 @@ class Pools:
         logins = _logins(todo)
         steps = tuple(step for step in todo.steps if step not in logins)
         self._client.carry_out(todo._replace(steps=steps), recipe, tell, register=register)
+        if patience is not None:
+            watch.pool_allocated(self._client.batch, pool_id, patience, timeout, self._client.pace, tell)
         if wait:
             self.wait(pool_id, timeout=timeout, tell=tell, recipe=recipe)
             self._log_in(logins, recipe, tell)
         return self.get(pool_id)
+
+    def _add_first(
+        self,
+        recipe: Recipe,
+        *,
+        wait: bool,
+        timeout: float,
+        tell: Tell,
+        register: Register | None,
+        moved: Callable[[Any], None],
+    ) -> Pool:
+        """Create the pool from the first of its candidates that has the nodes."""
+        if not wait:
+            raise UsageError("`candidates` of a pool are tried while its nodes are awaited; leave out --no-wait")
+        register, patience = register or self._client.register(recipe), candidates.patience_of(recipe)
+
+        def create(there: Session, candidate: Candidate) -> Pool:
+            moved(there)
+            pools = Pools(there)
+            return pools.add(candidate.recipe, timeout=timeout, tell=tell, register=register, patience=patience)
+
+        options = ordered(recipe, self._client.account.region or "")
+        return candidates.place(self._client, options, create, register, tell)[-1]
 
     def ready(
         self,
@@ -92,6 +123,7 @@ class Pools:
         register: Register,
         timeout: float = POOL_SECONDS,
         tell: Tell = SHOW,
+        patience: float | None = None,
     ) -> Pool:
         """The pool of the recipe with ready nodes: created if it does not exist, used if it matches the plan.
 
@@ -104,7 +136,7 @@ class Pools:
             self.gone(pool_id, tell=tell)
             standing = None
         if standing is None:
-            return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen, register=register)
+            return self.add(recipe, timeout=timeout, tell=tell, foreseen=foreseen, register=register, patience=patience)
         self._refuse_other(standing, foreseen, idles=idles(recipe))
         register.note(Thing("pool", pool_id), "existing")
         tell(PoolReused(pool_id, f"pool {pool_id} exists, matches the plan, and is used"))

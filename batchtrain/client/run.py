@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client import orphans
+from batchtrain.client.candidates import patience_of, place
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
@@ -17,6 +18,7 @@ from batchtrain.client.local import lost_isolation
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
 from batchtrain.client.replacing import Replacer
+from batchtrain.config.candidates import Candidate, ordered, region_at
 from batchtrain.config.types import Job as JobSettings
 from batchtrain.config.types import Recipe, seconds_of
 from batchtrain.errors import (
@@ -34,7 +36,8 @@ from batchtrain.errors import (
 )
 from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
-from batchtrain.records import Metric, Table, Task, events
+from batchtrain.plan.types import Plan
+from batchtrain.records import Metric, Pool, Table, Task, events
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of
 from batchtrain.runs.directory import RunDirectory
@@ -101,10 +104,15 @@ def run(
     recipe = with_idle_timeout(recipe) if reuse else recipe
     if limits.price is not None and (keep or reuse):
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
-    price = price_for(limits, recipe, client.account)
-    guard = Guard(limits, price, now, planned=hour_of_all(recipe.pool, price))
+    region = client.account.region or ""
+    options = ordered(recipe, region)
+    prices = [
+        price_for(limits, option.recipe, region_at(option, region)) for option in options
+    ]  # raises where one is unknown
+    guard = Guard(limits, prices[0], now, planned=hour_of_all(options[0].recipe.pool, prices[0]))
     resume_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
-    foreseen = client.foresee(recipe)
+    plans = tuple((option, client.foresee(option.recipe)) for option in options)
+    foreseen = plans[0][1]
     if origin is not None:
         directory.check(origin.root)
         orphans.end_met(client, recipe, origin.root, tell, reuse=reuse)
@@ -112,7 +120,9 @@ def run(
     return _outcome(
         client,
         recipe,
-        lambda work: _create_and_follow(work._replace(ranks=tuple(ranks)), old_jobs, afterwards, reuse=reuse),
+        lambda work: _create_and_follow(
+            work._replace(ranks=tuple(ranks), limits=limits), plans, old_jobs, afterwards, reuse=reuse
+        ),
         foreseen=foreseen,
         kept_kinds=KINDS if keep else ("pool",) if reuse else (),
         guard=guard,
@@ -232,7 +242,7 @@ def _outcome(
         leaver: Leaver = ""
         with contextlib.suppress(Exception, KeyboardInterrupt), interrupts.answering():
             leaver = leaver_of(error, recipe, ending, ask)
-        if leaver and leave(client, recipe, ending, guard, leaver):
+        if leaver and leave(ending.client, recorder.recipe, ending, guard, leaver):
             ending.say_left(error)
             recorder.leave(leaver)
         else:
@@ -273,6 +283,10 @@ def _end(
     return ending.failure(successful=failure is None) or recorder.missing or unwritten
 
 
+Plans = Sequence[tuple[Candidate, "Foreseen"]]
+"""The candidates of the pool in their order, each with the plan of the recipe there."""
+
+
 class _Work(NamedTuple):
     """The work of one run."""
 
@@ -285,6 +299,17 @@ class _Work(NamedTuple):
     timeout: float | None
     ranks: tuple[int, ...] = ()
     """Those whose output is shown; all if empty."""
+    limits: Limits = UNLIMITED
+
+    def at(self, client: Operations, candidate: Candidate, foreseen: Foreseen) -> _Work:
+        """The work at a candidate of the pool, before anything is created there."""
+        recipe, account = candidate.recipe, client.account
+        price = price_for(self.limits, recipe, account.region)
+        self.guard.move(price, hour_of_all(recipe.pool, price))
+        self.ending.client = client
+        self.ending.price, self.ending.planned = price_of(recipe, account.region), hour_of(recipe, account.region)
+        self.recorder.move(client, recipe, foreseen)
+        return self._replace(client=client, recipe=recipe, foreseen=foreseen)
 
     @property
     def tell(self) -> Tell:
@@ -317,6 +342,8 @@ class Recorder:
     ) -> None:
         """kept_kinds: the kinds of things that the command does not delete."""
         self._client, self._tell, self._progress = client, tell, progress
+        self.recipe = recipe
+        """The recipe at the candidate where it runs."""
         self._notices = Notices(recipe, client.account, tell)
         self._recordings: dict[str, Recording] = {}
         self._fetched: set[str] = set()
@@ -326,12 +353,17 @@ class Recorder:
         """Whether the user skipped the results that are not here."""
         for job in recipe.jobs if origin else ():
             assert origin is not None
-            steps = (*foreseen.pool.steps, *foreseen.jobs.steps)
-            plan = foreseen.jobs._replace(steps=steps)
+            plan = _whole(foreseen)
             self._recordings[job.id] = begin(
                 client.batch, client.account, recipe, job, plan, origin, kept_kinds, foreseen.sources, foreseen.blobs
             )
             self._tell(events.RunRecorded(job.id, run=self._recordings[job.id].run.name))
+
+    def move(self, client: Operations, recipe: Recipe, foreseen: Foreseen) -> None:
+        """The pool is to be created from another candidate."""
+        self._client, self.recipe = client, recipe
+        for recording in self._recordings.values():
+            recording.move(client.batch, client.account, recipe, _whole(foreseen))
 
     @property
     def names(self) -> dict[str, str]:
@@ -478,20 +510,22 @@ class Recorder:
                 self._tell(events.Results(recording.job_id, recording.conclusion()))
 
 
+def _whole(foreseen: Foreseen) -> Plan:
+    """The plan of the pool and the jobs."""
+    return foreseen.jobs._replace(steps=(*foreseen.pool.steps, *foreseen.jobs.steps))
+
+
 def _create_and_follow(
     work: _Work,
+    plans: Plans,
     old_jobs: Mapping[str, datetime | None],
     afterwards: Callable[[Register], None] | None,
     *,
     reuse: bool,
 ) -> Outcome:
-    client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
     timeout = POOL_SECONDS if work.timeout is None else work.timeout
-    ending.price = price_of(recipe, client.account.region)
-    ending.planned = hour_of(recipe, client.account.region)
-    if needs_pool(recipe):
-        create = client.pools.ready if reuse else client.pools.add
-        ending.pool = create(recipe, timeout=timeout, tell=work.tell, foreseen=foreseen, register=ending.register)
+    work = _with_pool(work, plans, timeout, reuse=reuse)
+    client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
     for job_id, created in old_jobs.items():
         _replace(client, job_id, created, work.tell)
     client.jobs.add_all(
@@ -502,6 +536,39 @@ def _create_and_follow(
     if afterwards is not None:
         afterwards(ending.register)
     return outcome
+
+
+def _with_pool(work: _Work, plans: Plans, timeout: float, *, reuse: bool) -> _Work:
+    """The work where the pool is, with ready nodes; of several candidates, at the first one that has them."""
+    ending, patience = work.ending, patience_of(work.recipe)
+    foreseen = {candidate.path: plan for candidate, plan in plans}
+
+    def create(client: Operations, candidate: Candidate) -> Pool:
+        create_pool = client.pools.ready if reuse else client.pools.add
+        return create_pool(
+            candidate.recipe,
+            timeout=timeout,
+            tell=work.tell,
+            foreseen=foreseen[candidate.path],
+            register=ending.register,
+            patience=patience,
+        )
+
+    def create_there(client: Operations, candidate: Candidate) -> Pool:
+        work.at(client, candidate, foreseen[candidate.path])
+        if candidate.account:
+            _refuse_standing(client, candidate.recipe, None, work.tell, reuse=reuse)
+        return create(client, candidate)
+
+    if patience is None:
+        region = work.client.account.region
+        ending.price, ending.planned = price_of(work.recipe, region), hour_of(work.recipe, region)
+        if needs_pool(work.recipe):
+            ending.pool = create(work.client, plans[0][0])
+        return work
+    options = [candidate for candidate, _ in plans]
+    client, candidate, ending.pool = place(work.client, options, create_there, ending.register, work.tell)
+    return work._replace(client=client, recipe=candidate.recipe, foreseen=foreseen[candidate.path])
 
 
 def _all_followed(work: _Work) -> Outcome:

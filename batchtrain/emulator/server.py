@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from batchtrain.emulator import logfile, mapped_images, own_catalog, trust, wire
-from batchtrain.emulator.interface import Machine
+from batchtrain.emulator.interface import Machine, StorageAccount
 from batchtrain.version import __version__
 
 if TYPE_CHECKING:
@@ -421,7 +421,17 @@ def _reading(store: Any) -> Any:
 async def _process_machine(data_dir: Path) -> Machine:
     from batchtrain.emulator.machine.process import open_machine
 
-    return await open_machine(data_dir, lambda image: mapped_images.prefix_of(data_dir, image))
+    machine = await open_machine(data_dir, lambda image: mapped_images.prefix_of(data_dir, image))
+    main = mapped_images.main_dir(data_dir)
+    if main != data_dir:
+        machine.share_storage(partial(_storage_of, main))
+    return machine
+
+
+def _storage_of(main: Path) -> StorageAccount:
+    """The storage that the first account of an emulator runs; starts its emulator if it is not running."""
+    running, _ = ensure(Settings(main, port=0))
+    return StorageAccount(**ask("POST", running, "storage"))
 
 
 def _check_files(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 import msgspec
 
 from batchtrain.records import Attempt, Counts, FailedBy, Node, Point, Rank, Rendezvous, TrainingProgress
+from batchtrain.records.pools import PoolAttempt
 from batchtrain.records.rank_end import RankEnd
 
 
@@ -128,6 +129,13 @@ class NodesReplaced(Event, frozen=True):
     """Nodes with faults are removed from a pool, and others are awaited."""
 
     kind = "nodes.replace"
+
+
+class CandidateTried(Event, frozen=True):
+    """A candidate of a pool has its nodes, or does not have them."""
+
+    kind = "pool.candidate"
+    attempt: PoolAttempt | None = None
 
 
 class PoolIdentified(Event, frozen=True):

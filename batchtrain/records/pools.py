@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar
 
+import msgspec
+
 from batchtrain.catalog.prices import Price
 from batchtrain.errors import shortened
 from batchtrain.records.failure import Failure
@@ -48,6 +50,20 @@ class Pool(Record, frozen=True):
     def target(self) -> int:
         """The nodes that it is to have."""
         return self.target_dedicated + self.target_spot
+
+
+class PoolAttempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt to get the nodes of a pool from one of its candidates."""
+
+    candidate: str
+    """The candidate in words, such as `2 spot STANDARD_ND96ISR_H100_V5 in account west`."""
+    account: str
+    vm_size: str
+    began: datetime
+    ended: datetime
+    code: str = ""
+    """The error code of the service; empty if the candidate had the nodes."""
+    reason: str = ""
 
 
 class RecentTask(Record, frozen=True, rename="camel"):

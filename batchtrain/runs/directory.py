@@ -37,6 +37,7 @@ from batchtrain.errors import Finding, NotFound, UsageError
 from batchtrain.metrics.point import COUNTERS, of_json
 from batchtrain.plan.lineage import Commit
 from batchtrain.records import Attempt, FabricCheck, Metric, Point, RanksRecord, Task
+from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import lease
 from batchtrain.runs.local_names import safe_path
 from batchtrain.service.local_files import PRIVATE, make_directory
@@ -109,6 +110,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     node_hours: float | None = None
     cost: Cost | None = None
     """None without prices, and on the emulator."""
+    candidates: tuple[PoolAttempt, ...] = ()
+    """Where the nodes of its pool were looked for, in order; empty for a pool without `candidates`."""
     phases: dict[str, float] = {}
     """Seconds by part of the run: `pool`, `preparation`, `start`, `training`, `fetch`, as far as they are known."""
     command: tuple[str, ...] = ()

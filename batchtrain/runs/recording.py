@@ -147,8 +147,7 @@ class Recording:
             if Path(path).stem != "credentials":
                 directory.replace(self.run.config / Path(path).name, _masked(path, content, self._secrets))
         directory.replace(self.run.config / "effective.yaml", _yaml(masked_document(effective(recipe), self._secrets)))
-        document = render.as_document(plan._replace(hidden=self._secrets))
-        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
+        self._write_plan(plan)
         return self
 
     # --- while it runs ----------------------------------------------------------------------------------------------
@@ -170,6 +169,11 @@ class Recording:
                 if event.warnings:
                     self._warn()
                     self.run.write(self._record)
+        elif isinstance(event, events.CandidateTried) and event.attempt is not None:
+            attempt = replace(event.attempt, reason=masked_text(event.attempt.reason, self._secrets))
+            self._record = replace(self._record, candidates=(*self._record.candidates, attempt))
+            with self._written():
+                self.run.write(self._record)
         if event.text and not isinstance(event, events.Output):
             text = masked_text(event.text, self._secrets)
             with self._written():
@@ -401,6 +405,17 @@ class Recording:
         if self._job_ended is not None:  # the same time for every client
             self._numbers.at(self._job_ended.timestamp())
 
+    def move(self, client: BatchClient, account: Account, recipe: Recipe, plan: Plan) -> None:
+        """The pool of the run is to be created from another candidate."""
+        self._client, self._patience = client, patience(account.endpoint)
+        self._record = replace(self._record, **_place_of(recipe, account))
+        self.run.write(self._record)
+        self._write_plan(plan)
+
+    def _write_plan(self, plan: Plan) -> None:
+        document = render.as_document(plan._replace(hidden=self._secrets))
+        directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
+
     def detach(self) -> None:
         """Leave the run to the service: no process records it."""
         self._record = replace(self._record, state="detached")
@@ -593,25 +608,20 @@ def begin(
     is kept. blobs: lists the input data in storage accounts, for its digests. name: of the run;
     by default a new one."""
     pool = recipe.pool
-    count = pool.vm_count if pool else None
     secrets = secrets_in(recipe, origin.settings)
     run = directory.make(origin.root, job.id, started := now(), name)
     record = RunRecord(
         id=run.name,
         state="running",
         started=started,
-        account=account.name,
-        endpoint=account.endpoint,
+        **_place_of(recipe, account),
         pool=pool.id if pool and job.auto_pool is None else "",
         job=job.id,
-        vm_size=pool.vm_size if pool else "",
-        nodes=count.total if count else 0,
         command=tuple(masked_word(word, secrets) for word in origin.command),
         settings={path: masked_setting(path, text, secrets) for path, text in origin.settings.items()},
         versions={"batchtrain": __version__, "python": sys.version.split()[0]},
         commit=commit_of(Path(recipe.directory)),
         project=project_of(recipe.directory).id if job.id in training_jobs(recipe) else "",
-        cost=_planned_cost(recipe, account),
     )
     try:
         recording = Recording(client, account, run, record, job, kept_kinds=kept_kinds, secrets=secrets)
@@ -633,6 +643,18 @@ def begin(
         return recording
     except OSError as error:
         raise UsageError(f"{run.path} cannot be written: {error.strerror or error}") from None
+
+
+def _place_of(recipe: Recipe, account: Account) -> dict[str, Any]:
+    """Where a recipe runs, as fields of a record."""
+    pool = recipe.pool
+    return {
+        "account": account.name,
+        "endpoint": account.endpoint,
+        "vm_size": pool.vm_size if pool else "",
+        "nodes": pool.vm_count.total if pool else 0,
+        "cost": _planned_cost(recipe, account),
+    }
 
 
 def _planned_cost(recipe: Recipe, account: Account) -> Cost | None:

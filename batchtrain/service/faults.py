@@ -24,6 +24,13 @@ CODES: dict[str, type[ServiceError]] = {
     "AccountCoreQuotaReached": QuotaReached, "AccountLowPriorityCoreQuotaReached": QuotaReached,
     "AccountVMSeriesCoreQuotaReached": QuotaReached, "AccountSpotCoreQuotaReached": QuotaReached,
 }  # fmt: skip
+NEVER = frozenset({
+    "IncompatibleVMSize", "SkuNotAvailable", "OverconstrainedAllocationRequestError",
+    "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
+})  # fmt: skip
+"""Resize errors, beside quotas, that no waiting mends: the account has no nodes of this size, or of this kind."""
+LATER = frozenset({"AllocationFailed", "AllocationTimedout", "AllocationTimedOut", "ZonalAllocationFailed"})
+"""Resize errors that waiting may mend: the region has no nodes now."""
 STATUSES: dict[int, type[ServiceError]] = {401: NotAllowed, 403: NotAllowed, 404: NotFound}
 
 SIGN_IN_AGAIN = (
@@ -136,7 +143,11 @@ def _kind(code: str, status: int) -> type[ServiceError]:
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
     code, status = code_of(error), error.status_code or 0
     request_id, date = _header(error, "request-id"), _header(error, "Date")
-    return _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
+    found = _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
+    answer = _batch_error(error)
+    details = {item.key: item.value for item in (answer.error_values if answer else None) or ()}
+    found.property_name = details.get("PropertyName") or ""
+    return found
 
 
 def _error(
@@ -145,6 +156,18 @@ def _error(
     step = clock_step(code, status, date) or (SIGN_IN_AGAIN if status == 401 else _next_step(code, operation))
     text = f"{operation}: {message} ({code})" + (f"; {step}" if step else "")
     return kind(text, operation=operation, code=code, request_id=request_id)
+
+
+def is_final(code: str) -> bool:
+    """Whether a resize error is one that no waiting mends."""
+    return code in NEVER or CODES.get(code) is QuotaReached
+
+
+def lacks_nodes(error: ServiceError) -> bool:
+    """Whether an error is that an account has no nodes for a pool, so that another size or account may have them. A
+    service that cannot be reached says nothing about its nodes."""
+    refused = error.code == "InvalidPropertyValue" and error.property_name == "vmSize"
+    return refused or error.code in LATER or is_final(error.code)
 
 
 def clock_step(code: str, status: int, date: str | None) -> str:

@@ -14,7 +14,7 @@ from batchtrain.records import Node, Pool
 from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, Waiting
 from batchtrain.service import files, read, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
-from batchtrain.service.faults import failure
+from batchtrain.service.faults import LATER, failure
 from batchtrain.service.tasks import Glance
 
 Tell = Callable[[Event], None]
@@ -180,6 +180,43 @@ def pool_ready(
                 last_state = state
             deadline.pause(pause, state)
     raise AssertionError("unreachable")
+
+
+def pool_allocated(
+    client: BatchClient, pool_id: str, patience: float, seconds: float, pace: Pace, tell: Tell | None = None
+) -> None:
+    """Wait until a pool has all its nodes, in any state. If the region has none, they are requested again until the
+    patience is over. Only time in which the service answers counts.
+
+    Raises the resize error, at once if no waiting mends it, and TimedOut at the deadline of `seconds`.
+    """
+    waited, asked, error, last_state = 0.0, 0.0, None, ""
+    with Deadline(seconds, f"the nodes of pool {pool_id}", tell) as deadline:
+        for pause in pace.steps():
+            pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
+            steady = pool.allocation == "steady"
+            if steady and len(nodes) >= pool.target and not pool.resize_errors:
+                return
+            error = pool.resize_errors[0] if steady and pool.resize_errors else error
+            code = error.code if error else "AllocationTimedOut"
+            if (error and code not in LATER) or waited >= patience:
+                reason = error.message if error else f"it has {len(nodes)} of {pool.target} nodes"
+                raise failure(f"allocate the nodes of pool {pool_id}", code, reason)
+            _show_nodes(tell, pool, nodes)
+            state = _pool_state(pool, nodes)
+            if state != last_state:
+                deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}{f' ({code})' if error else ''}"))
+                last_state = state
+            if steady and not pool.autoscale and waited - asked >= AGAIN * pace.most:
+                submit.resize_pool(client, pool_id, pool.target_dedicated, pool.target_spot, "requeue")
+                asked = waited
+            deadline.pause(min(pause, max(patience - waited, pace.first)), state)
+            waited += pause
+    raise AssertionError("unreachable")
+
+
+AGAIN = 12
+"""Nodes that the region did not have are requested again after so many pauses: a minute on Azure."""
 
 
 def pool_steady(client: BatchClient, pool_id: str, seconds: float, pace: Pace, tell: Tell | None = None) -> Pool:

@@ -116,8 +116,8 @@ def test_nodes_are_looked_at_again_each_minute_only_for_a_price() -> None:
 def test_a_limit_of_the_price_without_a_price_is_refused_with_the_command_that_reads_it() -> None:
     account = Account("https://a.westeurope.batch.azure.com", "a")
     with pytest.raises(UsageError, match="batchtrain catalog refresh --prices --location westeurope` reads it"):
-        price_for(Limits(price=1.0), recipe({}), account)
-    assert price_for(Limits(seconds=1.0), recipe({}), account) is None
+        price_for(Limits(price=1.0), recipe({}), account.region)
+    assert price_for(Limits(seconds=1.0), recipe({}), account.region) is None
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,6 @@ class Azurite:
     """The storage of one emulator. It ends with `close`, and also if this process is killed."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._main = mapped_images.main_dir(data_dir) if mapped_images.main_dir(data_dir) != data_dir else None
         self._home = data_dir / FOLDER
         self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -188,18 +187,9 @@ class Azurite:
         with self._starting:
             if self._ended:
                 raise StorageMissing("the emulator is stopping")
-            if self._main is not None:
-                return self._of_main(self._main)
             if self._account is None or self._process is None or self._process.poll() is not None:
                 self._account = self._start()
             return self._account
-
-    def _of_main(self, main: Path) -> StorageAccount:
-        """All accounts of an emulator have one storage, which its first account runs."""
-        from batchtrain.emulator import server  # imports this module's callers
-
-        running, _ = server.ensure(server.Settings(data_dir=main, port=0))
-        return StorageAccount(**server.ask("POST", running, "storage"))
 
     def _start(self) -> StorageAccount:
         node = find_node()

@@ -21,12 +21,14 @@ class OwnStorage:
         """living: the nodes that are up."""
         self._data_dir, self._living = data_dir, living
         self._azurite = Azurite(data_dir)
+        self.main: Callable[[], StorageAccount] | None = None
+        """Asks for the storage of the emulator's first account, which all its accounts share."""
         self._mounted: dict[str, MountedContainer] = {}
         self._copying: asyncio.Task[None] | None = None
 
     async def account(self) -> StorageAccount:
         """The storage, installed and started if it is not running. Raises StorageMissing."""
-        return await asyncio.to_thread(self._azurite.ensure)
+        return await asyncio.to_thread(self.main or self._azurite.ensure)
 
     async def addressed(self, item: Download) -> Download:
         """A download whose address is whole. Raises DownloadError."""

@@ -148,6 +148,10 @@ class ProcessMachine:
         """Directories that are being deleted because no record names them."""
         self._storage = OwnStorage(data_dir, lambda: [node.spec for node in self._nodes.values()])
 
+    def share_storage(self, main: Callable[[], StorageAccount]) -> None:
+        """Use the storage of another account of the emulator."""
+        self._storage.main = main
+
     async def boot(self, spec: NodeSpec, on_lost: Callable[[str], None]) -> NodeUp:
         """Start a node. Files of an earlier start stay in its directory. Raises NodeLost if it does not start, and
         NodeUnfit if a package or image of its pool is not available."""

@@ -1,0 +1,108 @@
+"""Looks for the nodes of a pool: tries its candidates in their order until one has all nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from batchtrain.client.accounts import where
+from batchtrain.config.candidates import Candidate
+from batchtrain.config.times import duration
+from batchtrain.config.types import Recipe
+from batchtrain.errors import NoCapacity, ServiceError
+from batchtrain.records import Pool
+from batchtrain.records.events import CandidateTried, Deleted
+from batchtrain.records.pools import PoolAttempt
+from batchtrain.runs.recording import now
+from batchtrain.service import faults, read, retry, submit, watch
+from batchtrain.service.deadlines import GONE_SECONDS
+from batchtrain.service.register import Register, Thing
+
+if TYPE_CHECKING:
+    from batchtrain.client.session import Session
+    from batchtrain.client.shown_progress import Tell
+
+Client = TypeVar("Client", bound="Session")
+
+
+def patience_of(recipe: Recipe) -> float | None:
+    """The seconds that a candidate has to allocate all nodes; None for a pool without candidates."""
+    settings = recipe.pool.candidates if recipe.pool is not None else None
+    return None if settings is None else duration(settings.patience)
+
+
+def client_at(client: Client, candidate: Candidate) -> Client:
+    """A client of the account of a candidate."""
+    if candidate.account in ("", client.account.label):
+        return client
+    account = where(
+        local=client.account.emulated,
+        credentials=candidate.recipe.credentials,
+        environment=os.environ,
+        label=candidate.account,
+    )
+    there = type(client)(account)
+    there.display, there.say, there.credentials = client.display, client.say, candidate.recipe.credentials
+    return there
+
+
+def place(
+    client: Client,
+    found: Iterable[Candidate],
+    create: Callable[[Client, Candidate], Pool],
+    register: Register,
+    tell: Tell,
+) -> tuple[Client, Candidate, Pool]:
+    """Create a pool from the first of several candidates that has its nodes; what another one allocated in part is
+    deleted before the next is tried.
+
+    Raises NoCapacity, and the first error that is not about nodes. A service that cannot be reached ends the search: it
+    may have the nodes.
+    """
+    candidates, reasons = tuple(found), []
+    for number, candidate in enumerate(candidates, 1):
+        began, there = now(), client_at(client, candidate)
+        name = f"candidate {number} of {len(candidates)}, {candidate}"
+        try:
+            pool = create(there, candidate)
+        except ServiceError as error:
+            if not faults.lacks_nodes(error):
+                raise
+            attempt = _attempt(there, candidate, began, error)
+            waited = retry.span((attempt.ended - began).total_seconds())
+            tell(CandidateTried(candidate.pool.id, f"{name}, has no nodes after {waited}: {error}", attempt=attempt))
+            _discard(there, candidate.pool.id, register, tell)
+            reasons.append(f"{candidate}: {error.code}")
+            continue
+        tell(CandidateTried(pool.id, f"{name}, has the nodes", attempt=_attempt(there, candidate, began)))
+        return there, candidate, pool
+    raise NoCapacity(
+        f"none of {len(reasons)} candidates has nodes for the pool ({'; '.join(reasons)}); run again later, or add"
+        " candidates to pool.yaml",
+        code="NoCapacity",
+    )
+
+
+def _attempt(there: Session, candidate: Candidate, began: datetime, error: ServiceError | None = None) -> PoolAttempt:
+    return PoolAttempt(
+        candidate=str(candidate),
+        account=there.account.name,
+        vm_size=candidate.pool.vm_size,
+        began=began,
+        ended=now(),
+        code=error.code if error else "",
+        reason=str(error) if error else "",
+    )
+
+
+def _discard(client: Session, pool_id: str, register: Register, tell: Tell) -> None:
+    """Delete what was allocated of a pool. Raises the error of the deletion."""
+    register.settle(client.batch)
+    thing = Thing("pool", pool_id)
+    if register.state(thing) in ("ours", "pending") and register.is_ours(client.batch, thing):
+        submit.delete_pool(client.batch, pool_id)
+        watch.gone(lambda: read.pool(client.batch, pool_id), GONE_SECONDS, client.pace, thing.name, tell)
+        tell(Deleted(thing.name, f"deleted {thing.name}"))
+    register.note(thing, None)
