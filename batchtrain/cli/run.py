@@ -21,6 +21,7 @@ from batchtrain.errors import ServiceError, UsageError
 if TYPE_CHECKING:
     from batchtrain.client.client import Client
     from batchtrain.client.run import Outcome
+    from batchtrain.client.session import Session
     from batchtrain.config.load import Loaded
     from batchtrain.config.types import Recipe
     from batchtrain.errors import TaskFailed
@@ -159,8 +160,9 @@ def carried_out(
         _raise_failure(recipe, outcome)
         return outcome
     finally:
-        if client.account.started and not keep:
-            _stop_emulator(client)
+        for session in (*client.others, client):
+            if session.account.started and not keep:
+                _stop_emulator(session)
 
 
 def _raise_failure(recipe: Recipe, outcome: Outcome) -> None:
@@ -245,17 +247,18 @@ def _ended(task: Task) -> str:
     return f"task {task.id} ended {how}{took}"
 
 
-def _stop_emulator(client: Client) -> None:
+def _stop_emulator(client: Session) -> None:
     """Stop the emulator that this run started, unless it still has pools or another process uses it."""
-    from batchtrain.client.local import alone, emulator_directory, emulator_faults
+    from batchtrain.client.local import alone, emulator_faults
     from batchtrain.emulator import server
+    from batchtrain.service import read
 
-    home = emulator_directory()
+    home = Path(client.account.home)
     # A service that does not answer keeps what it has, and the command's own error counts.
     with contextlib.suppress(ServiceError), emulator_faults(), alone(home) as is_unused:
         if server.status(home) is None or server.is_kept(home):
             return
         if not is_unused:
             say("another command uses the embedded Azure Batch, so it continues; `batchtrain emulator stop` stops it")
-        elif not client.pools.list():
+        elif not read.pools(client.batch):
             server.stop(home)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from batchtrain.client.accounts import where
 from batchtrain.config.candidates import Candidate
@@ -35,8 +35,10 @@ def patience_of(recipe: Recipe) -> float | None:
 
 def client_at(client: Client, candidate: Candidate) -> Client:
     """A client of the account of a candidate."""
-    if candidate.account in ("", client.account.label):
-        return client
+    sessions: list[Any] = [client, *client.others]
+    for session in sessions:
+        if session.account.label == (candidate.account or client.account.label):
+            return cast("Client", session)
     account = where(
         local=client.account.emulated,
         credentials=candidate.recipe.credentials,
@@ -45,6 +47,7 @@ def client_at(client: Client, candidate: Candidate) -> Client:
     )
     there = type(client)(account)
     there.display, there.say, there.credentials = client.display, client.say, candidate.recipe.credentials
+    client.others.append(there)
     return there
 
 

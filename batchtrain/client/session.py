@@ -47,6 +47,8 @@ class Session:
         """Receives messages about slow one-time work, such as an installation."""
         self.credentials = Credentials()
         """Those with which it was connected; they name the storage accounts."""
+        self.others: list[Session] = []
+        """Clients of other accounts, where a pool was looked for."""
         self._own_storage: StorageCredentials | None = None
         self.files = Service(self.batch, signing.patience(account.endpoint))
 

@@ -320,3 +320,42 @@ def test_the_end_of_a_wait_for_tasks_names_an_open_task_or_the_counts(answers: l
     with pytest.raises(TimedOut) as caught:
         wait(Service(*answers), 0)
     assert str(caught.value) == f"waiting for the tasks of job j took longer than 0 s; last seen: {state}"
+
+
+# --- until a pool has its nodes -------------------------------------------------------------------------------------
+
+FAILED = {"resizeErrors": [{"code": "AllocationFailed", "message": "No capacity."}]}
+EVERY_SECOND = Pace(1.0, 1.0, 1.0)
+
+
+def test_a_pool_has_its_nodes_before_they_are_ready() -> None:
+    service = Service(pool("resizing"), nodes("starting"), pool(), nodes("starting", "creating"))
+    watch.pool_allocated(service.client, "p", 10, 60, AT_ONCE)
+    assert service.asked == ["GET /pools/p", "GET /pools/p/nodes"] * 2
+
+
+def test_an_error_that_no_waiting_mends_ends_the_wait_for_nodes_at_once() -> None:
+    errors = [{"code": "AccountCoreQuotaReached", "message": "No cores."}]
+    with pytest.raises(QuotaReached, match="No cores"):
+        watch.pool_allocated(Service(pool(resizeErrors=errors), nodes()).client, "p", 10, 60, AT_ONCE)
+
+
+def test_a_region_without_nodes_is_awaited_until_the_patience_is_over(pauses: list[float]) -> None:
+    service = Service(*(pool(**FAILED), nodes("idle")) * 4)
+    with pytest.raises(ServiceError, match="No capacity") as caught:
+        watch.pool_allocated(service.client, "p", 3, 60, EVERY_SECOND)
+    assert (caught.value.code, pauses) == ("AllocationFailed", [1.0, 1.0, 1.0])
+
+
+def test_nodes_that_the_region_did_not_have_are_requested_again(pauses: list[float]) -> None:
+    failed = (pool(**FAILED), nodes())
+    service = Service(*failed * (watch.AGAIN + 1), (202, None), pool(), nodes("idle", "idle"))
+    watch.pool_allocated(service.client, "p", 60, 60, EVERY_SECOND)
+    assert service.asked.count("POST /pools/p/resize") == 1
+
+
+def test_a_pool_that_is_still_resizing_after_the_patience_has_no_nodes(pauses: list[float]) -> None:
+    service = Service(*(pool("resizing"), nodes("creating")) * 3)
+    with pytest.raises(ServiceError, match="it has 1 of 2 nodes") as caught:
+        watch.pool_allocated(service.client, "p", 2, 60, EVERY_SECOND)
+    assert caught.value.code == "AllocationTimedOut"
