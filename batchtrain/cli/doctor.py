@@ -13,7 +13,9 @@ from batchtrain.cli.output import show_rows
 from batchtrain.errors import ServiceError, Unreachable
 
 if TYPE_CHECKING:
+    from batchtrain.client.session import Session
     from batchtrain.config.load import Loaded
+    from batchtrain.config.types import Recipe
 
 
 @click.command("doctor", cls=Command)
@@ -27,18 +29,29 @@ def command(directory: str | None) -> int:
     from datetime import datetime, timezone
 
     from batchtrain.client import doctor
+    from batchtrain.client.candidates import client_at
     from batchtrain.config import catalog_file, user_settings
+    from batchtrain.config.candidates import ordered
     from batchtrain.errors import FAIL
 
     config = _loaded(directory)
     recipe = config.recipe if config else None
     catalog = catalog_file.load(recipe.directory if recipe else None)
     client = settings().connect(config)
-    facts = doctor.examine(
-        client.account, client.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
-        user_settings.load().registry,
-    )  # fmt: skip
+
+    def examined(there: Session, recipe: Recipe | None) -> doctor.Facts:
+        return doctor.examine(
+            there.account, there.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
+            user_settings.load().registry,
+        )  # fmt: skip
+
+    facts = examined(client, recipe)
     results = doctor.checks(facts)
+    if recipe is not None and recipe.pool is not None and recipe.pool.candidates is not None:
+        region = client.account.region or ""
+        options = ordered(recipe, region)
+        examinations = [examined(client_at(client, option), option.recipe) for option in options]
+        results = (*results, *doctor.candidate_checks(recipe, region, examinations))
     show_rows(results)
     if facts.unreachable:
         return Unreachable.exit_code

@@ -6,19 +6,21 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from batchtrain.catalog.offer import Catalog
 from batchtrain.catalog.sizes import key, today_for
-from batchtrain.client.local import lost_isolation
+from batchtrain.client.local import emulator_quotas, lost_isolation
 from batchtrain.config.image_names import EXAMPLE
 from batchtrain.config.scaling import most_nodes
 from batchtrain.config.types import PlatformImage, Recipe
 from batchtrain.config.types import Pool as PoolSettings
 from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, BatchtrainError, Check, Unreachable, UsageError
 from batchtrain.plan import cost
+from batchtrain.plan.candidates import CandidateRow, rows
 from batchtrain.records import Image, Job, JobSchedule, Pool
 from batchtrain.service import arm, read
 from batchtrain.service.clock_difference import KEY_LIMIT, STEP, difference
@@ -116,7 +118,7 @@ def _try(question: Callable[[], Found]) -> Found | Unknown:
 
 def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, str]) -> Region | Unknown:
     if account.emulated:
-        return Unknown(EMBEDDED)
+        return _emulated(account, recipe)
     credentials = recipe.credentials if recipe is not None else None
     subscription = credentials.management.subscription_id if credentials and credentials.management else None
     vm_size = recipe.pool.vm_size if recipe is not None and recipe.pool is not None else ""
@@ -137,14 +139,65 @@ def _region(account: Account, recipe: Recipe | None, environment: Mapping[str, s
     return _try(ask)
 
 
+def _emulated(account: Account, recipe: Recipe | None) -> Region | Unknown:
+    """The quotas of the emulator, if it has some."""
+    quotas = emulator_quotas(account)
+    if not quotas.keys() & {"dedicated_cores", "low_priority_cores"}:
+        return Unknown(EMBEDDED)
+    pool = recipe.pool if recipe is not None else None
+    size = recipe.catalog.size(pool.vm_size) if recipe is not None and pool is not None else None
+    seen = arm.AccountSeen(
+        name=account.name,
+        subscription="",
+        resource_group="",
+        location="the emulator",
+        endpoint=account.endpoint,
+        allocation="BatchService",
+        public_network="Enabled",
+        sign_ins=(),
+        dedicated_cores=quotas.get("dedicated_cores"),
+        spot_cores=quotas.get("low_priority_cores"),
+        pools=quotas.get("pools"),
+        jobs=quotas.get("active_jobs"),
+        by_family=False,
+        families=(),
+    )
+    return Region(seen, arm.Sold(size.name, "", size.cores, size.memory_gib) if size else None, "", {})
+
+
 # --- judging --------------------------------------------------------------------------------------------------------
 
 
 def checks(facts: Facts) -> tuple[Check, ...]:
-    """Every check, in the order in which to fix failures."""
+    """Every check, in the order in which to fix failures. Of a pool with candidates those that all of them share."""
+    pool = _pool(facts)
+    judges = [judge for judge in CHECKS if pool is None or pool.candidates is None or judge not in OF_CANDIDATE]
     lacks, remedy = lost_isolation(facts.account)
     isolation = Check("isolation", WARN if lacks else OK, lacks or "each node has its own root and host name", remedy)
-    return (*(judge(facts) for judge in CHECKS), *((isolation,) if facts.account.emulated else ()))
+    return (*(judge(facts) for judge in judges), *((isolation,) if facts.account.emulated else ()))
+
+
+def candidate_checks(recipe: Recipe, region: str, candidates: Sequence[Facts]) -> tuple[Check, ...]:
+    """A row for each candidate of a pool. One that cannot have the nodes is a warning while another one may have them.
+
+    region: of the account without a name. candidates: what was looked up for each of them.
+    """
+    judged = [[judge(facts) for judge in (_signed_in, *OF_CANDIDATE)] for facts in candidates]
+    usable = any(all(check.result != FAIL for check in results) for results in judged)
+    return tuple(map(partial(_candidate, usable), rows(recipe, region), candidates, judged))
+
+
+def _candidate(usable: bool, row: CandidateRow, facts: Facts, results: Sequence[Check]) -> Check:
+    faults = [check for check in results if check.result in (FAIL, WARN)]
+    result = FAIL if any(check.result == FAIL for check in faults) else WARN if faults else OK
+    pool = _pool(facts)
+    count = pool.vm_count if pool is not None else None
+    quotas = [_dedicated(facts)] if count is not None and count.dedicated else []
+    quotas += [_spot(facts)] if count is not None and count.low_priority else []
+    quota_texts = [check.found for check in quotas if check.result != NOT_CHECKED] or ["quota unknown"]
+    found = "; ".join((row.candidate, f"{row.hour or 'unquota_texts price'} an hour", *quota_texts, row.checks))
+    reasons = "; ".join(f"{check.check}: {check.found}" for check in faults)
+    return Check(f"candidate {row.number}", WARN if result == FAIL and usable else result, found, reasons)
 
 
 def _signed_in(facts: Facts) -> Check:
@@ -407,3 +460,5 @@ def _same(image: Image, platform: Any) -> bool:
 CHECKS: tuple[Callable[[Facts], Check], ...] = (
     _signed_in, _clock, _pools, _jobs, _image, _registry, _size, _settings, _sold, _dedicated, _spot, _cost,
 )  # fmt: skip
+OF_CANDIDATE = (_image, _size, _sold, _dedicated, _spot, _cost)
+"""Those that depend on the account, the size or the kind of nodes."""

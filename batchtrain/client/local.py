@@ -202,6 +202,17 @@ def storage(account: Account, say: Callable[[str], None]) -> StorageCredentials:
     return StorageCredentials(account=answer["account"], account_key=Secret(answer["key"]), endpoint=answer["endpoint"])
 
 
+def emulator_quotas(account: Account) -> dict[str, int]:
+    """The quotas that an account of the emulator has."""
+    from batchtrain.emulator import server  # only the embedded service needs it
+
+    if not account.home:
+        return {}
+    with emulator_faults():
+        quotas: dict[str, int] = server.ask("GET", server.at(Path(account.home)), "status")["quotas"]
+    return quotas
+
+
 def login(account: Account, node_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """How this machine runs commands on a node of the emulator: the words of `ssh`, and of the relay to a port."""
     from batchtrain.emulator import server  # only the embedded service needs it

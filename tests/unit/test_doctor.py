@@ -16,8 +16,11 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.client import doctor
 from batchtrain.client.doctor import Facts, Region, Unknown
+from batchtrain.config.candidates import candidates_of
 from batchtrain.config.types import (
+    Alternative,
     Autoscale,
+    Candidates,
     CustomImage,
     Job,
     MultiInstance,
@@ -332,3 +335,56 @@ def test_an_image_that_is_in_no_registry_is_a_warning_with_the_command() -> None
     assert found.next_step.endswith("batchtrain config set registry NAME")
     stored = check("registry", facts(recipe=named, registry="mine.azurecr.io"))
     assert stored.found == "images of recipes come from mine.azurecr.io"
+
+
+# --- candidates -----------------------------------------------------------------------------------------------------
+
+PRICES = Prices("japaneast", "USD", {"Standard_D4s_v5": 0.5, "Standard_D8s_v5": 1.0})
+
+
+def candidates(*quotas: int) -> tuple[Check, ...]:
+    """The rows of three candidates in accounts with these quotas of dedicated cores."""
+    pool = recipe().pool
+    assert pool is not None
+    alternatives = (Alternative(vm_size="STANDARD_D8S_V5"), Alternative(vm_size="STANDARD_D16S_V5"))
+    whole = replace(
+        recipe(),
+        pool=replace(pool, candidates=Candidates(alternatives=alternatives)),
+        catalog=Catalog(prices=(PRICES,)),
+    )
+    looked = [
+        facts(
+            recipe=option.recipe, region=region(dedicatedCoreQuota=quota, dedicatedCoreQuotaPerVMFamilyEnforced=False)
+        )
+        for option, quota in zip(candidates_of(whole), quotas, strict=True)
+    ]
+    return doctor.candidate_checks(whole, "japaneast", looked)
+
+
+def test_a_candidate_is_shown_with_its_price_the_quota_and_what_the_checks_say() -> None:
+    first, *_ = candidates(100, 100, 100)
+    assert (first.check, first.result) == ("candidate 1", "ok")
+    assert first.found.split("; ") == [
+        "2 dedicated STANDARD_D4S_V5",
+        "1.00 USD an hour",
+        "8 cores needed, 0 of 100 used (dedicated cores)",
+        "checks: ok",
+    ]
+
+
+def test_a_candidate_without_quota_is_a_warning_while_another_one_has_it() -> None:
+    assert [check.result for check in candidates(0, 100, 0)] == ["warn", "ok", "warn"]
+
+
+def test_candidates_that_all_lack_quota_are_failures_with_the_reason() -> None:
+    found = candidates(0, 0, 0)
+    assert [check.result for check in found] == ["fail", "fail", "fail"]
+    assert found[1].next_step.startswith("quota: 16 cores needed, 0 of 0 used")
+
+
+def test_what_depends_on_the_candidate_is_judged_for_each_and_not_for_the_pool_file() -> None:
+    pool = recipe().pool
+    assert pool is not None
+    several = replace(pool, candidates=Candidates(alternatives=(Alternative(spot=True),)))
+    names = {check.check for check in doctor.checks(facts(recipe=replace(recipe(), pool=several)))}
+    assert not names & {"image", "VM size", "region", "quota", "spot quota", "cost"}
