@@ -276,6 +276,10 @@ class NoCapacity(ServiceError):
     """No candidate of a pool has its nodes; the message names each with its reason."""
 
 
+class NodesLost(ServiceError):
+    """The pool of a running job has not got its nodes back."""
+
+
 class ReplacementFailed(ServiceError):
     """A pool got no node in place of one that was removed, so the gang that waits for it cannot start."""
 

@@ -33,6 +33,12 @@ def patience_of(recipe: Recipe) -> float | None:
     return None if settings is None else duration(settings.patience)
 
 
+def recovery_of(recipe: Recipe) -> float | None:
+    """The seconds that the pool of a running job has to get its nodes back; None if its job is not moved."""
+    settings = recipe.pool.candidates if recipe.pool is not None else None
+    return patience_of(recipe) if settings is not None and settings.recover else None
+
+
 def client_at(client: Client, candidate: Candidate) -> Client:
     """A client of the account of a candidate."""
     sessions: list[Any] = [client, *client.others]
@@ -76,7 +82,7 @@ def place(
             attempt = _attempt(there, candidate, began, error)
             waited = retry.span((attempt.ended - began).total_seconds())
             tell(CandidateTried(candidate.pool.id, f"{name}, has no nodes after {waited}: {error}", attempt=attempt))
-            _discard(there, candidate.pool.id, register, tell)
+            discard(there, candidate.pool.id, register, tell)
             reasons.append(f"{candidate}: {error.code}")
             continue
         tell(CandidateTried(pool.id, f"{name}, has the nodes", attempt=_attempt(there, candidate, began)))
@@ -100,7 +106,7 @@ def _attempt(there: Session, candidate: Candidate, began: datetime, error: Servi
     )
 
 
-def _discard(client: Session, pool_id: str, register: Register, tell: Tell) -> None:
+def discard(client: Session, pool_id: str, register: Register, tell: Tell) -> None:
     """Delete what was allocated of a pool. Raises the error of the deletion."""
     register.settle(client.batch)
     thing = Thing("pool", pool_id)

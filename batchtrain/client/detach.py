@@ -146,6 +146,11 @@ def refuse_unfit(recipe: Recipe) -> None:
             f" have; remove them, or {other}"
         )
     refuse_unattended(recipe)
+    if pool.candidates is not None:
+        raise PlanError(
+            f"pool {pool.id} has `candidates`, and the service, which creates the pool of a detached run, tries none;"
+            f" remove them, or {other}"
+        )
     for job in recipe.jobs:
         for fits, reason in _UNFIT:
             if fits(job):

@@ -83,7 +83,13 @@ def pool_id_of(recipe: Recipe) -> str:
 
 
 def refuse_unattended(recipe: Recipe) -> None:
-    """Raise PlanError for a pool whose faulty nodes are to be replaced, where no client follows the job."""
+    """Raise PlanError for a pool whose faulty or lost nodes are to be replaced, where no client follows the job."""
+    candidates = recipe.pool.candidates if recipe.pool is not None else None
+    if recipe.pool is not None and candidates is not None and candidates.recover:
+        raise PlanError(
+            f"pool {recipe.pool.id} has `candidates.recover`, which needs a client that follows the job; use"
+            " `batchtrain run` without --detach, or `--set pool_specification.candidates.recover=false`"
+        )
     if recipe.pool is not None and recipe.pool.on_bad_node == "replace":
         raise PlanError(
             f"pool {recipe.pool.id} has `on_bad_node: replace`, and no client would replace a node;"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client import orphans
-from batchtrain.client.candidates import patience_of, place
+from batchtrain.client.candidates import discard, patience_of, place, recovery_of
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
@@ -17,6 +17,7 @@ from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_of_all, pric
 from batchtrain.client.local import lost_isolation
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
+from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.replacing import Replacer
 from batchtrain.config.candidates import Candidate, ordered, region_at
 from batchtrain.config.types import Job as JobSettings
@@ -25,6 +26,7 @@ from batchtrain.errors import (
     AlreadyExists,
     BatchtrainError,
     LimitReached,
+    NodesLost,
     NotAllowed,
     NotFound,
     ReplacementFailed,
@@ -38,6 +40,7 @@ from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.plan.types import Plan
 from batchtrain.records import Metric, Pool, Table, Task, events
+from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of
 from batchtrain.runs.directory import RunDirectory
@@ -300,6 +303,8 @@ class _Work(NamedTuple):
     ranks: tuple[int, ...] = ()
     """Those whose output is shown; all if empty."""
     limits: Limits = UNLIMITED
+    patience: float | None = None
+    """The seconds that the pool has to get its nodes back, before the job is moved; None if it is not."""
 
     def at(self, client: Operations, candidate: Candidate, foreseen: Foreseen) -> _Work:
         """The work at a candidate of the pool, before anything is created there."""
@@ -364,6 +369,11 @@ class Recorder:
         self._client, self.recipe = client, recipe
         for recording in self._recordings.values():
             recording.move(client.batch, client.account, recipe, _whole(foreseen))
+
+    def restart(self) -> None:
+        """The jobs are to be added again."""
+        for recording in self._recordings.values():
+            recording.restart()
 
     @property
     def names(self) -> dict[str, str]:
@@ -524,18 +534,50 @@ def _create_and_follow(
     reuse: bool,
 ) -> Outcome:
     timeout = POOL_SECONDS if work.timeout is None else work.timeout
-    work = _with_pool(work, plans, timeout, reuse=reuse)
-    client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
-    for job_id, created in old_jobs.items():
-        _replace(client, job_id, created, work.tell)
-    client.jobs.add_all(
-        recipe, tell=work.tell, timeout=timeout, foreseen=foreseen, resume=False, register=ending.register
-    )
-    ending.submitted = True
-    outcome = _all_followed(work)
+    whole, patience = work, recovery_of(work.recipe)
+    while True:
+        work = _with_pool(whole, plans, timeout, reuse=reuse)._replace(patience=patience)
+        client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
+        for job_id, created in old_jobs.items():
+            _replace(client, job_id, created, work.tell)
+        client.jobs.add_all(
+            recipe, tell=work.tell, timeout=timeout, foreseen=foreseen, resume=False, register=ending.register
+        )
+        ending.submitted = True
+        try:
+            outcome = _all_followed(work)
+            break
+        except NodesLost as error:
+            plans, old_jobs = _moved_on(work, plans, error), {}
     if afterwards is not None:
         afterwards(ending.register)
     return outcome
+
+
+def _moved_on(work: _Work, plans: Plans, error: NodesLost) -> Plans:
+    """Delete a job and the pool that lost its nodes; returns the candidates from the next one on. The job continues
+    from its checkpoints, which are in storage."""
+    client, register = work.client, work.ending.register
+    number = next(number for number, (candidate, _) in enumerate(plans) if candidate.recipe is work.recipe)
+    candidate = plans[number][0]
+    attempt = PoolAttempt(
+        candidate=str(candidate),
+        account=client.account.name,
+        vm_size=candidate.pool.vm_size,
+        began=now(),
+        ended=now(),
+        code=error.code,
+        reason=str(error),
+    )
+    text = f"{candidate} does not get its nodes back ({error}); the job moves to the next candidate"
+    work.tell(events.CandidateTried(candidate.pool.id, text, attempt=attempt))
+    work.recorder.restart()
+    for job in work.recipe.jobs:
+        client.jobs.handle(job.id).delete(tell=work.tell)
+        register.note(Thing("job", job.id), None)
+    discard(client, candidate.pool.id, register, work.tell)
+    work.ending.submitted = register.tasks_added = False
+    return (*plans[number + 1 :], *plans[: number + 1])
 
 
 def _with_pool(work: _Work, plans: Plans, timeout: float, *, reuse: bool) -> _Work:
@@ -605,9 +647,14 @@ def _followed(work: _Work, job: Job, settings: JobSettings) -> tuple[Task, ...]:
         client.batch, job, replacer.note, lines=work.recorder.lines, turns=client.pace.turns, ranks=work.ranks
     )
 
+    pool, nodes = work.recipe.pool, None
+    if work.patience and pool and work.ending.register.state(Thing("pool", pool.id)) == "ours":
+        nodes = NodeWatch(client, pool.id, work.patience, tell, deadline.now)
+
     def look_within_limits(glance: Glance) -> int:
         requests = follow.look(glance)
         replacer.replace()
+        requests += nodes.look() if nodes is not None else 0
         if guard.due():
             pool_id = read.job(client.batch, job.id).pool
             requests += 1

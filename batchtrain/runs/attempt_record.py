@@ -49,6 +49,8 @@ class AttemptRecord:
         """The first and the last time that was noted of an output."""
         self._starts: dict[tuple[str, str], int] = {}
         """Where the output of the last attempt begins in its fetched file."""
+        self._before: dict[str, int] = {}
+        """By task, how many attempts ran before its job was added again."""
         self._shifts: dict[str, int] = {}
         """By task, how many attempts ran before the one that its last node calls 1."""
         self.attempts: dict[str, tuple[Attempt, ...]] = {}
@@ -62,6 +64,7 @@ class AttemptRecord:
 
     def see(self, attempt: Attempt) -> None:
         """An attempt has begun, or is over."""
+        attempt = replace(attempt, number=attempt.number + self._before.get(attempt.task, 0))
         if attempt.number > self.current(attempt.task):
             self._set_aside(attempt.task)
             before = self._seen.get(attempt.task, {}).get(self.current(attempt.task))
@@ -69,6 +72,15 @@ class AttemptRecord:
                 self._shifts.pop(attempt.task, None)  # no retry: the files of its node are new
         self._seen.setdefault(attempt.task, {})[attempt.number] = attempt
         self._run.add_attempt(attempt)
+
+    def restart(self) -> None:
+        """The job is added again: the service counts the attempts of its tasks anew."""
+        for task_id in self._seen:
+            self._before[task_id] = self.current(task_id)
+
+    def _counted(self, task: Task) -> Task:
+        """The task with the attempts before its job was added again as requeues."""
+        return replace(task, requeues=task.requeues + self._before.get(task.id, 0))
 
     def shift(self, task_id: str, attempt_numbers: Iterable[int] = ()) -> int:
         """What the numbers of attempts in the files of a task's node lack: without a volume, each node counts from 1.
@@ -143,13 +155,13 @@ class AttemptRecord:
         """Before the output of tasks is fetched: what was kept of an attempt whose end was not seen is moved aside."""
         self.close()
         for task in tasks:
-            if task.id in self._seen and number_of(task) > self.current(task.id):
+            if task.id in self._seen and number_of(self._counted(task)) > self.current(task.id):
                 self._set_aside(task.id)
 
     def conclude(self, tasks: Iterable[Task], addresses: Mapping[str, str], nodes: Collection[Node] = ()) -> None:
         """After the output of tasks was fetched: find their attempts. addresses: the ids of nodes by address. nodes:
         those that their pool has now."""
-        for task in tasks:
+        for task in map(self._counted, tasks):
             attempts = self._seen.get(task.id, {})
             if number_of(task) == 1 and len(attempts) <= 1:
                 continue

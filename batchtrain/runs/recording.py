@@ -412,6 +412,10 @@ class Recording:
         self.run.write(self._record)
         self._write_plan(plan)
 
+    def restart(self) -> None:
+        """The job is to be added again, at another candidate."""
+        self._attempts.restart()
+
     def _write_plan(self, plan: Plan) -> None:
         document = render.as_document(plan._replace(hidden=self._secrets))
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))

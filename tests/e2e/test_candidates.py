@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batchtrain.emulator import mapped_images, server
+from batchtrain.emulator import mapped_images, server, steering
+from batchtrain.runs.finished import Runs
 
 from .conftest import Shell
+from .test_checkpoints import recipe as training
+from .test_frameworks import started
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 POOL = """\
@@ -78,3 +82,47 @@ def test_a_run_without_any_nodes_names_all_candidates_and_leaves_nothing(batchtr
     assert "none of 3 candidates has nodes for the pool" in result.stderr
     assert "2 spot STANDARD_D4S_V5 in account east: AccountLowPriorityCoreQuotaReached" in result.stderr
     assert pools(batchtrain) == [[], [], []]
+
+
+TRAINS = """
+import os, signal
+import batchtrain_checkpoint as checkpoint
+
+path = checkpoint.newest()
+for step in range(checkpoint.step_of(path) + 1, 21):
+    print("step %d/20 loss %d" % (step, 100 - step), flush=True)
+    if step % 5 == 0:
+        checkpoint.complete(checkpoint.begin(step))
+    if step == 7 and not path:
+        print("waits on", os.environ["AZ_BATCH_NODE_ID"], flush=True)
+        signal.pause()
+"""
+
+
+def test_a_job_whose_pool_does_not_get_its_nodes_back_continues_at_the_next_candidate(
+    batchtrain: Shell, tmp_path: Path
+) -> None:
+    directory = training(tmp_path, TRAINS)
+    candidates = '{"alternatives": [{"vm_size": "STANDARD_D8DS_V5"}], "patience": "1s", "recover": true}'
+    more = ("--set", f"pool_specification.candidates={candidates}", "--set", "pool_specification.vm_count.low_priority=1")
+    with started(batchtrain, "run", directory, "--local", *more) as process:
+        for line in process.stdout:
+            if match := re.search(r"waits on (\S+)\n", line):
+                status = server.status(batchtrain.home)
+                assert status is not None
+                steering.limit(status, {"STANDARD_D4DS_V5": 0})
+                steering.befall(status, match[1], "preempt", 0)
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert "the job moves to the next candidate" in errors
+    run = Runs(batchtrain.cwd / "runs").get()
+    assert [(one.number, one.checkpoint, one.step) for one in run.attempts] == [(1, "", 7), (2, "step-5", 20)]
+    (curve,) = run.plot("loss").figures["loss"].values()
+    assert curve == [(step, 100 - step) for step in range(1, 21)]
+    record = json.loads((run.path / "run.json").read_bytes())
+    assert [(one["vm_size"], one.get("code", "")) for one in record["candidates"]] == [
+        ("STANDARD_D4DS_V5", ""),
+        ("STANDARD_D4DS_V5", "NodesLost"),
+        ("STANDARD_D8DS_V5", ""),
+    ]
+    assert json.loads(batchtrain("pool", "list", "--local", "-o", "json").stdout) == []

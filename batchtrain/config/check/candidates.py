@@ -67,6 +67,8 @@ def _patience(subject: Subject) -> Found:
 def _recover(subject: Subject) -> Found:
     if subject.candidates is None or not subject.candidates.recover:
         return
+    if len(subject.jobs) > 1:
+        yield (*PATH, "recover"), f"one job can be moved, and the recipe has {len(subject.jobs)}"
     for path, _, task in subject.tasks:
         if task.checkpoint is None:
             yield path, "`candidates.recover` moves a job, and this task has no `checkpoint` to continue from"
