@@ -59,7 +59,7 @@ def client_at(client: Client, candidate: Candidate) -> Client:
 
 def place(
     client: Client,
-    found: Iterable[Candidate],
+    options: Iterable[Candidate],
     create: Callable[[Client, Candidate], Pool],
     register: Register,
     tell: Tell,
@@ -70,10 +70,10 @@ def place(
     Raises NoCapacity, and the first error that is not about nodes. A service that cannot be reached ends the search: it
     may have the nodes.
     """
-    candidates, reasons = tuple(found), []
-    for number, candidate in enumerate(candidates, 1):
+    candidates, reasons = tuple(options), []
+    for candidate in candidates:
         began, there = now(), client_at(client, candidate)
-        name = f"candidate {number} of {len(candidates)}, {candidate}"
+        name = f"candidate {candidate.number} of {len(candidates)}, {candidate}"
         try:
             pool = create(there, candidate)
         except ServiceError as error:

@@ -146,7 +146,7 @@ def _emulated(account: Account, recipe: Recipe | None) -> Region | Unknown:
         return Unknown(EMBEDDED)
     pool = recipe.pool if recipe is not None else None
     size = recipe.catalog.size(pool.vm_size) if recipe is not None and pool is not None else None
-    seen = arm.AccountSeen(
+    account_record = arm.AccountSeen(
         name=account.name,
         subscription="",
         resource_group="",
@@ -162,7 +162,7 @@ def _emulated(account: Account, recipe: Recipe | None) -> Region | Unknown:
         by_family=False,
         families=(),
     )
-    return Region(seen, arm.Sold(size.name, "", size.cores, size.memory_gib) if size else None, "", {})
+    return Region(account_record, arm.Sold(size.name, "", size.cores, size.memory_gib) if size else None, "", {})
 
 
 # --- judging --------------------------------------------------------------------------------------------------------
@@ -195,9 +195,9 @@ def _candidate(usable: bool, row: CandidateRow, facts: Facts, results: Sequence[
     quotas = [_dedicated(facts)] if count is not None and count.dedicated else []
     quotas += [_spot(facts)] if count is not None and count.low_priority else []
     quota_texts = [check.found for check in quotas if check.result != NOT_CHECKED] or ["quota unknown"]
-    found = "; ".join((row.candidate, f"{row.hour or 'unquota_texts price'} an hour", *quota_texts, row.checks))
+    text = "; ".join((row.candidate, f"{row.hour or 'unquota_texts price'} an hour", *quota_texts, row.checks))
     reasons = "; ".join(f"{check.check}: {check.found}" for check in faults)
-    return Check(f"candidate {row.number}", WARN if result == FAIL and usable else result, found, reasons)
+    return Check(f"candidate {row.number}", WARN if result == FAIL and usable else result, text, reasons)
 
 
 def _signed_in(facts: Facts) -> Check:

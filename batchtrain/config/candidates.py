@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ class Candidate(NamedTuple):
     """The name of the account in credentials.yaml; empty for that of `batch`."""
     path: Path = ("pool_specification",)
     """Where it is written."""
+    number: int = 1
+    """Its place in the order."""
 
     @property
     def pool(self) -> Pool:
@@ -88,17 +90,21 @@ def require_account(credentials: Credentials, account: str) -> None:
 def ordered(recipe: Recipe, region: str = "") -> tuple[Candidate, ...]:
     """The candidates in the order in which they are tried. region: of the account without a name, if its endpoint does
     not tell it. Raises PlanError for an order by prices that are unknown."""
-    found = candidates_of(recipe)
+    options = candidates_of(recipe)
     candidates = recipe.pool.candidates if recipe.pool is not None else None
     if candidates is None or candidates.order == "given":
-        return found
-    costs = {}
-    for candidate in found:
+        return _numbered(options)
+    costs: dict[Path, float] = {}
+    for candidate in options:
         cost = hour(candidate, region, per_gpu=candidates.order == "price-per-gpu")
         if cost is None:
             raise PlanError(f"`candidates.order` is `{candidates.order}`, and {unpriced(candidate, region)}")
         costs[candidate.path] = cost
-    return tuple(sorted(found, key=lambda candidate: costs[candidate.path]))
+    return _numbered(sorted(options, key=lambda candidate: costs[candidate.path]))
+
+
+def _numbered(options: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    return tuple(candidate._replace(number=number) for number, candidate in enumerate(options, 1))
 
 
 def region_at(candidate: Candidate, region: str = "") -> str:

@@ -18,23 +18,20 @@ class CandidateRow(NamedTuple):
     candidate: str
     hour: str
     """What an hour of its nodes costs; empty if the price is unknown."""
-    quota: str
-    """How many of its nodes the account still takes."""
     checks: str
 
     def __str__(self) -> str:
-        parts = (f"{self.hour} an hour" if self.hour else "price unknown", self.quota, self.checks)
-        return f"candidate {self.number}: {self.candidate}; {'; '.join(filter(None, parts))}"
+        price = f"{self.hour} an hour" if self.hour else "price unknown"
+        return f"candidate {self.number}: {self.candidate}; {price}; {self.checks}"
 
 
-def rows(recipe: Recipe, region: str = "", quotas: tuple[str, ...] = ()) -> tuple[CandidateRow, ...]:
-    """The candidates of a recipe that has several, in the order in which they are tried. quotas: of each of them."""
-    ordered = candidates.ordered(recipe, region)
-    padded = (*quotas, *[""] * len(ordered))
+def rows(recipe: Recipe, region: str = "") -> tuple[CandidateRow, ...]:
+    """The candidates of a recipe that has several, in the order in which they are tried."""
+    options = candidates.ordered(recipe, region)
     return tuple(
-        CandidateRow(number, str(candidate), _hour(candidate, region), quota, _checks(recipe, candidate))
-        for number, (candidate, quota) in enumerate(zip(ordered, padded, strict=False), 1)
-        if len(ordered) > 1
+        CandidateRow(option.number, str(option), _hour(option, region), _checks(recipe, option))
+        for option in options
+        if len(options) > 1
     )
 
 

@@ -143,11 +143,11 @@ def _kind(code: str, status: int) -> type[ServiceError]:
 def _refused(operation: str, error: azure.HttpResponseError) -> ServiceError:
     code, status = code_of(error), error.status_code or 0
     request_id, date = _header(error, "request-id"), _header(error, "Date")
-    found = _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
+    refusal = _error(_kind(code, status), operation, code, _message(error), request_id, status, date)
     answer = _batch_error(error)
     details = {item.key: item.value for item in (answer.error_values if answer else None) or ()}
-    found.property_name = details.get("PropertyName") or ""
-    return found
+    refusal.property_name = details.get("PropertyName") or ""
+    return refusal
 
 
 def _error(

@@ -190,7 +190,7 @@ def pool_allocated(
 
     Raises the resize error, at once if no waiting mends it, and TimedOut at the deadline of `seconds`.
     """
-    waited, asked, error, last_state = 0.0, 0.0, None, ""
+    waited, request_time, error, last_state = 0.0, 0.0, None, ""
     with Deadline(seconds, f"the nodes of pool {pool_id}", tell) as deadline:
         for pause in pace.steps():
             pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
@@ -207,9 +207,9 @@ def pool_allocated(
             if state != last_state:
                 deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}{f' ({code})' if error else ''}"))
                 last_state = state
-            if steady and not pool.autoscale and waited - asked >= AGAIN * pace.most:
+            if steady and not pool.autoscale and waited - request_time >= AGAIN * pace.most:
                 submit.resize_pool(client, pool_id, pool.target_dedicated, pool.target_spot, "requeue")
-                asked = waited
+                request_time = waited
             deadline.pause(min(pause, max(patience - waited, pace.first)), state)
             waited += pause
     raise AssertionError("unreachable")

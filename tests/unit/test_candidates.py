@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from batchtrain.client import recovering
 from batchtrain.client.candidates import place
+from batchtrain.client.detach import refuse_unfit
 from batchtrain.client.operations import Operations
-from batchtrain.config.candidates import Candidate, candidates_of
+from batchtrain.client.planning import refuse_unattended
+from batchtrain.config.candidates import Candidate, ordered
+from batchtrain.config.types import Alternative, Candidates, Job, Recipe, Secret, Task, convert
 from batchtrain.config.types import Pool as PoolSettings
-from batchtrain.config.types import Recipe, Secret, convert
-from batchtrain.errors import NoCapacity, ServiceError, TimedOut, Unreachable
+from batchtrain.errors import NoCapacity, NodesLost, PlanError, ServiceError, TimedOut, Unreachable
 from batchtrain.plan.marks import Marks
-from batchtrain.records import Pool
+from batchtrain.records import Node, Pool
 from batchtrain.records.events import CandidateTried, Event
 from batchtrain.service import faults
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Register
+from batchtrain.service.watch import Pace
 
 SIZES = ("STANDARD_D2S_V5", "STANDARD_D4S_V5", "STANDARD_D8S_V5")
 CLIENT = Operations(Account("http://127.0.0.1:1", "a", Secret("a2V5")))
@@ -31,7 +36,7 @@ def options() -> tuple[Candidate, ...]:
         "vm_configuration": {"platform_image": {"publisher": "p", "offer": "o", "sku": "s"}},
         "candidates": {"alternatives": [{"vm_size": size} for size in SIZES[1:]]},
     }
-    return candidates_of(Recipe(directory=".", pool=convert(pool, PoolSettings)))
+    return ordered(Recipe(directory=".", pool=convert(pool, PoolSettings)))
 
 
 def tried(*outcomes: Exception | None) -> tuple[list[str], list[CandidateTried]]:
@@ -96,3 +101,72 @@ def test_an_attempt_is_a_line_with_its_candidate_its_time_and_its_reason() -> No
     assert first.text.startswith("candidate 1 of 3, 1 dedicated STANDARD_D2S_V5, has no nodes after 0 s: ")
     assert "No nodes. (AllocationFailed)" in first.text
     assert second.text == "candidate 2 of 3, 1 dedicated STANDARD_D4S_V5, has the nodes"
+
+
+# --- nodes that do not come back ------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A pool of two nodes, and the time at which it is looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, patience: float = 20.0) -> None:
+        self.seconds, self.states = 0.0, ["idle", "running"]
+        self.events: list[Event] = []
+        monkeypatch.setattr(recovering.read, "pool", lambda *_: Pool("p", target_dedicated=2))
+        monkeypatch.setattr(recovering.read, "nodes", lambda *_: tuple(map(self._node, self.states)))
+        client = Operations(Account("https://a.westus.batch.azure.com", "a", Secret("a2V5")))
+        client.pace = Pace(1.0, 1.0)
+        self.nodes = recovering.NodeWatch(client, "p", patience, self.events.append, lambda: self.seconds)
+
+    def _node(self, state: str) -> Node:
+        return Node("n", state=state)
+
+    def look(self, *states: str, after: float = 12.0) -> int:
+        self.states, self.seconds = list(states), self.seconds + after
+        return self.nodes.look()
+
+
+def test_a_pool_without_some_nodes_for_as_long_as_the_patience_has_lost_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    watched.look("idle", "preempted")
+    watched.look("idle", "preempted")
+    with pytest.raises(NodesLost, match="pool p has 1 of 2 nodes"):
+        watched.look("idle")
+    assert [event.text for event in watched.events] == [
+        "pool p has 1 of 2 nodes; without them the job moves after 20 s"
+    ]
+
+
+def test_nodes_that_come_back_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    for states in (("idle",), ("idle", "starting"), ("idle",), ("idle",)):
+        watched.look(*states)
+
+
+def test_a_time_without_answers_does_not_count_as_a_time_without_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    watched.look("idle")
+    watched.look("idle", after=600.0)
+    assert watched.look("idle", "idle") == 2
+
+
+def test_nodes_are_looked_at_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    assert [watched.look("idle", "idle", after=4.0) for _ in range(4)] == [0, 0, 2, 0]
+
+
+def test_a_command_that_does_not_follow_the_job_refuses_to_move_it() -> None:
+    recipe = options()[0].recipe
+    assert recipe.pool is not None
+    moving = Candidates(alternatives=(Alternative(spot=True),), recover=True)
+    with pytest.raises(PlanError, match=r"`candidates\.recover`, which needs a client that follows the job"):
+        refuse_unattended(replace(recipe, pool=replace(recipe.pool, candidates=moving)))
+
+
+def test_a_detached_run_refuses_candidates() -> None:
+    recipe = options()[0].recipe
+    assert recipe.pool is not None
+    several = Candidates(alternatives=(Alternative(spot=True),))
+    job = Job(id="j", tasks=(Task(command="true"),))
+    with pytest.raises(PlanError, match="has `candidates`, and the service"):
+        refuse_unfit(replace(recipe, pool=replace(recipe.pool, candidates=several), jobs=(job,)))

@@ -86,6 +86,17 @@ def test_a_node_that_is_gone_costs_nothing_more() -> None:
     assert guard.cost == pytest.approx(2.0)  # b was seen last at the beginning
 
 
+def test_a_run_that_moves_to_other_nodes_has_cost_those_before_at_their_price() -> None:
+    clock = Clock()
+    guard = Guard(Limits(price=100.0), PRICE, clock)
+    guard.note(seen(clock, "a", "b"))
+    clock.pass_(1)
+    guard.move(PRICE._replace(dedicated=10.0), 10.0)
+    guard.note(seen(clock, "c"))
+    clock.pass_(1)
+    assert guard.cost == pytest.approx(12.0)
+
+
 def test_spot_nodes_cost_their_own_price_and_a_pool_from_before_only_the_time_of_the_run() -> None:
     clock = Clock()
     old = seen(clock, "a", dedicated=False)

@@ -64,9 +64,9 @@ def run(
 
     broken: the names of such sections. sources: the survey of each `source`, by its name as written.
     """
-    own = tuple(findings(RULES, Subject(recipe, sources), broken))
-    yield from own
-    texts = {(finding.rule, finding.message if finding.level == ERROR else "") for finding in own}
+    findings_of_pool = tuple(findings(RULES, Subject(recipe, sources), broken))
+    yield from findings_of_pool
+    texts = {(finding.rule, finding.message if finding.level == ERROR else "") for finding in findings_of_pool}
     for candidate in candidates_of(recipe)[1:]:
         for finding in findings(RULES, Subject(candidate.recipe, sources), broken):
             text = finding.message if finding.level == ERROR else ""

@@ -34,15 +34,15 @@ def _accounts(subject: Subject) -> Found:
 
 
 def _equal(subject: Subject) -> Found:
-    seen: list[tuple[object, ...]] = []
+    keys: list[tuple[object, ...]] = []
     for candidate in candidates_of(subject.recipe):
         pool = candidate.pool if candidate.recipe.pool else None
         if pool is None:
             return
         key = (candidate.account, sizes.key(pool.vm_size), pool.vm_count, pool.vm_configuration.zones)
-        if key in seen:
+        if key in keys:
             yield candidate.path, "this is a candidate already: it has the same account, size, nodes and zones"
-        seen.append(key)
+        keys.append(key)
 
 
 def _own_pool(subject: Subject) -> Found:

@@ -174,3 +174,17 @@ def test_what_a_client_that_follows_late_reads_first_has_no_time(
         clock[0] += second
         record.keep("t", "stdout", ["step 1"])
     assert positions(run) == [7]
+
+
+def test_the_attempts_of_a_job_that_is_added_again_count_on(run: RunDirectory) -> None:
+    record = AttemptRecord(run)
+    record.see(Attempt("t", 1, ("n0",), NOW))
+    record.keep("t", "stdout", ["step 1"])
+    record.restart()
+    record.see(Attempt("t", 1, ("n1",), LATER))
+    record.keep("t", "stdout", ["step 2"])
+    record.prepare([ended()])
+    record.conclude([ended()], {})
+    record.write()
+    assert (run.logs("t", 1) / "stdout.txt").read_text() == "step 1\n"
+    assert [(attempt.number, attempt.nodes) for attempt in run.attempts()] == [(1, ("n0",)), (2, ("n1",))]
