@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from batchtrain import records
 from batchtrain.client import client, job, jobs, pools
@@ -36,6 +37,7 @@ async def connect(
     credentials: Credentials | None = ...,
     environment: Mapping[str, str] | None = ...,
     display: bool | None = ...,
+    account: str = ...,
 ) -> Client: ...
 
 class Client:
@@ -103,9 +105,18 @@ class Pools:
         tell: Tell = ...,
         foreseen: Foreseen | None = ...,
         register: Register | None = ...,
+        patience: float | None = ...,
+        moved: Callable[[Any], None] = ...,
     ) -> Pool: ...
     async def ready(
-        self, recipe: Recipe, *, foreseen: Foreseen, register: Register, timeout: float = ..., tell: Tell = ...
+        self,
+        recipe: Recipe,
+        *,
+        foreseen: Foreseen,
+        register: Register,
+        timeout: float = ...,
+        tell: Tell = ...,
+        patience: float | None = ...,
     ) -> Pool: ...
     async def log_in(self, recipe: Recipe, *, tell: Tell = ...) -> None: ...
     async def wait(
