@@ -104,7 +104,8 @@ def test_a_job_whose_pool_does_not_get_its_nodes_back_continues_at_the_next_cand
 ) -> None:
     directory = training(tmp_path, TRAINS)
     candidates = '{"alternatives": [{"vm_size": "STANDARD_D8DS_V5"}], "patience": "1s", "recover": true}'
-    more = ("--set", f"pool_specification.candidates={candidates}", "--set", "pool_specification.vm_count.low_priority=1")
+    values = (f"pool_specification.candidates={candidates}", "pool_specification.vm_count.low_priority=1")
+    more = [word for value in values for word in ("--set", value)]
     with started(batchtrain, "run", directory, "--local", *more) as process:
         for line in process.stdout:
             if match := re.search(r"waits on (\S+)\n", line):
