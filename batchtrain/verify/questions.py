@@ -451,7 +451,8 @@ def _login_of(*, container: bool) -> Question:
         with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
             key = f"{folder}/key"
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-            user = {"name": USER, "isAdmin": True, "sshPublicKey": Path(f"{key}.pub").read_text().strip()}
+            public_key = Path(f"{key}.pub").read_text(encoding="utf-8").strip()
+            user = {"name": USER, "isAdmin": True, "sshPublicKey": public_key}
             target.post(f"{path}/users", user)
             login = target.get(f"{path}/remoteloginsettings").json()
             endpoint = Endpoint(node, login["remoteLoginIPAddress"], login["remoteLoginPort"])
