@@ -376,10 +376,11 @@ def test_a_candidate_without_quota_is_a_warning_while_another_one_has_it() -> No
     assert [check.result for check in candidates(0, 100, 0)] == ["warn", "ok", "warn"]
 
 
-def test_candidates_that_all_lack_quota_are_failures_with_the_reason() -> None:
+def test_candidates_that_all_lack_quota_are_failures_with_the_next_step() -> None:
     found = candidates(0, 0, 0)
     assert [check.result for check in found] == ["fail", "fail", "fail"]
-    assert found[1].next_step.startswith("quota: 16 cores needed, 0 of 0 used")
+    assert found[1].next_step.startswith("fewer nodes, or ask for 16 cores")
+    assert found[2].found.split("; ")[1] == "price unknown"
 
 
 def test_what_depends_on_the_candidate_is_judged_for_each_and_not_for_the_pool_file() -> None:
