@@ -218,17 +218,20 @@ class Job:
         settings: the job as its recipe has it, for the `results` of its tasks. everything: without a limit of size.
         """
         recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
-        known = self.tasks
-        recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
-        failed = next((task for task in known if task.failed), None)
-        open_tasks = not known or any(task.state != "completed" for task in known)
-        if failed is None or open_tasks:
-            recording.end("fetched" if open_tasks else "completed")
-        else:
-            try:
-                self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
-            except TaskFailed as failure:
-                recording.end("failed", failure)
+        try:
+            known = self.tasks
+            recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
+            failed = next((task for task in known if task.failed), None)
+            open_tasks = not known or any(task.state != "completed" for task in known)
+            if failed is None or open_tasks:
+                recording.end("fetched" if open_tasks else "completed")
+            else:
+                try:
+                    self.raise_failed((failed,), logs=str(recording.run.path / "logs"))
+                except TaskFailed as failure:
+                    recording.end("failed", failure)
+        finally:
+            recording.release()
         return recording, (*recording.unsaved, *recording.lost)
 
     def result(self, *, runs_dir: str | Path | None = None) -> Run:

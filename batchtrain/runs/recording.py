@@ -38,6 +38,7 @@ from batchtrain.metrics.stream import RECORDS
 from batchtrain.metrics.summary import Summary
 from batchtrain.plan import render
 from batchtrain.plan.cost import hour_of
+from batchtrain.plan.marks import marks_of
 from batchtrain.plan.types import Plan, Sources
 from batchtrain.records import Failure, Job, Metric, Node, Task, events, node_cost, node_hours, shown
 from batchtrain.runs import compare, directory, lease, report, results, source_copy
@@ -421,10 +422,9 @@ class Recording:
         directory.replace(self.run.config / "plan.json", msgspec.json.format(msgspec.json.encode(document), indent=2))
 
     def detach(self) -> None:
-        """Leave the run to the service: no process records it."""
+        """Leave the run to the service: no process records it once it is released."""
         self._record = replace(self._record, state="detached")
         self.run.write(self._record)
-        self.release()
 
     def leave(self, leaver: str) -> None:
         """Leave the end of the run, which continues, to a later command. leaver: `user` or `terminal`."""
@@ -674,7 +674,7 @@ def adopt(
 ) -> Recording:
     """The run directory for a job that another command started: the existing one, or a new one. Raises NotFound if
     there is no such job."""
-    job = read.job(client, job_id)
+    job = read.job(client, job_id, f"{read.JOB},metadata")
     secrets = (*secrets_in(None, origin.settings), *secrets_of_job(client, job_id))
     if existing := _recorded(origin.root, lambda record: _is_of(record, job, account)):
         return Recording(client, account, *existing, settings, job_ended=job.ended, secrets=secrets)
@@ -731,6 +731,8 @@ def _is_of(record: RunRecord, job: Job, account: Account) -> bool:
         return False
     if record.state == "fetched":  # it began with the job
         return job.created is None or record.started == job.created
+    if record.ended is None and (run := marks_of(job.metadata).run):  # of a lost or detached run, only the mark tells
+        return record.id == run
     return job.created is None or record.ended is None or record.ended >= job.created
 
 
@@ -749,7 +751,7 @@ def _record_or_none(run: RunDirectory) -> RunRecord | None:
 
 def secrets_of_job(client: BatchClient, job_id: str) -> tuple[Secret, ...]:
     """The values of the secret variables of a job and of its first tasks, which its output may contain."""
-    with contextlib.suppress(ServiceError):
+    with contextlib.suppress(NotFound):
         tasks = itertools.islice(read.task_documents(client, job_id, "id,environmentSettings"), read.PAGE)
         return secrets_sent(read.job_document(client, job_id), list(tasks))
     return ()

@@ -60,7 +60,7 @@ def sweep(
     highest: whether the highest value is the best; by default the name of the metric decides. Raises NotFound if there
     is no such job, or no value of the metric.
     """
-    job = read.job_or_none(client, job_id)
+    job = read.job_or_none(client, job_id, f"{read.JOB},metadata")
     run = recorded_job(root, account, job_id, job)
     tasks = _with_parameters(_of_service(client, job_id) if job else _of_run(run, job_id))
     summaries = {task.id: _summary(run, task.id, metric) for task in tasks} if run else {}

@@ -158,9 +158,9 @@ def job(client: BatchClient, job_id: str, select: str = JOB) -> Job:
     return answers.job(document(client, "job", "jobs", job_id, select=select))
 
 
-def job_or_none(client: BatchClient, job_id: str) -> Job | None:
+def job_or_none(client: BatchClient, job_id: str, select: str = JOB) -> Job | None:
     """The same; None if the job does not exist."""
-    return _if_there(lambda: job(client, job_id))
+    return _if_there(lambda: job(client, job_id, select))
 
 
 def counted_job(client: BatchClient, job_id: str, select: str = JOB) -> Job:

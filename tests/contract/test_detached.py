@@ -18,6 +18,7 @@ from batchtrain.config.types import Credentials, Recipe, Secret, StorageCredenti
 from batchtrain.emulator import steering
 from batchtrain.emulator.interface import StorageAccount
 from batchtrain.emulator.server import Emulator, Settings
+from batchtrain.runs.finished import Runs
 from batchtrain.runs.recording import Origin
 from batchtrain.service.connect import Account
 
@@ -48,6 +49,25 @@ def recipe(job: str, storage: StorageAccount) -> Recipe:
     )
     account = StorageCredentials(account=storage.account, account_key=Secret(storage.key), endpoint=storage.endpoint)
     return msgspec.structs.replace(made, credentials=Credentials(storage={"link": account}))
+
+
+def test_a_detached_run_that_cannot_be_added_leaves_no_job(
+    emulator: Emulator, azurite: StorageAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = RequestsTransport.send
+
+    def refusing(self: Any, request: Any, **options: Any) -> Any:
+        if "tasks" in request.url.partition("?")[0] and request.method == "POST":
+            raise KeyboardInterrupt
+        return send(self, request, **options)
+
+    monkeypatch.setattr(RequestsTransport, "send", refusing)
+    account = Account(emulator.endpoint, emulator.account, Secret(emulator.key), emulated=True)
+    client = Client(account)
+    with pytest.raises(KeyboardInterrupt):
+        detach(client, recipe("j", azurite), tell=QUIET, origin=Origin(tmp_path / "runs"), limits=Limits(seconds=1800))
+    assert client.jobs.state("j") == ""
+    assert [run.state for run in Runs(tmp_path / "runs").list()] == ["failed"]
 
 
 def test_the_service_ends_a_run_whose_client_dies_before_or_after_any_request(

@@ -819,6 +819,7 @@ CREATED = Job("j", "active", "p", created=after(10))
         ({"ended": after(10)}, CREATED, True),
         ({"ended": after(9)}, CREATED, False),
         ({"ended": None}, CREATED, True),
+        ({"ended": None}, replace(CREATED, metadata=({"name": "batchtrain:run", "value": "another"},)), False),
         ({"ended": after(9)}, replace(CREATED, created=None), True),
         ({"state": "fetched", "ended": None, "started": after(10)}, CREATED, True),
         ({"state": "fetched", "ended": None, "started": after(11)}, CREATED, False),
