@@ -239,7 +239,8 @@ OUTPUT_RULES = (
     ),
     _rule(
         "permission-denied",
-        r"PermissionError: \[Errno 13\] Permission denied: '?(?P<name>[^']*)'?|(?P<other>\S+): Permission denied",
+        r"PermissionError: \[Errno 13\] Permission denied: '?(?P<name>[^']*)'?"
+        r"|(?<!\S)(?P<other>\S+): Permission denied",
         "the task's user may not use {name}",
         "make the file readable or executable in the source, or run the task as administrator (`user_identity`)",
     ),
