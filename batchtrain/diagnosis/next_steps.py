@@ -11,7 +11,7 @@ _OF_POOL = {
         "run it again, which creates new nodes",
     ),
     "new_pool": ("run on a new pool (`batchtrain pool del {pool}`)", "run it again, which creates new nodes"),
-    "resize": ("resize again later (`batchtrain pool resize {pool}`)", "run it again later"),
+    "resize": ("resize again later (`batchtrain pool resize {pool} --dedicated N`)", "run it again later"),
     "node_files": ("; `batchtrain pool files {pool} {node}` shows what is there", ""),
     "start_task": ("; `batchtrain pool diagnose {pool}` reads the start task's output", ""),
     "nodes": ("; `batchtrain pool diagnose {pool}` looks at the node", ""),

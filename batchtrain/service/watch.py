@@ -345,7 +345,8 @@ def _will_not_go_on(client: BatchClient, job_id: str) -> bool:
             read.pool(client, job.pool)
         except NotFound:
             text = (
-                f"pool {job.pool} of job {job_id} is gone, so its tasks cannot run; delete the job: `jobs del {job_id}`"
+                f"pool {job.pool} of job {job_id} is gone, so its tasks cannot run; delete the job:"
+                f" `batchtrain jobs del {job_id}`"
             )
             raise NotFound(text, operation=f"wait for job {job_id}", code="PoolNotFound") from None
     return False
