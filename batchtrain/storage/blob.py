@@ -129,7 +129,9 @@ def stored(storage: Storage, container: str, prefix: str = "") -> Iterator[Store
         page_query = {**query, "marker": marker} if marker else query
         answer = storage.send(f"list {container}/{prefix}", Request("GET", blob_path(container), page_query))
         page = ElementTree.fromstring(answer.body)
-        yield from map(_stored, page.iterfind("Blobs/Blob"))
+        for item in page.iterfind("Blobs/Blob"):
+            if item.findtext("Properties/ResourceType") != "directory":  # of an account with a hierarchical namespace
+                yield _stored(item)
         marker = page.findtext("NextMarker") or None
 
 

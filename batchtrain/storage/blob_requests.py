@@ -113,7 +113,8 @@ def received(response: HTTPResponse, body: bytes | None = None) -> Answer:
 
 def blob_path(container: str, name: str = "") -> str:
     """The path of a container or of a blob, for a request."""
-    return f"/{container}/{quote(name, safe='/~')}" if name else f"/{container}"
+    path = f"/{quote(container, safe='$')}"
+    return f"{path}/{quote(name, safe='/~')}" if name else path
 
 
 class Storage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from http.client import IncompleteRead
 from io import FileIO
@@ -27,6 +28,8 @@ RANGE = 8 << 20
 THREAD = "download"
 _OTHER = (412, 416)
 """Statuses of a blob that is no longer the one that was listed."""
+NOTED_SECONDS = 1.0
+"""Between two records of the ranges that are there: a record has all of them."""
 TRIES = 2
 """How often a blob is fetched whose bytes have another MD5."""
 
@@ -53,6 +56,7 @@ class _Download:
         self._lock = threading.Lock()
         self._failed: Moved | None = None
         self._tries_left = TRIES
+        self._noted = float("-inf")
 
     def begin(self) -> Moved | None:
         """Download a small blob, or begin with a large one."""
@@ -135,7 +139,8 @@ class _Download:
             at = self._some(at, end, view)
         with self._lock:
             self._there.add(span)
-            if len(self._spans) > 1:
+            if len(self._spans) > 1 and time.monotonic() - self._noted >= NOTED_SECONDS:
+                self._noted = time.monotonic()
                 keep(self._notes, self._blob.version, dict.fromkeys(self._there, b""))
         self._hash()
 
@@ -218,6 +223,8 @@ class _Download:
             self._file.close()
             if result.error is not None and self._blob.size <= RANGE:
                 self._part.unlink(missing_ok=True)
+            elif result.error is not None and self._part.exists():
+                keep(self._notes, self._blob.version, dict.fromkeys(self._there, b""))
         return result
 
 

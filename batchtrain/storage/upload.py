@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from batchtrain.errors import ServiceError
+from batchtrain.errors import ServiceError, printable
 from batchtrain.service.at_once import Piece
 from batchtrain.storage.blob import Stored
 from batchtrain.storage.blob_requests import Answer, LocalFault, Request, Span, Storage, blob_path
@@ -62,7 +62,7 @@ class _Upload:
     ) -> None:
         self._moving, self._storage, self._file = moving, storage, file
         self._operation = f"upload {container}/{name}"
-        self._path = blob_path(container, name)
+        self._container, self._name = container, name
         self._known = existing if existing is not None and existing.size == file.size else None
         self._fd = -1
         self._lock = threading.Lock()
@@ -72,6 +72,11 @@ class _Upload:
         """Upload a small file, or begin with a large one."""
         if self._known is not None and self._known.md5 is None and self._known.changed >= self._file.changed:
             return Moved(self._file.name)
+        try:
+            self._path = blob_path(self._container, self._name)
+        except UnicodeEncodeError:
+            text = f"{printable(str(self._file.path))}: its name is not UTF-8, so no blob can have it; rename the file"
+            return Moved(printable(self._file.name), error=ServiceError(text))
         return self._closed(self._attempt(self._begun))
 
     def _attempt(self, work: Callable[[], Moved | None]) -> Moved | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
@@ -14,7 +16,7 @@ from batchtrain.config.types import Credentials, Secret, StorageCredentials, con
 from batchtrain.errors import ConfigError, NotFound, ServiceError, UsageError
 from batchtrain.storage import blob
 from batchtrain.storage.blob import Stored
-from batchtrain.storage.blob_requests import Storage
+from batchtrain.storage.blob_requests import Answer, Storage, blob_path
 
 from .blob_server import BlobServer
 
@@ -176,6 +178,22 @@ def test_a_name_with_characters_that_xml_cannot_have_is_decoded() -> None:
     for attribute, name in ((' Encoded="true"', "a\x01%"), (' Encoded="false"', "a%01%25"), ("", "a%01%25")):
         item = f"<Blob><Name{attribute}>a%01%25</Name><Properties>{properties}</Properties></Blob>"
         assert blob._stored(ElementTree.fromstring(item)).name == name
+
+
+def test_a_directory_of_a_hierarchical_namespace_is_no_blob() -> None:
+    properties = "<Last-Modified>Sun, 22 Nov 2026 00:00:00 GMT</Last-Modified><Content-Length>0</Content-Length>"
+    items = "".join(
+        f"<Blob><Name>{name}</Name><Properties>{properties}<ResourceType>{kind}</ResourceType></Properties></Blob>"
+        for name, kind in (("d", "directory"), ("d/a", "file"))
+    )
+    page = f"<EnumerationResults><Blobs>{items}</Blobs></EnumerationResults>".encode()
+    account = SimpleNamespace(send=lambda operation, request: Answer(200, {}, page))
+    assert [item.name for item in blob.stored(account, "box")] == ["d/a"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("container", ["a b", "\u20ac"])
+def test_a_container_that_cannot_exist_makes_a_well_formed_request(container: str) -> None:
+    assert re.fullmatch(r"/[!-~]+/x", blob_path(container, "x"))
 
 
 def test_the_list_of_a_container_that_does_not_exist_is_not_empty_but_an_error(

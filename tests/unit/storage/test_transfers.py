@@ -189,6 +189,16 @@ def test_a_file_that_fails_does_not_stop_the_others(storage: Storage, blobs: Blo
     assert set(blobs.blobs) == {"a", "c"}
 
 
+def test_a_file_whose_name_is_no_utf_8_does_not_stop_the_others(
+    storage: Storage, blobs: BlobServer, data: Path
+) -> None:
+    for name in (b"a", b"b\xff", b"c"):
+        Path(os.fsdecode(bytes(data) + b"/" + name)).write_text("x")
+    with pytest.raises(ServiceError, match="its name is not UTF-8"):
+        up(storage, data).check()
+    assert set(blobs.blobs) == {"a", "c"}
+
+
 def test_a_refused_signature_ends_the_upload_at_once(storage: Storage, blobs: BlobServer, data: Path) -> None:
     for number in range(100):
         (data / f"{number}").write_text("x")
