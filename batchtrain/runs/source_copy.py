@@ -30,6 +30,8 @@ MOST_BLOBS = 1000
 """Blobs of an input whose digests are kept one by one; the digest of the input is that of all that were listed."""
 LISTED = 100_000
 """Blobs of an input that are listed."""
+MOST_PAIRS = 4_000_000
+"""Pairs of lines of two files that are compared: a second."""
 SHORT = 12
 """Characters of a digest that are shown."""
 LEVEL = 3
@@ -280,8 +282,25 @@ def difference(first: str, before: bytes, second: str, after: bytes) -> str:
     except UnicodeDecodeError:
         return f"binary files {first} and {second} differ\n"
     side_lines = [[f"{line}\n" for line in side[:-1]] + side[-1:] * bool(side[-1]) for side in lines]
-    changed = difflib.unified_diff(side_lines[0], side_lines[1], first, second)
+    changed = _changes(side_lines[0], side_lines[1], first, second)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in changed)
+
+
+def _changes(before: list[str], after: list[str], first: str, second: str) -> Iterable[str]:
+    """The unified difference of lines. In long files of which much differs, where it would take minutes, all lines are
+    replaced."""
+    same = _equal(before, after)
+    same += _equal(before[same:][::-1], after[same:][::-1])
+    if (len(before) - same) * (len(after) - same) <= MOST_PAIRS:
+        return difflib.unified_diff(before, after, first, second)
+    head = (f"--- {first}\n", f"+++ {second}\n", f"@@ -1,{len(before)} +1,{len(after)} @@\n")
+    return (*head, *(f"-{line}" for line in before), *(f"+{line}" for line in after))
+
+
+def _equal(before: list[str], after: list[str]) -> int:
+    """How many lines at the beginning are equal."""
+    different = (number for number, (old, new) in enumerate(zip(before, after, strict=False)) if old != new)
+    return next(different, min(len(before), len(after)))
 
 
 # --- input data -----------------------------------------------------------------------------------------------------

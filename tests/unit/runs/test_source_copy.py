@@ -376,3 +376,12 @@ def test_many_blobs_have_one_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_data_that_cannot_be_listed_stops_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = inputs_of(tmp_path, [], monkeypatch)
     assert (data.digest, data.reason) == ("", "this key may not list")
+
+
+@pytest.mark.parametrize(("step", "is_whole"), [(2, True), (20_001, False)])
+def test_the_difference_of_long_files_is_found_unless_much_of_them_differs(step: int, is_whole: bool) -> None:
+    before = [f"{number}\n" for number in range(20_000)]
+    after = [line if number % step else "other\n" for number, line in enumerate(before)]
+    text = source_copy.difference("a/x", "".join(before).encode(), "b/x", "".join(after).encode())
+    assert text.count("\n-") == (20_000 if is_whole else 1)
+    assert text.count("\n+other") == len(range(0, 20_000, step))
