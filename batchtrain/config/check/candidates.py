@@ -69,8 +69,10 @@ def _recover(subject: Subject) -> Found:
         return
     if len(subject.jobs) > 1:
         yield (*PATH, "recover"), f"one job can be moved, and the recipe has {len(subject.jobs)}"
-    for path, _, task in subject.tasks:
-        if task.checkpoint is None:
+    for number, (path, _, task) in enumerate(subject.tasks):
+        if number or task.task_factory is not None:
+            yield path, "one task can be moved: what others have left on their nodes would be deleted with them"
+        elif task.checkpoint is None:
             yield path, "`candidates.recover` moves a job, and this task has no `checkpoint` to continue from"
 
 

@@ -361,6 +361,8 @@ CASES = [
          candidates({"spot": True}, patience="0s"), candidates({"spot": True}, patience="20m")),
     Case("candidate-recover", "task", "no `checkpoint`",
          candidates({"spot": True}, recover=True), candidates({"spot": True})),
+    Case("candidate-recover", "task", "one task can be moved",
+         both(candidates({"spot": True}, recover=True), task(task_factory={"repeat": 2})), candidates({"spot": True})),
     Case("candidate-fabric", "pool.candidates.alternatives[0]", "has no InfiniBand",
          both(gang(), pool(vm_size=HB), candidates({"vm_size": "STANDARD_D4S_V5"})),
          both(gang(), pool(vm_size=HB), candidates({"vm_size": "STANDARD_HB176RS_V4"}))),
