@@ -117,6 +117,7 @@ def _show_rest(run: RunDirectory, lines: dict[tuple[str, type[Output]], int], te
         for kind, file in ((Stdout, "stdout.txt"), (Stderr, "stderr.txt")):
             path = run.logs(task.id) / file
             if path.is_file():
-                text = path.read_text(encoding="utf-8", errors="replace").splitlines()
-                for line in text[lines.get((task.id, kind), 0) :]:
+                text = path.read_bytes().decode("utf-8", "replace").removesuffix("\n")
+                printed = text.split("\n") if text else []  # as the follower cuts them: a bar is one line
+                for line in printed[lines.get((task.id, kind), 0) :]:
                     tell(kind(task.id, f"{task.id}: {line}" if len(tasks) > 1 else line))

@@ -13,6 +13,7 @@ from batchtrain.errors import NotFound, TaskFailed, UsageError
 from batchtrain.records import Task
 from batchtrain.records.attempt import number_of
 from batchtrain.records.rank_end import ENDS, RankEnd
+from batchtrain.runs import directory
 from batchtrain.runs.directory import FileRecord, RunDirectory
 from batchtrain.runs.finished import stderr_end
 from batchtrain.runs.local_names import LocalNames
@@ -105,7 +106,8 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
             " `batchtrain jobs fetch JOB` fetches from its nodes, and `batchtrain runs list --account` names its job"
         )
     if not (run.path / "run.json").is_file():
-        run.path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        directory.check(root)
+        run.path.mkdir(mode=PRIVATE, exist_ok=True)
         files = [(item, run.path / item.name.removeprefix(f"{RUN}/")) for item in blobs]
         records = [pair for pair in files if pair[1].name == "run.json"]  # last: a directory that has it is whole
         _download(storage, container, [pair for pair in files if pair not in records])

@@ -244,6 +244,7 @@ def _make_pair(path: Path) -> None:
     )
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(f"{path.name}.pub").unlink(missing_ok=True)  # of a private key that is gone
     for name, content, mode in ((path, private, 0o600), (path.with_name(f"{path.name}.pub"), public + b"\n", 0o644)):
         with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)

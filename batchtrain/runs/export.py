@@ -110,8 +110,7 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
         folder = f"{task}/{point.node or f'rank_{point.rank or 0}'}"
         step = point.step if point.step is not None else int(point.epoch if point.epoch is not None else number)
         summary = b"".join(
-            _bytes(1, _bytes(1, name.encode()) + b"\x15" + struct.pack("<f", math.nan if value is None else value))
-            for name, value in point.values.items()
+            _bytes(1, _bytes(1, name.encode()) + b"\x15" + _float(value)) for name, value in point.values.items()
         )
         event = b"\x09" + struct.pack("<d", point.t or 0.0) + b"\x10" + _varint(step) + _bytes(5, summary)
         files.setdefault(folder, bytearray(_record(b"\x09" + bytes(8) + _bytes(3, b"brain.Event:2")))).extend(
@@ -121,6 +120,13 @@ def write_tensorboard(run: RunDirectory, target: Path) -> int:
     for folder, content in files.items():
         replace(target / safe_path(folder) / f"events.out.tfevents.0.{run.name}", bytes(content))
     return count
+
+
+def _float(value: float | None) -> bytes:
+    try:
+        return struct.pack("<f", math.nan if value is None else value)
+    except OverflowError:  # larger than a float of 32 bits
+        return struct.pack("<f", math.nan)
 
 
 def _bytes(field: int, content: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterable, Sequence
@@ -283,8 +284,12 @@ class Runs:
         return Run(directory.find(self.root, name))
 
     def list(self) -> Table[compare.RunRow]:
-        """All runs, the oldest first."""
-        return Table(compare.row(run.record()) for run in directory.runs(self.root))
+        """All runs that can be read, the oldest first."""
+        rows = []
+        for run in directory.runs(self.root):
+            with contextlib.suppress(UsageError):  # `batchtrain runs list` names it
+                rows.append(compare.row(run.record()))
+        return Table(rows)
 
     def compare(self, *runs: str | Run) -> Comparison:
         """Two or more runs beside one another. Raises NotFound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import struct
 from datetime import datetime, timedelta, timezone
@@ -294,6 +295,14 @@ def test_an_event_of_tensorboard_has_its_time_step_and_value(
     value = b"\x0a\x04loss\x15" + struct.pack("<f", 0.5)
     summary = b"\x0a" + bytes([len(value)]) + value
     assert event == b"\x09" + struct.pack("<d", 2.0) + step + b"\x2a" + bytes([len(summary)]) + summary
+
+
+def test_a_value_too_large_for_tensorboard_is_no_number_there(tmp_path: Path) -> None:
+    run = made(tmp_path, "j", 8)
+    directory.replace(run.metrics_file("train"), b'{"t": 2.0, "step": 1, "loss": 1e39}')
+    assert export.write_tensorboard(run, tmp_path / "tb") == 1
+    (file,) = (tmp_path / "tb" / "train" / "rank_0").iterdir()
+    assert b"\x0a\x04loss\x15" + struct.pack("<f", math.nan) in file.read_bytes()
 
 
 def test_a_case_knows_its_number_of_nodes() -> None:

@@ -94,6 +94,13 @@ def test_all_runs_are_a_table(tmp_path: Path) -> None:
     assert [row.state for row in Runs(tmp_path).list()] == ["completed"]
 
 
+def test_a_run_that_cannot_be_read_hides_no_other_one(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "run.json").write_text("{")
+    assert [row.state for row in Runs(tmp_path).list()] == ["completed"]
+
+
 def test_printed_logs_cannot_control_a_terminal(tmp_path: Path) -> None:
     run = made(tmp_path)
     directory.replace(run.directory.logs("train") / "stdout.txt", b"\x1b]52;c;aGk=\x07done\n")
