@@ -529,6 +529,24 @@ def test_a_stepped_clock_lets_a_node_boot_after_exactly_its_time(tmp_path: Path)
     tell(tmp_path, story)
 
 
+@pytest.mark.parametrize(
+    ("mode", "wall_clock", "seconds"),
+    [("real", "PT30M", 1800), ("real", "PT2H", 3600), ("stepped", "PT30M", 3600)],
+    ids=["at its moment", "at least once an hour", "a stepped clock"],
+)
+def test_the_next_look_is_at_the_next_deadline(tmp_path: Path, mode: str, wall_clock: str, seconds: int) -> None:
+    async def story(account: Account) -> None:
+        account.driver.clock.turn(mode)
+        constraints = {"maxWallClockTime": wall_clock}
+        account.do(jobs.create_job, body={"id": "job", "poolInfo": {"poolId": "pool"}, "constraints": constraints})
+        await account.until(lambda: account.driver._timer is not None)
+        assert account.driver._timer is not None
+        left = account.driver._timer.when() - asyncio.get_running_loop().time()
+        assert seconds - 900 < left <= seconds
+
+    tell(tmp_path, story)
+
+
 @pytest.mark.parametrize(("pool", "state"), [("pool", "starttaskfailed"), ("other", "idle")])
 def test_a_fault_on_request_strikes_the_nodes_of_its_pool(pool: str, state: str, tmp_path: Path) -> None:
     async def story(account: Account) -> None:
