@@ -19,7 +19,7 @@ from batchtrain.emulator import arm_applications, control, http, identity, sign_
 from batchtrain.emulator.blob_store import BlobStore
 from batchtrain.emulator.interface import NodeLogin, NodeLost, StorageAccount, StorageMissing
 from batchtrain.emulator.machine import packages
-from batchtrain.emulator.package_files import PackageFolder
+from batchtrain.emulator.package_files import FOLDER, PackageFolder
 from batchtrain.emulator.reply import Reply, Slice
 from batchtrain.emulator.world import USER_SUBSCRIPTION
 from tests.emulation import POOL, START, Account, tell
@@ -258,7 +258,7 @@ def test_the_content_of_a_package_is_received_at_its_link(tmp_path: Path) -> Non
         assert (await service.ask("GET", path, query=query, signed=False)).status != 201
 
     served(tmp_path, story)
-    assert (tmp_path / packages.FOLDER / "solver" / "1.0.zip").read_bytes() == b"zip"
+    assert (tmp_path / FOLDER / "solver" / "1.0.zip").read_bytes() == b"zip"
 
 
 def test_a_file_of_a_job_is_stored_by_a_signed_request_and_read_by_its_link(tmp_path: Path) -> None:

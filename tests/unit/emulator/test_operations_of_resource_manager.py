@@ -15,7 +15,7 @@ import pytest
 from batchtrain.emulator import arm_applications, resource_manager, wire
 from batchtrain.emulator.faults import Fault
 from batchtrain.emulator.machine import packages
-from batchtrain.emulator.package_files import PackageFolder
+from batchtrain.emulator.package_files import FOLDER, PackageFolder
 from batchtrain.emulator.reply import Reply
 from batchtrain.emulator.resource_manager import Account, Request
 from tests.emulation import BASE, START, Stage
@@ -208,7 +208,7 @@ def test_a_default_version_is_chosen_and_given_up(stage: Stage, tmp_path: Path) 
     path = f"{ACCOUNT}/applications/solver"
     ask(stage, "PUT", path, {})
     for version in ("1.0", "2.0"):
-        (tmp_path / packages.FOLDER / "solver" / f"{version}.zip").touch()
+        (tmp_path / FOLDER / "solver" / f"{version}.zip").touch()
     for version in ("1.0", ""):
         shown = ask(stage, "PATCH", path, {"properties": {"defaultVersion": version}}).document
         assert shown["properties"].get("defaultVersion", "") == version  # type: ignore[index]

@@ -32,10 +32,11 @@ from batchtrain.emulator.interface import (
     Run,
     Upload,
 )
-from batchtrain.emulator.machine import agent, marked_processes, output_files, packages, process
+from batchtrain.emulator.machine import agent, marked_processes, output_files, process
 from batchtrain.emulator.machine.docker import Joined
 from batchtrain.emulator.machine.process import MARKER, Isolation, ProcessMachine, open_machine
 from batchtrain.emulator.machine.resource_files import DownloadError
+from batchtrain.emulator.package_files import FOLDER
 
 TASK = "workitems/job/job-1/task"
 NAMESPACES = Isolation("namespaces")
@@ -405,7 +406,7 @@ def test_a_run_is_sent_to_the_agent_and_ends_with_its_code(play: Play) -> None:
 
 def test_the_packages_of_a_node_and_of_a_run_are_unpacked_before_they_are_needed(play: Play) -> None:
     async def story(nodes: Nodes) -> None:
-        folder = nodes.data_dir / packages.FOLDER / "solver"
+        folder = nodes.data_dir / FOLDER / "solver"
         folder.mkdir(parents=True)
         with zipfile.ZipFile(folder / "1.0.zip", "w") as archive:
             archive.writestr("bin/solve", "x")
