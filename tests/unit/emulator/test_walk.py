@@ -45,7 +45,8 @@ def test_a_walk_goes_on_after_any_entry(
     monkeypatch.setattr(walks, "CHUNK", chunk)
     monkeypatch.setattr(walks, "HELD", 2 * chunk)
     whole = [name for name in NAMES if depth is None or name.count("/") < depth]
-    assert paths(Walk(tree, depth=depth)) == whole
+    walk = Walk(tree, depth=depth)
+    assert (paths(walk), walk._held) == (whole, 0)
     for number, name in enumerate(whole, 1):
         assert paths(Walk(tree, after=name, depth=depth)) == whole[number:]
 
