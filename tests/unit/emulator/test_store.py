@@ -13,7 +13,7 @@ import pytest
 
 from batchtrain.emulator import jobs, mapped_images, node_reports, pools, recovery, reports, scheduler, tasks
 from batchtrain.emulator.interface import Exit
-from batchtrain.emulator.store import Store, UnknownSchema
+from batchtrain.emulator.store import SCHEMA_VERSION, Store, UnknownSchema
 from batchtrain.emulator.world import Change, World
 from tests.emulation import Stage, document, everything
 
@@ -215,7 +215,9 @@ def test_tasks_of_the_first_schema_move_into_their_table(tmp_path: Path) -> None
     assert again.restore(store.load()) == []
     assert msgspec.to_builtins(again.jobs["job"].tasks["old"]) == msgspec.to_builtins(task)
     store.close()
-    Store(tmp_path / "world.sqlite3").close()  # no second move
+    again_opened = Store(tmp_path / "world.sqlite3")  # no second move
+    assert again_opened.meta("schema", "") == str(SCHEMA_VERSION)
+    again_opened.close()
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:
