@@ -538,6 +538,28 @@ def test_a_scope_that_has_ended_starts_nothing_more(play: Play) -> None:
     play(story)
 
 
+def test_an_upload_is_called_off_by_the_end_of_its_scope(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    called_off = threading.Event()
+
+    def send(_uploads: object, _source: object, is_called_off: Callable[[], bool]) -> None:
+        sending.set()
+        while not is_called_off():
+            called_off.wait(0.001)
+        called_off.set()
+
+    async def story(nodes: Nodes) -> None:
+        monkeypatch.setattr(output_files, "send", send)
+        await nodes.boot()
+        run = asyncio.ensure_future(nodes.run("exit 7", uploads=(Upload("*", "https://store/c"),)))
+        await reached(sending.is_set)
+        await nodes.machine.end("a", "s")
+        assert await run == Exit(7)
+        await reached(called_off.is_set)
+
+    sending = threading.Event()
+    play(story)
+
+
 def test_a_mapped_image_gives_its_programs_after_the_stand_ins(play: Play, tmp_path: Path) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
     shutil.copy("/bin/true", tmp_path / "env/bin/python")

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from batchtrain.emulator import columns, documents, query, tasks
+from batchtrain.emulator.records import TaskFacts
 from batchtrain.emulator.world import World
 from tests.emulation import BASE, Kept, document
 
@@ -107,6 +108,16 @@ def test_a_change_that_is_not_stored_yet_keeps_its_task_in_memory(stage: Kept) -
     stage.commit()
     stage.world.rest(most=0)
     assert stage.world.jobs["job"].tasks["task"] is not task
+
+
+def test_each_block_knows_the_latest_change_of_its_own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "BLOCK", 2)
+    table = columns.Columns()
+    for number, moment in enumerate((5, 3, 9, 1, 7), 1):
+        table.add(TaskFacts(id=str(number), seq=number, state="active", state_time=moment, job=1))
+    assert list(table.latest) == [5, 9, 7]
+    table.change(TaskFacts(id="4", seq=4, state="running", state_time=11, job=1))
+    assert list(table.latest) == [5, 11, 7]
 
 
 def test_the_tasks_used_last_stay_in_memory(stage: Kept) -> None:
