@@ -218,6 +218,8 @@ def test_the_times_of_tasks_are_added_up(stage: Stage) -> None:
     times = {"wallClockTime": "PT2M30S", "waitTime": "PT3M"}
     for shown in (of_account, of_job):
         assert {name: shown[name] for name in (*counted, *times)} == {**counted, **times}
+    for operation, path in ((tasks.get_task, ("job", "a")), (jobs.get_job, ("job",))):
+        assert "stats" not in document(stage.do(operation, *path))
     of_task = document(stage.do(tasks.get_task, "job", "a", expand="stats"))["stats"]
     assert (of_task["wallClockTime"], of_task["waitTime"]) == ("PT1M", "PT2M")
 

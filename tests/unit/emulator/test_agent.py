@@ -435,6 +435,111 @@ def test_a_client_that_leaves_before_its_command_is_forgotten(node: Node) -> Non
     assert login not in node.agent._loop._readers
 
 
+class Refusing:
+    """A view that can show and mount nothing."""
+
+    def expose(self, path: str) -> None:
+        raise OSError(errno.EPERM, f"{path} is not shown")
+
+    def mount(self, source: str, target: str, *, read_only: bool) -> None:
+        raise OSError(errno.EPERM, f"{source} is not mounted at {target}, {read_only}")
+
+    def unmount(self, target: str) -> None:
+        raise OSError(errno.EINVAL, target)
+
+
+def test_what_a_node_cannot_show_is_written_to_its_log(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.agent._view = Refusing()  # type: ignore[assignment]
+    node.agent._expose({"path": "/env", "id": 4})
+    assert node.control.wait() == {"event": "exposed", "id": 4}
+    assert "/env is not shown" in capsys.readouterr().err
+
+
+def test_what_a_node_cannot_mount_is_answered_with_the_reason(node: Node) -> None:
+    node.agent._view = Refusing()  # type: ignore[assignment]
+    node.agent._mount({"source": "/a", "target": "/b", "read_only": True, "id": 5})
+    answer = node.control.wait()
+    assert answer is not None
+    assert answer.pop("failure").endswith("/a is not mounted at /b, True")
+    assert answer == {"event": "mounted", "id": 5}
+    node.agent._unmount({"target": "/b", "id": 6})
+    assert node.control.wait() == {"event": "unmounted", "id": 6}
+
+
+class Stopped(Exception):
+    """The process would end now."""
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+    """What a starting agent asks of the kernel, which it does not do."""
+    steps: list[tuple[object, ...]] = []
+
+    def step(name: str, result: object = None) -> None:
+        monkeypatch.setattr(agent, name, lambda *arguments: steps.append((name, *arguments)) or result)
+
+    for name, result in (("_listen", "socket"), ("enter_network", None), ("enter_namespaces", "view"),
+                         ("_fork_init", 4711), ("become_init", None), ("_kernel", None)):  # fmt: skip
+        step(name, result)
+
+    class Serving:
+        def __init__(self, _control: object, boot: dict[str, object], login_socket: object, view: object) -> None:
+            steps.append(("Agent", boot.get("pid"), login_socket, view))
+
+        def serve(self) -> None:
+            raise Stopped
+
+    monkeypatch.setattr(agent, "Agent", Serving)
+    return steps
+
+
+BOOT = {"peers": "/peers", "address": "10.0.0.4", "network": "/netns", "isolation": "namespaces"}
+
+
+def test_a_node_listens_and_joins_its_network_before_it_leaves_the_machine(
+    steps: list[tuple[object, ...]], pair: tuple[socket.socket, socket.socket]
+) -> None:
+    boot = dict(BOOT)
+    with pytest.raises(Stopped):
+        agent.main(Channel(pair[0]), boot)
+    assert [step[0] for step in steps] == [
+        "_listen", "enter_network", "enter_namespaces", "_fork_init", "become_init", "Agent",
+    ]  # fmt: skip
+    assert steps[:2] == [("_listen", "/peers", "10.0.0.4"), ("enter_network", "/netns")]
+    assert steps[-1] == ("Agent", 4711, "socket", "view")
+
+
+def test_a_plain_node_becomes_the_parent_of_its_orphans(
+    steps: list[tuple[object, ...]], pair: tuple[socket.socket, socket.socket]
+) -> None:
+    with pytest.raises(Stopped):
+        agent.main(Channel(pair[0]), {**BOOT, "isolation": "process"})
+    assert steps[2:] == [
+        ("_kernel", "prctl", agent.PR_SET_CHILD_SUBREAPER, 1), ("Agent", None, "socket", None),
+    ]  # fmt: skip
+
+
+def test_a_node_that_cannot_start_says_why(
+    steps: list[tuple[object, ...]], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise OSError(errno.EPERM, "no namespaces")
+
+    def end(code: int) -> None:
+        steps.append(("_exit", code))
+        raise Stopped
+
+    monkeypatch.setattr(agent, "become_init", refuse)
+    monkeypatch.setattr(os, "_exit", end)
+    with pytest.raises(Stopped):
+        agent.main(Channel(pair[0]), dict(BOOT))
+    answer = Channel(pair[1]).wait()
+    assert answer is not None
+    assert answer.pop("message").endswith("no namespaces")
+    assert answer == {"event": "failed", "id": 0, "code": ""}
+    assert steps[-1] == ("_exit", 1)
+
+
 def test_the_end_of_a_scope_without_runs_is_answered_at_once(node: Node) -> None:
     node.agent._end({"scope": "task", "id": 4, "grace": 0.0})
     assert node.control.wait() == {"event": "ended", "id": 4}

@@ -241,6 +241,20 @@ def test_nodes_are_lost_with_the_engine_and_boot_again_on_the_next_one(play: Pla
     play(story)
 
 
+def test_an_engine_that_returns_after_its_last_node_was_lost_is_swept_in_the_end(play: Play) -> None:
+    async def story(emulator: Emulator) -> None:
+        await emulator.boot()
+        await emulator.engine.stop()
+        await reached(lambda: emulator.lost)
+        assert await emulator.boot() is None
+        async with emulator.engine:
+            assert emulator.nodes_own() != []
+            await emulator.nodes.close()
+            assert emulator.nodes_own() == []
+
+    play(story)
+
+
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 

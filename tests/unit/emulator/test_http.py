@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 import pytest
@@ -238,6 +238,11 @@ def test_a_node_and_a_program_get_tokens_at_their_addresses(tmp_path: Path) -> N
         secret = identity.variables("", KEY)["IDENTITY_HEADER"]
         where = sign_in.node_authority("", KEY, "pool") + sign_in.IMDS_PATH
         query = f"resource={wire.AUDIENCE}"
+        form = {"client_id": sign_in.CLIENT, "client_secret": sign_in.secret(KEY), "grant_type": "client_credentials"}
+        form["scope"] = f"{wire.AUDIENCE}/.default"
+        path = f"/{tokens.TENANT}/oauth2/v2.0/token"
+        answer = await service.ask("POST", path, urlencode(form).encode(), signed=False)
+        assert (answer.status, answer.document["token_type"]) == (200, "Bearer")
         for path, headers in ((identity.PATH, {"x_identity_header": secret}), (where, {"metadata": "true"})):
             answer = await service.ask("GET", path, query=query, signed=False, **headers)
             bearer = {"authorization": f"Bearer {answer.document['access_token']}"}

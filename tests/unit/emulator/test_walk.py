@@ -51,6 +51,21 @@ def test_a_walk_goes_on_after_any_entry(
         assert paths(Walk(tree, after=name, depth=depth)) == whole[number:]
 
 
+def test_a_walk_holds_only_so_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "CHUNK", 4)
+    monkeypatch.setattr(walks, "HELD", 6)
+    folder = tmp_path
+    for _ in range(5):
+        for name in "abcd":
+            (folder / name).mkdir()
+        folder = folder / "a"
+    walk, most = Walk(RootedPath(tmp_path)), 0
+    for _ in walk:
+        most = max(most, walk._held)
+    assert most <= walks.HELD
+    assert walk._held == 0
+
+
 def test_a_walk_that_pauses_after_each_entry_gives_the_same(tree: RootedPath) -> None:
     walk, found = Walk(tree), []
     for entry in walk:
