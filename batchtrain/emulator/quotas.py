@@ -73,7 +73,7 @@ def allowed(free_room: Room, dedicated: int, spot: int) -> tuple[int, int]:
     """How many of these nodes a pool can get, dedicated ones first."""
     total = min(free_room.nodes, free_room.capacity)
     dedicated = min(dedicated, free_room.dedicated, total)
-    return dedicated, min(spot, free_room.spot, max(total - dedicated, 0))
+    return dedicated, min(spot, free_room.spot, total - dedicated)
 
 
 def reached(world: World, free_room: Room, *, dedicated: bool) -> Reached:
