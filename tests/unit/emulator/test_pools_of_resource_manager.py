@@ -90,6 +90,20 @@ def test_the_conditions_of_a_put_count(stage: Stage, headers: dict[str, str]) ->
     assert refusal.value.status == 412
 
 
+def test_words_of_the_service_are_capitalized_and_others_stay() -> None:
+    machine = {**MACHINE, "extensions": [{"name": "e", "publisher": "p", "type": "MyType"}]}
+    body = pool(
+        taskSchedulingPolicy={"nodeFillType": "Pack"},
+        userAccounts=[{"name": "me", "password": "secret", "elevationLevel": "NonAdmin"}],
+        deploymentConfiguration={"virtualMachineConfiguration": machine},
+    )
+    shown = document(ask(Stage(), "PUT", body))["properties"]
+    assert shown["taskSchedulingPolicy"]["nodeFillType"] == "Pack"
+    assert shown["userAccounts"][0]["elevationLevel"] == "NonAdmin"
+    (extension,) = shown["deploymentConfiguration"]["virtualMachineConfiguration"]["extensions"]
+    assert extension["type"] == "MyType"
+
+
 def test_the_names_of_tags_and_settings_are_the_users() -> None:
     stage = Stage()
     tags = {"userName": "a", "type": "pool"}
