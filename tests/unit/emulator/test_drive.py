@@ -582,7 +582,9 @@ def test_a_preempted_node_is_told_before_and_the_notice_goes_with_it(tmp_path: P
         notice.parent.mkdir(exist_ok=True)
         account.driver.clock.turn("stepped")
         await account.driver.announce(node.id, 0, 30)
-        (event,) = json.loads(notice.read_text())["Events"]
+        announced = json.loads(notice.read_text())
+        (event,) = announced.pop("Events")
+        assert announced == {"DocumentIncarnation": 1}
         assert (event["EventType"], event["Resources"], event["EventId"]) == ("Preempt", [node.id], node.id[-36:])
         await account.driver.advance(29 * wire.SECOND, 0.1)
         assert (account.state(), notice.exists()) == ("running", True)

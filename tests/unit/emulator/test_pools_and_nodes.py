@@ -246,6 +246,15 @@ def test_a_start_task_is_tried_again_and_then_given_up(stage: Stage) -> None:
     assert (node.state, node.start["failureInfo"]["code"]) == ("starttaskfailed", "FailureExitCode")
 
 
+def test_a_start_task_that_its_pool_has_no_longer_is_not_tried_again(stage: Stage) -> None:
+    (node,) = stage.pool(1, startTask=START_TASK)
+    body = {"metadata": [], "applicationPackageReferences": []}
+    stage.do(pools.replace_pool_properties, "pool", body=body)
+    node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
+    assert stage.settle() == []
+    assert node.state == "starttaskfailed"
+
+
 def test_a_failed_start_task_without_wait_for_success_leaves_the_node_usable(stage: Stage) -> None:
     (node,) = stage.pool(1, startTask={**START_TASK, "waitForSuccess": False})
     node_reports.start_task_ended(stage.world, node.id, 1, Exit(1), stage.now)
