@@ -111,10 +111,26 @@ def test_a_login_to_this_node_goes_to_its_own_address(peers: str, host: str) -> 
     assert len(logins) == 1
 
 
-def test_a_login_without_stdin_gets_an_empty_one(peers: str) -> None:
+@pytest.fixture
+def piped_stdin() -> Iterator[None]:
+    """The standard input of this process is a pipe."""
+    former, (reader, writer) = os.dup(0), os.pipe()
+    os.dup2(reader, 0)
+    yield
+    os.dup2(former, 0)
+    for descriptor in (former, reader, writer):
+        os.close(descriptor)
+
+
+@pytest.mark.usefixtures("piped_stdin")
+@pytest.mark.parametrize(("options", "is_empty"), [([], False), (["-n"], True), (["-f"], True)])
+def test_a_login_without_stdin_gets_an_empty_one(
+    peers: str, monkeypatch: pytest.MonkeyPatch, options: list[str], *, is_empty: bool
+) -> None:
+    monkeypatch.setattr(os, "fork", lambda: 0)
     with node(peers, "10.0.0.5", b"\0") as logins:
-        assert main(peers, ["-n", "10.0.0.5", "cat"]) == 0
-    assert logins[0][1][0].st_rdev == Path(os.devnull).stat().st_rdev
+        assert main(peers, [*options, "10.0.0.5", "cat"]) == 0
+    assert (logins[0][1][0].st_rdev == Path(os.devnull).stat().st_rdev) == is_empty
 
 
 @pytest.mark.parametrize(("pid", "answer", "status"), [(0, b"\7", 7), (4711, b"\7", 0)])
