@@ -220,8 +220,8 @@ _ON_NODES = (
     _START,
     # not on a node of the emulator, which shares the files of this machine
     f'[ -n "${{BATCHTRAIN_EMULATED_NODE-}}" ] || echo verifygroup:x:42424:{USER} >>/etc/group || :',
-    '[ -n "${BATCHTRAIN_EMULATED_NODE-}" ] || { cd "$AZ_BATCH_NODE_MOUNTS_DIR" && mkdir -p verify'
-    " && mount -t tmpfs tmpfs verify && touch verify/file; } || :",
+    '[ -n "${BATCHTRAIN_EMULATED_NODE-}" ] || ( cd "$AZ_BATCH_NODE_MOUNTS_DIR" && mkdir -p verify'
+    " && mount -t tmpfs tmpfs verify && touch verify/file ) || :",
 )
 """Its variables; a group with a user that is made later; and a file system."""
 

@@ -240,8 +240,8 @@ def _architecture(subject: Subject) -> Found:
     if image and size and size.architecture != fit.architecture(image):
         yield (
             (*POOL, "vm_size"),
-            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)}; use a size"
-            " and an image that match",
+            f"{size.name} has {size.architecture} processors, the image is for {fit.architecture(image)};"
+            f" {_other(subject)}; or name an image of your own (`custom_image`), or take another size",
         )
 
 
