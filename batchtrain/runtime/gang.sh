@@ -661,7 +661,8 @@ bt_judge_nccl() { # CODE
     processes+=("$!")
   done
   wait "${processes[@]}"
-  "$python" -I -S "$bt_home/verdict.py" "${hosts[@]/#/$bt_home/ranks/heard.}" 2>&6
+  "$python" -I -S "$bt_home/verdict.py" "${AZ_BATCH_TASK_WORKING_DIR:-$bt_home}/ranks/stream.jsonl" \
+    "${hosts[@]/#/$bt_home/ranks/heard.}" 2>&6
   return "$1"
 }
 

@@ -9,6 +9,7 @@ It travels with the task: one file, the standard library alone, Python 3.6 and l
 to 2.32 and RCCL (net_ib.cc, net_socket.cc, transport/net.cc, init.cc).
 """
 
+import json
 import os
 import re
 import sys
@@ -96,17 +97,18 @@ def hear(lines: "Iterable[str]") -> "Heard":
 # === on the primary =================================================================================================
 
 
-def judge(nodes: "list[tuple[str, list[Heard]]]") -> "list[str]":
-    """Sentences for the user: NCCL's own warnings, which also went to the files, and last its network.
+def judge(nodes: "list[tuple[str, list[Heard]]]") -> "list[tuple[str, bool]]":
+    """Sentences for the user, each with whether it is a warning of what made the gang slow: NCCL's own warnings, which
+    also went to the files, and last its network.
 
     nodes: the name of each ("node tvm-2 (10.0.0.5)"), and the notes of its processes.
     """
     every = [(node, heard) for node, processes in nodes for heard in processes]
-    words = ["NCCL on {}: {}".format(of(*pair), text) for pair in every for text in pair[1]["warnings"]][:6]
+    words = [("NCCL on {}: {}".format(of(*pair), text), False) for pair in every for text in pair[1]["warnings"]][:6]
     known = [pair for pair in every if pair[1]["network"]]
     slow = [pair for pair in known if pair[1]["network"] == SLOW]
     if slow:
-        return [*words, slowly(slow, len(known))]
+        return [*words, (slowly(slow, len(known)), True)]
     return [*words, fast(known)] if known else words
 
 
@@ -115,12 +117,12 @@ def slowly(slow: "list[tuple[str, Heard]]", count: int) -> str:
     pair = next((pair for pair in slow if pair[1]["why"]), slow[0])
     why = pair[1]["why"]
     advice = next((advice for sign, advice in REASONS if sign in why), REASONS[-1][1])
-    return 'warning: NCCL used {} on an RDMA pool ({}{}; {} of {} processes): {}'.format(
+    return 'NCCL used {} on an RDMA pool ({}{}; {} of {} processes): {}'.format(
         SLOW, of(*pair), f': "{why}"' if why else "", len(slow), count, advice
     )  # fmt: skip
 
 
-def fast(known: "list[tuple[str, Heard]]") -> str:
+def fast(known: "list[tuple[str, Heard]]") -> "tuple[str, bool]":
     networks = " and ".join(sorted({heard["network"] for _, heard in known}))
     text = "NCCL used " + networks
     cards = {
@@ -138,8 +140,8 @@ def fast(known: "list[tuple[str, Heard]]") -> str:
         text += " with GPUDirect RDMA"
     if least < most:
         node = min(cards, key=lambda node: cards[node])
-        text = f"warning: {text}; on {node} only {least}: is a port down there?"
-    return text
+        text += f"; on {node} only {least}: is a port down there?"
+    return text, least < most
 
 
 def of(node: str, heard: "Heard") -> str:
@@ -156,15 +158,19 @@ def collected(text: str) -> "tuple[str, list[Heard]]":
     return node, [hear(lines) for name, lines in sorted(files.items()) if name]
 
 
-def main(paths: "list[str]") -> int:
+def main(stream: str, *paths: str) -> int:
+    """Print the sentences of files that gang.sh collected, and add the warnings to stream.jsonl."""
     nodes = []
     for path in paths:
         with open(path, "rb") as file:
             nodes.append(collected(file.read().decode("utf-8", "replace")))
-    for sentence in judge([node for node in nodes if node[0]]):
-        os.write(2, f"batchtrain: {sentence}\n".encode("utf-8", "replace"))
+    for sentence, is_warning in judge([node for node in nodes if node[0]]):
+        os.write(2, "batchtrain: {}{}\n".format("warning: " * is_warning, sentence).encode("utf-8", "replace"))
+        if is_warning:
+            with open(stream, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"warning": sentence}) + "\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

@@ -505,14 +505,13 @@ def test_a_gang_with_warnings_starts_and_records_them(made: Callable[..., Launch
     stand_in.chmod(0o755)
     options = {"pre_execution_command": "unset BATCHTRAIN_EMULATED_NODE", "coordination_command": "true"}
     shape = GPUS._replace(fabric=Fabric.ETHERNET, container=True)
-    before = len(gang.read(0, "wd/ranks/stream.jsonl").splitlines())
+    before = len(recorded_warnings(gang))
     done = gang.launch(seeing_stand_ins(made("echo it runs", shape, processes_per_node=1, **options), gang))
     stand_in.unlink()
     assert (done.code, "it runs" in done.stdout) == (0, True), done.stderr
     text = f"node tvm-1 ({gang.addresses[1]}): GPUs are slowed down (GPU 2 by the hardware for heat): reboot the node"
     assert done.stderr.count(f"batchtrain: warning: {text}") == 1
-    lines = [json.loads(line) for line in gang.read(0, "wd/ranks/stream.jsonl").splitlines()[before:]]
-    [warning] = [line["warning"] for line in lines if "warning" in line]
+    [warning] = recorded_warnings(gang)[before:]
     assert warning.startswith(text)
 
 
@@ -571,6 +570,11 @@ def noting(folder: str) -> str:
     )
 
 
+def recorded_warnings(gang: Gang) -> list[str]:
+    lines = [json.loads(line) for line in gang.read(0, "wd/ranks/stream.jsonl").splitlines()]
+    return [line["warning"] for line in lines if "warning" in line]
+
+
 def with_samples(launch: Launch) -> Launch:
     files = tuple(File(f"{name}.txt", (SAMPLES / f"{name}.txt").read_bytes()) for name in ("socket", "infiniband"))
     return launch._replace(files=(*launch.files, *files))
@@ -584,6 +588,7 @@ def test_the_network_that_nccl_took_is_said_after_a_run_however_it_ended(code: i
     node = f"node tvm-1 ({gang.addresses[1]})"
     wanted = f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found.";'
     assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
+    assert recorded_warnings(gang)[-1].startswith(wanted.removeprefix("batchtrain: warning: "))
     assert f"batchtrain: rank 1 on {node} exited with code 7" in done.stderr or code == 0
 
 
@@ -615,3 +620,4 @@ def test_an_mpis_run_is_judged_by_what_stands_on_every_node(code: int, gang: Gan
         f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found."; 1 of 2'
     )
     assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
+    assert recorded_warnings(gang)[-1].startswith(wanted.removeprefix("batchtrain: warning: "))

@@ -601,8 +601,8 @@ class Primary:
 
     def judge_nccl(self) -> None:
         heard = [(str(session), session.heard) for session in self.joined if session.heard]
-        for sentence in verdict()["judge"](heard) if heard else ():
-            self.screen.say(sentence)
+        for sentence, is_warning in verdict()["judge"](heard) if heard else ():
+            (self.warn if is_warning else self.screen.say)(sentence)
 
     def tell_cause(self) -> None:
         if self.ended_by:

@@ -16,8 +16,12 @@ def heard(name: str, **other: object) -> verdict.Heard:
     return verdict.hear((SAMPLES / f"{name}.txt").read_text().split("\n")) | other
 
 
+def judged(*nodes: tuple[str, list[verdict.Heard]]) -> list[str]:
+    return ["warning: " * is_warning + sentence for sentence, is_warning in verdict.judge(list(nodes))]
+
+
 def said(*names: str) -> list[str]:
-    return verdict.judge([(HERE, [heard(name) for name in names])])
+    return judged((HERE, [heard(name) for name in names]))
 
 
 def test_infiniband_is_said_with_its_cards_and_gpudirect() -> None:
@@ -35,8 +39,7 @@ def test_a_process_that_only_sends_does_not_speak_against_gpudirect() -> None:
     enabled = "x [0] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_ib0'"
     first = ["x [0] NCCL INFO Channel 00 : 7[e00000] -> 0[100000] [receive] via NET/IB/0/GDRDMA", enabled]
     last = ["x [0] NCCL INFO Channel 00 : 3[e00000] -> 4[100000] [send] via NET/IB/0", enabled]
-    said = verdict.judge([(HERE, [verdict.hear(first), verdict.hear(last)])])
-    assert said == ["NCCL used IB with GPUDirect RDMA"]
+    assert judged((HERE, [verdict.hear(first), verdict.hear(last)])) == ["NCCL used IB with GPUDirect RDMA"]
 
 
 def test_data_that_is_received_through_memory_speaks_against_gpudirect() -> None:
@@ -62,7 +65,7 @@ def test_a_socket_is_warned_of_with_the_line_that_tells_most_and_what_to_do(
 
 def test_a_socket_that_nothing_forced_shows_its_own_line() -> None:
     lines = [line for line in (SAMPLES / "socket.txt").read_text().split("\n") if "No device" not in line]
-    [line] = verdict.judge([(HERE, [verdict.hear(lines)])])
+    [line] = judged((HERE, [verdict.hear(lines)]))
     assert '"NET/Socket : Using [0]eth0:10.0.0.5<0>"' in line
     assert "NCCL_NET" in line
 
@@ -78,12 +81,12 @@ def test_what_is_sent_counts_more_than_what_was_chosen() -> None:
 
 def test_a_plugins_name_is_said_as_it_is() -> None:
     lines = ["x [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IBext_v8/0/GDRDMA"]
-    assert verdict.judge([(HERE, [verdict.hear(lines)])]) == ["NCCL used IBext_v8 with GPUDirect RDMA"]
+    assert judged((HERE, [verdict.hear(lines)])) == ["NCCL used IBext_v8 with GPUDirect RDMA"]
 
 
 def test_a_node_with_fewer_cards_than_the_others_is_warned_of() -> None:
     nodes = [(HERE, [heard("infiniband")]), ("node tvm-3 (10.0.0.6)", [heard("infiniband", cards=["mlx5_ib0:1"])])]
-    [line] = verdict.judge(nodes)
+    [line] = judged(*nodes)
     assert line.startswith("warning: NCCL used IB on 8 HCAs with GPUDirect RDMA; on node tvm-3 (10.0.0.6) only 1:")
 
 
@@ -96,7 +99,7 @@ def test_nccls_warnings_come_back_once_each_before_the_verdict() -> None:
 
 @pytest.mark.parametrize("text", ["", "what a program wrote itself\n\0\xff", "x [0] NCCL INFO Bootstrap : Using eth0"])
 def test_nothing_is_said_of_what_names_no_network(text: str) -> None:
-    assert verdict.judge([(HERE, [verdict.hear(text.split("\n"))])]) == []
+    assert judged((HERE, [verdict.hear(text.split("\n"))])) == []
 
 
 def test_what_gang_sh_collects_is_told_apart_by_file() -> None:
