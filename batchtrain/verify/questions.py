@@ -451,8 +451,8 @@ def _login_of(*, container: bool) -> Question:
         with tempfile.TemporaryDirectory(prefix="batchtrain-") as folder:
             key = f"{folder}/key"
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-            public_key = Path(f"{key}.pub").read_text(encoding="utf-8").strip()
-            user = {"name": USER, "isAdmin": True, "sshPublicKey": public_key}
+            public = Path(f"{key}.pub").read_text(encoding="ascii").strip()
+            user = {"name": USER, "isAdmin": True, "sshPublicKey": public}
             target.post(f"{path}/users", user)
             login = target.get(f"{path}/remoteloginsettings").json()
             endpoint = Endpoint(node, login["remoteLoginIPAddress"], login["remoteLoginPort"])
