@@ -64,6 +64,8 @@ class Invariants:
         """The tasks that the service has accepted, by the id of their job."""
         self._reactivations: Counter[tuple[str, str]] = Counter()
         """By job and task: how often a client asks for it, without the times that a task did so."""
+        self.detached: set[str] = set()
+        """The jobs that `run --detach` adds."""
         self._auto_pools: set[str] = set()
         """The ids of the pools that the service made for jobs."""
         self._created: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
@@ -292,6 +294,8 @@ class Invariants:
             limit = entry.record.created + job_wall_clock(entry.record)
             if limit > entry.record.created and entry.record.state != "completed" and now > limit + LATE:
                 self.fail(f"the service ends a job at its wall clock: {entry.record.id} is {entry.record.state}")
+            if entry.record.id in self.detached and entry.record.state != "completed":
+                self.fail(f"the service ends a detached run: {entry.record.id} is {entry.record.state}")
         alive = {entry.record.auto_pool for entry in world.jobs.values() if entry.record.state == "active"}
         alive |= {entry.record.auto_pool for entry in world.schedules.values()}
         for pool in world.pools.values():

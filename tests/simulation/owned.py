@@ -367,7 +367,9 @@ def ident() -> int:
 
 
 class Thread:
-    """A greenlet in the place of a thread."""
+    """A greenlet in the place of a thread. Its hash is its number, because an executor joins a set of threads."""
+
+    numbers = 0
 
     def __init__(
         self,
@@ -383,6 +385,11 @@ class Thread:
         self.name, self.daemon = name or "thread", bool(daemon)
         self._fiber: Fiber | None = None
         self._ended = threading.Event()
+        Thread.numbers += 1
+        self._number = Thread.numbers
+
+    def __hash__(self) -> int:
+        return self._number
 
     @property
     def ident(self) -> int | None:

@@ -94,7 +94,7 @@ class Service:
             if timer is not None:
                 timer.cancel()
         driver.alarms.close()
-        for task in tuple(driver._running):
+        for task in sorted(driver._running, key=lambda task: int(task.get_name().rpartition("-")[2])):  # not by address
             task.cancel()
         for done, task in self._open.items():
             task.cancel()

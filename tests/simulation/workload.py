@@ -146,6 +146,7 @@ def work(rng: random.Random, name: str, directory: Path) -> Work:
         ("jobs", {"job_specifications": jobs}),
     ):
         (folder / f"{file}.yaml").write_text(json.dumps(content))
+        os.utime(folder / f"{file}.yaml")  # a copy of the source has the times of its files
     recipe = convert({"directory": str(folder), "pool": pool, "jobs": jobs}, Recipe)
     return Work(recipe, codes, total, tuple(sorted(set(features))), folder, total <= 12)
 
@@ -541,9 +542,10 @@ def cli_run_detach(client: bt.Client, work: Work, told: Told, checks: Checks) ->
     """The service ends the run: `Invariants.settled` says whether it does. A user who finds a part of the job after an
     interrupt begins again, or leaves it."""
     job = work.recipe.jobs[0].id
+    checks.invariants.detached.add(job)
     entry = checks.job(work)
     if entry is not None:
-        if len(entry.tasks) == work.total + ("job manager" in work.features) or random.random() < 0.1:
+        if len(entry.tasks) == work.total + ("job manager" in work.features) or random.random() < 0.3:
             return
         _cli(work, checks, "jobs", "del", job, "-y")
     code = _cli(work, checks, "run", str(work.folder), "--detach", "--max-duration", WALL_CLOCK)
