@@ -20,6 +20,7 @@ import batchtrain as bt
 from batchtrain.cli import __main__ as command_line
 from batchtrain.config.types import Job, Recipe, Secret, convert
 from batchtrain.errors import AlreadyExists, BatchtrainError, NotFound, TaskFailed
+from batchtrain.plan.marks import marks_of
 from batchtrain.records.attempt import number_of
 from batchtrain.records.events import Event, JobAdded, PoolAdded, RunAdopted, TasksAdded
 from batchtrain.runs import directory
@@ -204,6 +205,11 @@ class Checks:
         """The job of a recipe with its tasks; None while there is none, or the service is down."""
         driver = self.service.driver
         return driver.world.jobs.get(work.recipe.jobs[0].id) if driver is not None else None
+
+    def has_job_of(self, work: Work, run: str) -> bool:
+        """Whether the job of a recipe is there, and was added by a run."""
+        entry = self.job(work)
+        return entry is not None and marks_of(tuple(entry.record.spec.get("metadata", ()))).run == run
 
     def is_too_small(self, work: Work) -> bool:
         """Whether the pool of a recipe has fewer nodes than the recipe says, such as after a quota."""
@@ -571,6 +577,8 @@ def cli_runs_attach(client: bt.Client, work: Work, told: Told, checks: Checks) -
     failing = {code for code in work.codes.values() if code}
     if code == 0 and failing:
         checks.invariants.fail(f"exit code and cause are those of the first failure: 0, and {failing} failed")
+    if code == 3 and checks.has_job_of(work, _detached(work, checks)):
+        checks.invariants.fail("a detached run is there for every machine: `runs attach` exits with 3")
     if code not in (0, 10):
         raise Exited(f"exit code {code}")
     checks.fetched(work, directory.find(checks.elsewhere, _detached(work, checks)))
