@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping
 from datetime import timezone
 from email.utils import format_datetime
@@ -39,6 +39,11 @@ class Blob(NamedTuple):
     changed: str
 
 
+def md5_of(data: bytes) -> str:
+    """The MD5 of bytes, as headers have it."""
+    return b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
 class BlobService:
     """Containers, blobs and blocks in memory. Checks signatures with the code of Azure's SDK."""
 
@@ -65,8 +70,7 @@ class BlobService:
             return False
         self._number += 1
         changed = format_datetime(owned.Datetime.now(timezone.utc).replace(microsecond=0), usegmt=True)
-        md5 = md5 or b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-        self.containers[container][name] = Blob(data, md5, f'"{self._number:#x}"', changed)
+        self.containers[container][name] = Blob(data, md5 or md5_of(data), f'"{self._number:#x}"', changed)
         return True
 
     def _is_signed(self, verb: str, target: str, headers: Mapping[str, str]) -> bool:
@@ -104,7 +108,7 @@ class BlobService:
                 return self._assembled(container, name, headers, body)
             case "PUT", _:
                 md5 = headers.get("Content-MD5")
-                if md5 and b64decode(md5) != hashlib.md5(body, usedforsecurity=False).digest():
+                if md5 and md5 != md5_of(body):
                     return _fault(400, "Md5Mismatch")
                 self.put(container, name, body, headers.get("x-ms-blob-content-md5", ""))
                 return Answer(201, {}, b"")

@@ -31,6 +31,7 @@ from tests.simulation import storage
 from tests.simulation.invariants import Invariants
 from tests.simulation.owned import Process, current
 from tests.simulation.service import ACCOUNT, ENDPOINT, KEY, Service
+from tests.simulation.storage import md5_of
 
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2404"}
 
@@ -625,6 +626,9 @@ def _synced(work: Work, checks: Checks, *words: str) -> None:
         raise Exited(f"exit code {code}")
     box = f"data-{work.recipe.jobs[0].id}"
     stored = {name: blob.data for name, blob in checks.service.storage.containers[box].items()}
+    for name, blob in checks.service.storage.containers[box].items():
+        if blob.md5 != md5_of(blob.data):
+            checks.invariants.fail(f"a blob is stored with the MD5 of its bytes: not {name}")
     folder = next(word for word in words if word.startswith("/"))
     if _contents(Path(folder)) != stored:
         checks.invariants.fail(f"both sides of a sync are the same: {words}".replace(str(work.folder.parent), "…"))
