@@ -211,7 +211,10 @@ def _factories(subject: Subject) -> Found:
 def _quotes(subject: Subject) -> Found:
     if subject.windows:
         return
-    for path, command in (*_preparation_lines(subject), *_job_commands(subject), *_task_commands(subject)):
+    prep = subject.pool.additional_node_prep.commands if subject.pool else None
+    lists = {"pre": prep.pre, "post": prep.post} if prep else {}
+    of_pool = (((*POOL, "additional_node_prep", "commands", name), "\n".join(lists[name])) for name in lists)
+    for path, command in (*of_pool, *_job_commands(subject), *_task_commands(subject)):
         if len(command) <= LONGEST_READ and (rest := shell.open_quote(command)):
             text = schema.shortened(rest.partition("\n")[0])
             yield path, f"the quote at `{text}` is never closed; close it, or write `\\{rest[0]}` for the character"
@@ -222,13 +225,6 @@ def _lengths(subject: Subject) -> Found:
     for path, command in (*_job_commands(subject), *(() if through_storage else _task_commands(subject))):
         if wrong := travel.overlong(command):
             yield path, wrong
-
-
-def _preparation_lines(subject: Subject) -> Found:
-    """The lines of the preparation of nodes: those of a list run in one shell."""
-    commands = subject.pool.additional_node_prep.commands if subject.pool else None
-    for name in ("pre", "post") if commands else ():
-        yield ("pool_specification", "additional_node_prep", "commands", name), "\n".join(getattr(commands, name))
 
 
 def _job_commands(subject: Subject) -> Found:
