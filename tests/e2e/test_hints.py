@@ -137,8 +137,8 @@ CASES: tuple[tuple[str, int], ...] = (
     ("run 'my files' --local --keep", 10),
     ("run 'my files' --local", 4),
     ("run 'my files' --local --fresh", 2),
-    ("run script.py --local --keep -- 3", 10),
-    ("run script.py --local -- 3", 4),
+    ("run script.py --local --keep", 10),
+    ("run script.py --local", 4),
     ("jobs logs broken --local", 0),
     ("jobs logs broken --task nosuch --local", 3),
     ("jobs logs broken --rank 0 --local", 2),
@@ -193,11 +193,17 @@ ENDS = {
     **dict(CASES),
     "run --reuse --local --configdir 'my files'": 4,  # the job has not completed yet
     "run restored --local": 4,  # its pool exists
-    "run script.py --reuse --local -- 3": 10,  # its program fails
+    "run script.py --reuse --local": 10,  # its program fails
     f"run {FIRST_RECIPE} --local": 2,  # the environment before it takes a download, so that it is not made here
 }
 """The exit codes of hints that lead to another answer."""
-MORE = {"emulator start": ("--port", "0"), "images env": ("--dry-run",), "jobs del": ("-y",), "pool del": ("-y",)}
+MORE = {
+    "emulator start": ("--port", "0"),
+    "images env": ("--dry-run",),
+    "run script.py": ("--keep",),
+    "jobs del": ("-y",),
+    "pool del": ("-y",),
+}
 """What a hint's command gets for the test."""
 
 
@@ -263,7 +269,7 @@ def told(batchtrain: Any) -> Hints:
 
 def test_every_hint_of_real_messages_reaches_what_it_promises(batchtrain: Any, told: Hints) -> None:
     (batchtrain.cwd / "bench.yaml").write_text(BENCH)
-    (batchtrain.cwd / "script.py").write_text("raise OSError(28, 'No space left on device')\n")
+    (batchtrain.cwd / "script.py").write_text("import sys; sys.exit('weights.pt: No space left on device')\n")
     for line, code in CASES:
         done = batchtrain.start(*shlex.split(line))
         text = "\n".join(done.communicate(timeout=GUARD))
