@@ -40,24 +40,28 @@ CALLS = {
 """Calls of the Python API in place of commands that read the recipe's files; a recipe in Python has none."""
 
 
-def pasted(text: str, target: str, directory: str, name: str = "", script: tuple[str, str] = ("", "")) -> str:
+def pasted(
+    text: str, target: str, directory: str, name: str = "", script: tuple[str, str] = ("", ""), values: str = ""
+) -> str:
     """A message whose commands name the target of the command that is running, and the program.
 
     target: the options that reach the same account (` --local`). directory: the options that read the same credentials.
     name: the program; by default as it was called. script: the script with its options (`train.py --nodes 2`) that
-    `run` got, and its arguments (` -- --epochs 3`).
+    `run` got, and its arguments (` -- --epochs 3`). values: the values of the command line (` --set a.b=1`).
     """
     if "batchtrain " not in text:
         return text
     name = name or program()
 
     def completed(words: str) -> str:
-        if script[0] and words.startswith("run -"):
+        of_files = OF_FILES.fullmatch(words) is not None
+        of_script = bool(script[0]) and words.startswith("run -")
+        if of_script:
             words = f"run {script[0]}{words.removeprefix('run')}{script[1]}"
         if ASKING.match(words):
-            of_files = OF_FILES.fullmatch(words) is not None
+            words = _with(words, values) if of_files else words
             words = _with(words, target or directory)
-            words = _with(words, directory) if of_files else words
+            words = _with(words, directory) if of_files and not of_script else words
         elif READING.match(words):
             words = _with(words, directory)
         return f"{name} {words}"

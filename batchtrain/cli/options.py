@@ -94,7 +94,19 @@ class Settings:
         """A message whose commands use the same account and the same script as this command."""
         from batchtrain.hints import pasted
 
-        return pasted(text, self.target, self.credentials_options, script=self.script)
+        return pasted(text, self.target, self.credentials_options, script=self.script, values=self.value_options)
+
+    @property
+    def value_options(self) -> str:
+        """The options with which another command sets the same values; secrets are masked."""
+        if not self.values:
+            return ""
+        import shlex
+
+        from batchtrain.config.masking import masked_text, secrets_in
+
+        words = "".join(f" --set {shlex.quote(f'{path}={value}')}" for path, value in self.values.items())
+        return masked_text(words, secrets_in(self.recipe, self.values))
 
     @property
     def most(self) -> int:

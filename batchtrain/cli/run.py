@@ -189,9 +189,8 @@ def _loaded(directory: str | None, source: str, wish: scripts.Options) -> tuple[
 
 def _again(source: str, *options: str, arguments: Sequence[str] = ()) -> str:
     """The command that repeats the run; `say` adds the target."""
-    words = ["batchtrain", "run", source, *options]
-    words += [word for path, value in settings().values.items() for word in ("--set", f"{path}={value}")]
-    return shlex.join([*words, *(("--", *arguments) if arguments else ())])
+    command = shlex.join(["batchtrain", "run", source, *options]) + settings().value_options
+    return command + (f" -- {shlex.join(arguments)}" if arguments else "")
 
 
 def _raised(recipe: Recipe, failure: TaskFailed) -> str:

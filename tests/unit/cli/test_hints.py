@@ -53,6 +53,15 @@ def test_a_run_of_a_script_is_repeated_with_the_script_and_its_arguments() -> No
     )
 
 
+def test_a_command_that_reads_the_same_files_repeats_the_values_of_the_command_line() -> None:
+    settings = Settings(local=True, values={"job_specifications[0].id": "two words"})
+    shown = settings.pasted("`batchtrain run --reuse` uses it, `batchtrain pool del p` deletes it")
+    values = "--set 'job_specifications[0].id=two words'"
+    secret = Settings(local=True, values={"job_specifications[0].tasks[0].environment_variables.API_KEY": "topsecret"})
+    assert "topsecret" not in secret.pasted("`batchtrain run --reuse` uses it")
+    assert shown == f"`batchtrain run --reuse {values} --local` uses it, `batchtrain pool del p --local` deletes it"
+
+
 def test_each_line_of_a_message_is_completed_and_a_line_that_is_a_command_as_a_whole() -> None:
     text = "left as it is: job j\n  delete: batchtrain jobs del j\n  batchtrain run x --set 'a=b; c, d'"
     assert pasted(text, "", PLACE).splitlines() == [
