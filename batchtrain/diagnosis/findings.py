@@ -33,6 +33,8 @@ def judged(evidence: Evidence) -> Diagnosis:
     about_tasks = [finding for examined_task in failed for finding in _of_failed(job, examined_task, evidence.logs)]
     about_job = list(_of_job(job, evidence))
     findings = (*about_tasks, *about_job, *about_pool) if failed else (*about_job, *about_pool)
+    if job.pool and pool is None:
+        findings = tuple(finding.after_deletion() for finding in findings)
     first = failed[0] if failed else None
     return Diagnosis(
         subject=f"job {job.id}",

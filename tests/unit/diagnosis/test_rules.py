@@ -177,6 +177,13 @@ def test_the_source_that_a_traceback_quotes_proves_nothing() -> None:
     assert rules(of_job(failed(*both))) == ["exception"]
 
 
+def test_the_next_step_of_a_job_whose_pool_is_gone_needs_no_pool() -> None:
+    task = failed(LINES["gpu-memory-error"])
+    (gone,), (there,) = judged(of_job(task, pool=None)).findings, judged(of_job(task)).findings
+    assert "`batchtrain pool reboot gpu tvmps_1`" in there.next_step
+    assert gone.next_step == "run it again, which creates new nodes; if the error returns, use another node"
+
+
 KNOWN = (*(rule.next_step for rule in OUTPUT_RULES), *(row.next_step for row in TASK_CODES.values()))
 KNOWN += tuple(row.next_step for row in (*RESIZE_CODES.values(), *NODE_STATES.values(), *LOST.values(), UPLOAD))
 
