@@ -293,7 +293,7 @@ class Chart {
         },
         scales: {
           x: { time: x === "time", range: (_, low, high) => apart(low, high, x === "time" ? 30 : 1) },
-          y: { distr: log ? 3 : 1 },
+          y: { distr: log ? 3 : 1, ...(log || !this.metric.endsWith("_percent") ? {} : { range: share }) },
         },
         axes: [
           { ...axis, size: x === "time" ? 40 : 28, ...(x === "time" ? {} : { values: ticks }) },
@@ -449,6 +449,9 @@ function near(data, index, at) {
   for (let place = index; place >= 0; place -= 1) if (data[at]?.[place] !== null) return data[at][place];
   return null;
 }
+
+/** The range of percents: the whole, unless there are more (of several cores, for example). */
+const share = (_, __, high) => [0, Math.max(100, high ?? 0)];
 
 /** A range that is not empty. */
 const apart = (low, high, least) => (low === high ? [low - least, high + least] : [low, high]);

@@ -26,12 +26,16 @@ export function ago(time, now = Date.now()) {
 export const moment = (time) =>
   time ? new Date(time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) : "";
 
-/** A time of the clock in seconds since 1970; with its day if that is not today. */
-export function clock(seconds) {
-  const at = new Date(seconds * 1000),
-    isToday = at.toDateString() === new Date().toDateString(),
-    day = isToday ? "" : at.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  return `${day} ${at.toLocaleTimeString("en-GB")}`.trim();
+const dayOf = (seconds) =>
+  new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+
+/** Times in seconds since 1970 as those of a clock; with the day if there is more than one. */
+export function clocks(times) {
+  const several = times.length > 0 && dayOf(times[0]) !== dayOf(times[times.length - 1]);
+  return times.map((each) => {
+    const day = several ? `${dayOf(each).replace(/ \d+$/, "")} ` : "";
+    return day + new Date(each * 1000).toLocaleTimeString("en-GB");
+  });
 }
 
 export function bytes(count) {

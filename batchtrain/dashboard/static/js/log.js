@@ -3,12 +3,13 @@
 import { get, part, url } from "./api.js";
 import { spans } from "./ansi.js";
 import { h } from "./dom.js";
-import { bytes, clock, moment } from "./format.js";
+import { bytes, clocks, moment } from "./format.js";
 
 const MOST_LINES = 20000,
   BLOCK_LINES = 200,
   LIMIT = 256 * 1024,
   AROUND = 64 * 1024,
+  SETTLED = 250,
   STAMP_PAUSE = 300,
   STAMP_AGAIN = 5000,
   STAMP_TRIES = 3;
@@ -90,14 +91,17 @@ class Lines {
     try {
       if (waiting.length) {
         const { at, time } = await this.times(waiting[0].begin, waiting.at(-1).end);
+        this.settled = performance.now() + SETTLED;
+        const texts = clocks(time);
         let index = -1;
         for (const node of waiting) {
           while (index + 1 < at.length && at[index + 1] < node.end) index += 1;
           if (index < 0) continue;
-          node.textContent = clock(time[index]);
+          node.textContent = texts[index];
           node.title = moment(time[index] * 1000);
           node.classList.toggle("sure", index + 1 < at.length);
         }
+        if (this.options.follow) this.bottom();
       }
     } catch {
       /* the dashboard does not answer: it says so itself */
@@ -120,7 +124,7 @@ class Lines {
     this.again();
     const line = this.body.querySelector(".line.current");
     line?.scrollIntoView({ block: "center" });
-    this.settled = performance.now() + 250;
+    this.settled = performance.now() + SETTLED;
     this.changed?.();
   }
 
@@ -310,7 +314,7 @@ class Lines {
   bottom() {
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => {
-      this.settled = performance.now() + 250;
+      this.settled = performance.now() + SETTLED;
       this.scroller.scrollTop = this.scroller.scrollHeight;
       this.frame = requestAnimationFrame(() => {
         this.scroller.scrollTop = this.scroller.scrollHeight;

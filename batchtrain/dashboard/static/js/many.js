@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { count, duration, plural, short } from "./format.js";
 import { link, path, right, row, table, trouble } from "./parts.js";
 
-const seconds = (number) => `${number.toFixed(2)} s`;
+const seconds = (number) => (number < 0.1 ? `${(number * 1000).toFixed(1)} ms` : `${number.toFixed(2)} s`);
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
 
 function histogram(title, bars, name) {
