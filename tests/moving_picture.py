@@ -72,7 +72,7 @@ def recorded(command: str, directory: Path, home: Path) -> list[Frame]:
             is_over = (directory / "ended").exists()
             screen = tmux("capture-pane", "-p", "-e").rstrip("\n")
             lines = tuple("".join(_spans(line)) for line in AnsiDecoder().decode(screen))
-            if not shown or shown[-1][1] != lines:
+            if any(lines) and (not shown or shown[-1][1] != lines):  # who opens the page sees text at once
                 shown.append((time.monotonic(), lines))
             time.sleep(EVERY)
     finally:
