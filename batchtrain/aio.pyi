@@ -106,7 +106,7 @@ class Pools:
         foreseen: Foreseen | None = ...,
         register: Register | None = ...,
         patience: float | None = ...,
-        moved: Callable[[Any], None] = ...,
+        on_move: Callable[[Any], None] = ...,
     ) -> Pool: ...
     async def ready(
         self,

@@ -29,7 +29,7 @@ def command(directory: str | None) -> int:
     from datetime import datetime, timezone
 
     from batchtrain.client import doctor
-    from batchtrain.client.candidates import client_at
+    from batchtrain.client.placement import client_at
     from batchtrain.config import catalog_file, user_settings
     from batchtrain.config.candidates import ordered
     from batchtrain.errors import FAIL
@@ -39,9 +39,9 @@ def command(directory: str | None) -> int:
     catalog = catalog_file.load(recipe.directory if recipe else None)
     client = settings().connect(config)
 
-    def examined(there: Session, recipe: Recipe | None) -> doctor.Facts:
+    def examined(session: Session, recipe: Recipe | None) -> doctor.Facts:
         return doctor.examine(
-            there.account, there.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
+            session.account, session.batch, recipe, catalog, lambda: datetime.now(timezone.utc), os.environ,
             user_settings.load().registry,
         )  # fmt: skip
 

@@ -81,21 +81,21 @@ _data_dir_only = click.option(
 )
 
 
-def _account(*, exposed: bool) -> Callable[[_Function], _Function]:
+def _account(*, as_parameter: bool) -> Callable[[_Function], _Function]:
     return click.option(
         "--account",
         default=DEFAULT_ACCOUNT,
         show_default=True,
         metavar="NAME",
         is_eager=True,
-        expose_value=exposed,
+        expose_value=as_parameter,
         callback=_note_account,
         help="Name of the account. Each has its own endpoint, pools, quotas and capacity.",
     )
 
 
 def _data_dir(function: _Function) -> _Function:
-    return _account(exposed=False)(_data_dir_only(function))
+    return _account(as_parameter=False)(_data_dir_only(function))
 
 
 @click.group(cls=Group)
@@ -110,7 +110,7 @@ command.add_command(diagnose.of_emulator)
 
 
 @command.command()
-@_account(exposed=True)
+@_account(as_parameter=True)
 @_data_dir_only
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port; 0: any free port. Default: 10010, and 0 with --account."

@@ -33,7 +33,7 @@ DIFFERS = Differs.exit_code
 def plan(directory: str | None, diff: bool, exit_code: bool) -> int:
     """Print the exact requests for the pool and the jobs; nothing is sent."""
     from batchtrain.plan import render
-    from batchtrain.plan.candidates import rows
+    from batchtrain.plan.candidate_rows import rows
     from batchtrain.plan.cost import region_for
     from batchtrain.plan.marks import SHOWN, marked_plan
     from batchtrain.plan.pool_users import with_dates

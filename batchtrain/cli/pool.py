@@ -54,11 +54,11 @@ def add(directory: str | None, no_wait: bool, timeout: float, idle: str | None) 
     client = settings().connect(config, changes=f"adding pool {config.recipe.pool.id}")
     with live.block(client.account, config.recipe) as block, registered(client, config.recipe, block) as ending:
 
-        def moved(there: Operations) -> None:
-            ending.client = there
+        def on_move(session: Operations) -> None:
+            ending.client = session
 
         pool = client.pools.add(
-            config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=ending.register, moved=moved
+            config.recipe, wait=not no_wait, timeout=timeout, tell=block, register=ending.register, on_move=on_move
         )
     show(pool, _size(pool))
     if remark := costs_while_idle(config.recipe.pool):

@@ -10,7 +10,6 @@ import msgspec
 
 from batchtrain.client import account_runs
 from batchtrain.client.account_runs import AccountRun
-from batchtrain.client.accounts import where
 from batchtrain.client.detach import Detached, detach
 from batchtrain.client.detached_results import failure_of, fetch, storage_of
 from batchtrain.client.limits import Limits
@@ -18,6 +17,7 @@ from batchtrain.client.operations import Operations
 from batchtrain.client.planning import gathered
 from batchtrain.client.run import run
 from batchtrain.client.shown_progress import SHOW, Tell, displayed
+from batchtrain.client.target_account import where
 from batchtrain.config.load import load as load_files
 from batchtrain.config.projects import has_former, project_of
 from batchtrain.config.source_directory import read_sources

@@ -20,7 +20,7 @@ from batchtrain.config.types import PlatformImage, Recipe
 from batchtrain.config.types import Pool as PoolSettings
 from batchtrain.errors import FAIL, NOT_CHECKED, OK, WARN, BatchtrainError, Check, Unreachable, UsageError
 from batchtrain.plan import cost
-from batchtrain.plan.candidates import CandidateRow, rows
+from batchtrain.plan.candidate_rows import CandidateRow, rows
 from batchtrain.records import Image, Job, JobSchedule, Pool
 from batchtrain.service import arm, read
 from batchtrain.service.clock_difference import KEY_LIMIT, STEP, difference

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchtrain.client import candidates, logins
+from batchtrain.client import logins, placement
 from batchtrain.client.identities import refuse_identities
 from batchtrain.client.idling import enabling, idles
 from batchtrain.client.planning import Foreseen, pool_id_of
@@ -63,7 +63,7 @@ class Pools:
         foreseen: Foreseen | None = None,
         register: Register | None = None,
         patience: float | None = None,
-        moved: Callable[[Any], None] = lambda _: None,
+        on_move: Callable[[Any], None] = lambda _: None,
     ) -> Pool:
         """Create the pool of the recipe and wait until its nodes are ready; then create the login of its `ssh` or
         `rdp`. Of its `candidates`, the first one that has its nodes.
@@ -71,11 +71,11 @@ class Pools:
         The jobs of the recipe are planned first: what can never work is refused before anything is created. Without
         waiting the pool has no nodes yet: `log_in` creates the login later. Raises AlreadyExists, QuotaReached,
         ServiceError (a failed start task with its last lines), TimedOut, and UsageError, before anything is created,
-        for managed identities that cannot be set. patience: seconds to allocate all nodes. moved: receives the client
+        for managed identities that cannot be set. patience: seconds to allocate all nodes. on_move: receives the client
         of each candidate before it is tried.
         """
         if recipe.pool is not None and recipe.pool.candidates is not None:
-            return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, moved=moved)
+            return self._add_first(recipe, wait=wait, timeout=timeout, tell=tell, register=register, on_move=on_move)
         if not needs_pool(recipe):
             raise PlanError(f"each job of {recipe.directory} creates its own pool (`auto_pool`); add the jobs")
         todo = (foreseen or self._client.foresee(recipe, listed=False)).pool
@@ -100,20 +100,20 @@ class Pools:
         timeout: float,
         tell: Tell,
         register: Register | None,
-        moved: Callable[[Any], None],
+        on_move: Callable[[Any], None],
     ) -> Pool:
         """Create the pool from the first of its candidates that has the nodes."""
         if not wait:
             raise UsageError("`candidates` of a pool are tried while its nodes are awaited; leave out --no-wait")
-        register, patience = register or self._client.register(recipe), candidates.patience_of(recipe)
+        register, patience = register or self._client.register(recipe), placement.patience_of(recipe)
 
-        def create(there: Session, candidate: Candidate) -> Pool:
-            moved(there)
-            pools = Pools(there)
+        def create(session: Session, candidate: Candidate) -> Pool:
+            on_move(session)
+            pools = Pools(session)
             return pools.add(candidate.recipe, timeout=timeout, tell=tell, register=register, patience=patience)
 
         options = ordered(recipe, self._client.account.region or "")
-        return candidates.place(self._client, options, create, register, tell)[-1]
+        return placement.place(self._client, options, create, register, tell)[-1]
 
     def ready(
         self,

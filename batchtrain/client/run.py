@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from batchtrain.client import orphans
-from batchtrain.client.candidates import discard, patience_of, place, recovery_of
 from batchtrain.client.ending import Ending, Interrupts
 from batchtrain.client.idling import with_idle_timeout
 from batchtrain.client.leaving import Ask, Leaver, leave, leaver_of, stops
@@ -17,6 +16,7 @@ from batchtrain.client.limits import UNLIMITED, Guard, Limits, hour_of_all, pric
 from batchtrain.client.local import lost_isolation
 from batchtrain.client.log_follower import Follow
 from batchtrain.client.notices import Notices
+from batchtrain.client.placement import attempt_of, discard, patience_of, place, recovery_of
 from batchtrain.client.recovering import NodeWatch
 from batchtrain.client.replacing import Replacer
 from batchtrain.config.candidates import Candidate, ordered, region_at
@@ -40,7 +40,6 @@ from batchtrain.plan.cost import hour_of, price_of
 from batchtrain.plan.job import merge_id, needs_pool
 from batchtrain.plan.types import Plan
 from batchtrain.records import Metric, Pool, Table, Task, events
-from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import directory
 from batchtrain.runs.beginnings import Beginning, resume_of
 from batchtrain.runs.directory import RunDirectory
@@ -534,9 +533,9 @@ def _create_and_follow(
     reuse: bool,
 ) -> Outcome:
     timeout = POOL_SECONDS if work.timeout is None else work.timeout
-    whole, patience = work, recovery_of(work.recipe)
+    unplaced_work, patience = work, recovery_of(work.recipe)
     while True:
-        work = _with_pool(whole, plans, timeout, reuse=reuse)._replace(patience=patience)
+        work = _with_pool(unplaced_work, plans, timeout, reuse=reuse)._replace(patience=patience)
         client, recipe, foreseen, ending = work.client, work.recipe, work.foreseen, work.ending
         for job_id, created in old_jobs.items():
             _replace(client, job_id, created, work.tell)
@@ -560,15 +559,7 @@ def _moved_on(work: _Work, plans: Plans, error: NodesLost) -> Plans:
     client, register = work.client, work.ending.register
     number = next(number for number, (candidate, _) in enumerate(plans) if candidate.recipe is work.recipe)
     candidate = plans[number][0]
-    attempt = PoolAttempt(
-        candidate=str(candidate),
-        account=client.account.name,
-        vm_size=candidate.pool.vm_size,
-        began=now(),
-        ended=now(),
-        code=error.code,
-        reason=str(error),
-    )
+    attempt = attempt_of(client, candidate, now(), error)
     text = f"{candidate} does not get its nodes back ({error}); the job moves to the next candidate"
     work.tell(events.CandidateTried(candidate.pool.id, text, attempt=attempt))
     work.recorder.restart()

@@ -56,8 +56,8 @@ def _each(recipe: Recipe) -> Iterator[Candidate]:
     for number, alternative in enumerate(pool.candidates.alternatives):
         name = alternative.account or ""
         credentials = selected(recipe.credentials, name)
-        there = replace(plain, pool=_pool(plain.pool or pool, alternative), credentials=credentials)
-        yield Candidate(there, name, (*PATH, "alternatives", number))
+        candidate_recipe = replace(plain, pool=_pool(plain.pool or pool, alternative), credentials=credentials)
+        yield Candidate(candidate_recipe, name, (*PATH, "alternatives", number))
 
 
 def _pool(pool: Pool, alternative: Alternative) -> Pool:

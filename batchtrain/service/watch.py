@@ -190,7 +190,7 @@ def pool_allocated(
 
     Raises the resize error, at once if no waiting mends it, and TimedOut at the deadline of `seconds`.
     """
-    waited, request_time, error, last_state = 0.0, 0.0, None, ""
+    seconds_waited, request_time, error, last_state = 0.0, 0.0, None, ""
     with Deadline(seconds, f"the nodes of pool {pool_id}", tell) as deadline:
         for pause in pace.steps():
             pool, nodes = read.pool(client, pool_id), read.nodes(client, pool_id)
@@ -199,7 +199,7 @@ def pool_allocated(
                 return
             error = pool.resize_errors[0] if steady and pool.resize_errors else error
             code = error.code if error else "AllocationTimedOut"
-            if (error and code not in LATER) or waited >= patience:
+            if (error and code not in LATER) or seconds_waited >= patience:
                 reason = error.message if error else f"it has {len(nodes)} of {pool.target} nodes"
                 raise failure(f"allocate the nodes of pool {pool_id}", code, reason)
             _show_nodes(tell, pool, nodes)
@@ -207,11 +207,11 @@ def pool_allocated(
             if state != last_state:
                 deadline.tell(PoolWaits(pool_id, f"pool {pool_id}: {state}{f' ({code})' if error else ''}"))
                 last_state = state
-            if steady and not pool.autoscale and waited - request_time >= AGAIN * pace.most:
+            if steady and not pool.autoscale and seconds_waited - request_time >= AGAIN * pace.most:
                 submit.resize_pool(client, pool_id, pool.target_dedicated, pool.target_spot, "requeue")
-                request_time = waited
-            deadline.pause(min(pause, max(patience - waited, pace.first)), state)
-            waited += pause
+                request_time = seconds_waited
+            deadline.pause(min(pause, max(patience - seconds_waited, pace.first)), state)
+            seconds_waited += pause
     raise AssertionError("unreachable")
 
 

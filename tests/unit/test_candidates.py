@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from batchtrain.client import recovering
-from batchtrain.client.candidates import place
 from batchtrain.client.detach import refuse_unfit
 from batchtrain.client.operations import Operations
+from batchtrain.client.placement import place
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.candidates import Candidate, ordered
 from batchtrain.config.types import Alternative, Candidates, Job, Recipe, Secret, Task, convert

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from batchtrain.config.candidates import candidates_of
 from batchtrain.config.check import (
     accounts,
-    candidates,
+    capacity,
     containers,
     environment,
     frameworks,
@@ -51,7 +51,7 @@ RULES: tuple[Rule, ...] = (
     *frameworks.RULES,
     *environment.RULES,
     *older.RULES,
-    *candidates.RULES,
+    *capacity.RULES,
 )
 """Every rule, by topic."""
 

@@ -11,7 +11,7 @@ from batchtrain.catalog.prices import Prices
 from batchtrain.config.candidates import candidates_of, ordered, require_account
 from batchtrain.config.types import Credentials, Pool, Recipe, convert
 from batchtrain.errors import PlanError, UsageError
-from batchtrain.plan.candidates import rows
+from batchtrain.plan.candidate_rows import rows
 
 PRICES = Prices(
     "westus", "USD", {"Standard_NC4as_T4_v3": 1.0, "Standard_NC64as_T4_v3": 3.0}, {"Standard_NC4as_T4_v3": 0.5}

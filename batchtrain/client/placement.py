@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from batchtrain.client.accounts import where
+from batchtrain.client.target_account import where
 from batchtrain.config.candidates import Candidate
 from batchtrain.config.times import duration
 from batchtrain.config.types import Recipe
@@ -51,10 +51,10 @@ def client_at(client: Client, candidate: Candidate) -> Client:
         environment=os.environ,
         label=candidate.account,
     )
-    there = type(client)(account)
-    there.display, there.say, there.credentials = client.display, client.say, candidate.recipe.credentials
-    client.others.append(there)
-    return there
+    session = type(client)(account)
+    session.display, session.say, session.credentials = client.display, client.say, candidate.recipe.credentials
+    client.others.append(session)
+    return session
 
 
 def place(
@@ -72,21 +72,21 @@ def place(
     """
     candidates, reasons = tuple(options), []
     for candidate in candidates:
-        began, there = now(), client_at(client, candidate)
+        began, session = now(), client_at(client, candidate)
         name = f"candidate {candidate.number} of {len(candidates)}, {candidate}"
         try:
-            pool = create(there, candidate)
+            pool = create(session, candidate)
         except ServiceError as error:
             if not faults.lacks_nodes(error):
                 raise
-            attempt = _attempt(there, candidate, began, error)
-            waited = retry.span((attempt.ended - began).total_seconds())
-            tell(CandidateTried(candidate.pool.id, f"{name}, has no nodes after {waited}: {error}", attempt=attempt))
-            discard(there, candidate.pool.id, register, tell)
+            attempt = attempt_of(session, candidate, began, error)
+            text = retry.span((attempt.ended - began).total_seconds())
+            tell(CandidateTried(candidate.pool.id, f"{name}, has no nodes after {text}: {error}", attempt=attempt))
+            discard(session, candidate.pool.id, register, tell)
             reasons.append(f"{candidate}: {error.code}")
             continue
-        tell(CandidateTried(pool.id, f"{name}, has the nodes", attempt=_attempt(there, candidate, began)))
-        return there, candidate, pool
+        tell(CandidateTried(pool.id, f"{name}, has the nodes", attempt=attempt_of(session, candidate, began)))
+        return session, candidate, pool
     raise NoCapacity(
         f"none of {len(reasons)} candidates has nodes for the pool ({'; '.join(reasons)}); run again later, or add"
         " candidates to pool.yaml",
@@ -94,10 +94,12 @@ def place(
     )
 
 
-def _attempt(there: Session, candidate: Candidate, began: datetime, error: ServiceError | None = None) -> PoolAttempt:
+def attempt_of(
+    session: Session, candidate: Candidate, began: datetime, error: ServiceError | None = None
+) -> PoolAttempt:
     return PoolAttempt(
         candidate=str(candidate),
-        account=there.account.name,
+        account=session.account.name,
         vm_size=candidate.pool.vm_size,
         began=began,
         ended=now(),
