@@ -19,7 +19,7 @@ from batchtrain.errors import NoCapacity, NodesLost, PlanError, ServiceError, Ti
 from batchtrain.plan.marks import Marks
 from batchtrain.records import Node, Pool
 from batchtrain.records.events import CandidateTried, Event
-from batchtrain.service import faults
+from batchtrain.service import faults, read
 from batchtrain.service.connect import Account
 from batchtrain.service.register import Register
 from batchtrain.service.watch import Pace
@@ -112,8 +112,8 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, patience: float = 20.0) -> None:
         self.seconds, self.states = 0.0, ["idle", "running"]
         self.events: list[Event] = []
-        monkeypatch.setattr(recovering.read, "pool", lambda *_: Pool("p", target_dedicated=2))
-        monkeypatch.setattr(recovering.read, "nodes", lambda *_: tuple(map(self._node, self.states)))
+        monkeypatch.setattr(read, "pool", lambda *_: Pool("p", target_dedicated=2))
+        monkeypatch.setattr(read, "nodes", lambda *_: tuple(map(self._node, self.states)))
         client = Operations(Account("https://a.westus.batch.azure.com", "a", Secret("a2V5")))
         client.pace = Pace(1.0, 1.0)
         self.nodes = recovering.NodeWatch(client, "p", patience, self.events.append, lambda: self.seconds)
