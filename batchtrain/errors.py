@@ -220,8 +220,8 @@ class NoAccount(UsageError):
     def __init__(self) -> None:
         super().__init__(
             "nowhere to run: add --local (in Python `local=True`; or BATCHTRAIN_LOCAL=1) for the embedded Azure Batch"
-            " on this machine, or set AZURE_BATCH_ACCOUNT, AZURE_BATCH_ACCESS_KEY and AZURE_BATCH_ENDPOINT"
-            " (or write a credentials.yaml) for an account"
+            " on this machine, or set AZURE_BATCH_ACCOUNT and AZURE_BATCH_ENDPOINT, and AZURE_BATCH_ACCESS_KEY unless"
+            " Entra ID signs in (or write a credentials.yaml) for an account"
         )
 
 

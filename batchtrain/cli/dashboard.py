@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 @click.command("dashboard", cls=Command)
 @click.option("--port", type=click.IntRange(0, 65535), help="Port on 127.0.0.1; 0 for any. Default: 8265, else any.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser; print the link.")
-@click.option("--allow-changes", is_flag=True, help="Allow to resize pools, to terminate jobs, and to delete both.")
+@click.option(
+    "--allow-changes",
+    is_flag=True,
+    help="Allow to resize and delete pools, reboot nodes, run failed tasks again, and disable, enable, terminate and"
+    " delete jobs.",
+)
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Accept requests for this host name, from a proxy."
 )

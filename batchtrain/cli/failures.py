@@ -54,7 +54,7 @@ def message_of(error: BaseException) -> tuple[str, int]:
     if isinstance(error, BatchtrainError):
         return str(error), error.exit_code
     if isinstance(error, click.ClickException):
-        return error.format_message() + _help_of(error), 2
+        return error.format_message().removesuffix(".") + _help_of(error), 2
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return "interrupted", INTERRUPTED
     if isinstance(error, OSError) and (message := _of_the_machine(error)):
@@ -66,7 +66,11 @@ def _help_of(error: click.ClickException) -> str:
     """The command that lists the valid values."""
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return ""
-    return f" `{error.ctx.command_path} --help` shows the usage."
+    script = next((word for word in sys.argv[1:] if word.endswith(".py")), "")
+    if isinstance(error, click.NoSuchOption) and script:
+        command = f"{error.ctx.command_path} {script} -- {error.option_name}"
+        return f". The arguments of a script come after `--`: `{command}`"
+    return f"; `{error.ctx.command_path} --help` shows the usage."
 
 
 def _of_the_machine(error: OSError) -> str:

@@ -76,7 +76,7 @@ class CheckRow(NamedTuple):
 
 @click.group(cls=Group)
 def command() -> None:
-    """Container images. Uses the `docker` command of this machine."""
+    """Container images, with the `docker` command of this machine, and environments of recipes."""
 
 
 @command.command("list")

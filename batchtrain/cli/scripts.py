@@ -59,7 +59,8 @@ class Options(NamedTuple):
             )
         if self.words:
             raise UsageError(
-                f"{directory} is not a Python script; `{self.words[0]}` is for one. `--set` changes a value of a recipe"
+                f"{directory} is not a Python script; `{self.words[0]}` is for one. `--set` changes a value of a"
+                " recipe, such as `--set nodes=3`"
             )
 
 
@@ -105,6 +106,7 @@ def load(path: str, wish: Options) -> Loaded:
 def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepared:
     """The recipe of a script; says what was understood. in_image: whether it runs in an image; by default as needed."""
     from batchtrain.scripts import recipe
+    from batchtrain.scripts.detection import NONE
 
     options = settings()
     prepared = recipe.prepare(
@@ -125,7 +127,8 @@ def prepare(path: str, wish: Options, *, in_image: bool | None = None) -> Prepar
         choose=_choose if has_terminal() else None,
     )
     choice = prepared.choice
-    say(f"{path} is launched with {choice.name}: {choice.reason} (`--framework NAME` chooses another)")
+    launch = "without a framework" if choice.name == NONE else f"with {choice.name}"
+    say(f"{path} is launched {launch}: {choice.reason} (`--framework NAME` chooses another)")
     return prepared
 
 

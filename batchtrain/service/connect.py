@@ -85,6 +85,11 @@ def account_of(credentials: Credentials | None, environment: Mapping[str, str]) 
     if batch is not None and batch.account_service_url:
         endpoint, name, key = batch.account_service_url, batch.account, batch.account_key
     if not endpoint:
+        if name:
+            raise UsageError(
+                f"AZURE_BATCH_ACCOUNT is {name}, and AZURE_BATCH_ENDPOINT is not set; set it to the account's URL, such"
+                f" as https://{name}.REGION.batch.azure.com, or add --local for the embedded Azure Batch"
+            )
         return None
     specific, ca = batch.aad if batch is not None else None, environment.get(CA_VARIABLE) or None
     return account(endpoint, name, key, own=specific, general=general, ca=ca)

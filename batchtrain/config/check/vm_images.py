@@ -139,7 +139,7 @@ def _new_size(subject: Subject) -> Found:
     name, near = _size_of(subject), _near_sizes(subject)
     is_newer = bool(near) and sizes.is_newer(name, near[0])
     if name and subject.size is None and sizes.is_well_formed(name) and (is_newer or not near):
-        similar = f"only {near[0]}" if near else "no similar name"
+        similar = f"similar names such as {near[0]}" if near else "no similar name"
         yield (
             (*POOL, "vm_size"),
             f"the VM size `{name}` is not in the catalogue, which has {similar}; it is used"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import click
 import pytest
 
 from batchtrain.cli import failures
@@ -60,3 +61,10 @@ def test_a_failed_task_hides_no_results_that_are_left(form: str, capsys: pytest.
     printed = capsys.readouterr().err
     assert "task j/t failed" in printed and "`batchtrain jobs fetch j` fetches them" in printed
     assert form == "table" or json.loads(printed)["problem"]["exit_code"] == ResultsLeft.exit_code
+
+
+def test_an_unknown_option_of_a_script_says_where_its_arguments_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["batchtrain", "run", "train.py", "--epochs", "3"])
+    context = click.Context(click.Command("run"), info_name="run")
+    text, code = failures.message_of(click.NoSuchOption("--epochs", ctx=context))
+    assert (text.rpartition(": ")[2], code) == ("`run train.py -- --epochs`", 2)

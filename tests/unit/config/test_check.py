@@ -246,7 +246,7 @@ CASES = [
          pool(vm_size="STANDARD_Q12Z_V9")),
     Case("vm-size-new", "pool.vm_size", "which has no similar name", pool(vm_size="STANDARD_Q12Z_V9"),
          pool(vm_size="STANDARD_ND96IRS_H100_V5")),
-    Case("vm-size-new", "pool.vm_size", "which has only Standard_ND96isr_H100_v5",
+    Case("vm-size-new", "pool.vm_size", "similar names such as Standard_ND96isr_H100_v5",
          pool(vm_size="STANDARD_ND96ISR_H100_V9"), pool(vm_size="STANDARD_ND96ISR_H100_V55")),
     Case("vm-size-unknown", "pool.vm_size", "did you mean Standard_ND96isr_H100_v5?",
          pool(vm_size="STANDARD_ND96ISR_H100_V1"), pool(vm_size="STANDARD_ND96ISR_H100_V9")),

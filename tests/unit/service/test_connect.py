@@ -82,6 +82,11 @@ def test_the_environment_names_an_account_with_its_key() -> None:
     assert account[:3] == ("https://a", "b", KEY)
 
 
+def test_an_account_without_its_endpoint_is_no_missing_account() -> None:
+    with pytest.raises(UsageError, match="AZURE_BATCH_ACCOUNT is b, and AZURE_BATCH_ENDPOINT is not set"):
+        connect.account_of(None, {"AZURE_BATCH_ACCOUNT": "b"})
+
+
 def test_only_the_emulator_needs_an_option_and_has_no_region() -> None:
     account = Account("https://a.westeurope.batch.azure.com", "a")
     assert (account.option, account.region) == ("", "westeurope")
