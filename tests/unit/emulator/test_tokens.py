@@ -104,3 +104,8 @@ def test_the_managed_identity_gives_a_token_for_an_hour_to_programs_with_its_hea
 def test_a_guid_has_five_groups_of_hexadecimal_digits() -> None:
     assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", tokens.guid("a text"))
     assert tokens.guid("a text") == tokens.guid("a text") != tokens.guid("another text")
+
+
+def test_a_digest_has_sixteen_hexadecimal_digits() -> None:
+    assert re.fullmatch("[0-9A-F]{16}", tokens.digest("a text"))
+    assert tokens.digest("a text") != tokens.digest("another text")
