@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import platform
+import shutil
 import signal
 import struct
 import subprocess
@@ -19,7 +20,7 @@ from typing import Any, cast
 import pytest
 
 from batchtrain.emulator.interface import Login, NodeLost, NodeSpec, NodeUnfit
-from batchtrain.emulator.machine import docker, engine_failures, hold, leftovers
+from batchtrain.emulator.machine import docker, docker_engine, engine_failures, hold, leftovers
 from batchtrain.emulator.machine.docker_engine import Engine, EngineError, address, registry_header
 from batchtrain.emulator.machine.image_store import ImageStore, login_for, reference, server_of
 from tests.waiting import until
@@ -394,6 +395,21 @@ def test_a_container_that_is_called_off_while_it_is_made_is_removed() -> None:
         return engine.asked
 
     assert asyncio.run(whole()) == [REMOVE]
+
+
+@pytest.mark.parametrize(
+    ("answers", "command", "reason"),
+    [(False, "/usr/bin/docker", "none answers"), (True, None, docker_engine.NO_COMMAND), (True, "/usr/bin/docker", "")],
+)
+def test_containers_need_an_engine_and_the_docker_command(
+    monkeypatch: pytest.MonkeyPatch, *, answers: bool, command: str | None, reason: str
+) -> None:
+    async def find() -> tuple[Engine | None, str]:
+        return (Engine(Path("/engine")), "unix:///engine") if answers else (None, "none answers")
+
+    monkeypatch.setattr(docker_engine, "find", find)
+    monkeypatch.setattr(shutil, "which", lambda name: command)
+    assert asyncio.run(docker_engine.missing()) == reason
 
 
 # --- the program that holds a container open ------------------------------------------------------------------------
