@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchtrain.emulator import control, node_reports, pools, reports, scheduler, task_environment, tasks
+from batchtrain.emulator import control, node_reports, nodes, pools, reports, scheduler, task_environment, tasks
 from batchtrain.emulator.interface import Exit
 from batchtrain.emulator.records import Task
 from tests.emulation import Stage, document
@@ -126,6 +126,15 @@ def test_a_lost_node_requeues_the_whole_gang(stage: Stage) -> None:
     stage.up(lost)
     stage.settle()
     assert (task.state, task.run) == ("running", 2)
+
+
+def test_a_node_says_which_instance_of_a_gang_ran_there(stage: Stage) -> None:
+    task = running(stage)
+    stage.do(tasks.terminate_task, "job", "task")
+    stage.end_scopes()
+    for number, instance in enumerate(task.instances):
+        (recent,) = document(stage.do(nodes.get_node, "pool", instance.node))["recentTasks"]
+        assert (recent["taskId"], recent.get("subtaskId")) == ("task", number or None)
 
 
 def test_a_terminated_gang_ends_everywhere(stage: Stage) -> None:
