@@ -179,7 +179,8 @@ class Settings:
             local=self.local, credentials=credentials, display=False, account=self.batch_account
         )
         connection.say = say
-        retry.listen(lambda text: tell(ServiceUnreachable("", text)))
+        unlisten = retry.listen(lambda text: tell(ServiceUnreachable("", text)))
+        click.get_current_context().find_root().call_on_close(unlisten)
         if connection.account.started and not ends_it:
             say("started the embedded Azure Batch; `batchtrain emulator stop` ends it")
         if connection.account.started and connection.account.data_loss:

@@ -244,9 +244,10 @@ def until(end: float, tell: Tell | None = None, *, last: bool = False) -> Iterat
         _WAIT.reset(token)
 
 
-def listen(tell: Tell) -> None:
-    """Report outages to `tell` from now on, for calls outside `until`."""
-    _WAIT.set(_WAIT.get()._replace(tell=tell))
+def listen(tell: Tell) -> Callable[[], None]:
+    """Report outages to `tell` from now on, for calls outside `until`; returns what ends that."""
+    token = _WAIT.set(_WAIT.get()._replace(tell=tell))
+    return lambda: _WAIT.reset(token)
 
 
 # --- the policy -----------------------------------------------------------------------------------------------------

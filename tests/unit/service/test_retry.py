@@ -712,6 +712,15 @@ def test_a_listener_hears_of_outages_outside_a_wait() -> None:
     assert told[-1].startswith("the service answers again, after ")
 
 
+def test_a_listener_that_is_ended_hears_nothing() -> None:
+    told: list[str] = []
+    retry.listen(told.append)()
+    service = Service((503, EMPTY), (200, EMPTY))
+    service.transport.takes = 6.0
+    read.pools(service.client)
+    assert told == []
+
+
 def test_a_body_that_is_read_while_it_is_sent_is_sent_again_from_where_it_began() -> None:
     service, sent = Service((503, EMPTY), (201, EMPTY)), list[bytes]()
     body = io.BytesIO(b"head body")
