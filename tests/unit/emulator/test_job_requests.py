@@ -105,6 +105,18 @@ def test_a_dependency_stays_met_when_its_task_is_deleted_and_the_emulator_starts
 # Files
 
 
+def test_a_task_s_files_go_after_a_restart_too(stage: Stage) -> None:
+    (node,) = stage.pool(1)
+    stage.job()
+    task = stage.task(constraints={"retentionTime": "PT1H"})
+    stage.settle()
+    stage.exits(task)
+    other = stage.restarted()
+    other.later(3600)
+    other.settle()
+    assert other.world.rubbish == [(node.root, "workitems/job/job-1/task")]
+
+
 def test_a_task_s_files_go_when_its_retention_time_is_over(stage: Stage) -> None:
     (node,) = stage.pool(1)
     stage.job()
