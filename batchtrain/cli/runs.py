@@ -102,6 +102,9 @@ def show_(run: str) -> None:
     if continuations := continuation_rows(directory):
         print()
         show_rows(continuations)
+    if record.candidates:
+        print()
+        show_rows(compare.candidate_rows(record))
     if attempts:
         print()
         show_rows(attempts)

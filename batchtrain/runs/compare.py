@@ -197,6 +197,22 @@ def phase_rows(record: RunRecord) -> list[PhaseRow]:
     return [PhaseRow(name, record.phases[name], text) for name, text in PHASES.items() if name in record.phases]
 
 
+class CandidateRow(NamedTuple):
+    """An attempt to get the nodes of the pool in `runs show`."""
+
+    candidate: str
+    seconds: float
+    result: str
+
+
+def candidate_rows(record: RunRecord) -> list[CandidateRow]:
+    """Where the nodes of the pool were looked for, in order."""
+    return [
+        CandidateRow(one.candidate, round((one.ended - one.began).total_seconds(), 1), one.code or "it had the nodes")
+        for one in record.candidates
+    ]
+
+
 def events(run: RunDirectory) -> Iterator[tuple[str, float]]:
     """The events of a run with the seconds since its start."""
     started = run.record().started

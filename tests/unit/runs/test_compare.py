@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from batchtrain.errors import UsageError
 from batchtrain.metrics.summary import Summary, throughput
 from batchtrain.records import Attempt, Metric, Point, Task
+from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import compare, directory, report, scaling_report
-from batchtrain.runs.compare import MetricRow, PhaseRow, Statistics, statistics_of
+from batchtrain.runs.compare import CandidateRow, MetricRow, PhaseRow, Statistics, statistics_of
 from batchtrain.runs.curves import Plot, spark
 from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
@@ -62,6 +64,22 @@ def test_the_phases_and_events_of_a_run_are_in_their_order(tmp_path: Path) -> No
         PhaseRow("training", 2.0, "from the start of the first task to the end of the last one"),
     ]
     assert list(compare.events(run)) == [("added", 1.5)]
+
+
+def test_the_places_where_nodes_were_looked_for_are_in_their_order(tmp_path: Path) -> None:
+    first = PoolAttempt(
+        candidate="2 dedicated A",
+        account="a",
+        vm_size="A",
+        began=START,
+        ended=START + timedelta(seconds=2),
+        code="Quota",
+    )
+    second = replace(first, candidate="2 dedicated B", code="")
+    assert compare.candidate_rows(made(tmp_path, candidates=(first, second)).record()) == [
+        CandidateRow("2 dedicated A", 2.0, "Quota"),
+        CandidateRow("2 dedicated B", 2.0, "it had the nodes"),
+    ]
 
 
 def test_a_comparison_has_settings_then_phases_then_metrics(tmp_path: Path) -> None:
