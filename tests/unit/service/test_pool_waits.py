@@ -279,10 +279,15 @@ def test_active_tasks_of_a_terminated_job_are_not_waited_for() -> None:
 
 
 def test_tasks_of_a_job_whose_pool_is_deleted_are_not_waited_for() -> None:
-    service = Service(*[RUNNING] * 8, job("active", poolInfo={"poolId": "p"}), NO_POOL)
+    service = Service(*[RUNNING] * 8, job("active", poolInfo={"poolId": "p"}), NO_POOL, job("active"))
     with pytest.raises(NotFound, match="pool p of job j is gone, so its tasks cannot run") as caught:
         wait(service)
     assert caught.value.code == "PoolNotFound"
+
+
+def test_a_job_that_ends_while_its_pool_is_read_is_no_job_without_a_pool() -> None:
+    service = Service(*[RUNNING] * 8, job("active", poolInfo={"poolId": "p"}), NO_POOL, job("completed"), RUNNING)
+    assert wait(service) == 9
 
 
 @pytest.mark.parametrize("found", [[job("active", poolInfo={"poolId": "p"}), pool()], [job("disabled")]])
