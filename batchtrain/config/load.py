@@ -425,6 +425,10 @@ class Reading:
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
             path = today((head, *override.joined(head, words[1:], section.data)))
+            if (whole := override.numbered(section.data, path[1:])) != path[1:]:
+                message = f"an item of a list has a number; write it as {dotted((head, *whole))}=..."
+                self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name)))
+                continue
             self.settings[_first_new(section.data, path)] = self.settings[path] = name
             self.sections[head] = section._replace(data=override.put(section.data, path[1:], self._value(path, text)))
 

@@ -80,6 +80,23 @@ def _key_length(words: Sequence[str | int], fields: tuple[str, ...], data: Any) 
     return next((length for length in range(1, most) if words[length] in fields), most)
 
 
+_NUMBER = "[0-9]{1,6}"
+
+
+def numbered(data: Any, path: Path) -> Path:
+    """The path with the number of the first item where it names an item of a list by none, such as `tasks.command`."""
+    steps: Path = ()
+    for step in path:
+        if isinstance(data, list) and not re.fullmatch(_NUMBER, str(step)):
+            steps, data = (*steps, 0), data[0] if data else None
+        steps = (*steps, step)
+        if isinstance(data, list):
+            data = data[int(step)] if int(step) < len(data) else None
+        else:
+            data = data.get(str(step)) if isinstance(data, dict) else None
+    return steps
+
+
 def without(data: Any, paths: Iterable[Path]) -> Any:
     """A copy of `data` without the keys at some paths. Unchanged parts are shared."""
     branches: dict[str | int, Any] = {}
@@ -110,7 +127,7 @@ def put(data: Any, path: Path, value: Any) -> Any:
     step, remaining = path[0], path[1:]
     if isinstance(data, list) or (isinstance(step, int) and not data):
         items = list(data or ())
-        index = step if isinstance(step, int) else int(step) if re.fullmatch("[0-9]{1,6}", step) else len(items)
+        index = step if isinstance(step, int) else int(step) if re.fullmatch(_NUMBER, step) else len(items)
         changed = put(items[index] if index < len(items) else None, remaining, value)
         items[index : index + 1] = [] if changed is None else [changed]
         return items

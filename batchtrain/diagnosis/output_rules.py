@@ -189,8 +189,8 @@ OUTPUT_RULES = (
         "missing-module",
         r"ModuleNotFoundError: No module named '(?P<name>[^']+)'|ImportError: No module named (?P<other>\S+)",
         "Python has no module {name}",
-        "install it in the image, or in the recipe's environment (`batchtrain images env`); a module of the recipe"
-        " must be below `source`",
+        "list it in requirements.txt of the source, which scripts and local environments install, or install it in the"
+        " image; a module of the recipe must be below `source`",
     ),
     _rule(
         "import-failed",

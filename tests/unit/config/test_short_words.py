@@ -62,3 +62,14 @@ def test_in_a_recipe_with_two_tasks_the_path_must_be_whole(tmp_path: Path) -> No
     )
     with pytest.raises(ConfigError, match=r"this is not the path of a property; write it as job_spec.*command=\.\.\."):
         bt.load(tmp_path, settings={"command": "z"})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["job_specifications.tasks.command", "job_specifications[0].tasks.command", "job_specifications.0.tasks.command"],
+)
+def test_an_item_of_a_list_has_a_number(tmp_path: Path, path: str) -> None:
+    saved = bt.command("true").save(tmp_path)
+    with pytest.raises(ConfigError, match=r"write it as job_specifications(\[0\]|\.0)\.tasks\[0\]\.command=") as caught:
+        bt.load(saved.directory, settings={path: "z"})
+    assert len(caught.value.problems) == 1
