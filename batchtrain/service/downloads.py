@@ -290,9 +290,13 @@ class _Download:
         self._open()
         digest, at = hashlib.sha256(), start
         while at < end:
+            before = at
             with faults(f"fetch files of {self._wanted.tree.name}"):  # no path: many files may have this reason
                 at = self._some(at, end, digest.update)
             if at < end and self._batch.stopped.is_set():
+                return
+            if at == before:
+                self._fail("the answer had none of its bytes", again=True)
                 return
         self._digests[span] = digest.digest()
 

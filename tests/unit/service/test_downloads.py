@@ -245,6 +245,15 @@ def test_a_connection_that_is_cut_at_any_byte_is_resumed_there(
     assert found["model"].sha256
 
 
+def test_an_answer_without_a_byte_is_not_requested_for_ever(
+    service: Service, client: BatchClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.files["a"] = b"0123456789"
+    monkeypatch.setattr(downloads._Download, "_stream", lambda *_: iter(()))
+    (fetched,) = fetch(client, [Wanted(TREE, File("a", 10), tmp_path / "a")])
+    assert (fetched.reason, list(tmp_path.glob("a"))) == ("the answer had none of its bytes", [])
+
+
 def test_a_file_that_grows_is_its_first_bytes(service: Service, client: BatchClient, tmp_path: Path) -> None:
     service.files = {"log": content(200)}
 
