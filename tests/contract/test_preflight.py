@@ -505,13 +505,13 @@ def test_a_gang_with_warnings_starts_and_records_them(made: Callable[..., Launch
     stand_in.chmod(0o755)
     options = {"pre_execution_command": "unset BATCHTRAIN_EMULATED_NODE", "coordination_command": "true"}
     shape = GPUS._replace(fabric=Fabric.ETHERNET, container=True)
-    before = len(recorded_warnings(gang))
+    before = len(recorded(gang, "warning"))
     done = gang.launch(seeing_stand_ins(made("echo it runs", shape, processes_per_node=1, **options), gang))
     stand_in.unlink()
     assert (done.code, "it runs" in done.stdout) == (0, True), done.stderr
     text = f"node tvm-1 ({gang.addresses[1]}): GPUs are slowed down (GPU 2 by the hardware for heat): reboot the node"
     assert done.stderr.count(f"batchtrain: warning: {text}") == 1
-    [warning] = recorded_warnings(gang)[before:]
+    [warning] = recorded(gang, "warning")[before:]
     assert warning.startswith(text)
 
 
@@ -532,12 +532,13 @@ def test_a_gang_waits_for_a_replacement_of_nodes_with_broken_hardware_alone(
     stand_in.chmod(0o755)
     options = {"pre_execution_command": "unset BATCHTRAIN_EMULATED_NODE", "coordination_command": "true"}
     shape = GPUS._replace(fabric=Fabric.ETHERNET, container=True, replaces_nodes=True)
+    before = len(recorded(gang, "unfit"))
     done = gang.launch(full(made("echo it runs", shape, processes_per_node=1, **options), "tvm-"))
     stand_in.unlink()
     assert (done.code, done.stdout) == (1, "")
     waits = [line for line in done.stderr.splitlines() if " for a client that replaces " in line]
     assert waits == [f"batchtrain: waits 1 s for a client that replaces node {gang.addresses[1]}"] * gone
-    assert ("unfit" in gang.read(0, "wd/ranks/stream.jsonl").splitlines()[-1]) == gone
+    assert recorded(gang, "unfit")[before:] == [gang.addresses[1]] * gone
     assert "preflight hardware" not in done.stderr
 
 
@@ -570,9 +571,11 @@ def noting(folder: str) -> str:
     )
 
 
-def recorded_warnings(gang: Gang) -> list[str]:
-    lines = [json.loads(line) for line in gang.read(0, "wd/ranks/stream.jsonl").splitlines()]
-    return [line["warning"] for line in lines if "warning" in line]
+def recorded(gang: Gang, name: str) -> list[str]:
+    """The values of a key in the records of the gangs so far."""
+    path = gang.roots[0] / TASK / "wd/ranks/stream.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [line[name] for line in lines if name in line]
 
 
 def with_samples(launch: Launch) -> Launch:
@@ -588,7 +591,7 @@ def test_the_network_that_nccl_took_is_said_after_a_run_however_it_ended(code: i
     node = f"node tvm-1 ({gang.addresses[1]})"
     wanted = f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found.";'
     assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
-    assert recorded_warnings(gang)[-1].startswith(wanted.removeprefix("batchtrain: warning: "))
+    assert recorded(gang, "warning")[-1].startswith(wanted.removeprefix("batchtrain: warning: "))
     assert f"batchtrain: rank 1 on {node} exited with code 7" in done.stderr or code == 0
 
 
@@ -620,4 +623,4 @@ def test_an_mpis_run_is_judged_by_what_stands_on_every_node(code: int, gang: Gan
         f'batchtrain: warning: NCCL used Socket on an RDMA pool ({node}, rank 3: "NET/IB : No device found."; 1 of 2'
     )
     assert [line for line in done.stderr.splitlines() if line.startswith(wanted)], done.stderr
-    assert recorded_warnings(gang)[-1].startswith(wanted.removeprefix("batchtrain: warning: "))
+    assert recorded(gang, "warning")[-1].startswith(wanted.removeprefix("batchtrain: warning: "))

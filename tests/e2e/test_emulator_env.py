@@ -50,13 +50,12 @@ def test_without_an_emulator_it_says_so(batchtrain: Any) -> None:
 
 
 def test_a_start_keeps_an_emulator_that_another_command_would_stop_and_says_how_it_differs(
-    batchtrain: Any, monkeypatch: pytest.MonkeyPatch
+    batchtrain: Any,
 ) -> None:
     server.spawn(Settings(batchtrain.home, port=0))
     text = batchtrain("emulator", "start", "--pace", "azure", "--quota", "pools=3").stdout
     assert "and stays; but quotas is not set, not pools=3; pace is instant, not azure: " in text
-    monkeypatch.setenv("BATCHTRAIN_EMULATOR_DIR", str(batchtrain.home))
-    run._stop_emulator(SimpleNamespace(pools=SimpleNamespace(list=list)))  # type: ignore[arg-type]
+    run._stop_emulator(SimpleNamespace(account=SimpleNamespace(home=batchtrain.home)))  # type: ignore[arg-type]
     assert server.status(batchtrain.home) is not None
     server.stop(batchtrain.home)
     assert not server.is_kept(batchtrain.home)
