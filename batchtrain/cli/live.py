@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
 from batchtrain.cli.log_lines import LogLine, folded, of_event
-from batchtrain.records.events import Event, Output, Stdout
+from batchtrain.records.events import Event, Output, StillWaiting, Stdout
 from batchtrain.service import retry
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def block(account: Account, recipe: Recipe | None, title: str = "") -> Iterator[
                 line = of_event(event)
                 if options.shows_rank(line.rank):
                     log.add(line._replace(text=options.own_shortened(line.text)))
-            else:
+            elif not isinstance(event, StillWaiting):
                 log.flush()
                 options.tell(event)
 

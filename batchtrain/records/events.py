@@ -306,6 +306,10 @@ class Waiting(Event, frozen=True):
     kind = "waiting"
 
 
+class StillWaiting(Waiting, frozen=True):
+    """What a wait is for, after a minute without another event. A live block shows it all the time."""
+
+
 class ServiceUnreachable(Event, frozen=True):
     kind = "unreachable"
 

@@ -11,7 +11,7 @@ from azure.batch import BatchClient
 
 from batchtrain.errors import NotFound, ServiceError, TimedOut, UsageError
 from batchtrain.records import Node, Pool
-from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, Waiting
+from batchtrain.records.events import Event, NodesSeen, PoolGone, PoolState, PoolWaits, ServiceUnreachable, StillWaiting
 from batchtrain.service import files, read, retry, submit, tasks
 from batchtrain.service.downloads import node_tree
 from batchtrain.service.faults import LATER, failure
@@ -125,7 +125,7 @@ class Deadline:
             raise TimedOut(f"waiting for {self._waits_for} took longer than {self._seconds:g} s{last_state}")
         if now - self._said >= self._every:
             duration = retry.span(now - self._began)
-            self.tell(Waiting("", f"waiting for {self._waits_for} for {duration}: {state}".rstrip(": ")))
+            self.tell(StillWaiting("", f"waiting for {self._waits_for} for {duration}: {state}".rstrip(": ")))
         self._clock.sleep(min(seconds, seconds_left))
 
 
