@@ -425,8 +425,8 @@ class Reading:
                 continue
             section = self.sections.get(head) or Section(Document(SETTING, {}, readable=False), head, None)
             path = today((head, *override.joined(head, words[1:], section.data)))
-            if (whole := override.numbered(section.data, path[1:])) != path[1:]:
-                message = f"an item of a list has a number; write it as {dotted((head, *whole))}=..."
+            if (numbered_path := override.numbered(section.data, path[1:])) != path[1:]:
+                message = f"an item of a list has a number; write it as {dotted((head, *numbered_path))}=..."
                 self._problems.append(Problem("unknown-key", message, SETTING, path=schema.shortened(name)))
                 continue
             self.settings[_first_new(section.data, path)] = self.settings[path] = name
