@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from batchtrain.cli import options
 from batchtrain.cli.log_lines import LogLine, folded, of_event
-from batchtrain.records.events import Event, Output, StillWaiting, Stdout
+from batchtrain.records.events import Event, Output, Stdout, StillWaiting
 from batchtrain.service import retry
 
 if TYPE_CHECKING:

@@ -208,8 +208,12 @@ class CandidateRow(NamedTuple):
 def candidate_rows(record: RunRecord) -> list[CandidateRow]:
     """Where the nodes of the pool were looked for, in order."""
     return [
-        CandidateRow(one.candidate, round((one.ended - one.began).total_seconds(), 1), one.code or "it had the nodes")
-        for one in record.candidates
+        CandidateRow(
+            attempt.candidate,
+            round((attempt.ended - attempt.began).total_seconds(), 1),
+            attempt.code or "it had the nodes",
+        )
+        for attempt in record.candidates
     ]
 
 
