@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from batchtrain.client.detach import only_link
 from batchtrain.config.source_directory import sha256_of
@@ -118,7 +121,9 @@ def begin(storage: Storage, root: Path, name: str) -> RunDirectory:
 def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed | None:
     """Why the first task that failed did so, from the fetched files, or what ended the job before its tasks had; None
     if all tasks succeeded."""
+    count = 0
     for task in run.each_task():
+        count += 1
         if task.state != "completed":
             return unfinished(job_id, task)
         if task.failed:
@@ -127,7 +132,14 @@ def failure_of(client: Operations, run: RunDirectory, job_id: str) -> TaskFailed
             first = next(decoded_lines(ends.read_bytes(), RankEnd), None) if ends.is_file() else None
             return failed(job_id, task, stderr_end(logs), first or RankEnd())
     reason = read.job(client.batch, job_id).reason
-    return None if reason in ENDED_BY_TASKS else ended_early(job_id, reason)
+    return None if reason in ENDED_BY_TASKS or count >= _planned_tasks(run) else ended_early(job_id, reason)
+
+
+def _planned_tasks(run: RunDirectory) -> float:
+    """The number of tasks in the plan of a run; infinite if they are made only while they are added."""
+    steps = msgspec.json.decode((run.config / "plan.json").read_bytes())["steps"]
+    bodies = [step["body"] for step in steps if step["action"] == "task.add"]
+    return sum(len(body["value"]) if "value" in body else 1 if "commandLine" in body else math.inf for body in bodies)
 
 
 def _of_task(storage: Storage, run: RunDirectory, job_id: str, task: Task, results: Results | None) -> list[FileRecord]:

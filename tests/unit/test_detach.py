@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from batchtrain.config.types import Credentials, Recipe, Secret, Settings, Stora
 from batchtrain.errors import NotFound, PlanError, UsageError
 from batchtrain.plan import plan_jobs
 from batchtrain.plan.types import Facts
-from batchtrain.records import Job
+from batchtrain.records import Job, Task
 from batchtrain.runs.directory import RunDirectory
 from batchtrain.service import read
 from tests.unit.plan.jobs import recipe
@@ -148,12 +149,32 @@ def test_the_job_of_another_run_is_not_stopped(monkeypatch: pytest.MonkeyPatch) 
         account_runs.stop(client, "A", "train")
 
 
-@pytest.mark.parametrize(("reason", "is_complete"), [("AllTasksComplete", True), ("MaxWallClockTimeExpiry", False)])
+ONE = {"action": "task.add", "body": {"id": "t", "commandLine": "true"}}
+TWO = {"action": "task.add", "body": {"value": [{"id": "a"}, {"id": "b"}]}}
+STREAM = {"action": "task.add", "body": {"template": "t"}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "steps", "count", "is_complete"),
+    [
+        ("AllTasksComplete", [TWO], 0, True),
+        ("MaxWallClockTimeExpiry", [ONE], 0, False),
+        ("MaxWallClockTimeExpiry", [ONE], 1, True),
+        ("MaxWallClockTimeExpiry", [TWO, ONE], 2, False),
+        ("MaxWallClockTimeExpiry", [TWO, ONE], 3, True),
+        ("MaxWallClockTimeExpiry", [STREAM], 9, False),
+    ],
+)
 def test_a_job_that_ended_before_all_its_tasks_were_added_has_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, is_complete: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, steps: list[Any], count: int, is_complete: bool
 ) -> None:
     monkeypatch.setattr(read, "job", lambda batch, job_id: Job("job", reason=reason))
-    failure = detached_results.failure_of(SimpleNamespace(batch=None), RunDirectory(tmp_path), "job")  # type: ignore[arg-type]
+    run = RunDirectory(tmp_path)
+    run.config.mkdir()
+    (run.config / "plan.json").write_bytes(msgspec.json.encode({"steps": steps}))
+    tasks = [Task(f"t{number}", "completed", "success", exit_code=0) for number in range(count)]
+    (tmp_path / "tasks.jsonl").write_bytes(b"".join(msgspec.json.encode(task) + b"\n" for task in tasks))
+    failure = detached_results.failure_of(SimpleNamespace(batch=None), run, "job")  # type: ignore[arg-type]
     assert (failure is None) == is_complete
 
 

@@ -194,7 +194,7 @@ def _few_public_ips(subject: Subject) -> Found:
 
 def _families(subject: Subject) -> Found:
     families = subject.pool.network.ip_families if subject.pool else ()
-    if families and set(families) != {"IPv4"} and set(families) != {"IPv4", "IPv6"}:
+    if families and sorted(families) not in (["IPv4"], ["IPv4", "IPv6"]):
         yield (*NETWORK, "ip_families"), "write `[IPv4]`, or `[IPv4, IPv6]` for both; IPv6 alone is not supported"
 
 

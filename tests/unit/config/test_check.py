@@ -549,6 +549,8 @@ CASES = [
          both(nat({}), network(public_ip="nopublicipaddresses")), nat({})),
     Case("public-ips", "pool.network.public_ip", "usermanaged",
          both(pool(public_ips=[ADDRESS]), network(public_ip="batchmanaged")), pool(public_ips=[ADDRESS])),
+    Case("ip-families", "pool.network.ip_families", "write `[IPv4]`", network(ip_families=["IPv4", "IPv6", "IPv6"]),
+         network(ip_families=["IPv4", "IPv6"])),
     Case("public-ips-few", "pool.public_ips", "100 nodes of a kind",
          pool(public_ips=[ADDRESS], vm_count={"dedicated": 101}),
          pool(public_ips=[ADDRESS], vm_count={"dedicated": 100})),
