@@ -445,6 +445,8 @@ class Local:
     """The values of each thread."""
 
     def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":  # where click keeps the commands of a thread
+            return object.__getattribute__(self, name).setdefault(ident(), {})
         if name.startswith("__"):
             return object.__getattribute__(self, name)
         values = object.__getattribute__(self, "__dict__").get(ident(), {})
