@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
@@ -324,10 +325,17 @@ def own_shortened(line: str) -> str:
     return shortened(line) if "batchtrain: " in line and settings().output == "table" else line
 
 
+_OF_COMMAND: ContextVar[Settings] = ContextVar("settings")
+
+
 def settings() -> Settings:
-    """The settings of the command that is running."""
-    settings_ = click.get_current_context().find_root().ensure_object(Settings)
+    """The settings of the command that is running, also in its threads, of which click knows nothing."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return _OF_COMMAND.get()
+    settings_ = context.find_root().ensure_object(Settings)
     assert isinstance(settings_, Settings)
+    _OF_COMMAND.set(settings_)
     return settings_
 
 

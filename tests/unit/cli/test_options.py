@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -10,6 +12,7 @@ import pytest
 
 from batchtrain.cli import jobs
 from batchtrain.cli.app import root
+from batchtrain.cli.options import Settings, settings
 from batchtrain.cli.pool import _size
 from batchtrain.records import Pool
 
@@ -56,3 +59,14 @@ def test_jobs_tasks_with_the_verb_of_jobs_task_and_a_job_is_jobs_task(words: str
 @pytest.mark.parametrize(("nodes", "text"), [(1, "pool p has 1 node (steady)"), (2, "pool p has 2 nodes (steady)")])
 def test_the_nodes_of_a_pool_are_counted_in_the_right_number(nodes: int, text: str) -> None:
     assert _size(Pool("p", "active", "steady", "standard_d4s_v5", nodes, nodes, 0, 0)) == text
+
+
+def test_a_thread_of_a_command_has_its_settings() -> None:
+    """Such as one that submits tasks and reports that the service cannot be reached."""
+    seen: list[Settings] = []
+    with click.Context(click.Command("run"), obj=Settings(output="json")):
+        own = settings()
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(lambda: seen.append(settings()),))
+        thread.start()
+        thread.join()
+    assert seen == [own]
