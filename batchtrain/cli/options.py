@@ -355,20 +355,11 @@ def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Eve
 @contextmanager
 def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> Iterator[Ending]:
     """The ending of an `add` command: if that fails, it reports what was created, and the next commands."""
-    from batchtrain.client.ending import Ending, Interrupts
+    from batchtrain.client import ending
     from batchtrain.service.register import KINDS
 
-    with Interrupts() as interrupts:
-        ending = Ending(client, client.register(recipe), tell, interrupts, KINDS)
-        try:
-            try:
-                yield ending
-            finally:
-                interrupts.hold()
-        except BaseException as error:
-            ending.settle()
-            ending.say_left(error)
-            raise
+    with ending.registered(client, client.register(recipe), tell, KINDS) as started:
+        yield started
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from batchtrain.catalog.prices import Price
-from batchtrain.client.ending import Ending, Interrupts
+from batchtrain.client.ending import registered
 from batchtrain.client.limits import UNLIMITED, Limits, hour_of_all, price_for
 from batchtrain.client.planning import refuse_unattended
 from batchtrain.config.types import AutoPool, Job, Pool, Recipe, seconds_of, span_of
@@ -81,19 +81,13 @@ def _detached(
         name=name,
     )  # fmt: skip
     recording.detach()
-    with Interrupts() as interrupts:
-        ending = Ending(client, client.register(alone, {job.id: name}), tell, interrupts)
-        try:
-            try:
-                put_run(client.storage(alone)(link), recording.run.path)
-                client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=ending.register)
-            finally:
-                interrupts.hold()
-        except (Exception, KeyboardInterrupt) as error:
-            ending.settle()
-            ending.delete()
-            recording.end("failed", error)
-            raise
+    try:
+        with registered(client, client.register(alone, {job.id: name}), tell) as ending:
+            put_run(client.storage(alone)(link), recording.run.path)
+            client.jobs.add_all(alone, tell=tell, foreseen=foreseen, resume=False, register=ending.register)
+    except (Exception, KeyboardInterrupt) as error:
+        recording.end("failed", error)
+        raise
     recording.release()
     return Detached(recording.run, job.id, seconds)
 

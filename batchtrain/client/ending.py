@@ -272,3 +272,21 @@ class Ending:
         commands = "; ".join(thing.command("del", self.client.account.option) for thing in self._not_deleted)
         cost = ", and nodes cost money" if paid else ""
         return type(error)(f"{success}{names} could not be deleted{cost}; delete by: {commands}")
+
+
+@contextlib.contextmanager
+def registered(client: Operations, register: Register, tell: Tell, kept_kinds: Iterable[Kind] = ()) -> Iterator[Ending]:
+    """The ending of a command that adds things. If it fails, those of `kept_kinds` are reported with the next commands,
+    and the others are deleted."""
+    with Interrupts() as interrupts:
+        ending = Ending(client, register, tell, interrupts, kept_kinds)
+        try:
+            try:
+                yield ending
+            finally:
+                interrupts.hold()
+        except BaseException as error:
+            ending.settle()
+            ending.delete()
+            ending.say_left(error)
+            raise
