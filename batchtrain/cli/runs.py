@@ -104,7 +104,7 @@ def show_(run: str) -> None:
         show_rows(continuations)
     if record.candidates:
         print()
-        show_rows(compare.candidate_rows(record))
+        show_rows(compare.placement_rows(record))
     if attempts:
         print()
         show_rows(attempts)

@@ -196,8 +196,7 @@ def _candidate(usable: bool, row: CandidateRow, facts: Facts, results: Sequence[
     quotas += [_spot(facts)] if count is not None and count.low_priority else []
     quota_texts = [check.found for check in quotas if check.result != NOT_CHECKED] or ["quota unknown"]
     faults_text = [check.found for check in faults if check.found not in quota_texts]
-    price = f"{row.hour} an hour" if row.hour else "price unknown"
-    text = "; ".join((row.candidate, price, *quota_texts, *faults_text, row.checks))
+    text = "; ".join((row.candidate, row.price, *quota_texts, *faults_text, row.checks))
     remedies = "; ".join(dict.fromkeys(check.next_step for check in faults if check.next_step))
     return Check(f"candidate {row.number}", WARN if result == FAIL and usable else result, text, remedies)
 

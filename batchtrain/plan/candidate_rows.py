@@ -20,9 +20,13 @@ class CandidateRow(NamedTuple):
     """What an hour of its nodes costs; empty if the price is unknown."""
     checks: str
 
+    @property
+    def price(self) -> str:
+        """What an hour costs, in words."""
+        return f"{self.hour} an hour" if self.hour else "price unknown"
+
     def __str__(self) -> str:
-        price = f"{self.hour} an hour" if self.hour else "price unknown"
-        return f"candidate {self.number}: {self.candidate}; {price}; {self.checks}"
+        return f"candidate {self.number}: {self.candidate}; {self.price}; {self.checks}"
 
 
 def rows(recipe: Recipe, region: str = "") -> tuple[CandidateRow, ...]:

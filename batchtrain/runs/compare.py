@@ -197,7 +197,7 @@ def phase_rows(record: RunRecord) -> list[PhaseRow]:
     return [PhaseRow(name, record.phases[name], text) for name, text in PHASES.items() if name in record.phases]
 
 
-class CandidateRow(NamedTuple):
+class PlacementRow(NamedTuple):
     """An attempt to get the nodes of the pool in `runs show`."""
 
     candidate: str
@@ -205,10 +205,10 @@ class CandidateRow(NamedTuple):
     result: str
 
 
-def candidate_rows(record: RunRecord) -> list[CandidateRow]:
+def placement_rows(record: RunRecord) -> list[PlacementRow]:
     """Where the nodes of the pool were looked for, in order."""
     return [
-        CandidateRow(
+        PlacementRow(
             attempt.candidate,
             round((attempt.ended - attempt.began).total_seconds(), 1),
             attempt.code or "it had the nodes",

@@ -16,7 +16,7 @@ from batchtrain.metrics.summary import Summary, throughput
 from batchtrain.records import Attempt, Metric, Point, Task
 from batchtrain.records.pools import PoolAttempt
 from batchtrain.runs import compare, directory, report, scaling_report
-from batchtrain.runs.compare import CandidateRow, MetricRow, PhaseRow, Statistics, statistics_of
+from batchtrain.runs.compare import MetricRow, PhaseRow, PlacementRow, Statistics, statistics_of
 from batchtrain.runs.curves import Plot, spark
 from batchtrain.runs.directory import Commit, Cost, EventRecord, FileRecord, RunDirectory, RunRecord
 from batchtrain.runs.finished import Lines, Metrics, Run, Runs
@@ -76,9 +76,9 @@ def test_the_places_where_nodes_were_looked_for_are_in_their_order(tmp_path: Pat
         code="Quota",
     )
     second = replace(first, candidate="2 dedicated B", code="")
-    assert compare.candidate_rows(made(tmp_path, candidates=(first, second)).record()) == [
-        CandidateRow("2 dedicated A", 2.0, "Quota"),
-        CandidateRow("2 dedicated B", 2.0, "it had the nodes"),
+    assert compare.placement_rows(made(tmp_path, candidates=(first, second)).record()) == [
+        PlacementRow("2 dedicated A", 2.0, "Quota"),
+        PlacementRow("2 dedicated B", 2.0, "it had the nodes"),
     ]
 
 
