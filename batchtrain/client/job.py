@@ -219,10 +219,10 @@ class Job:
         """
         recording = adopt(self._client.batch, self._client.account, self.id, origin, settings)
         try:
-            known = self.tasks
-            recording.fetch(known, all_tasks=True, everything=everything, progress=progress)
-            failed = next((task for task in known if task.failed), None)
-            open_tasks = not known or any(task.state != "completed" for task in known)
+            tasks = self.tasks
+            recording.fetch(tasks, all_tasks=True, everything=everything, progress=progress)
+            failed = next((task for task in tasks if task.failed), None)
+            open_tasks = not tasks or any(task.state != "completed" for task in tasks)
             if failed is None or open_tasks:
                 recording.end("fetched" if open_tasks else "completed")
             else:
