@@ -15,9 +15,9 @@ from batchtrain.emulator.clock import Clock
 from batchtrain.emulator.drive import Driver
 from batchtrain.emulator.indexes import COUNTED, JobEntry, count_names
 from batchtrain.emulator.interface import Exit, NodeLost, NodeSpec, NodeUp, Run, Size
-from batchtrain.emulator.records import Job, JobNode, JobSchedule, Met, Node, Pool, Record, Task, Usage
+from batchtrain.emulator.records import JobNode, Node, Record, Task
 from batchtrain.emulator.reply import Call, Reply, Work
-from batchtrain.emulator.store import Store
+from batchtrain.emulator.store import _TYPES, Store
 from batchtrain.emulator.world import Change, Touched, World
 
 START = wire.parse_timestamp("2026-11-21T10:00:00Z")
@@ -180,16 +180,7 @@ class Stage:
         self.do(nodes.disable_scheduling, "pool", node.id, body={})
 
 
-RECORDS: dict[str, type[Record]] = {
-    "pool": Pool,
-    "node": Node,
-    "schedule": JobSchedule,
-    "job": Job,
-    "jobnode": JobNode,
-    "met": Met,
-    "usage": Usage,
-    "task": Task,
-}
+RECORDS: dict[str, type[Record]] = {**_TYPES, "task": Task}
 """In the order of reading."""
 MACHINE = (
     scheduler.BootNode,

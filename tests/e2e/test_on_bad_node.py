@@ -100,20 +100,20 @@ def client(batchtrain: Shell, monkeypatch: pytest.MonkeyPatch) -> Client:
     return bt.connect(local=True)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("launch", ["pytorch", pytest.param("mpich", marks=pytest.mark.mpi)])
-def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
-    client: Client,
-    batchtrain: Shell,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    mpi_environment: Callable[[str], Path],
-    launch: str,
-    fault: str,
-) -> None:
-    if launch == "mpich":
+@pytest.fixture(params=["pytorch", pytest.param("mpich", marks=pytest.mark.mpi)])
+def recipe(
+    request: pytest.FixtureRequest, batchtrain: Shell, tmp_path: Path, mpi_environment: Callable[[str], Path]
+) -> bt.Recipe:
+    """A gang of both engines, one after the other."""
+    if request.param == "mpich":
         mapped_images.map_image(batchtrain.home, "example/mpich:digits", mpi_environment("mpich"))
-    recipe = recipe_of(tmp_path / "recipe", launch)
+    return recipe_of(tmp_path / "recipe", request.param)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
+    client: Client, recipe: bt.Recipe, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
     said = list[Event]()
     client.pools.add(recipe)
     first, bad = (node.id for node in client.pools.nodes("p"))
@@ -129,18 +129,9 @@ def test_a_node_with_a_fault_is_replaced_and_the_gang_runs_without_a_retry(
     assert any(text.endswith("trained") for text in texts)
 
 
-@pytest.mark.parametrize("launch", ["pytorch", pytest.param("mpich", marks=pytest.mark.mpi)])
 def test_a_slow_gpu_stops_no_gang_and_is_said_and_recorded(
-    client: Client,
-    batchtrain: Shell,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    mpi_environment: Callable[[str], Path],
-    launch: str,
+    client: Client, batchtrain: Shell, recipe: bt.Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if launch == "mpich":
-        mapped_images.map_image(batchtrain.home, "example/mpich:digits", mpi_environment("mpich"))
-    recipe = recipe_of(tmp_path / "recipe", launch)
     said = list[Event]()
     client.pools.add(recipe)
     _, hot = (node.id for node in client.pools.nodes("p"))
