@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
@@ -352,14 +352,12 @@ def results_last(tell: Callable[[Event], None] = tell) -> Iterator[Callable[[Eve
             say(event.text, "success")
 
 
-@contextmanager
-def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> Iterator[Ending]:
+def registered(client: Client, recipe: Recipe, tell: Callable[[Event], None] = tell) -> AbstractContextManager[Ending]:
     """The ending of an `add` command: if that fails, it reports what was created, and the next commands."""
     from batchtrain.client import ending
     from batchtrain.service.register import KINDS
 
-    with ending.registered(client, client.register(recipe), tell, KINDS) as started:
-        yield started
+    return ending.registered(client, client.register(recipe), tell, KINDS)
 
 
 @contextmanager

@@ -108,9 +108,7 @@ def run(
         raise UsageError("a limit of the price deletes the pool, and `keep` and `reuse` keep it; give one of them")
     region = client.account.region or ""
     options = ordered(recipe, region)
-    prices = [
-        price_for(limits, option.recipe, region_at(option, region)) for option in options
-    ]  # raises where one is unknown
+    prices = [price_for(limits, option.recipe, region_at(option, region)) for option in options]  # raises without one
     guard = Guard(limits, prices[0], now, planned=hour_of_all(options[0].recipe.pool, prices[0]))
     resume_of(recipe, beginning)  # raises for a beginning that the recipe cannot have
     plans = tuple((option, client.foresee(option.recipe)) for option in options)

@@ -116,11 +116,8 @@ def region_at(candidate: Candidate, region: str = "") -> str:
 def hour(candidate: Candidate, region: str = "", *, per_gpu: bool = False) -> float | None:
     """What an hour of all nodes costs there, or of each of their GPUs; None if that is unknown."""
     pool, catalog = candidate.pool, candidate.recipe.catalog
-    price, size, count = (
-        catalog.price(pool.vm_size, region_at(candidate, region)),
-        catalog.size(pool.vm_size),
-        most_nodes(pool),
-    )
+    price = catalog.price(pool.vm_size, region_at(candidate, region))
+    size, count = catalog.size(pool.vm_size), most_nodes(pool)
     cost = price.of(count.dedicated, count.low_priority) if price is not None else None
     if cost is None or not per_gpu:
         return cost

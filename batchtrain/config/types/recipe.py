@@ -98,10 +98,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(job, tasks=tasks, merge_task=merge)
 
     def _moved_task(self, task: Task, directory: str) -> Task:
-        from batchtrain.config import saving
-
         if task.source is None:
             return task
+        from batchtrain.config import saving
+
         return msgspec.structs.replace(task, source=saving.moved(task.source, self.directory, directory))
 
     def __repr__(self) -> str:
