@@ -104,6 +104,8 @@ class Invariants:
                 self._created[change.kind, change.key].add(record.seq)
             if isinstance(record, Job):
                 self._auto_pools |= {record.auto_pool} - {""}
+                if self._job_numbers.get(change.key) != str(record.seq):  # another one of the same id
+                    self.accepted.pop(change.key, None)
                 self._job_numbers[change.key] = str(record.seq)
                 if "jobPreparationTask" in record.spec:
                     self._prepared.add(str(record.seq))
