@@ -31,7 +31,7 @@ BENCH = "recipe: my files\nmatrix: {'job_specifications[0].id': [benched]}\n"
 
 CASES: tuple[tuple[str, int], ...] = (
     ("emulator status", 3),
-    ("emulator capacity", 3),
+    ("emulator capacity", 0),
     ("emulator token", 0),
     ("emulator env", 0),
     ("emulator stop", 0),
