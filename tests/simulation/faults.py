@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from batchtrain.emulator.injection import Injection
+from tests.simulation import owned
 
 if TYPE_CHECKING:
     from tests.simulation.owned import Process
@@ -33,7 +34,7 @@ def _injected(kind: str) -> Callable[[Service, random.Random], None]:
 
 
 def _step(service: Service, rng: random.Random) -> None:
-    service.ahead = service.process.ahead = rng.choice((-240.0, -3.0, 0.0, 3.0, 240.0))
+    service.ahead = service.process.ahead = rng.choice((-240, -3, 0, 3, 240)) * owned.TICKS
 
 
 NODE: Mapping[str, Callable[[Service, str, random.Random], None]] = {
@@ -76,8 +77,8 @@ def _signal(number: int) -> Callable[[Process], None]:
     return lambda process: process.receive(number)
 
 
-def _clock_steps(seconds: float) -> Callable[[Process], None]:
-    return lambda process: setattr(process, "ahead", seconds)
+def _clock_steps(seconds: int) -> Callable[[Process], None]:
+    return lambda process: setattr(process, "ahead", seconds * owned.TICKS)
 
 
 CLIENT: Mapping[str, Plan] = {
@@ -89,8 +90,8 @@ CLIENT: Mapping[str, Plan] = {
     "SIGINT twice": _at_requests(_signal(signal.SIGINT), _signal(signal.SIGINT)),
     "SIGTERM": _at_requests(_signal(signal.SIGTERM)),
     "SIGHUP": _at_requests(_signal(signal.SIGHUP)),
-    "client's clock goes forward": _at_requests(_clock_steps(240.0)),
-    "client's clock goes back": _at_requests(_clock_steps(-240.0)),
+    "client's clock goes forward": _at_requests(_clock_steps(240)),
+    "client's clock goes back": _at_requests(_clock_steps(-240)),
 }
 """What befalls the process of a command. It counts when it strikes, not when it is planned."""
 OFTEN = ("client dies",) * 9 + ("client dies in a write",) * 3 + ("client's disk is full", "client's disk fails") * 2

@@ -289,7 +289,7 @@ class Invariants:
     def settled(self, world: World) -> None:
         """After the last fault everything settles."""
         self._counters(world)
-        now = wire.from_unix_ns(int(owned._now() * 1e9))
+        now = wire.from_unix_ns(owned.now_ns())
         for entry in world.jobs.values():
             if entry.record.state in ("terminating", "deleting", "disabling", "enabling"):
                 self.fail(f"everything settles: job {entry.record.id} is still {entry.record.state}")

@@ -10,6 +10,7 @@ import asyncio
 import datetime as datetime_module
 import functools
 import io
+import math
 import os
 import queue
 import random
@@ -25,10 +26,11 @@ from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
 
-EPOCH = 1_795_000_000.0
+EPOCH = 1_795_000_000
 """The start of every simulation, in seconds since 1970."""
-RESOLUTION = 1e-6
-"""asyncio's own resolution is less than the step of a float after some months, and its timers would never be due."""
+TICKS = 1_000_000
+"""In a second. Time is a whole number of them; what reads a clock in seconds gets the nearest float."""
+RESOLUTION = 1 / TICKS
 
 SWITCHES = 0.02
 """How often a thread gives way at a lock that it takes."""
@@ -46,7 +48,7 @@ class _Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise Deadlock
-        self.loop.now += max(timeout, 0.0)
+        self.loop.ticks += max(math.ceil(timeout * TICKS - 0.01), 0)  # less is the rounding of a float
         return []
 
     def register(self, *_: Any) -> Any: ...
@@ -60,9 +62,14 @@ class Loop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         selector = _Selector()
-        selector.loop, self.now = self, 0.0
+        selector.loop, self.ticks = self, 0
         super().__init__(selector)
         self._clock_resolution = RESOLUTION
+
+    @property
+    def now(self) -> float:
+        """The seconds since the start."""
+        return self.ticks / TICKS
 
     def time(self) -> float:
         return self.now
@@ -84,8 +91,8 @@ class Process:
         """What befalls it, and from which request on: while one is unanswered."""
         self.handlers: dict[int, Any] = {}
         """What it does at a signal; without an entry, what Python does."""
-        self.ahead = 0.0
-        """The seconds by which the clock of its machine is ahead."""
+        self.ahead = 0
+        """The ticks by which the clock of its machine is ahead."""
         self.output: list[str] = []
         """What it prints."""
         self.on_end: Callable[[Process, BaseException | None], None] = lambda process, error: None
@@ -497,13 +504,22 @@ real_stdout = sys.stdout
 
 
 def _elapsed() -> float:
-    return SIM[-1].loop.now if SIM else 0.0
+    return _elapsed_ns() / 1e9
+
+
+def _elapsed_ns() -> int:
+    return SIM[-1].loop.ticks * (10**9 // TICKS) if SIM else 0
 
 
 def _now() -> float:
+    return now_ns() / 1e9
+
+
+def now_ns() -> int:
+    """What the clock of this process's machine says, in nanoseconds since 1970."""
     fiber = current()
     process = fiber.process if fiber else SERVICE[-1] if SERVICE else None
-    return EPOCH + _elapsed() + (process.ahead if process else 0.0)
+    return EPOCH * 10**9 + _elapsed_ns() + (process.ahead * (10**9 // TICKS) if process else 0)
 
 
 def _sleep(seconds: float) -> None:
@@ -542,7 +558,7 @@ def install() -> None:
     """Replace what the seed owns. Nothing of the product may be imported before."""
     changes: dict[Any, dict[str, Any]] = {
         time: {"time": _now, "monotonic": _elapsed, "perf_counter": _elapsed, "sleep": _sleep,
-               "time_ns": lambda: int(_now() * 1e9), "monotonic_ns": lambda: int(_elapsed() * 1e9)},
+               "time_ns": now_ns, "monotonic_ns": _elapsed_ns},
         threading: {"_allocate_lock": Lock, "Lock": Lock, "RLock": RLock, "_time": _elapsed, "Thread": Thread,
                     "get_ident": ident, "current_thread": _current_thread, "main_thread": lambda: _MAIN,
                     "local": Local},

@@ -53,7 +53,7 @@ class Service:
     def __init__(self, sim: Simulation, fates: Fates, directory: Path, invariants: Invariants) -> None:
         self.sim, self.fates, self.directory, self.invariants = sim, fates, directory, invariants
         self.deaths, self.starts, self.commits = 0, 0, 0
-        self.full_until = self.ahead = 0.0
+        self.full_until, self.ahead = 0.0, 0
         self.quotas = fates.at("quotas").choice(QUOTAS)
         self._open: dict[asyncio.Future[None], asyncio.Task[None]] = {}
         self.driver: Driver | None = None
@@ -69,7 +69,7 @@ class Service:
         self.random = self.fates.at(self.process.name)
         owned.SERVICE.append(self.process)
         self.store = _Store(self.directory / "world.sqlite3", self)
-        alarms = Alarms(Clock(lambda: wire.from_unix_ns(int(owned._now() * 1e9))))
+        alarms = Alarms(Clock(lambda: wire.from_unix_ns(owned.now_ns())))
         self.machine = Machine(alarms, self.directory, self)
         world = World(
             ACCOUNT, ENDPOINT, f"seed-{self.sim.seed}", 1, find_size=lambda size: Size(CORES, 0), quotas=self.quotas
