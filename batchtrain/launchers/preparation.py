@@ -388,7 +388,7 @@ def _moved(items: tuple[Moved, ...]) -> str:
     for item in items:
         source, target = shell.word(item.source), path_word(item.destination)
         act = f"cp -a {source}/. {target}/" if item.selected is None else selection(item)
-        lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ {act} && rm -rf {source}; }}"]
+        lines += [f"mkdir -p {target}", f"[ ! -d {source} ] || {{ {act} && rm -rf {source}; }} || exit 1"]
     return shell.block("Data that Batch brought, to where it belongs:", *lines)
 
 

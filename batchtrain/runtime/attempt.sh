@@ -47,9 +47,11 @@ bt_newest_checkpoint() {
   echo "${newest:+step-$newest}"
 }
 
-# A shell that a signal ends may have 0 here; whether the task succeeded, the service knows.
+# A shell that a signal ends may have 0 here; whether the task succeeded, the service knows. The user's text may have set
+# options: with -e, a failure in here would become the code of the task.
 bt_end_attempt() { # CODE
   local code=${1/#0/null}
+  set +eu
   [ ! -e "$BATCHTRAIN_ATTEMPT_DIR/ended.json" ] || return 0
   [ "$code" = null ] || cp "$AZ_BATCH_TASK_WORKING_DIR"/ranks/*.metrics.jsonl "$BATCHTRAIN_ATTEMPT_DIR" 2>/dev/null
   bt_note_attempt ended "\"exit_code\": $code"

@@ -36,7 +36,7 @@ def commands(name: str, spec: Environment, packages: tuple[SourcePackages, ...],
     directory = prefix(name, spec, packages)
     pythons = " ".join(_pythons(name, spec, packages))
     yield f'if [ ! -e "{directory}/{READY}" ]; then'
-    yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)"'
+    yield f'  python="$(for name in {pythons}; do command -v "$name" && break; done)" || true'
     yield f'  [ -n "$python" ] || {{ echo "batchtrain: this node has none of {pythons}; use an image" >&2; exit 1; }}'
     yield f'  rm -rf "{directory}" && "$python" -m venv "{directory}"'
     lists = [words for words in (spec.packages, *(package_list.words() for package_list in packages)) if words]

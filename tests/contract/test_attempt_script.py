@@ -73,6 +73,12 @@ def test_attempts_on_one_node_are_counted_with_their_ends(node: Callable[[str], 
     assert [event.time for event in events] == sorted(event.time for event in events)
 
 
+def test_the_options_of_the_user_s_text_do_not_change_its_code(node: Callable[[str], Node]) -> None:
+    one = node("n0")
+    assert one.run("set -eu; exit 42").returncode == 42
+    assert one.records[-1]["exit_code"] == 42
+
+
 def test_a_lost_attempt_is_known_on_the_next_node_through_the_volume(
     node: Callable[[str], Node], tmp_path: Path
 ) -> None:

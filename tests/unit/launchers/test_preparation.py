@@ -114,7 +114,7 @@ def test_mounts_come_before_images_and_data_after_them() -> None:
     assert calls == [
         "bt_mount data //h/s cifs ro 0 2", "bt_pull_soon b:1 copy/b:1", "bt_pull_soon c:1", "mkdir -p /data",
     ]  # fmt: skip
-    assert "[ ! -d 'in put' ] || { cp -a 'in put'/. /data/ && rm -rf 'in put'; }" in text.splitlines()
+    assert "[ ! -d 'in put' ] || { cp -a 'in put'/. /data/ && rm -rf 'in put'; } || exit 1" in text.splitlines()
 
 
 def test_a_signed_image_is_kept_only_after_its_signature_was_checked_by_its_own_key() -> None:
