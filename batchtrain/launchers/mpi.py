@@ -20,7 +20,8 @@ RANK = 'sh "$AZ_BATCH_TASK_SHARED_DIR/.batchtrain/rank.sh"'
 _PLACED = re.compile(r"(?:^|\s)--?(?:np|n|c)(?=[\s=]|$)")
 """Options that set the number of ranks."""
 
-AUTO = "bt_count_gpus"
+_COUNTED = {"auto": "bt_count_gpus", "nproc": "env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc"}
+"""The commands for numbers with a name. nproc alone would answer with the threads of one rank."""
 """The meaning of `auto`: the GPUs of the primary (NVIDIA or AMD), or one rank if it has none."""
 
 
@@ -98,7 +99,7 @@ def ranks_of(options: MpiLaunch, instances: int) -> Ranks:
     if (number := counts.number(processes)) is not None:
         return Ranks("", str(number), str(instances * number))
     return Ranks(
-        _evaluated(AUTO if str(processes).strip() == "auto" else str(processes)),
+        _evaluated(_COUNTED.get(str(processes).strip(), str(processes))),
         '"$processes_per_node"',
         f'"$(({instances} * processes_per_node))"',
     )
@@ -123,7 +124,7 @@ def _application(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shap
         shell.block(
             "Runs on the primary, when the coordination command has come back on every instance.", steps.SOURCE
         ),
-        fabric.prologue(options.block, shape.fabric),
+        fabric.prologue(options.block, shape.fabric, options.setup.own),
         variables.block(variables.of_ranks(shape, options.setup.own)),
         variables.notes(_noted(options, payload, shape)),
         _environment(options),
@@ -192,7 +193,7 @@ def _line(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shap
         " ".join(options.block.options),
         " ".join((*(each.line for each in additions if each.placing), _rank_options(options, ranks))),
         " ".join(each.line for each in additions if each.line and not each.placing),
-        fabric.on_line(options.block, shape.fabric),
+        fabric.on_line(options.block, shape.fabric, options.setup.own),
         RANK if options.setup.rank_logs else f"{RANK} --plain",
         shell.verbatim(payload.text),
     )
@@ -229,7 +230,7 @@ def _added(options: MpiLaunch, ranks: Ranks, shape: Shape) -> tuple[Added, ...]:
 
 
 def _implicit(options: MpiLaunch, payload: python.Payload, ranks: Ranks, shape: Shape) -> tuple[Implicit, ...]:
-    decisions = list(fabric.implicit(options.block, shape.fabric))
+    decisions = list(fabric.implicit(options.block, shape.fabric, options.setup.own))
     decisions += variables.implicit(variables.of_ranks(shape, options.setup.own))
     decisions += variables.implicit(_noted(options, payload, shape))
     decisions += preflight.implicit(_preflight(options, shape))

@@ -89,7 +89,9 @@ def count_processes(spec: Spec, gpus: "list[str]", environment: "Values", direct
     elif wanted == "auto":
         number = len(gpus) or 1
     else:
-        number = counted(spec, str(wanted), environment, directory)
+        # nproc alone would answer with the threads of one process
+        command = "env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc" if wanted == "nproc" else str(wanted)
+        number = counted(spec, command, environment, directory)
     if number < 1:
         raise LaunchError(f"processes_per_node is {number}; it must be at least 1")
     return number
