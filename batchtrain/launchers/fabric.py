@@ -5,20 +5,24 @@ The settings of each MPI are in its entry of `frameworks.mpi.MPIS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from batchtrain.frameworks.base import Fabric
 from batchtrain.frameworks.mpi import MpiBlock, Settings
 from batchtrain.launchers import shell
 from batchtrain.launchers.launch import Implicit
 
+_MCA = "OMPI_MCA_"
+"""The variables of Open MPI's parameters, which its options override."""
 _NAMES = {Fabric.SR_IOV: "InfiniBand (SR-IOV)", Fabric.NETWORK_DIRECT: "InfiniBand (Network Direct)"}
 
 
-def prologue(block: MpiBlock, fabric: Fabric) -> str:
-    """The choice of fabric, before pre_execution_command."""
+def prologue(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -> str:
+    """The choice of fabric, before pre_execution_command. user_names: the variables that the user sets."""
     settings = block.mpi.on(fabric)
-    return _rdma(block, fabric, settings) if settings.device else _ethernet(block, settings)
+    if settings.device:
+        return _rdma(block, fabric, settings, user_names)
+    return _ethernet(block, _not_named(block, settings.options, user_names))
 
 
 def check(block: MpiBlock, fabric: Fabric) -> str:
@@ -32,9 +36,9 @@ def check(block: MpiBlock, fabric: Fabric) -> str:
     )
 
 
-def on_line(block: MpiBlock, fabric: Fabric) -> str:
+def on_line(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -> str:
     """The options of the fabric on the launcher's line."""
-    return '"${bt_fabric[@]}"' if _wanted(block, block.mpi.on(fabric)) else ""
+    return '"${bt_fabric[@]}"' if _not_named(block, block.mpi.on(fabric).options, user_names) else ""
 
 
 def needs_device(block: MpiBlock, fabric: Fabric) -> bool:
@@ -42,21 +46,21 @@ def needs_device(block: MpiBlock, fabric: Fabric) -> bool:
     return block.mpi.on(fabric).device
 
 
-def implicit(block: MpiBlock, fabric: Fabric) -> tuple[Implicit, ...]:
+def implicit(block: MpiBlock, fabric: Fabric, user_names: Collection[str] = ()) -> tuple[Implicit, ...]:
     """The settings that the user did not ask for."""
     settings = block.mpi.on(fabric)
-    value = " ".join((*settings.environment, *_wanted(block, settings)))
+    value = " ".join((*settings.environment, *_not_named(block, settings.options, user_names)))
     if not value:
         return ()
     because = f"the VM size has {_NAMES[fabric]}" if settings.device else "the nodes of a pool communicate over eth0"
     return (Implicit(f"{block.runtime} fabric", value, because, "mpi-fabric"),)
 
 
-def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings) -> str:
+def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings, user_names: Collection[str]) -> str:
     """A node without the device stops here with the reason; an emulated node uses tcp."""
     name = _NAMES[fabric]
-    mpi_options = _wanted(block, settings)
-    on_one_machine = _not_named(block, block.mpi.one_machine)
+    mpi_options = _not_named(block, settings.options, user_names)
+    on_one_machine = _not_named(block, block.mpi.one_machine, user_names)
     return shell.block(
         f"Fabric: {name}; variables that are set already keep their value:",
         "bt_fabric=()" if mpi_options else "",
@@ -74,8 +78,7 @@ def _rdma(block: MpiBlock, fabric: Fabric, settings: Settings) -> str:
     )
 
 
-def _ethernet(block: MpiBlock, settings: Settings) -> str:
-    mpi_options = _wanted(block, settings)
+def _ethernet(block: MpiBlock, mpi_options: tuple[str, ...]) -> str:
     if not mpi_options:
         return ""
     return shell.block(
@@ -89,13 +92,10 @@ def _ethernet(block: MpiBlock, settings: Settings) -> str:
     )
 
 
-def _wanted(block: MpiBlock, settings: Settings) -> tuple[str, ...]:
-    return _not_named(block, settings.options)
-
-
-def _not_named(block: MpiBlock, pairs: Iterable[str]) -> tuple[str, ...]:
-    """The pairs whose parameter is not in the user's options: an explicit value wins."""
-    options_text = " ".join(block.options)
+def _not_named(block: MpiBlock, pairs: Iterable[str], user_names: Collection[str]) -> tuple[str, ...]:
+    """The pairs whose parameter is not in the user's options or variables: an explicit value wins."""
+    of_variables = (f"mca {name[len(_MCA) :]} " for name in user_names if name.startswith(_MCA))
+    options_text = " ".join((*block.options, *of_variables))
     return tuple(pair for pair in pairs if _parameter(pair) not in options_text)
 
 

@@ -104,6 +104,17 @@ def test_an_explicit_fabric_parameter_of_open_mpi_wins() -> None:
     assert "--mca btl ^vader,tcp,openib" in text
     text = launch("openmpi", shape=Shape(2, Fabric.SR_IOV), options=("--mca btl_tcp_if_exclude docker0",)).application
     assert "--mca btl_tcp_if_include lo" not in text
+    own = frozenset({"OMPI_MCA_pml", "OMPI_MCA_btl_tcp_if_include"})
+    assert "pml ucx" not in launch("openmpi", shape=Shape(2, Fabric.SR_IOV), own=own).application
+    assert "eth0" not in launch("openmpi", own=own).application
+
+
+def test_nproc_counts_cores_whatever_the_threads_of_a_rank_are() -> None:
+    text = launch("openmpi", processes_per_node="nproc").application
+    assert "processes_per_node=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)" in text
+    assert "processes_per_node=$(echo $(($(nproc) / 2)))" in launch(
+        "openmpi", processes_per_node="echo $(($(nproc) / 2))"
+    ).application  # fmt: skip
 
 
 def test_only_open_mpi_in_a_container_is_allowed_to_run_as_root() -> None:
