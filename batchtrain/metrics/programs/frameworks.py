@@ -67,5 +67,8 @@ PROGRAMS = (
         "pytorch imagenet test", "Acc@1", r"^ \* +Acc@1 (\S+) Acc@5 (\S+)",
         lambda match, source: Point({"test_acc1": finite(match[1]), "test_acc5": finite(match[2])}),
     ),
-    Program("keras", "/s", r"^\s*(\d+)/(\d+) .*?(?<!\d)\d+s((?: -.*?)?) (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras),
+    Program(
+        "keras", "/s",
+        r"^\s*(\d+)/(\d+) .{0,200}?(?<!\d)\d+s((?: -.{0,2000}?)?) (\d+)(us|ms|s)/(?:step|sample)(.*)", _keras,
+    ),
 )  # fmt: skip

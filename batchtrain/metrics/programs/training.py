@@ -82,8 +82,10 @@ def _pairs(text: str) -> Iterator[tuple[str, float | None]]:
 
 
 def _columns(match: re.Match[str], source: Source) -> Point | None:
-    """Megatron-LM, NeMo, litgpt: `iteration 100/ 5000 | lm loss: 6.87E+00 | grad norm: 1.2 |`."""
+    """Megatron-LM, NeMo, litgpt: `iteration 100/ 5000 | lm loss: 6.87E+00 | grad norm: 1.2 |`. How many iterations
+    were skipped or had no number is a counter."""
     text = re.sub(r"\bloss train: (\S+), val: ", r"train loss: \1, val loss: ", match[0])
+    text = re.sub(r"\bnumber of \w+ iterations: *\d+", "", text)
     return _point(text.replace("|", ",").replace("/ ", "/"))
 
 
@@ -136,7 +138,7 @@ def _recipe(match: re.Match[str], source: Source) -> Point | None:
     return Point(pairs(match[2], r"(\w+) "), epoch=int(match[1]))
 
 
-_COUNTER = r"(?:step|iter(?:ation)?|global_step|epoch|train step|training step)s?[ :=#]*\[? *\d+"
+_COUNTER = r"(?:step|iter(?:ation)?|global_step|epoch|train step|training step)s?[ :=#]*(?:\[ *)?\d+"
 
 PROGRAMS = (
     Program("recipes", "epoch ", rf"^epoch (\d+)((?: (?!of |rank )\w+ {NUMBER})+)$", _recipe),
