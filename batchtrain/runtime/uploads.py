@@ -41,7 +41,8 @@ class Upload:
     def __init__(self, path: str, url: str, query: str) -> None:
         self.path, self.url, self.query = path, url, query
         self.begun, self.unanswered = False, 0
-        """unanswered: bytes of the last request whose answer was lost; the blob may have them."""
+        """unanswered: bytes of the last request without an answer, or with an error of the service; the blob may have
+        them."""
         self.start = self.position = os.stat(path).st_size if os.path.exists(path) else 0
 
     def send_new(self) -> None:
@@ -64,6 +65,8 @@ class Upload:
         try:
             put(self.url + "?comp=appendblock&" + self.query, data, x_ms_blob_condition_appendpos=offset)
         except urllib.error.HTTPError as error:
+            if error.code >= 500:  # it may be there in spite of that
+                self.unanswered = len(data)
             if error.code != 412 or not self.unanswered:
                 raise
         except (OSError, http.client.HTTPException):

@@ -17,28 +17,31 @@ class Blob:
 
     def __init__(self) -> None:
         self.data = b""
-        self.loses = False
+        self.error: Exception | None = None
 
     def put(self, url: str, body: bytes, **headers: str) -> None:
         if "comp=appendblock" in url:
             if int(headers["x_ms_blob_condition_appendpos"]) != len(self.data):
                 raise urllib.error.HTTPError(url, 412, "AppendPositionConditionNotMet", Message(), io.BytesIO())
             self.data += body
-            if self.loses:
-                raise TimeoutError("no answer")
+            if self.error:
+                raise self.error
 
 
+@pytest.mark.parametrize(
+    "error", [TimeoutError("no answer"), urllib.error.HTTPError("", 500, "OperationTimedOut", Message(), io.BytesIO())]
+)
 def test_a_block_whose_answer_was_lost_is_kept_once_and_the_next_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blob, file = Blob(), tmp_path / "stdout.txt"
     monkeypatch.setattr(uploads, "put", blob.put)
     upload = uploads.Upload(str(file), "https://account/box/live/t/0/stdout.txt", "sig=x")
     file.write_bytes(b"step 1\n")
-    blob.loses = True
-    with pytest.raises(TimeoutError):
+    blob.error = error
+    with pytest.raises(OSError):
         upload.send_new()
-    blob.loses = False
+    blob.error = None
     file.write_bytes(b"step 1\nstep 2\n")
     upload.send_new()
     assert blob.data == b"step 1\nstep 2\n"
