@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from batchtrain.errors import UsageError
 
-RUNS_PROGRAMS = ("subprocess", "os")
-"""Modules whose functions start another program."""
+RUNS_PROGRAMS = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn")
+"""How the functions begin that start another program."""
 
 
 class Place(NamedTuple):
@@ -57,7 +57,7 @@ def read(path: Path) -> Script:
                 imports.setdefault(mention.name, mention)
         for name, call in _called(tree):
             calls.append(Place(name, file, call.lineno))
-            if name.partition(".")[0] in RUNS_PROGRAMS and call.args and (text := _written(call.args[0])):
+            if name.startswith(RUNS_PROGRAMS) and call.args and (text := _written(call.args[0])):
                 programs.append(Place(text, file, call.lineno))
     return Script(path, tuple(imports.values()), tuple(calls), tuple(programs))
 

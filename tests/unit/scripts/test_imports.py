@@ -65,6 +65,13 @@ def test_programs_that_are_started_are_read_as_far_as_they_are_written_out(
     assert (place.name, place.line) == (program, 2)
 
 
+@pytest.mark.parametrize(
+    "text", ["import os\nos.path.join('deepspeed', 'x')", "from os import makedirs\nmakedirs('mpirun')"]
+)
+def test_other_functions_of_os_start_no_program(text: str, tmp_path: Path) -> None:
+    assert read(script(tmp_path, text)).programs == ()
+
+
 def test_a_computed_command_is_not_read(tmp_path: Path) -> None:
     assert read(script(tmp_path, "import os\nos.system(command)")).programs == ()
 
