@@ -255,7 +255,7 @@ def _identified(target: Target) -> Any:
     identity = _identity(target)
     identities = arm.set_pool_identity(azure, account, target.pool, [identity])
     url = f"{METADATA}?api-version=2018-02-01&resource=https://management.azure.com/&mi_res_id={identity}"
-    command = f"curl -sf -H Metadata:true '{url}'"
+    command = f"curl -sf -o /dev/null -H Metadata:true '{url}'"
     end = _end_of_task(target, {"id": "identity", "commandLine": command})
     return {"identities": [name.lower() for name in identities], "expected": identity.lower(), "exit": end["exit"]}
 
