@@ -216,18 +216,20 @@ def columns(values: Sequence[Value], *, system: bool = False) -> dict[str, Any]:
 
 
 def _band(lines: Mapping[str, Sequence[Value]], *, system: bool) -> dict[str, Any]:
-    """The mean, the lowest and the highest value of all ranks at each step; by time if they have no steps."""
+    """The mean, the lowest and the highest value of all ranks at each step, or of some steps together where they are
+    many; by time if they have no steps."""
     places: dict[float, list[tuple[float, float]]] = {}
     for values in lines.values():
         for step, t, value, _ in values:
             if value is not None:
                 places.setdefault(round(t) if step is None else step, []).append((t, value))
     has_steps = any(row[0] is not None for values in lines.values() for row in values[:1])
-    ordered = sorted(places.items())[-MOST_POINTS:]
-    rows = [[value for _, value in part] for _, part in ordered]
+    ordered, size = sorted(places.items()), max(-(-len(places) // MOST_POINTS), 1)
+    groups = [ordered[at : at + size] for at in range(0, len(ordered), size)]
+    rows = [[value for _, part in group for _, value in part] for group in groups]
     band = {
-        "step": [step if has_steps else None for step, _ in ordered],
-        "t": [max(t for t, _ in part) for _, part in ordered],
+        "step": [group[-1][0] if has_steps else None for group in groups],
+        "t": [max(t for _, part in group for t, _ in part) for group in groups],
         "value": [sum(row) / len(row) for row in rows],
         "low": [min(row) for row in rows],
         "high": [max(row) for row in rows],

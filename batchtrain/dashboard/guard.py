@@ -110,7 +110,8 @@ class Guard:
         return follows and method in SAFE and not path.startswith(API)
 
     def _own_origin(self, origin: str, host: str) -> bool:
-        return urlsplit(origin).netloc == host or _name_of(origin) in self._hosts
+        name = _name_of(origin)
+        return bool(name) and (urlsplit(origin).netloc == host or name in self._hosts)
 
 
 def _name_of(url: str) -> str:

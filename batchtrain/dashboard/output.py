@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import threading
 import time
 import zlib
@@ -32,7 +33,8 @@ AT_MOST = 512 << 10
 """Bytes of one message to a viewer."""
 LONGEST_LINE = 1 << 16
 RECHECK = 10
-"""Reads without news until the size of the file is compared: a retry of the task writes it anew."""
+"""The size of the file is compared at the first read without news, and at each so many: a retry of the task writes it
+anew."""
 MOST_LIMIT = 4 << 20
 """Bytes of a log in one answer."""
 
@@ -80,20 +82,19 @@ class Output:
                 self._last = time.monotonic()
 
     def _advance(self) -> int:
-        requests = 0
-        if self._end is None or self._empty >= RECHECK:
-            requests += self._compare()
+        requests = self._compare() if self._end is None else 0
         while (content := self._more()) is not None:
             requests += 1
             self._empty = 0 if content else self._empty + 1
             self._add(content)
             if len(content) < BLOCK:
                 break
+        if self._empty == 1 or (self._empty and self._empty % RECHECK == 0):
+            requests += self._compare()
         return requests or 1
 
     def _compare(self) -> int:
         """Begin anew if the file is shorter than what was read of it."""
-        self._empty = 0
         try:
             size = self._size()
         except ServiceError as error:
@@ -104,6 +105,7 @@ class Output:
             if self._has_begun:
                 self._forget()
             self._has_begun = True
+            self._empty = 0
             self._end = max(size - HISTORY, 0) if self._take else max(size - FIRST, 0)
             self._kept = self._partial = b""
         return 1
@@ -188,8 +190,9 @@ def part(
     if last < size and (cut := content.rfind(b"\n") + 1):
         content = content[:cut]
     text = content.decode("utf-8", "replace")
-    lines = text if rank is None else "".join(line for line in text.splitlines(True) if split(line)[0] == rank)
-    return {"file": path, "size": size, "start": first, "end": first + len(content), "text": lines}
+    if rank is not None:
+        text = "".join(line for line in io.StringIO(text, newline="\n") if split(line)[0] == rank)
+    return {"file": path, "size": size, "start": first, "end": first + len(content), "text": text}
 
 
 class Numbered:

@@ -102,7 +102,7 @@ FIRST_RECIPE = "mpi4py-MPICH"
 
 def overview(connection: Connection, request: Asked) -> dict[str, Any]:
     """Pools with the states of their nodes, the newest jobs, and the newest runs."""
-    runs = recorded.listed(connection.runs)[:8]
+    runs = recorded.listed(connection.runs)[0][:8]
     if connection.account is None:
         return {"pools": [], "jobs": [], "runs": runs}
     return {"pools": pools(connection, request), "jobs": _jobs(connection)[:20], "runs": runs}
@@ -297,9 +297,8 @@ def job_run(connection: Connection, request: Asked) -> dict[str, str]:
 
 def runs(connection: Connection, request: Asked) -> Found:
     """The recorded runs, the newest first. Query: skip."""
-    skip = request.number("skip") or 0
-    rows = recorded.listed(connection.runs, skip=skip)
-    return Found(rows, str(skip + recorded.ROWS) if len(rows) == recorded.ROWS else "")
+    rows, more = recorded.listed(connection.runs, skip=request.number("skip") or 0)
+    return Found(rows, str(more or ""))
 
 
 def comparison(connection: Connection, request: Asked) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -28,11 +28,17 @@ _RECORDS: dict[Path, tuple[int, RunRecord]] = {}
 """The records that were read, with the time of their last change."""
 
 
-def listed(root: Path, *, skip: int = 0) -> list[dict[str, Any]]:
-    """The runs, the newest first. One that cannot be read is left out."""
-    newest = sorted((run for run in directory.runs(root)), key=lambda run: run.name, reverse=True)
-    rows = (_row(run) for run in newest[skip : skip + ROWS])
-    return [row for row in rows if row]
+def listed(root: Path, *, skip: int = 0) -> tuple[list[dict[str, Any]], int | None]:
+    """The runs, the newest first, and how many to skip for more. One that cannot be read is left out."""
+    newest = sorted(directory.runs(root), key=lambda run: run.name, reverse=True)
+    rows = [row for run in newest[skip : skip + ROWS] if (row := _row(run))]
+    return rows, skip + ROWS if len(newest) > skip + ROWS else None
+
+
+def _of_job(root: Path, job_id: str) -> Iterator[dict[str, Any]]:
+    """The runs of a job, the newest first."""
+    newest = sorted(directory.runs(root), key=lambda run: run.name, reverse=True)
+    return (row for run in newest if (row := _row(run)) and row["job"] == job_id)
 
 
 def shown(root: Path, name: str, account: Account | None = None) -> dict[str, Any]:
@@ -96,7 +102,7 @@ def configuration(root: Path, name: str) -> dict[str, Any]:
     """The plan of a run, what differs from the run of the same job before, and its source."""
     run = _run(root, name)
     record = _record(run)
-    before = next((row for row in listed(root) if row["job"] == record.job and row["id"] < name), None)
+    before = next((row for row in _of_job(root, record.job) if row["id"] < name), None)
     previous = RunDirectory(root / before["id"]) if before else None
     metrics = {f"{name} (s)" for name in record.phases} | record.summary.keys()
     differing = [row for row in compare.compare([previous, run]) if row.name not in metrics] if previous else []
@@ -146,7 +152,10 @@ def files(run: RunDirectory) -> list[dict[str, Any]]:
 def file(root: Path, name: str, path: str) -> Path:
     """A file of a run. Raises NotFound, also for a path or a link that leads out of the run."""
     base = _run(root, name).path.resolve()
-    target = (base / path).resolve()
+    try:
+        target = (base / path).resolve(strict=True)
+    except (OSError, ValueError):  # no such file, or no path at all
+        target = base
     if not target.is_relative_to(base) or not target.is_file():
         raise NotFound(f"run {name} has no file `{path}`", code="FileNotFound")
     return target
@@ -154,12 +163,12 @@ def file(root: Path, name: str, path: str) -> Path:
 
 def newest(root: Path, job_id: str) -> str:
     """The name of the newest run of a job; empty if there is none."""
-    return next((row["id"] for row in listed(root) if row["job"] == job_id), "")
+    return next((row["id"] for row in _of_job(root, job_id)), "")
 
 
 def of_job(root: Path, job_id: str, created: datetime | None) -> str:
     """The name of the run that created a job; empty if there is none."""
-    rows = [row for row in listed(root) if row["job"] == job_id and created is not None]
+    rows = _of_job(root, job_id) if created is not None else ()
     during = (row for row in rows if row["started"] <= created and (row["ended"] is None or created <= row["ended"]))
     return next((row["id"] for row in during), "")
 
@@ -167,7 +176,8 @@ def of_job(root: Path, job_id: str, created: datetime | None) -> str:
 def _run(root: Path, name: str) -> RunDirectory:
     """A run below the root, by its whole name. Raises NotFound."""
     run = RunDirectory(root / name)
-    if "/" in name or name.startswith(".") or not (run.path / "run.json").is_file():
+    is_name = "/" not in name and not name.startswith(".") and len(name) < 256
+    if not is_name or not (run.path / "run.json").is_file():
         raise NotFound(f"{root} has no run `{name}`; `batchtrain runs list` lists them")
     return run
 

@@ -465,7 +465,6 @@ def test_the_log_of_a_gang_that_is_written_anew_does_not_forget_its_numbers(
     service.files[f"{TASK}/files/{RECORDS}"] = b'{"time": 5, "rank": 0, "file": "stdout", "line": "epoch 1 loss 2"}\n'
     service.files[STDOUT] = b"a long first try\n"
     outputs = Connection(NEAR, tmp_path).outputs("j", "t")
-    monkeypatch.setattr("batchtrain.dashboard.output.RECHECK", 0)
     outputs.metrics().read()
     log = outputs.file("stdout.txt")
     log.read()
@@ -490,12 +489,12 @@ def test_files_that_a_task_does_not_have_are_asked_for_only_now_and_then(
     for _ in range(3):
         now[0] += pause / 3 + 0.01
         requests.append(metrics.read())
-    assert requests == [1, 1, 4]
+    assert requests == [2, 1, 4]  # at the first read without news, the size too
     service.files[f"{TASK}/files/{OWN}"] = b'{"step": 1, "loss": 0.25}\n'
     now[0] += pause
     assert metrics.read() == 5
     now[0] += pause / 2
-    assert metrics.read() == 2  # the file is there now
+    assert metrics.read() == 3  # the file is there now, and its size
 
 
 def test_the_last_line_of_each_rank_is_shown(client: Client, service: Service) -> None:

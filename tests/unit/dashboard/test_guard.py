@@ -56,7 +56,7 @@ def test_the_cookie_of_another_port_is_no_token(ask: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:9", "http://evil.example/127.0.0.1:8265"]
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9", "http://evil.example/127.0.0.1:8265", "http://["]
 )
 @pytest.mark.parametrize("method", METHODS)
 def test_a_request_of_another_web_page_is_refused(ask: Client, method: str, origin: str) -> None:

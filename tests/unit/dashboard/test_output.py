@@ -15,6 +15,7 @@ from batchtrain.dashboard.output import (
     LONGEST_LINE,
     Numbered,
     Output,
+    part,
 )
 from batchtrain.errors import NotFound, ServiceError
 
@@ -165,6 +166,7 @@ def test_the_requests_of_a_read_are_counted() -> None:
     file = File(b"one\n")
     followed = output(file)
     assert followed.read() == 2  # its size, and its bytes
+    assert followed.read() == 2  # nothing, and its size
     assert followed.read() == 1
     file.content = b"x" * (BLOCK + 10)
     assert followed.read() == 2  # two blocks
@@ -176,29 +178,37 @@ def test_a_file_of_exactly_one_block_needs_another_request_to_know_its_end() -> 
     followed = output(file)
     followed.read()
     file.content = b"x" * BLOCK
-    assert followed.read() == 2
+    assert followed.read() == 3  # the block, nothing, and the size
     assert followed.read() == 1
 
 
-def test_the_size_is_compared_after_ten_reads_without_news() -> None:
-    file = File(b"a long first try\n")
-    followed = output(file)
-    followed.read()
-    file.content = b"again\n"
-    requests = [followed.read() for _ in range(11)]
-    assert requests == [1] * 10 + [2]
-    assert [followed.read() for _ in range(3)] == [1, 1, 1]
-
-
-def test_news_starts_the_count_of_reads_without_news_again() -> None:
+def test_the_size_is_compared_at_the_first_and_each_tenth_read_without_news() -> None:
     file = File(b"one\n")
     followed = output(file)
     followed.read()
-    for _ in range(9):
-        followed.read()
+    assert [followed.read() for _ in range(20)] == [2, *[1] * 8, 2, *[1] * 9, 2]
     file.content = b"one\ntwo\n"
     followed.read()
-    assert [followed.read() for _ in range(10)] == [1] * 10
+    assert [followed.read() for _ in range(10)] == [2, *[1] * 8, 2]
+
+
+def test_a_retry_that_prints_more_than_the_try_before_begins_anew() -> None:
+    lines: list[str] = []
+    file = File(b"a first try\n")
+    followed = Output(file.size, file.read, 5.0, lines.extend, lines.clear)
+    followed.read()
+    file.content = b"again\n"
+    followed.read()
+    file.content = b"again\nand further than the first\n"
+    followed.read()
+    assert lines == ["again", "and further than the first"]
+
+
+def test_a_bar_that_is_redrawn_belongs_to_its_rank() -> None:
+    content = b"[1,0]<stdout>:10%\r90%\n[1,1]<stdout>:x\n"
+    shown = part(lambda: len(content), lambda start, end: content[start:end], "stdout.txt", start=0, end=None,
+                 limit=100, rank=0)  # fmt: skip
+    assert shown["text"] == "[1,0]<stdout>:10%\r90%\n"
 
 
 def test_a_file_that_has_grown_is_not_begun_anew_when_its_size_is_compared() -> None:
@@ -421,8 +431,8 @@ def test_each_part_of_a_thinned_curve_keeps_its_lowest_and_its_highest_in_order(
     inner = values[1:-1]
     assert kept == sorted(kept) and len(kept) <= 6 and (kept[0], kept[-1]) == (values[0], values[-1])
     half = len(inner) // 2
-    for part in (inner[:half], inner[half:]):
-        assert {min(row[2] for row in part), max(row[2] for row in part)} <= {row[2] for row in kept}
+    for rows in (inner[:half], inner[half:]):
+        assert {min(row[2] for row in rows), max(row[2] for row in rows)} <= {row[2] for row in kept}
 
 
 def test_a_curve_of_few_points_keeps_its_ends() -> None:

@@ -71,7 +71,17 @@ def test_a_record_is_read_again_only_when_it_has_changed(client: Client, runs: P
     assert client.get("/runs")[-1]["nodes"] == 3
 
 
-@pytest.mark.parametrize(("number", "linked"), [(1, True), (3, True), (4, False)])
+def test_no_run_is_hidden_behind_one_that_cannot_be_read(
+    client: Client, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "ROWS", 1)
+    (runs / THIRD / "run.json").write_text("{")
+    answer = client("GET", "/api/v1/runs", **BEARER)
+    assert (answer.document, answer.headers["link"]) == ([], '</api/v1/runs?skip=1>; rel="next"')
+    assert recorded.newest(runs, "digits") == SECOND
+
+
+@pytest.mark.parametrize(("number", "linked"), [(1, True), (3, False), (4, False)])
 def test_a_page_of_runs_has_a_link_to_the_next(
     client: Client, monkeypatch: pytest.MonkeyPatch, number: int, linked: bool
 ) -> None:
@@ -120,7 +130,9 @@ def test_of_many_events_and_files_the_last_and_the_first_are_shown(
     assert [file["path"] for file in document["files"]] == ["logs/train/stdout.txt"]
 
 
-@pytest.mark.parametrize("name", ["none", "..", ".hidden", f"../runs/{FIRST}", FIRST[:8], "latest-none"])
+@pytest.mark.parametrize(
+    "name", ["none", "x" * 300, "a\0b", "..", ".hidden", f"../runs/{FIRST}", FIRST[:8], "latest-none"]
+)
 def test_only_the_whole_name_of_a_run_below_the_directory_is_one(runs: Path, name: str) -> None:
     (runs / ".hidden").mkdir()
     (runs / ".hidden" / "run.json").write_text("{}")
@@ -136,7 +148,9 @@ def test_a_file_of_a_run_is_an_attachment_of_text(client: Client) -> None:
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-@pytest.mark.parametrize("path", ["", ".", "logs", "../secret", f"../{SECOND}/run.json", "/etc/passwd", "link", "none"])
+@pytest.mark.parametrize(
+    "path", ["", ".", "logs", "../secret", f"../{SECOND}/run.json", "/etc/passwd", "link", "none", "%00"]
+)
 def test_no_path_and_no_link_leads_out_of_a_run(client: Client, runs: Path, path: str) -> None:
     (runs / "secret").write_text("secret")
     (runs / FIRST / "link").symlink_to(runs / "secret")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batchtrain.dashboard import recorded
+from batchtrain.dashboard import figures, recorded
 from batchtrain.dashboard.reading import topic
 from tests import dashboards
 from tests.dashboards import GANG
@@ -67,6 +67,13 @@ def test_of_a_large_gang_ten_ranks_and_a_tile_for_each_are_sent(tmp_path: Path) 
     assert (list(curves), curves[""]["ranks"]) == ([""], 100)
     low, mean, high = (curves[""][key] for key in ("low", "value", "high"))
     assert all(a <= b <= c for a, b, c in zip(low, mean, high, strict=True))
+
+
+def test_of_many_steps_of_many_ranks_all_are_in_the_band() -> None:
+    lines = {str(rank): [(step, float(step), step * 1.0, None) for step in range(5000)] for rank in range(17)}
+    band = figures._band(lines, system=False)
+    assert (band["low"][0], band["step"][-1], band["high"][-1]) == (0, 4999, 4999)
+    assert len(band["step"]) <= figures.MOST_POINTS
 
 
 def test_curves_tell_where_they_were_undefined_and_which_are_of_nodes(client: Client) -> None:

@@ -17,11 +17,12 @@ export function actions(context, ...items) {
 
 function ask(label, question, path, fields) {
   const inputs = Object.entries(fields).map(([name, value]) =>
-    h("input", { type: "number", min: "0", name, value: String(value), "aria-label": name }),
+    h("input", { type: "number", min: "0", required: true, name, value: String(value), "aria-label": name }),
   );
   const answer = h("p", { role: "alert" });
   const dialog = h("dialog", { "aria-label": label });
   const send = async () => {
+    if (!inputs.every((input) => input.reportValidity())) return;
     const body = Object.fromEntries(inputs.map((input) => [input.name, Number(input.value)]));
     try {
       await post(path, body);

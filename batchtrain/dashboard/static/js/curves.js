@@ -200,7 +200,13 @@ class Group {
     this.more.textContent =
       metrics.length > MOST_CHARTS ? `${metrics.length - MOST_CHARTS} more metrics are not drawn.` : "";
     const chosen = this.name === "system" ? { x: "time", smooth: 0, log: false } : options;
-    for (const metric of metrics.slice(0, MOST_CHARTS)) {
+    const drawn = metrics.slice(0, MOST_CHARTS);
+    for (const [metric, chart] of this.charts) {
+      if (drawn.includes(metric)) continue;
+      chart.remove();
+      this.charts.delete(metric);
+    }
+    for (const metric of drawn) {
       if (!this.charts.has(metric)) {
         const chart = new Chart(uPlot, metric, this);
         this.charts.set(metric, chart);
