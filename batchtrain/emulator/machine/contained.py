@@ -12,6 +12,7 @@ from batchtrain.emulator.interface import Container, Mount, NodeUp, Run
 from batchtrain.emulator.machine import hold, run_options
 from batchtrain.emulator.machine.pool_key import HOME
 from batchtrain.emulator.machine.rooted_path import RootedPath
+from batchtrain.emulator.mapped_images import main_dir
 
 MARKER = "BATCHTRAIN_EMULATED_NODE"
 LONGEST_LINE = 50_000
@@ -100,7 +101,7 @@ class NodePaths(NamedTuple):
         machine_path = self._without_links(self._translated(os.path.normpath(path) if path.startswith("/") else path))
         real = os.path.realpath(machine_path)
         directories = (self.up.root, self.tmp, *self.mounted)
-        if _is_below(real, os.path.realpath(self.data_dir)) and not any(
+        if _is_below(real, os.path.realpath(main_dir(self.data_dir))) and not any(
             _is_below(real, os.path.realpath(directory)) for directory in directories
         ):
             raise NotTheNodes(f"{path} belongs to the emulator, not to the node")
@@ -131,7 +132,7 @@ class NodePaths(NamedTuple):
 
     def hidden_in(self, path: str) -> str:
         """The path of the emulator's data directory below a directory of this machine; empty if it is elsewhere."""
-        above, data_dir = Path(os.path.realpath(path)), Path(os.path.realpath(self.data_dir))
+        above, data_dir = Path(os.path.realpath(path)), Path(os.path.realpath(main_dir(self.data_dir)))
         return str(data_dir.relative_to(above)) if above in data_dir.parents else ""
 
 

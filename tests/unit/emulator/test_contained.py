@@ -57,6 +57,16 @@ def test_files_of_the_emulator_and_of_other_nodes_are_not_the_nodes(paths: NodeP
     assert paths.on_machine(f"{data}2") == f"{data}2"
 
 
+def test_a_node_of_another_account_has_nothing_of_the_first(data: Path) -> None:
+    account = data / "accounts/second"
+    (account / "nodes/n1").mkdir(parents=True)
+    of_account = NodePaths(NodeUp(account / "nodes/n1", INSIDE, {}, "process"), account / "tmp", account)
+    assert of_account.on_machine(f"{INSIDE}/x") == str(account / "nodes/n1/x")
+    with pytest.raises(NotTheNodes, match="belongs to the emulator"):
+        of_account.on_machine(f"{data}/key")
+    assert of_account.hidden_in(str(data.parent)) == data.name
+
+
 def test_a_link_out_of_the_node_is_not_followed(paths: NodePaths, data: Path) -> None:
     (data / "nodes/n1/link").symlink_to(data / "nodes/n2")
     with pytest.raises(NotTheNodes, match="cannot be shown to the container"):
