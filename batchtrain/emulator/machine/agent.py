@@ -402,13 +402,14 @@ def children(parent: int) -> list[int]:
 
 
 def _parent(pid: str) -> int:
-    """The parent of a process; 0 if it is gone. The name of a program may contain `)`: the last one ends it."""
+    """The parent of a process; 0 if it is gone. The name of a program may contain `)`: the last one ends it. A process
+    whose first thread has ended is a zombie with other threads."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            state, parent = file.read().rpartition(b")")[2].split()[:2]
-    except (OSError, ValueError):
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
         return 0
-    return 0 if state == b"Z" else int(parent)
+    return 0 if not fields or (fields[0], fields[17]) == (b"Z", b"1") else int(fields[1])
 
 
 def signal_tree(ancestor: int, number: int) -> bool:

@@ -192,6 +192,16 @@ def test_a_process_that_is_gone_has_no_parent() -> None:
     ended.wait()
 
 
+def test_a_process_whose_first_thread_has_ended_has_its_parent_while_others_run() -> None:
+    text = "import ctypes, threading; threading.Thread(target=input).start(); ctypes.CDLL(None).pthread_exit(None)"
+    program = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
+    stat = Path(f"/proc/{program.pid}/stat")
+    while b") Z " not in stat.read_bytes():
+        time.sleep(0.01)
+    assert agent._parent(str(program.pid)) == os.getpid()
+    program.communicate(b"\n")
+
+
 def test_a_tree_is_killed_below_its_ancestor(family: tuple[int, int]) -> None:
     shell, child = family
     assert agent.kill_tree(shell)
