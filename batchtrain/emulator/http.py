@@ -134,7 +134,7 @@ class Application:
         if request.raw_path == identity.PATH:
             parameters = dict(wire.query_pairs(request.query))
             return identity.answer(self.control.identity.account, self.key, request.headers, parameters, self._now())
-        if sign_in.is_path(request.raw_path):
+        if sign_in.is_path(request.raw_path) and not routes.begins(request.raw_path):
             return sign_in.answer(request.verb, request.raw_path, await _body(receive),
                                   self.control.identity.account, self.key, request.base, self._now())  # fmt: skip
         if request.raw_path.startswith(sign_in.NODES):

@@ -178,6 +178,11 @@ def find(verb: str, raw_path: str) -> Found:
     raise Fault("UnsupportedHttpVerb" if matching else "ResourceNotFound")
 
 
+def begins(raw_path: str) -> bool:
+    """Whether a path begins as one of an operation."""
+    return raw_path.strip("/").partition("/")[0] in _table()
+
+
 def _match(shape: tuple[str, ...], segments: list[str]) -> tuple[str, ...] | None:
     if shape[-1] == "{file}":
         count = len(shape) - 1

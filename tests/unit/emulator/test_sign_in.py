@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from batchtrain.emulator import sign_in, task_environment, tokens, wire
+from batchtrain.emulator import routes, sign_in, task_environment, tokens, wire
 from batchtrain.emulator.faults import Fault
 from tests.emulation import BASE, START, Stage
 
@@ -85,6 +85,12 @@ def test_discovery_names_both_endpoints() -> None:
 @pytest.mark.parametrize("path", ["/pools", "/pools/p", "/jobs/v2.0", "/jobs/j/tasks", "/subscriptions/s"])
 def test_no_path_of_the_service_is_one_of_the_sign_in(path: str) -> None:
     assert not sign_in.is_path(path)
+
+
+@pytest.mark.parametrize("path", ["/jobs/discovery/tasks", "/pools/oauth2/nodes"])
+def test_a_job_or_a_pool_may_be_named_as_a_path_of_the_sign_in(path: str) -> None:
+    assert sign_in.is_path(path) and routes.begins(path)
+    assert not routes.begins(TOKEN)
 
 
 # Managed identities of nodes -----------------------------------------------------------------------------------------
