@@ -172,7 +172,7 @@ def _mask(document: Document) -> None:
     for name, value in document.items():
         if name in documents.SECRETS:
             document[name] = SECRET
-        elif name != "containerRegistries":
+        elif name not in ("containerRegistries", "registry"):
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, dict):
                     _mask(item)

@@ -263,7 +263,10 @@ def replace_pool_properties(world: World, call: Call) -> Reply:
     entry = changeable(world, call)
     names = ("startTask", "metadata", "applicationPackageReferences")
     unchanging = {name: value for name, value in entry.record.spec.items() if name not in names}
-    return _respecified(world, call, entry, _canonical(world, {**unchanging, **document}), 204)
+    logins = _logins(document)
+    spec = _canonical(world, {**unchanging, **document})
+    entry.record.logins = {**entry.record.logins, **logins}
+    return _respecified(world, call, entry, spec, 204)
 
 
 def _respecified(world: World, call: Call, entry: PoolEntry, spec: Document, status: int) -> Reply:

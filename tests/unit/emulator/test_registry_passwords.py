@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchtrain.emulator import jobs, schedules, task_environment, tasks
+from batchtrain.emulator import jobs, pools, schedules, task_environment, tasks
 from batchtrain.emulator.records import Task
-from tests.emulation import Stage, document
+from tests.emulation import POOL, Stage, document
 
 PASSWORD = "not for everybody"
 IMAGE = {"publisher": "microsoft-dsvm", "offer": "ubuntu-hpc", "sku": "2204"}
@@ -89,6 +89,17 @@ def test_preparation_and_release_log_in_with_theirs(stage: Stage) -> None:
     run = task_environment.node_run(stage.world, job, place, "preparation")
     assert run.container is not None and run.container.login is not None
     assert run.container.login.password == PASSWORD
+
+
+def test_the_start_task_of_a_pool_logs_in_with_its_own_after_a_change_and_in_a_pool_of_a_job(stage: Stage) -> None:
+    body = {"startTask": {"commandLine": "x", **settings()}, "metadata": [], "applicationPackageReferences": []}
+    stage.do(pools.replace_pool_properties, "pool", body=body)
+    assert stage.world.pools["pool"].record.logins == {"example.azurecr.io": PASSWORD}
+    pool = {"vmSize": POOL["vmSize"], **CONTAINERS, "startTask": body["startTask"]}
+    stage.job(poolInfo={"autoPoolSpecification": {"poolLifetimeOption": "job", "pool": pool}})
+    auto_pool = stage.world.pools[stage.world.jobs["job"].record.auto_pool.lower()]
+    assert auto_pool.record.logins == {"example.azurecr.io": PASSWORD}
+    assert PASSWORD not in msgspec.json.encode(document(stage.do(jobs.get_job, "job"))).decode()
 
 
 def test_no_document_shows_a_password(stage: Stage) -> None:
