@@ -9,7 +9,8 @@ import json
 import os
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,15 +62,17 @@ def map_image(
     data_dir: Path, image: str, prefix: Path, entrypoint: str = "", paths: Mapping[str, Path] | None = None
 ) -> None:
     """Map an image to an environment; also while the emulator runs."""
-    _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint, paths or {})})
+    with alone(main_dir(data_dir) / FILE):
+        _write(data_dir, {**_others(data_dir, image), image: Mapped(prefix, entrypoint, paths or {})})
 
 
 def unmap(data_dir: Path, image: str) -> bool:
     """Remove the mapping of an image; returns False if there was none."""
-    others = _others(data_dir, image)
-    if len(others) == len(list_images(data_dir)):
-        return False
-    _write(data_dir, others)
+    with alone(main_dir(data_dir) / FILE):
+        others = _others(data_dir, image)
+        if len(others) == len(list_images(data_dir)):
+            return False
+        _write(data_dir, others)
     return True
 
 
@@ -125,8 +128,6 @@ def canonical(image: str) -> str:
 
 
 def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
-    data_dir = main_dir(data_dir)
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     entries = {
         image: {
             "prefix": str(mapping.prefix),
@@ -138,7 +139,18 @@ def _write(data_dir: Path, images: Mapping[str, Mapped]) -> None:
         for image, mapping in sorted(images.items())
     }
     text = json.dumps(entries, indent=2)
-    write_atomically(data_dir / FILE, text + "\n")
+    write_atomically(main_dir(data_dir) / FILE, text + "\n")
+
+
+@contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """While no other process reads and rewrites a file, or makes what it stands for."""
+    import fcntl  # not on Windows, which has no emulator
+
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with file.with_name(f"{file.name}.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:

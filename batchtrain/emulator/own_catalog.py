@@ -13,7 +13,7 @@ from batchtrain.catalog import sizes, vm_images
 from batchtrain.catalog.sizes import VmSize
 from batchtrain.catalog.vm_images import Image
 from batchtrain.emulator.interface import Size
-from batchtrain.emulator.mapped_images import write_atomically
+from batchtrain.emulator.mapped_images import alone, write_atomically
 
 SIZES, IMAGES = "sizes.json", "vm-images.json"  # images.json is that of mapped_images.py
 
@@ -33,18 +33,16 @@ def images(data_dir: Path) -> tuple[Image, ...]:
 
 def add(data_dir: Path, user_sizes: Iterable[VmSize], user_images: Iterable[Image] = ()) -> None:
     """Add sizes and images, or replace those of the same name; also while the emulator runs."""
-    existing_sizes, existing_images = _sizes(data_dir), _images(data_dir)
-    all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
-    all_images = {image[:3]: image for image in (*existing_images, *user_images)}
-    if all_sizes != existing_sizes:
-        _write(data_dir / SIZES, json.dumps({name: size._asdict() for name, size in all_sizes.items()}))
-    if tuple(all_images.values()) != existing_images:
-        _write(data_dir / IMAGES, msgspec.json.encode(list(all_images.values())).decode())
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_atomically(path, text + "\n")
+    with alone(data_dir / SIZES):
+        existing_sizes, existing_images = _sizes(data_dir), _images(data_dir)
+        all_sizes = existing_sizes | {sizes.key(size.name): Size(size.cores, size.gpus) for size in user_sizes}
+        all_images = {image[:3]: image for image in (*existing_images, *user_images)}
+        if all_sizes != existing_sizes:
+            text = json.dumps({name: size._asdict() for name, size in all_sizes.items()})
+            write_atomically(data_dir / SIZES, f"{text}\n")
+        if tuple(all_images.values()) != existing_images:
+            text = msgspec.json.encode(list(all_images.values())).decode()
+            write_atomically(data_dir / IMAGES, f"{text}\n")
 
 
 def _sizes(data_dir: Path) -> dict[str, Size]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -59,6 +60,12 @@ def test_a_directory_that_stands_for_an_image_has_programs(tmp_path: Path, files
         if not name.endswith("/"):
             path.touch()
     assert mapped_images.problem(tmp_path / "env") == problem
+
+
+def test_images_that_are_mapped_at_once_are_all_mapped(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: mapped_images.map_image(tmp_path, f"example/{number}", tmp_path), range(40)))
+    assert len(mapped_images.list_images(tmp_path)) == 40
 
 
 def test_images_of_the_catalogue_and_mapped_images_do_not_share_a_file(tmp_path: Path) -> None:
