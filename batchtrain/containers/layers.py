@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import tarfile
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, cast
 
 from batchtrain.containers.engine import WORDS, Engine
 from batchtrain.errors import ServiceError
 
 _PLACES = re.compile(r"(.*/)?(ssh_host_\w+_key|id_(rsa|dsa|ecdsa|ed25519)|\.ssh/[^/]+)|(root|home|etc)/.*\.(pem|key)")
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_ZSTD = b"\x28\xb5\x2f\xfd"
 _HEAD = 4096
 """Bytes of each file that are read; a key file begins with its mark."""
 
 
-def keys(engine: Engine, name: str) -> tuple[str, ...]:
-    """The paths of private keys in an image's layers. Reads the whole image once. Raises ServiceError."""
+def keys(engine: Engine, name: str) -> tuple[str, ...] | None:
+    """The paths of private keys in an image's layers; None if these cannot be read. Reads the whole image once. Raises
+    ServiceError."""
     process = engine.started("save", name)
     assert process.stdout is not None and process.stderr is not None
+    paths: tuple[str, ...] | None = None
     try:
-        paths = tuple(dict.fromkeys(in_archive(process.stdout)))
+        with contextlib.suppress(tarfile.TarError):
+            paths = tuple(dict.fromkeys(in_archive(process.stdout)))
         while process.stdout.read(1 << 20):
             pass
-    except tarfile.TarError:
-        paths = ()
     finally:
         process.stdout.close()
         output = process.stderr.read().decode(errors="replace").strip()
@@ -37,15 +41,18 @@ def keys(engine: Engine, name: str) -> tuple[str, ...]:
 
 
 def in_archive(stream: IO[bytes]) -> Iterator[str]:
-    """The paths of private keys in the output of `docker save`, in the older format or in OCI's, layer by layer."""
+    """The paths of private keys in the output of `docker save`, in the older format or in OCI's, layer by layer. Raises
+    TarError."""
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isfile() else None
             if content is not None:
-                yield from _in_layer(content)
+                yield from _in_layer(cast("io.BufferedReader", content))
 
 
-def _in_layer(content: IO[bytes]) -> Iterator[str]:
+def _in_layer(content: io.BufferedReader) -> Iterator[str]:
+    if content.peek(4)[:4] == _ZSTD:
+        raise tarfile.CompressionError("Python reads no zstd before 3.14")
     try:
         with tarfile.open(fileobj=content, mode="r|*") as layer:
             for member in layer:

@@ -451,7 +451,10 @@ def _build_horovod(directory: Path, horovod: Horovod, wheels: Path) -> None:
             tree,
         )
         _run("build Horovod", build, variables)
-        shutil.copytree(folder / "built", wheels, dirs_exist_ok=True)
+        wheels.mkdir(parents=True, exist_ok=True)
+        for wheel in (folder / "built").iterdir():  # one that is whole, or none
+            partial_copy = shutil.copy(wheel, wheels / f"{wheel.name}.part")
+            partial_copy.rename(wheels / wheel.name)
 
 
 # --- CNTK -----------------------------------------------------------------------------------------------------------

@@ -27,6 +27,11 @@ def found(files: dict[str, bytes]) -> list[str]:
     return list(layers.in_archive(io.BytesIO(tar(files))))
 
 
+def test_a_layer_that_python_cannot_decompress_is_not_read_as_one_without_keys() -> None:
+    with pytest.raises(tarfile.CompressionError, match="zstd"):
+        found({"blobs/sha256/a": b"\x28\xb5\x2f\xfd of a key"})
+
+
 @pytest.mark.parametrize(
     "name",
     ["etc/ssh/ssh_host_ed25519_key", "root/.ssh/id_rsa", "./home/a/.ssh/mine", "root/deploy.pem", "srv/id_ecdsa"],
